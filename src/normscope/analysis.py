@@ -1,0 +1,148 @@
+"""The result of an analysis: maps, mixing ratios and their proof, as labelled arrays that show, combine and save themselves.
+
+An `Analysis` is a thin, read-only view on an xarray dataset with a written schema; every method that selects or combines
+gives a new one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import xarray as xr
+
+from normscope import files, schema, units
+from normscope.errors import SelectionError, listing
+from normscope.scopes import ATTENTION_WEIGHTS, HALF_ATTENTION_WEIGHTS, resolve
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NormaliseAxis = Literal["none", "row", "column"]
+
+
+class Analysis:
+    """What flowed between the tokens of one input, layer by layer, at every scope that was asked for."""
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self._dataset = dataset
+
+    # ---- what there is -------------------------------------------------------------------------------------------------
+
+    @property
+    def dataset(self) -> xr.Dataset:
+        """All numbers and labels, in the documented schema."""
+        return self._dataset
+
+    @property
+    def tokens(self) -> list[str]:
+        """The tokens of the input (the keys, in order)."""
+        return [str(token) for token in self._dataset["key_token"].values]
+
+    @property
+    def layers(self) -> list[int]:
+        return [int(layer) for layer in self._dataset["layer"].values]
+
+    @property
+    def scopes(self) -> list[str]:
+        """The scopes analysed, in the order in which the map grows, and those derived from them."""
+        scopes = [str(scope) for scope in self._dataset["scope"].values]
+        return [*scopes, HALF_ATTENTION_WEIGHTS] if ATTENTION_WEIGHTS in scopes else scopes
+
+    @property
+    def completeness(self) -> xr.DataArray:
+        """`[layer]`: relative error of (sum of parts + bias) against the model's own state, worst query."""
+        return self._dataset[schema.COMPLETENESS]
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """Where the result came from: model, fingerprint, family, dtype, versions."""
+        return dict(self._dataset.attrs)
+
+    def __repr__(self) -> str:
+        worst = float(self.completeness.max())
+        return (
+            f"Analysis({len(self.tokens)} tokens, {len(self.layers)} layers, model={self.attrs['model']!r}, "
+            f"completeness error {worst:.1e})\nscopes: {listing(self.scopes)}"
+        )
+
+    # ---- maps ----------------------------------------------------------------------------------------------------------
+
+    def map(self, scope: str, *, heads: bool = False) -> xr.DataArray:
+        """`[layer, query, key]` (with `heads`, `[layer, head, query, key]`): the attribution map at a scope."""
+        name = resolve(scope, self.scopes)
+        if heads:
+            return self._head_map(name)
+        if name == HALF_ATTENTION_WEIGHTS:
+            weights = self.map(ATTENTION_WEIGHTS)
+            same = self._dataset["query"] == self._dataset["key"]
+            return (0.5 * weights + 0.5 * same).transpose(*weights.dims).rename(name)
+        return self._dataset[schema.MAP].sel(scope=name).rename(name)
+
+    def _head_map(self, name: str) -> xr.DataArray:
+        if schema.HEAD_MAP not in self._dataset:
+            raise SelectionError("There are no maps of single heads here: analyse with heads=True.")
+        available = [str(scope) for scope in self._dataset["head_scope"].values]
+        if name not in available:
+            raise SelectionError(f"Heads are apart only at {listing(available)}; at {name} they are already mixed.")
+        return self._dataset[schema.HEAD_MAP].sel(head_scope=name).rename(name)
+
+    def normalised(self, scope: str, axis: NormaliseAxis = "row") -> xr.DataArray:
+        """A map with every row (query) or every column (key) scaled to sum to 1, or as it is."""
+        return normalise(self.map(scope), axis)
+
+    def amplification(self, before: str, after: str, *, axis: NormaliseAxis = "column") -> xr.DataArray:
+        """`[layer, query, key]`: how the components between two scopes change the (normalised) map."""
+        difference = self.normalised(after, axis) - self.normalised(before, axis)
+        return difference.rename(f"{resolve(after, self.scopes)} - {resolve(before, self.scopes)}")
+
+    def mixing_ratio(self, scope: str) -> xr.DataArray:
+        """`[layer, query]`: how much of a state comes from other tokens, from 0 (none) to 1 (all)."""
+        name = resolve(scope, self.scopes)
+        if name == HALF_ATTENTION_WEIGHTS:
+            return (0.5 * self.mixing_ratio(ATTENTION_WEIGHTS)).rename(name)
+        return self._dataset[schema.MIXING_RATIO].sel(scope=name).rename(name)
+
+    # ---- other units ---------------------------------------------------------------------------------------------------
+
+    def words(self, *, keys: units.Reduction = "sum", queries: units.Reduction = "mean") -> Analysis:
+        """The same with words for tokens: summed over the tokens of a key word, averaged over those of a query word."""
+        return Analysis(units.by_word(self._dataset, keys=keys, queries=queries))
+
+    def without_special_tokens(self) -> Analysis:
+        """The same without the rows and columns of special tokens. Values are not renormalised."""
+        dataset = self._dataset
+        kept = {
+            "query": np.flatnonzero(~dataset["query_special"].values),
+            "key": np.flatnonzero(~dataset["key_special"].values),
+        }
+        return Analysis(dataset.isel(kept))
+
+    # ---- out of here ---------------------------------------------------------------------------------------------------
+
+    def plot(self, scope: str, layer: int | None = None, **options: Any) -> Figure:
+        """A heat map of one layer, or of all layers as small multiples. Options are those of `normscope.plots.plot_map`."""
+        from normscope.plots import plot_map  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
+
+        return plot_map(self, scope, layer, **options)
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything to a netCDF file, which opens without normscope too."""
+        return files.write_netcdf(self._dataset, path)
+
+
+def open_analysis(path: str | Path) -> Analysis:
+    """Read an analysis that `Analysis.save` wrote."""
+    return Analysis(files.read_netcdf(path))
+
+
+def normalise(values: xr.DataArray, axis: NormaliseAxis) -> xr.DataArray:
+    """Scale rows or columns to sum to 1; keys that do not exist stay missing."""
+    match axis:
+        case "none":
+            return values
+        case "row":
+            return values / values.sum("key")
+        case "column":
+            return values / values.sum("query")

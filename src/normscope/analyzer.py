@@ -1,0 +1,223 @@
+"""The analyzer: a model ready to be analysed, and the one way from inputs to results.
+
+Resolves what was asked for against what the model has; `run` does the work and `Analysis` holds the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, overload
+
+import torch
+import xarray as xr
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from normscope import schema
+from normscope.analysis import Analysis
+from normscope.capture import blocks_of
+from normscope.errors import SelectionError
+from normscope.families import Family
+from normscope.inputs import Input, TokenSequence, read_inputs
+from normscope.loading import LoadedModel, load_model
+from normscope.run import TOLERANCE, Request, Run
+from normscope.scopes import resolve_all, scopes_of
+
+
+def load(
+    model: str | Path | PreTrainedModel | None = None,
+    tokenizer: PreTrainedTokenizerBase | str | Path | None = None,
+    *,
+    dtype: torch.dtype | None = None,
+    device: str | torch.device | None = None,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+    trust_remote_code: bool = False,
+) -> Analyzer:
+    """Load a model to analyse: a hub name, a local folder, a live model, or (by default) the embedded one.
+
+    Args:
+        model: what to load. A live model is used as it is and is left exactly as it was after every analysis.
+        tokenizer: the tokenizer, or where to load it from; by default the one beside the model. Optional: token ids
+            work without one.
+        dtype: dtype to load the weights in (default: that of the checkpoint). `torch.float64` gives an analysis to
+            1e-12; bf16 and fp16 weights are analysed in float32 arithmetic.
+        device: where to put the model.
+        revision: the hub revision to load.
+        allow_pickle: load a pickle checkpoint (`pytorch_model.bin`). Unpickling can run any code: only if you trust it.
+        trust_remote_code: run model code from the repository. Only if you trust it.
+    """
+    return Analyzer(
+        load_model(
+            model,
+            tokenizer,
+            dtype=dtype,
+            device=device,
+            revision=revision,
+            allow_pickle=allow_pickle,
+            trust_remote_code=trust_remote_code,
+        )
+    )
+
+
+class Analyzer:
+    """A model that can be analysed. Made by `load`."""
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        self._loaded = loaded
+        blocks_of(self.model, self.family)  # refuse now what would fail later
+
+    # ---- what there is -------------------------------------------------------------------------------------------------
+
+    @property
+    def model(self) -> PreTrainedModel:
+        return self._loaded.model
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase | None:
+        return self._loaded.tokenizer
+
+    @property
+    def family(self) -> Family:
+        return self._loaded.family
+
+    @property
+    def name(self) -> str:
+        """The hub name or folder the model came from."""
+        return self._loaded.name
+
+    @property
+    def layers(self) -> list[int]:
+        """The layers, numbered from 1."""
+        return list(range(1, 1 + self.family.depth(self.model.config)))
+
+    @property
+    def scopes(self) -> list[str]:
+        """The scopes of the model's blocks, in the order in which their maps grow."""
+        return scopes_of(self.family.components())
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens an input may have, or `None` where nothing limits it."""
+        return self.family.longest(self.model.config)
+
+    @property
+    def tolerance(self) -> float:
+        """The completeness error above which a result is refused."""
+        return TOLERANCE[self.weight_dtype]
+
+    @property
+    def weight_dtype(self) -> torch.dtype:
+        """The dtype in which the model computes."""
+        return next(p.dtype for p in self.model.parameters() if p.is_floating_point())
+
+    @cached_property
+    def facts(self) -> dict[str, str | int | float]:
+        """What every result says about where it came from."""
+        return {
+            "model": self.name,
+            "model_type": self.model.config.model_type,
+            "family": self.family.name,
+            "revision": self._loaded.revision or "",
+            "fingerprint": self._loaded.fingerprint(),
+            "dtype": str(self.weight_dtype).removeprefix("torch."),
+            "tolerance": self.tolerance,
+            "normscope_version": version("normscope"),
+            "torch_version": version("torch"),
+            "transformers_version": version("transformers"),
+        }
+
+    def __repr__(self) -> str:
+        return f"Analyzer({self.name!r}, family={self.family.name!r}, layers={len(self.layers)})"
+
+    # ---- analyses ------------------------------------------------------------------------------------------------------
+
+    @overload
+    def analyze(self, inputs: str | tuple[str, str], **options: Any) -> Analysis: ...
+    @overload
+    def analyze(self, inputs: Input, **options: Any) -> Any: ...
+
+    def analyze(
+        self,
+        inputs: Input,
+        *,
+        scopes: str | Sequence[str] | None = None,
+        layers: int | Sequence[int] | None = None,
+        queries: int | Sequence[int] | None = None,
+        heads: bool = False,
+        words: bool = False,
+        truncate: bool = False,
+        value_bias: str = "token",
+        dtype: torch.dtype | None = None,
+        progress: bool | None = None,
+    ) -> Analysis | list[Analysis]:
+        """Attribution maps of one input, or of each of a list.
+
+        Args:
+            inputs: a text, a pair of texts, a list of these, a `BatchEncoding`, or token ids. One input (also an
+                encoding of one sequence) gives an `Analysis`; a list gives a list, batched inside, with exactly what
+                each gives alone.
+            scopes: the scopes to compute (default all). The chain is followed only as far as they need.
+            layers: the layers to compute, from 1 (default all). The forward pass ends after the last of them.
+            queries: the positions of the rows to compute, negative from the end (default all).
+            heads: also keep the maps of each head (`AttnW`, `Attn`).
+            words: the inputs are lists of words.
+            truncate: cut inputs that are longer than the model takes, instead of refusing them.
+            value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
+            dtype: arithmetic of the decomposition (default float32, or float64 for a float64 model).
+            progress: show a progress bar (default: for long lists in a terminal).
+
+        Raises:
+            CompletenessError: if the parts do not add up to the model's own states within the tolerance.
+        """
+        request = Request(
+            self._scopes(scopes), self._layers(layers), queries, value_bias, dtype, maps=True, heads=heads
+        )
+        sequences, single = self._read(inputs, words=words, truncate=truncate)
+        analyses = [Analysis(dataset) for dataset in Run(self, request).datasets(sequences, progress=progress)]
+        return analyses[0] if single else analyses
+
+    def mixing_ratios(
+        self,
+        inputs: Input,
+        *,
+        scopes: str | Sequence[str] | None = None,
+        layers: int | Sequence[int] | None = None,
+        words: bool = False,
+        truncate: bool = False,
+        value_bias: str = "token",
+        dtype: torch.dtype | None = None,
+        progress: bool | None = None,
+    ) -> xr.DataArray | list[xr.DataArray]:
+        """Mixing ratios `[scope, layer, query]` without any map, for about the price of a few forward passes.
+
+        Arguments and return value are as in `analyze`; the completeness error of each layer comes as a coordinate.
+        """
+        request = Request(self._scopes(scopes), self._layers(layers), None, value_bias, dtype, maps=False)
+        sequences, single = self._read(inputs, words=words, truncate=truncate)
+        ratios = [_ratios(dataset) for dataset in Run(self, request).datasets(sequences, progress=progress)]
+        return ratios[0] if single else ratios
+
+    def _read(self, inputs: Input, *, words: bool, truncate: bool) -> tuple[list[TokenSequence], bool]:
+        return read_inputs(inputs, self.tokenizer, self.longest, words=words, truncate=truncate)
+
+    def _scopes(self, scopes: str | Sequence[str] | None) -> list[str]:
+        return resolve_all(scopes, self.scopes)
+
+    def _layers(self, layers: int | Sequence[int] | None) -> list[int]:
+        if layers is None:
+            return self.layers
+        asked = [layers] if isinstance(layers, int) else list(layers)
+        for layer in asked:
+            if layer not in self.layers:
+                raise SelectionError(f"There is no layer {layer}: {self.name} has layers 1 to {len(self.layers)}.")
+        if not asked:
+            raise SelectionError(f"No layer was asked for: {self.name} has layers 1 to {len(self.layers)}.")
+        return sorted(set(asked))
+
+
+def _ratios(dataset: xr.Dataset) -> xr.DataArray:
+    ratios = dataset[schema.MIXING_RATIO].assign_attrs(dataset.attrs)
+    return ratios.assign_coords({schema.COMPLETENESS: dataset[schema.COMPLETENESS]})

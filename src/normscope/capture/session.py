@@ -1,0 +1,105 @@
+"""Everything that capture changes on a model, and its undoing: evaluation mode, attention implementation, hooks.
+
+Each change is a context manager that restores exactly what was there, also after an exception or Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.masking_utils import eager_mask
+
+from normscope.errors import ModelError
+
+_IMPLEMENTATION = "normscope"
+
+AttentionListener = Callable[[Tensor, Tensor], None]
+"""Told the attention weights and the value states of one call, both `[batch, head, ...]`."""
+
+_listeners: WeakKeyDictionary[nn.Module, AttentionListener] = WeakKeyDictionary()
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
+    """Every module in evaluation mode; afterwards each has the training flag it had."""
+    training = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, flag in training:
+            module.training = flag
+
+
+@contextmanager
+def shown_attention(model: PreTrainedModel, listeners: dict[nn.Module, AttentionListener]) -> Iterator[None]:
+    """The model's own eager attention for all modules, with a listener on some of them."""
+    AttentionInterface.register(_IMPLEMENTATION, _shown_eager_attention)
+    # Without a mask function of the same name, transformers would silently drop the mask.
+    AttentionMaskInterface.register(_IMPLEMENTATION, eager_mask)
+    before = [(config, config._attn_implementation_internal) for config in _configs(model)]
+    _listeners.update(listeners)
+    try:
+        model.set_attn_implementation(_IMPLEMENTATION)
+        if model.config._attn_implementation != _IMPLEMENTATION:
+            raise ModelError(
+                f"{type(model).__name__} does not let its attention implementation be changed, which its family expects."
+            )
+        yield
+    finally:
+        for config, implementation in before:
+            config._attn_implementation_internal = implementation
+        for module in listeners:
+            _listeners.pop(module, None)
+
+
+@contextmanager
+def hooks() -> Iterator[list[Any]]:
+    """A list of hook handles, all removed at the end."""
+    handles: list[Any] = []
+    try:
+        yield handles
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _configs(model: PreTrainedModel) -> list[Any]:
+    """Every configuration object in reach of the model, each once."""
+    found: dict[int, Any] = {}
+
+    def add(config: Any) -> None:
+        if config is None or id(config) in found or not hasattr(config, "_attn_implementation_internal"):
+            return
+        found[id(config)] = config
+        for name in getattr(config, "sub_configs", ()):
+            add(getattr(config, name, None))
+
+    for module in model.modules():
+        add(getattr(module, "config", None))
+    return list(found.values())
+
+
+def _shown_eager_attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+) -> tuple[Tensor, Tensor]:
+    output, weights = _eager_attention_of(module)(module, query, key, value, attention_mask, **kwargs)
+    listener = _listeners.get(module)
+    if listener is not None:
+        listener(weights, value)
+    return output, weights
+
+
+def _eager_attention_of(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
+    """The eager attention of the file that defines the attention class, so that its soft-caps and biases stay right."""
+    for cls in type(module).__mro__:
+        eager = getattr(sys.modules.get(cls.__module__), "eager_attention_forward", None)
+        if eager is not None:
+            return cast("Callable[..., tuple[Tensor, Tensor]]", eager)
+    raise ModelError(f"{type(module).__name__} goes through the attention interface but has no eager attention.")

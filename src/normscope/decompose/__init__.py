@@ -1,0 +1,162 @@
+"""Exact decomposition of one block's hidden states into one vector per input token, and the norms of those vectors.
+
+Pure PyTorch on tensors. `decompose` walks the chain of a `LayerTrace`; the carriers (`sums`, `factored`, `dense`) hold the
+decomposition in the cheapest form that is still exact at each point. How the tensors came about is `capture`'s concern.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from normscope.decompose.carrier import SELF, SOURCE, Carrier
+from normscope.decompose.factored import Factored
+from normscope.decompose.linear import deviation, sloped
+from normscope.decompose.sums import OTHERS, SOURCE_TOKENS, Summed, Sums
+from normscope.scopes import scopes_of, weights_scope
+from normscope.trace import (
+    Attention,
+    CrossAttention,
+    FeedForward,
+    Fork,
+    LayerTrace,
+    Normalise,
+    OwnFeedForward,
+    Residual,
+)
+
+__all__ = ["LayerResult", "decompose", "mixing_ratios"]
+
+
+@dataclass
+class LayerResult:
+    """The numbers of one layer, by scope.
+
+    Maps have the sequence's own tokens as keys and then the encoder's, NaN where a key does not exist at that scope.
+    `source_mixing` is the share of the mixing ratio that comes from the encoder's tokens; `errors` are the relative
+    completeness errors of each query; `heads` are maps of each head.
+    """
+
+    maps: dict[str, Float[Tensor, "query key"]] = field(default_factory=dict)
+    mixing: dict[str, Float[Tensor, " query"]] = field(default_factory=dict)
+    source_mixing: dict[str, Float[Tensor, " query"]] = field(default_factory=dict)
+    heads: dict[str, Float[Tensor, "head query key"]] = field(default_factory=dict)
+    errors: dict[str, Float[Tensor, " query"]] = field(default_factory=dict)
+
+
+def decompose(trace: LayerTrace, scopes: list[str], *, heads: bool = False) -> LayerResult:
+    """Maps and mixing ratios at the scopes asked for; the chain is followed only as far as they need it."""
+    walk = _Walk(trace, scopes, maps=True, heads=heads)
+    return walk.run(Factored(sums=Sums.of_tokens(trace.hidden, trace.queries)))
+
+
+def mixing_ratios(trace: LayerTrace, scopes: list[str]) -> LayerResult:
+    """Mixing ratios alone, by the cheap route: a few vectors per query at every scope, and never a map."""
+    walk = _Walk(trace, scopes, maps=False, heads=False)
+    return walk.run(Summed(sums=Sums.of_tokens(trace.hidden, trace.queries)))
+
+
+class _Walk:
+    """One pass along a chain, noting down what is asked for at each scope."""
+
+    def __init__(self, trace: LayerTrace, scopes: list[str], *, maps: bool, heads: bool) -> None:
+        self.trace, self.scopes, self.maps, self.heads = trace, scopes, maps, heads
+        self.result = LayerResult()
+        self.everything = torch.arange(len(trace.queries), device=trace.queries.device)
+        self.scope_after = _scope_after_each_step(trace)
+        # Attention weights alone still go through the attention, so that they too are proved against the model.
+        self.end = 1 + max(index for index, step in enumerate(trace.steps) if self._needed(index, step))
+
+    def _needed(self, index: int, step: object) -> bool:
+        return self.scope_after[index] in self.scopes or (
+            isinstance(step, Attention) and weights_scope(step.name) in self.scopes
+        )
+
+    def run(self, carrier: Carrier) -> LayerResult:
+        self._follow(carrier, [], self.trace, self.everything, start=0)
+        return self.result
+
+    def _follow(
+        self, carrier: Carrier, bypasses: list[Carrier], trace: LayerTrace, rows: Int[Tensor, " row"], start: int
+    ) -> None:
+        """Go on from a step. `rows` are those of the whole trace that `carrier` and `trace` hold."""
+        for index in range(start, self.end):
+            match step := trace.steps[index]:
+                case Fork():
+                    bypasses = [*bypasses, carrier]
+                    continue
+                case Attention():
+                    carrier = carrier.attend(step, causal=trace.causal)
+                    self._note_attention(step, carrier)
+                case Residual():
+                    *bypasses, bypass = bypasses
+                    carrier = carrier.add(bypass)
+                case Normalise():
+                    carrier = carrier.normalise(step.norm, deviation(step.norm, step.state_before))
+                case OwnFeedForward():
+                    own = Sums.of_tokens(step.hidden, trace.queries).feed_forward(sloped(step))
+                    carrier = carrier.add(Summed(sums=own))
+                case FeedForward():
+                    for tile, result in carrier.feed_forward(sloped(step)):
+                        tiled = trace.select(tile)
+                        self._note(index, result, tiled, tile)
+                        self._follow(result, [bypass.select(tile) for bypass in bypasses], tiled, tile, index + 1)
+                    return
+            self._note(index, carrier, trace, rows)
+
+    def _note(self, index: int, carrier: Carrier, trace: LayerTrace, rows: Int[Tensor, " row"]) -> None:
+        scope, state = self.scope_after[index], trace.states[index]
+        sums = carrier.sums
+        if state is not None:
+            self._write(self.result.errors, scope, sums.error_against(state), rows)
+        if scope not in self.scopes:
+            return
+        self._write(self.result.mixing, scope, sums.mixing_ratio(), rows)
+        if len(sums.rows) > SOURCE_TOKENS:
+            self._write(self.result.source_mixing, scope, _source_share(sums) * sums.mixing_ratio(), rows)
+        if self.maps:
+            for kind, norms in carrier.maps().items():
+                self._write_map(scope, kind, norms, rows)
+
+    def _note_attention(self, step: Attention, carrier: Carrier) -> None:
+        scope, mean = weights_scope(step.name), step.weights.mean(0)
+        cross = isinstance(step, CrossAttention)
+        if scope in self.scopes:
+            if not cross:
+                self.result.mixing[scope] = 1 - mean[self.everything, self.trace.queries]
+            if self.maps:
+                self._write_map(scope, SOURCE if cross else SELF, mean, self.everything)
+        if self.heads:
+            self.result.heads |= {scope: step.weights, step.name: carrier.groups[0].head_norms()}
+
+    def _write(self, into: dict[str, Tensor], scope: str, values: Tensor, rows: Int[Tensor, " row"]) -> None:
+        if scope not in into:
+            into[scope] = values.new_empty(len(self.everything))
+        into[scope][rows] = values
+
+    def _write_map(self, scope: str, kind: int, norms: Float[Tensor, "row key"], rows: Int[Tensor, " row"]) -> None:
+        trace = self.trace
+        if scope not in self.result.maps:
+            keys = trace.length + trace.source_length
+            self.result.maps[scope] = norms.new_full((len(self.everything), keys), math.nan)
+        start = trace.length if kind == SOURCE else 0
+        if kind == SELF and trace.causal:
+            after = torch.arange(norms.shape[1], device=norms.device) > trace.queries[rows, None]
+            norms = norms.masked_fill(after, math.nan)
+        self.result.maps[scope][rows, start : start + norms.shape[1]] = norms
+
+
+def _source_share(sums: Sums) -> Float[Tensor, " query"]:
+    """How the mixing ratio divides between encoder tokens and other tokens of the sequence, by the norms of their sums."""
+    others, source = sums.rows[OTHERS].norm(dim=-1), sums.rows[SOURCE_TOKENS].norm(dim=-1)
+    return source / (others + source)
+
+
+def _scope_after_each_step(trace: LayerTrace) -> list[str]:
+    """The scope that ends with each step; empty at a fork, which is no component."""
+    scopes = iter(scopes_of(trace.components, weights=False))
+    return [next(scopes) if step.name else "" for step in trace.steps]

@@ -1,0 +1,60 @@
+"""What every carrier of a decomposition can do: go through the components of a block, and be measured.
+
+A carrier holds `state_i = sum_j part[i, j] + bias[i]` for some query rows. Three forms exist, each the cheapest that is
+exact where it is used: `Summed` (no key apart), `Factored` (all keys, before the activation), `Dense` (a tile, after it).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from normscope.trace import Attention, Norm
+
+if TYPE_CHECKING:
+    from normscope.decompose.factored import KeyGroup
+    from normscope.decompose.linear import SlopedNetwork
+    from normscope.decompose.sums import Sums
+
+SELF, SOURCE = 0, 1
+"""The two groups of keys: the sequence's own tokens, and those of the encoder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carrier(ABC):
+    """A decomposition of the states of some queries, at one point of the chain.
+
+    `sums` are the own vector, the sums of the others and the bias of every query; `groups` the parts, while factored.
+    """
+
+    sums: Sums
+    groups: tuple[KeyGroup, ...] = ()
+
+    @abstractmethod
+    def select(self, rows: Int[Tensor, " row"]) -> Carrier:
+        """The same decomposition for some of its query rows."""
+
+    @abstractmethod
+    def attend(self, attention: Attention, *, causal: bool) -> Carrier:
+        """ATTN, CROSS: replaces the parts by what attention brings from every key."""
+
+    @abstractmethod
+    def add(self, bypass: Carrier) -> Carrier:
+        """RES: adds the decomposition that went around."""
+
+    @abstractmethod
+    def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Carrier:
+        """LN: every part by itself, with the deviation of the actual state."""
+
+    @abstractmethod
+    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[Int[Tensor, " row"], Carrier]]:
+        """FF: yields the result for all query rows, tile by tile. A tile is valid until the next one is asked for."""
+
+    @abstractmethod
+    def maps(self) -> dict[int, Float[Tensor, "query key"]]:
+        """`||part[i, j]||` by group of keys. Keys that no query of the carrier can see may be cut off at the end."""

@@ -1,0 +1,177 @@
+"""FF on a factored decomposition: from factors to the part vectors of one tile of queries after another.
+
+The slopes differ by query, so parts can no longer stay factored. What the keys put into the neurons, `a P` with the first
+matrix already in `P`, is multiplied by the slopes and goes through the second matrix in one large multiplication per tile:
+`2 n^2 F d` operations a layer, the floor for exact maps, beside which everything else here is small.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from normscope.decompose.carrier import SELF
+from normscope.decompose.dense import Dense
+from normscope.decompose.linear import SlopedNetwork
+from normscope.decompose.sums import BIAS, OWN, Sums
+
+if TYPE_CHECKING:
+    from normscope.decompose.factored import KeyGroup
+
+TILE_VECTORS = 1024
+"""How many part vectors a tile holds: enough to keep the matrix multiplication busy, few enough to stay in cache."""
+
+
+class Memory:
+    """Buffers by name, reused from tile to tile."""
+
+    def __init__(self, like: Tensor) -> None:
+        self._like = like
+        self._buffers: dict[str, Tensor] = {}
+
+    def __call__(self, name: str, *shape: int) -> Tensor:
+        size = torch.Size(shape).numel()
+        if name not in self._buffers or len(self._buffers[name]) < size:
+            self._buffers[name] = self._like.new_empty(size)
+        return self._buffers[name][:size].view(shape)
+
+
+class Expansion:
+    """All tiles of one feed-forward: the sum over its networks, of which a plain model has one."""
+
+    def __init__(self, sums: Sums, groups: tuple[KeyGroup, ...], networks: list[SlopedNetwork]) -> None:
+        self.queries, self.groups = sums.queries, groups
+        self.memory = Memory(sums.rows)
+        self.weights = [group.scaled_weights for group in groups]
+        self.networks = [ExpandedNetwork(network, groups, sums, self.memory) for network in networks]
+
+    def tiles(self) -> Iterator[tuple[Int[Tensor, " row"], Dense]]:
+        rows = torch.arange(len(self.queries), device=self.queries.device)
+        start = 0
+        while start < len(rows):
+            height = max(1, TILE_VECTORS // sum(self._visible(rows[start : start + 1])))
+            tile = rows[start : start + height]
+            yield tile, self._tile(tile)
+            start += height
+
+    def _visible(self, rows: Int[Tensor, " row"]) -> list[int]:
+        """How many keys of each group the queries of a tile can see."""
+        last = int(self.queries[rows].max()) + 1
+        return [last if group.causal else len(group.weights) for group in self.groups]
+
+    def _tile(self, rows: Int[Tensor, " row"]) -> Dense:
+        visible, queries = self._visible(rows), self.queries[rows]
+        parts, bias = self._parts(rows, visible)
+        ends = list(itertools.accumulate(visible, initial=0))
+        extents = {group.kind: slice(*ends[index : index + 2]) for index, group in enumerate(self.groups)}
+        own = torch.zeros_like(bias)
+        if SELF in extents:
+            own = parts[queries, torch.arange(len(rows), device=rows.device)]
+        by_group = [parts[keys].sum(0) for keys in extents.values()]
+        sums = Sums(torch.stack([own, bias, by_group[0] - own, *by_group[1:]]), queries)
+        return Dense(sums=sums, parts=parts, extents=extents)
+
+    def _parts(self, rows: Int[Tensor, " row"], visible: list[int]) -> tuple[Tensor, Tensor]:
+        """Part vectors and biases of a tile, added up over the networks that serve it."""
+        weights = [some[:keys, rows] for some, keys in zip(self.weights, visible, strict=True)]
+        d = self.networks[0].bias.shape[-1]
+        parts = self.memory("parts", sum(visible), len(rows), d)
+        if len(self.networks) == 1:
+            self.networks[0].write(parts, weights, rows, self.queries[rows])
+            return parts, self.networks[0].bias[rows]
+        parts.zero_()
+        bias = parts.new_zeros(len(rows), d)
+        for network in self.networks:
+            local, place = network.serving(rows)
+            if len(local):
+                some = self.memory("expert", len(parts), len(local), d)
+                network.write(some, [each[:, local] for each in weights], place, self.queries[rows[local]])
+                parts[:, local] += some
+                bias[local] += network.bias[place]
+        return parts, bias
+
+
+class ExpandedNetwork:
+    """One network's share: what is common to all tiles is computed once, when first needed."""
+
+    def __init__(self, network: SlopedNetwork, groups: tuple[KeyGroup, ...], sums: Sums, memory: Memory) -> None:
+        self.network, self.groups, self.memory = network, groups, memory
+        # Two vectors per query go through by themselves: its own part (the diagonal) and its bias.
+        hidden = network.hidden(sums.rows[[OWN, BIAS]][:, network.rows])
+        self.hidden_own = hidden[0]
+        hidden[1] += network.hidden_bias
+        self.bias = network.out(hidden[1:], bias=0)[0]
+
+    def serving(self, rows: Int[Tensor, " row"]) -> tuple[Int[Tensor, " some"], Int[Tensor, " some"]]:
+        """Which rows of a tile the network serves: their places in the tile, and in the network's own rows."""
+        return (rows[:, None] == self.network.rows[None, :]).nonzero(as_tuple=True)
+
+    def write(
+        self,
+        parts: Float[Tensor, "key some d"],
+        weights: list[Float[Tensor, "group_key some head"]],
+        place: Int[Tensor, " some"],
+        queries: Int[Tensor, " some"],
+    ) -> None:
+        """The part vectors of some queries (at `place` among the network's rows), by the cheaper of two orders."""
+        if self._folding_is_cheaper([len(some) for some in weights]):
+            self._write_folded(parts, weights, place)
+        else:
+            self._write_expanded(parts, weights, place)
+        if self.groups[0].kind == SELF:
+            own = self.hidden_own[place] @ self.network.output.weight.T
+            parts[queries, torch.arange(len(queries), device=queries.device)] = own
+
+    def _folding_is_cheaper(self, keys: list[int]) -> bool:
+        """Count the multiplications per query of `(a P * c) W2` against `(a v) (K diag(c) W2)`."""
+        d, neurons = self.network.output.weight.shape
+        branches = len(self.network.projections)
+        expanded = sum(keys) * neurons * (d + branches * self.groups[0].weights.shape[-1])
+        folded = 0
+        for group, count in zip(self.groups, keys, strict=True):
+            value_size = group.output.shape[0] * group.output.shape[1]
+            folded += value_size * (neurons * (d + branches) + count * (d + 1))
+        return folded < expanded
+
+    def _write_expanded(self, parts: Tensor, weights: list[Tensor], place: Tensor) -> None:
+        slopes = [slope[place] for slope in self.network.slopes]
+        hidden = self.memory("hidden", *parts.shape[:2], slopes[0].shape[-1])
+        start = 0
+        for some, projected in zip(weights, self._projected, strict=True):
+            target = hidden[start : start + len(some)]
+            torch.bmm(some, projected[0][: len(some)], out=target).mul_(slopes[0])
+            for branch, slope in zip(projected[1:], slopes[1:], strict=True):
+                more = self.memory("branch", *target.shape)
+                target += torch.bmm(some, branch[: len(some)], out=more).mul_(slope)
+            start += len(some)
+        torch.mm(hidden.flatten(0, 1), self.network.output.weight.T, out=parts.flatten(0, 1))
+
+    @cached_property
+    def _projected(self) -> list[list[Float[Tensor, "key head f"]]]:
+        """For each group of keys and each branch, the factors times the first matrix: `P`."""
+        return [[group.through(linear) for linear in self.network.projections] for group in self.groups]
+
+    def _write_folded(self, parts: Tensor, weights: list[Tensor], place: Tensor) -> None:
+        output = self.network.output.weight.T
+        for column, row in enumerate(place.tolist()):
+            start = 0
+            for some, group, folded in zip(weights, self.groups, self._folded, strict=True):
+                matrix = sum((first * slope[row] for first, slope in zip(folded, self.network.slopes, strict=True)))
+                values = group.values[:, : len(some)] * some[:, column].T[..., None]
+                flat = values.transpose(0, 1).flatten(1)
+                parts[start : start + len(some), column] = flat @ (matrix @ output)
+                start += len(some)
+
+    @cached_property
+    def _folded(self) -> list[list[Float[Tensor, "value f"]]]:
+        """For each group of keys and each branch, output projection times first matrix: `K`."""
+        return [
+            [group.output.flatten(0, 1) @ linear.weight.T for linear in self.network.projections]
+            for group in self.groups
+        ]

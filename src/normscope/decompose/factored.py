@@ -1,0 +1,127 @@
+"""The carrier up to the activation: parts as attention weights times per-head factors, never expanded to n x n x d.
+
+Until the activation every step is one linear map for all queries, or one scalar per query, so
+`part[i, j] = scale_i * sum_h a[h, i, j] * values[h, j] @ output[h]` off the diagonal: linear maps go onto `output` (weights
+only), scalars into `scale`. The diagonal `part[i, i]`, which the residual adds to, is the `own` row of the sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from normscope.decompose.carrier import SELF, SOURCE, Carrier
+from normscope.decompose.dense import Dense
+from normscope.decompose.expand import Expansion
+from normscope.decompose.linear import SlopedNetwork, scale_
+from normscope.trace import Attention, CrossAttention, Linear, Norm
+
+_GRAM_ELEMENTS = 1_000_000
+"""How many float64 numbers each of the Gram products may hold at once."""
+
+
+@dataclass(frozen=True)
+class KeyGroup:
+    """The off-diagonal parts of one group of keys, in factored form. Keys come first, as batched products want them."""
+
+    kind: int
+    weights: Float[Tensor, "key query head"]
+    values: Float[Tensor, "head key d_head"]
+    output: Float[Tensor, "head d_head d"]
+    scale: Float[Tensor, " query"]
+    queries: Int[Tensor, " query"]
+    causal: bool
+
+    @staticmethod
+    def of(attention: Attention, queries: Int[Tensor, " query"], *, causal: bool) -> KeyGroup:
+        values = attention.values
+        if attention.value_bias is not None:
+            values = values - attention.value_bias[:, None]
+        weights = attention.weights.permute(2, 1, 0).contiguous()
+        scale = torch.ones_like(weights[0, :, 0])
+        cross = isinstance(attention, CrossAttention)
+        kind, causal = (SOURCE, False) if cross else (SELF, causal)
+        return KeyGroup(kind, weights, values, attention.output, scale, queries, causal)
+
+    def select(self, rows: Int[Tensor, " row"]) -> KeyGroup:
+        selected = replace(self, weights=self.weights[:, rows], scale=self.scale[rows], queries=self.queries[rows])
+        selected.__dict__["factors"] = self.factors  # they do not depend on the query
+        return selected
+
+    def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> KeyGroup:
+        return replace(self, output=scale_(norm, self.output.clone()), scale=self.scale / deviation)
+
+    @cached_property
+    def factors(self) -> Float[Tensor, "key head d"]:
+        """`U[j, h] = values[h, j] @ output[h]`."""
+        return torch.bmm(self.values, self.output).transpose(0, 1).contiguous()
+
+    @property
+    def scaled_weights(self) -> Float[Tensor, "key query head"]:
+        return self.weights * self.scale[:, None]
+
+    def visible(self) -> int:
+        """How many keys, from the first, the queries can see."""
+        return int(self.queries.max()) + 1 if self.causal else len(self.weights)
+
+    def through(self, linear: Linear) -> Float[Tensor, "key head outputs"]:
+        """The factors after one more linear map, by the cheaper of two orders of multiplication."""
+        heads, keys, d_head = self.values.shape
+        d = self.output.shape[-1]
+        if d_head * (d + keys) < keys * d:
+            return torch.bmm(self.values, self.output @ linear.weight.T).transpose(0, 1).contiguous()
+        return self.factors @ linear.weight.T
+
+    def norms(self) -> Float[Tensor, "query key"]:
+        """`||part[i, j]||` from the Gram matrix of each key's factors, `sqrt(a^T G_j a)`: float64, since heads cancel."""
+        keys, queries, heads = self.weights.shape
+        norms = self.weights.new_zeros(keys, queries)
+        chunk = max(1, _GRAM_ELEMENTS // (heads * max(queries, self.output.shape[-1])))
+        for start in range(0, self.visible(), chunk):
+            some = slice(start, start + chunk)
+            factors = self.factors[some].double()
+            gram = factors @ factors.transpose(1, 2)
+            seeing = self.queries >= start if self.causal else slice(None)
+            weights = self.weights[some, seeing].double()
+            norms[some, seeing] = (weights @ gram).mul_(weights).sum(-1).clamp_(min=0).sqrt_().to(norms.dtype)
+        return norms.T * self.scale[:, None]
+
+    def head_norms(self) -> Float[Tensor, "head query key"]:
+        """`a[h, i, j] * ||f_h(x_j)||`."""
+        return self.weights.permute(2, 1, 0) * self.factors.norm(dim=-1).T[:, None]
+
+
+class Factored(Carrier):
+    """Parts in factored form; none before the attention, where every state is still its own token's."""
+
+    def select(self, rows: Int[Tensor, " row"]) -> Factored:
+        return Factored(sums=self.sums.select(rows), groups=tuple(group.select(rows) for group in self.groups))
+
+    def attend(self, attention: Attention, *, causal: bool) -> Factored:
+        group = KeyGroup.of(attention, self.sums.queries, causal=causal)
+        return Factored(sums=self.sums.attend(attention), groups=(group,))
+
+    def add(self, bypass: Carrier) -> Factored:
+        groups = sorted((*self.groups, *bypass.groups), key=lambda group: group.kind)
+        if len({group.kind for group in groups}) < len(groups):
+            raise NotImplementedError("both branches of this residual hold attention parts of the same keys")
+        return Factored(sums=self.sums.add(bypass.sums), groups=tuple(groups))
+
+    def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Factored:
+        groups = tuple(group.normalise(norm, deviation) for group in self.groups)
+        return Factored(sums=self.sums.normalise(norm, deviation), groups=groups)
+
+    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[Int[Tensor, " row"], Dense]]:
+        yield from Expansion(self.sums, self.groups, networks).tiles()
+
+    def maps(self) -> dict[int, Float[Tensor, "query key"]]:
+        maps = {group.kind: group.norms() for group in self.groups}
+        if SELF in maps:
+            rows = torch.arange(len(self.sums.queries), device=maps[SELF].device)
+            maps[SELF][rows, self.sums.queries] = self.sums.own.norm(dim=-1)
+        return maps

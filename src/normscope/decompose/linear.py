@@ -1,0 +1,97 @@
+"""Norms and feed-forwards as linear maps, which is all that a decomposition sees of them.
+
+Both read only weights and one scalar per query (or per query and neuron), so they apply to any stack of vectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from normscope.trace import Expert, FeedForward, Gated, LayerNorm, Linear, Norm, Plain, RmsNorm
+
+
+def deviation(norm: Norm, state: Float[Tensor, "query d"]) -> Float[Tensor, " query"]:
+    """`s_i`, by which the norm divides: from the model's own state `y_i`, not from any part of it."""
+    match norm:
+        case LayerNorm():
+            return torch.sqrt(state.var(dim=-1, correction=0) + norm.epsilon)
+        case RmsNorm():
+            return torch.sqrt(state.square().mean(dim=-1) + norm.epsilon)
+
+
+def scale_(norm: Norm, vectors: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
+    """The linear half of a norm, in place: LayerNorm centres each vector by *its own* mean; both multiply by gamma."""
+    if isinstance(norm, LayerNorm):
+        vectors.sub_(vectors.mean(dim=-1, keepdim=True))
+    return vectors.mul_(norm.weight)
+
+
+def shift(norm: Norm) -> Float[Tensor, " d"] | None:
+    """The constant half of a norm, which belongs to no token."""
+    return norm.bias if isinstance(norm, LayerNorm) else None
+
+
+@dataclass(frozen=True)
+class SlopedNetwork:
+    """A network with its activation replaced by slopes: for each row it serves, linear in what enters it.
+
+    `x -> (sum_b slopes_b * (x @ projections_b.T)) @ output.T`, with one branch `b` for a plain network and two for a gated
+    one. The weight of an expert's output is already in the slopes.
+    """
+
+    rows: Int[Tensor, " row"]
+    weights: Float[Tensor, " row"]
+    projections: tuple[Linear, ...]
+    slopes: tuple[Float[Tensor, "row f"], ...]
+    at_zero: float
+    output: Linear
+
+    def hidden(self, vectors: Float[Tensor, "... row d"]) -> Float[Tensor, "... row f"]:
+        """What the vectors put into the activated neurons."""
+        total = (vectors @ self.projections[0].weight.T).mul_(self.slopes[0])
+        for linear, slope in zip(self.projections[1:], self.slopes[1:], strict=True):
+            total += (vectors @ linear.weight.T).mul_(slope)
+        return total
+
+    @cached_property
+    def hidden_bias(self) -> Float[Tensor, "row f"]:
+        """What belongs to no token there: the projections' biases, and `g(0)`."""
+        total = (self.at_zero * self.weights[:, None]).expand_as(self.slopes[0]).clone()
+        for linear, slope in zip(self.projections, self.slopes, strict=True):
+            if linear.bias is not None:
+                total += slope * linear.bias
+        return total
+
+    def out(self, hidden: Float[Tensor, "... row f"], bias: int) -> Float[Tensor, "... row d"]:
+        """Through the second matrix; the vectors at index `bias` also receive its bias."""
+        vectors = hidden @ self.output.weight.T
+        if self.output.bias is not None:
+            vectors[bias] += self.weights[:, None] * self.output.bias
+        return vectors
+
+
+def sloped(step: FeedForward) -> list[SlopedNetwork]:
+    """The networks of a feed-forward at the model's own pre-activations."""
+    return [_sloped(expert) for expert in step.experts]
+
+
+def _sloped(expert: Expert) -> SlopedNetwork:
+    network, weights = expert.network, expert.weights[:, None]
+    match network:
+        case Plain():
+            (z,) = expert.pre_activations
+            projections, output = (network.first,), network.second
+            slopes = (network.activation.slope(z) * weights,)
+            at_zero = network.activation.at_zero
+        case Gated():
+            a, u = expert.pre_activations
+            projections, output = (network.gate, network.up), network.down
+            of_gate, of_up = network.activation.gate_slopes(a)
+            slopes = (of_gate * u * weights, of_up * weights)
+            at_zero = 0.0  # at the baseline the other factor is zero
+    return SlopedNetwork(expert.rows, expert.weights, projections, slopes, at_zero, output)

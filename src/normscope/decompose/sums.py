@@ -1,0 +1,121 @@
+"""For each query, the vector of its own token, the sum of all others, and the bias.
+
+These few rows are all that completeness and the mixing ratio need, so a carrier of them alone costs a few forward passes
+and no n x n. The other carriers keep them too, as their proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from normscope.decompose.carrier import Carrier
+from normscope.decompose.linear import SlopedNetwork, scale_, shift
+from normscope.trace import Attention, CrossAttention, Norm
+
+OWN, BIAS, OTHERS, SOURCE_TOKENS = range(4)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """`rows[OWN] = part[i, i]`, `rows[BIAS] = bias[i]`, `rows[OTHERS] = sum over j != i of part[i, j]`.
+
+    After a cross-attention a fourth row holds the sum over the encoder's tokens.
+    """
+
+    rows: Float[Tensor, "row query d"]
+    queries: Int[Tensor, " query"]
+
+    @staticmethod
+    def of_tokens(hidden: Float[Tensor, "query d"], queries: Int[Tensor, " query"]) -> Sums:
+        """Where a block starts: every state is its own token's."""
+        zero = torch.zeros_like(hidden)
+        return Sums(torch.stack([hidden, zero, zero]), queries)
+
+    @property
+    def own(self) -> Float[Tensor, "query d"]:
+        return self.rows[OWN]
+
+    def select(self, rows: Int[Tensor, " row"]) -> Sums:
+        return Sums(self.rows[:, rows], self.queries[rows])
+
+    def attend(self, attention: Attention) -> Sums:
+        """By way of the context vectors, `(sum_j a v) W_O`, the own token's share apart."""
+        weights, values = attention.weights, attention.values
+        output = attention.output.flatten(0, 1)
+
+        def through_output(context: Float[Tensor, "head query d_head"]) -> Float[Tensor, "query d"]:
+            return context.transpose(0, 1).reshape(context.shape[1], -1) @ output
+
+        bias = values.new_zeros(weights.shape[1], output.shape[-1])
+        if attention.bias is not None:
+            bias += attention.bias
+        if attention.value_bias is not None:
+            # The value bias of every key reaches the query by the row sum of the weights, which need not be 1.
+            bias += through_output(weights.sum(-1, keepdim=True) * attention.value_bias[:, None])
+            values = values - attention.value_bias[:, None]
+        everything = through_output(weights @ values)
+        if isinstance(attention, CrossAttention):
+            zero = torch.zeros_like(everything)
+            return Sums(torch.stack([zero, bias, zero, everything]), self.queries)
+        rows = torch.arange(len(self.queries), device=weights.device)
+        own = through_output(weights[:, rows, self.queries, None] * values[:, self.queries])
+        return Sums(torch.stack([own, bias, everything - own]), self.queries)
+
+    def add(self, bypass: Sums) -> Sums:
+        longer, shorter = sorted((self.rows, bypass.rows), key=len, reverse=True)
+        rows = longer.clone()
+        rows[: len(shorter)] += shorter
+        return Sums(rows, self.queries)
+
+    def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Sums:
+        rows = scale_(norm, self.rows / deviation[:, None])
+        constant = shift(norm)
+        if constant is not None:
+            rows[BIAS] += constant
+        return Sums(rows, self.queries)
+
+    def feed_forward(self, networks: list[SlopedNetwork]) -> Sums:
+        rows = torch.zeros_like(self.rows)
+        for network in networks:
+            hidden = network.hidden(self.rows[:, network.rows])
+            hidden[BIAS] += network.hidden_bias
+            rows.index_add_(1, network.rows, network.out(hidden, BIAS))
+        return Sums(rows, self.queries)
+
+    def error_against(self, state: Float[Tensor, "query d"]) -> Float[Tensor, " query"]:
+        """Relative error of (sum of parts + bias) against the model's own state, per query."""
+        return (self.rows.sum(0) - state).norm(dim=-1) / state.norm(dim=-1)
+
+    def mixing_ratio(self) -> Float[Tensor, " query"]:
+        """`||sum of the others|| / (||sum of the others|| + ||own||)`: the norm of the sum, not the sum of norms."""
+        own, others = self.own.norm(dim=-1), self.rows[OTHERS:].sum(0).norm(dim=-1)
+        return others / (others + own)
+
+
+class Summed(Carrier):
+    """The sums alone."""
+
+    def select(self, rows: Int[Tensor, " row"]) -> Summed:
+        return Summed(sums=self.sums.select(rows))
+
+    def attend(self, attention: Attention, *, causal: bool) -> Summed:
+        return Summed(sums=self.sums.attend(attention))
+
+    def add(self, bypass: Carrier) -> Summed:
+        return Summed(sums=self.sums.add(bypass.sums))
+
+    def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Summed:
+        return Summed(sums=self.sums.normalise(norm, deviation))
+
+    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[Int[Tensor, " row"], Summed]]:
+        rows = torch.arange(len(self.sums.queries), device=self.sums.rows.device)
+        yield rows, Summed(sums=self.sums.feed_forward(networks))
+
+    def maps(self) -> NoReturn:
+        raise NotImplementedError("sums hold no key apart, so they have no map")

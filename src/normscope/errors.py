@@ -1,0 +1,49 @@
+"""Every error a user can cause, under one base class.
+
+A message says what was asked, what was found and what to do about it. Nothing here knows models or tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class NormscopeError(Exception):
+    """Base class of every error that normscope raises on purpose."""
+
+
+class InputError(NormscopeError, ValueError):
+    """The text, encoding or selection given to an analysis cannot be used."""
+
+
+class ScopeError(InputError):
+    """A scope was asked for that does not exist here."""
+
+
+class SelectionError(InputError):
+    """A layer, head or query was asked for that does not exist here."""
+
+
+class ModelError(NormscopeError):
+    """A model cannot be loaded, or its weights cannot be used."""
+
+
+class UnsafeWeightsError(ModelError):
+    """Loading would have to unpickle weights, or run remote code, without the user's consent."""
+
+
+class UnsupportedArchitectureError(ModelError):
+    """No family describes this architecture."""
+
+
+class CompletenessError(NormscopeError):
+    """The parts and the bias do not add up to the model's own output, so the maps would be wrong."""
+
+
+class FileError(NormscopeError):
+    """A result file cannot be written or read."""
+
+
+def listing(items: Iterable[object]) -> str:
+    """Join items for a message: `a, b, c`."""
+    return ", ".join(str(item) for item in items)

@@ -1,0 +1,90 @@
+"""BERT and its direct descendants, DistilBERT, ALBERT and MPNet: post-norm encoders with a plain feed-forward.
+
+| trap | where |
+|---|---|
+| positions start after the padding index | RoBERTa, XLM-RoBERTa, CamemBERT, MPNet |
+| one module is called once per layer, so layers are told apart by call order | ALBERT |
+| attention does not go through the attention interface, so its dropout shows the weights | MPNet |
+| the feed-forward may run in chunks of the sequence (`chunk_size_feed_forward`) | BERT, RoBERTa, ELECTRA, ALBERT |
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from normscope.families.spec import (
+    Config,
+    DispatchedAttention,
+    Family,
+    HookedAttention,
+    PlainPart,
+    PostNorm,
+    SplitHeads,
+    positions_after_padding,
+)
+
+_BERT_FEED_FORWARD = PlainPart("intermediate.dense", "intermediate.intermediate_act_fn", "output.dense")
+
+BERT = Family(
+    name="bert",
+    model_types=("bert", "electra"),
+    blocks="encoder.layer.*",
+    topology=PostNorm(
+        attention=DispatchedAttention("attention.self", "attention.self.value", "attention.output.dense"),
+        attention_norm="attention.output.LayerNorm",
+        feed_forward=_BERT_FEED_FORWARD,
+        feed_forward_norm="output.LayerNorm",
+    ),
+)
+
+ROBERTA = replace(
+    BERT,
+    name="roberta",
+    model_types=("roberta", "xlm-roberta", "camembert"),
+    longest=positions_after_padding,
+)
+
+DISTILBERT = Family(
+    name="distilbert",
+    model_types=("distilbert",),
+    blocks="transformer.layer.*",
+    topology=PostNorm(
+        attention=DispatchedAttention("attention", "attention.v_lin", "attention.out_lin"),
+        attention_norm="sa_layer_norm",
+        feed_forward=PlainPart("ffn.lin1", "ffn.activation", "ffn.lin2"),
+        feed_forward_norm="output_layer_norm",
+    ),
+)
+
+
+def _albert_depth(config: Config) -> int:
+    return config.num_hidden_layers * config.inner_group_num
+
+
+ALBERT = Family(
+    name="albert",
+    model_types=("albert",),
+    blocks="encoder.albert_layer_groups.*.albert_layers.*",
+    topology=PostNorm(
+        attention=DispatchedAttention("attention", "attention.value", "attention.dense"),
+        attention_norm="attention.LayerNorm",
+        feed_forward=PlainPart("ffn", "activation", "ffn_output"),
+        feed_forward_norm="full_layer_layer_norm",
+    ),
+    depth=_albert_depth,
+)
+
+MPNET = Family(
+    name="mpnet",
+    model_types=("mpnet",),
+    blocks="encoder.layer.*",
+    topology=PostNorm(
+        attention=HookedAttention("attention.attn.dropout", SplitHeads("attention.attn.v"), "attention.attn.o"),
+        attention_norm="attention.LayerNorm",
+        feed_forward=_BERT_FEED_FORWARD,
+        feed_forward_norm="output.LayerNorm",
+    ),
+    longest=positions_after_padding,
+)
+
+FAMILIES = (BERT, ROBERTA, DISTILBERT, ALBERT, MPNET)

@@ -1,0 +1,64 @@
+"""Reading and writing result files, so that nothing is ever half-written: to a temporary name first, then renamed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import xarray as xr
+
+from normscope import schema
+from normscope.errors import FileError
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its name when the block ends well, and is removed when it does not."""
+    target = Path(path)
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix)
+        os.close(handle)
+    except OSError as error:
+        raise FileError(f"{str(target)!r} cannot be written: {error.strerror or error}.") from error
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(target)
+    except OSError as error:
+        raise FileError(f"{str(target)!r} cannot be written: {error.strerror or error}.") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_netcdf(dataset: xr.Dataset, path: str | Path) -> Path:
+    with replacing(path) as temporary:
+        dataset.to_netcdf(temporary, engine="h5netcdf")
+    return Path(path)
+
+
+def read_netcdf(path: str | Path) -> xr.Dataset:
+    source = Path(path)
+    if not source.is_file():
+        raise FileError(f"There is no file {str(source)!r}.")
+    try:
+        dataset = xr.load_dataset(source, engine="h5netcdf")
+    except (OSError, ValueError) as error:
+        raise FileError(f"{str(source)!r} is not a netCDF file that can be read: {error}") from error
+    found = dataset.attrs.get("schema_version")
+    if found is None:
+        raise FileError(f"{str(source)!r} was not written by normscope: it has no schema version.")
+    if int(found) > schema.VERSION:
+        raise FileError(
+            f"{str(source)!r} has schema version {found}, this normscope reads up to {schema.VERSION}. Upgrade normscope."
+        )
+    return dataset

@@ -1,0 +1,283 @@
+"""From what a user passes (texts, pairs, words, encodings, ids) to sequences of token ids, and from those to batches.
+
+Owns tokens, word ids and special flags, lengths and padding. Knows tokenizers; knows neither blocks nor mathematics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from transformers import BatchEncoding, PreTrainedTokenizerBase
+
+from normscope.errors import InputError, listing
+
+Input = (
+    str | tuple[str, str] | Sequence[str | tuple[str, str] | Sequence[str]] | BatchEncoding | Mapping[str, Any] | Tensor
+)
+"""A text, a pair of texts, a list of these (or, with `words=True`, lists of words), an encoding, or token ids."""
+
+NO_WORD = -1
+_BATCH_TOKENS = 2048
+"""How many tokens, padding included, go through the model at once."""
+
+_MODEL_FEATURES = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
+_IGNORED_FEATURES = ("special_tokens_mask", "offset_mapping", "length", "labels", "overflow_to_sample_mapping")
+
+
+@dataclass(frozen=True)
+class TokenSequence:
+    """One input: its per-token features, how its tokens are called, and which word each belongs to (if known)."""
+
+    features: dict[str, list[int]]
+    tokens: list[str]
+    special: list[bool]
+    word_ids: list[int] | None
+    words: list[str]
+    text: str
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences padded on the right to one length, with their places in the user's list."""
+
+    places: list[int]
+    lengths: list[int]
+    features: dict[str, Tensor]
+
+
+def read_inputs(
+    inputs: Input, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, *, words: bool, truncate: bool
+) -> tuple[list[TokenSequence], bool]:
+    """The sequences of an input, and whether it was a single one."""
+    if isinstance(inputs, Tensor):
+        inputs = {"input_ids": inputs}
+    if isinstance(inputs, BatchEncoding | Mapping):
+        sequences = _from_encoding(inputs, tokenizer)
+        single = len(sequences) == 1
+    else:
+        texts, single = _texts(inputs, words=words)
+        if tokenizer is None:
+            raise InputError(
+                "A text was given, but the model was loaded without a tokenizer. "
+                "Pass a tokenizer to load(), or give token ids (a BatchEncoding or {'input_ids': ...})."
+            )
+        reader = _TextReader(tokenizer, longest if truncate else None, words=words)
+        sequences = [reader.read(text) for text in texts]
+    for sequence in sequences:
+        _refuse_unfit(sequence, longest)
+    return sequences, single
+
+
+def batches(sequences: Sequence[TokenSequence], pad_id: int, device: torch.device) -> Iterator[Batch]:
+    """Sequences of similar length together, longest first."""
+    order = sorted(range(len(sequences)), key=lambda place: -len(sequences[place]))
+    while order:
+        size = max(1, _BATCH_TOKENS // len(sequences[order[0]]))
+        places, order = order[:size], order[size:]
+        yield _pad([sequences[place] for place in places], places, pad_id, device)
+
+
+def _pad(sequences: list[TokenSequence], places: list[int], pad_id: int, device: torch.device) -> Batch:
+    lengths = [len(sequence) for sequence in sequences]
+    features: dict[str, Tensor] = {}
+    for name in sequences[0].features:
+        filler = pad_id if name == "input_ids" else 0
+        rows = [s.features[name] + [filler] * (max(lengths) - len(s)) for s in sequences]
+        features[name] = torch.tensor(rows, device=device)
+    columns = torch.arange(max(lengths), device=device)
+    features["attention_mask"] = (columns < torch.tensor(lengths, device=device)[:, None]).long()
+    return Batch(places, lengths, features)
+
+
+def _refuse_unfit(sequence: TokenSequence, longest: int | None) -> None:
+    if longest is not None and len(sequence) > longest:
+        raise InputError(
+            f"The input has {len(sequence)} tokens, but the model takes at most {longest}. "
+            f"Shorten it, or pass truncate=True (--truncate) to analyse its beginning."
+        )
+    if all(sequence.special):
+        raise InputError(f"The input {sequence.text!r} is empty: it has no token but special ones.")
+
+
+# ---- texts -------------------------------------------------------------------------------------------------------------
+
+
+def _texts(inputs: Any, *, words: bool) -> tuple[list[Any], bool]:
+    """A list of texts (each a text or a pair, of strings or of word lists), and whether it was a single one."""
+    if _is_text(inputs, words=words):
+        return [inputs], True
+    if not isinstance(inputs, Sequence) or isinstance(inputs, str):
+        kind = "a list of words" if words else "a text"
+        raise InputError(
+            f"Expected {kind}, a pair, or a list of these, but got {type(inputs).__name__}: {inputs!r:.80}."
+        )
+    items = list(cast(Sequence[Any], inputs))
+    if not items:
+        raise InputError("The list of inputs is empty. Give at least one text.")
+    for place, item in enumerate(items):
+        if not _is_text(item, words=words):
+            raise InputError(
+                f"Item {place} of the list is a {type(item).__name__} ({item!r:.60}), "
+                f"not a {'list of words' if words else 'text'} or a pair of them."
+                + ("" if words else " For pre-split words, say words=True.")
+            )
+    return items, False
+
+
+def _is_text(item: Any, *, words: bool) -> bool:
+    if isinstance(item, tuple) and len(cast(tuple[Any, ...], item)) == 2 and not (words and isinstance(item[0], str)):
+        return all(_is_one_text(half, words=words) for half in cast(tuple[Any, ...], item))
+    return _is_one_text(item, words=words)
+
+
+def _is_one_text(item: Any, *, words: bool) -> bool:
+    if not words:
+        return isinstance(item, str)
+    return isinstance(item, Sequence) and not isinstance(item, str) and all(isinstance(word, str) for word in item)
+
+
+class _TextReader:
+    """Tokenizes one text (or pair) after another."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, truncate_to: int | None, *, words: bool) -> None:
+        self.tokenizer, self.truncate_to, self.words = tokenizer, truncate_to, words
+
+    def read(self, text: Any) -> TokenSequence:
+        first, second = text if isinstance(text, tuple) else (text, None)
+        shown = " | ".join(half if isinstance(half, str) else " ".join(half) for half in (first, second) if half)
+        if not shown.strip(" |"):
+            raise InputError("The text is empty. Give at least one word.")
+        encoding = self.tokenizer(
+            first,
+            second,
+            is_split_into_words=self.words,
+            return_special_tokens_mask=True,
+            truncation=self.truncate_to is not None,
+            max_length=self.truncate_to,
+            verbose=False,
+        )
+        ids = cast(list[int], encoding["input_ids"])
+        word_ids = _word_ids(encoding)
+        return TokenSequence(
+            features={name: list(encoding[name]) for name in ("input_ids", "token_type_ids") if name in encoding},
+            tokens=_token_strings(ids, self.tokenizer),
+            special=[bool(flag) for flag in cast(list[int], encoding["special_tokens_mask"])],
+            word_ids=word_ids,
+            words=_word_strings(ids, word_ids, self.tokenizer),
+            text=shown,
+        )
+
+
+# ---- encodings ---------------------------------------------------------------------------------------------------------
+
+
+def _from_encoding(
+    encoding: BatchEncoding | Mapping[str, Any], tokenizer: PreTrainedTokenizerBase | None
+) -> list[TokenSequence]:
+    if "input_ids" not in encoding:
+        raise InputError(f"The encoding has no 'input_ids', only: {listing(encoding.keys())}.")
+    unknown = [name for name in encoding if name not in (*_MODEL_FEATURES, *_IGNORED_FEATURES)]
+    if unknown:
+        raise InputError(f"The encoding has features that are not understood: {listing(unknown)}.")
+    features = {name: _rows(encoding[name], name) for name in _MODEL_FEATURES if name in encoding}
+    count = len(features["input_ids"])
+    if count == 0:
+        raise InputError("The encoding has no sequences. Give at least one.")
+    return [_one_of_encoding(encoding, features, row, tokenizer) for row in range(count)]
+
+
+def _rows(values: Any, name: str) -> list[list[int]]:
+    """Ids as a list of rows, from tensors, arrays or lists, with or without a batch dimension."""
+    listed: Any = values.tolist() if hasattr(values, "tolist") else list(values)
+    rows: list[Any] = [listed] if listed and not isinstance(listed[0], Sequence) else listed
+    if not all(isinstance(value, int) for row in rows for value in row):
+        raise InputError(f"The encoding's {name!r} must be whole numbers, one or two dimensions of them.")
+    return [list(row) for row in rows]
+
+
+def _one_of_encoding(
+    encoding: BatchEncoding | Mapping[str, Any],
+    features: dict[str, list[list[int]]],
+    row: int,
+    tokenizer: PreTrainedTokenizerBase | None,
+) -> TokenSequence:
+    length = len(features["input_ids"][row])
+    for name, rows in features.items():
+        if len(rows) != len(features["input_ids"]) or len(rows[row]) != length:
+            raise InputError(f"The encoding's {name!r} does not have the shape of its 'input_ids'.")
+    keep = _kept(features.get("attention_mask", [[1] * length] * (row + 1))[row])
+    ids = features["input_ids"][row][keep]
+    if not ids:
+        raise InputError(f"Sequence {row} of the encoding has no tokens.")
+    fast = isinstance(encoding, BatchEncoding) and encoding.is_fast
+    word_ids = _word_ids(cast(BatchEncoding, encoding), row)[keep] if fast else None  # pyright: ignore[reportOptionalSubscript]
+    return TokenSequence(
+        features={name: rows[row][keep] for name, rows in features.items() if name != "attention_mask"},
+        tokens=_token_strings(ids, tokenizer),
+        special=_special_flags(ids, tokenizer),
+        word_ids=word_ids,
+        words=_word_strings(ids, word_ids, tokenizer),
+        text="" if tokenizer is None else cast(str, tokenizer.decode(ids, skip_special_tokens=True)),
+    )
+
+
+def _kept(mask: list[int]) -> slice:
+    """The stretch that a mask keeps; padding may be on either side, but not inside."""
+    first, last = (mask.index(1), len(mask) - mask[::-1].index(1)) if 1 in mask else (0, 0)
+    if not all(mask[first:last]):
+        raise InputError("The encoding's attention mask has holes: padding may only be at the beginning or the end.")
+    return slice(first, last)
+
+
+# ---- what tokenizers know ----------------------------------------------------------------------------------------------
+
+
+def _word_ids(encoding: BatchEncoding, row: int = 0) -> list[int] | None:
+    """For every token its word, counted through both halves of a pair; `NO_WORD` for special tokens."""
+    if not encoding.is_fast:
+        return None
+    numbers: dict[tuple[int | None, int], int] = {}
+    word_ids: list[int] = []
+    for half, word in zip(encoding.sequence_ids(row), encoding.word_ids(row), strict=True):
+        word_ids.append(NO_WORD if word is None else numbers.setdefault((half, word), len(numbers)))
+    return word_ids
+
+
+def _token_strings(ids: list[int], tokenizer: PreTrainedTokenizerBase | None) -> list[str]:
+    if tokenizer is None:
+        return [str(number) for number in ids]
+    return [
+        str(number) if token is None else token for number, token in zip(ids, _converted(ids, tokenizer), strict=True)
+    ]
+
+
+def _converted(ids: list[int], tokenizer: PreTrainedTokenizerBase) -> list[str | None]:
+    return cast("list[str | None]", tokenizer.convert_ids_to_tokens(ids))
+
+
+def _word_strings(ids: list[int], word_ids: list[int] | None, tokenizer: PreTrainedTokenizerBase | None) -> list[str]:
+    """For every token the text of its word; its own string where it has none."""
+    tokens = _token_strings(ids, tokenizer)
+    if word_ids is None or tokenizer is None:
+        return tokens
+    members: dict[int, list[int]] = {}
+    for number, word in zip(ids, word_ids, strict=True):
+        members.setdefault(word, []).append(number)
+    texts = {word: cast(str, tokenizer.decode(numbers)).strip() for word, numbers in members.items()}
+    return [token if word == NO_WORD else texts[word] for token, word in zip(tokens, word_ids, strict=True)]
+
+
+def _special_flags(ids: list[int], tokenizer: PreTrainedTokenizerBase | None) -> list[bool]:
+    """The tokens that frame a text; a mask or an unknown word stands for content and is none of them."""
+    if tokenizer is None:
+        return [False] * len(ids)
+    names = ("cls_token_id", "sep_token_id", "bos_token_id", "eos_token_id", "pad_token_id")
+    framing = {getattr(tokenizer, name, None) for name in names}
+    return [number in framing for number in ids]

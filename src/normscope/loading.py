@@ -1,0 +1,154 @@
+"""From a name, a folder or a live model to a model that is safe and fit to analyse.
+
+Safe by default: safetensors only, no remote code. Every refusal says what the user can do about it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from normscope import embedded
+from normscope.errors import ModelError, UnsafeWeightsError, UnsupportedArchitectureError
+from normscope.families import Family, family_of
+
+_SAMPLES = 4096
+"""How many evenly spaced values of each tensor go into the weight fingerprint."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model with what is known about it. `revision` is the hub's commit, where it came from the hub."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase | None
+    family: Family
+    name: str
+    revision: str | None
+
+    def fingerprint(self) -> str:
+        """A hash of every weight's name, shape, dtype and sampled values: equal for equal weights, wherever they lie."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.model.state_dict().items()):
+            flat = tensor.detach().reshape(-1)
+            sample = flat[:: max(1, flat.numel() // _SAMPLES)][:_SAMPLES].to("cpu", torch.float64)
+            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+            digest.update(sample.numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+
+def load_model(
+    source: str | Path | PreTrainedModel | None,
+    tokenizer: PreTrainedTokenizerBase | str | Path | None,
+    *,
+    dtype: torch.dtype | None,
+    device: str | torch.device | None,
+    revision: str | None,
+    allow_pickle: bool,
+    trust_remote_code: bool,
+) -> LoadedModel:
+    """Load (or take) a model and check that it can be analysed."""
+    if isinstance(source, PreTrainedModel):
+        model, name, found_revision = source, source.config._name_or_path or type(source).__name__, None
+    elif isinstance(source, torch.nn.Module):
+        model = getattr(source, "_orig_mod", None)  # a compiled model keeps the original here
+        if not isinstance(model, PreTrainedModel):
+            raise ModelError(f"A {type(source).__name__} is not a Hugging Face model (transformers.PreTrainedModel).")
+        name, found_revision = model.config._name_or_path or type(model).__name__, None
+    else:
+        location = str(embedded.model_folder() if source is None else source)
+        name = embedded.NAME if source is None else str(source)
+        options = {"revision": revision, "trust_remote_code": trust_remote_code}
+        model = _from_pretrained(location, dtype, options, allow_pickle=allow_pickle)
+        found_revision = getattr(model.config, "_commit_hash", None)
+        tokenizer = _tokenizer(location, options) if tokenizer is None else tokenizer
+    if isinstance(tokenizer, str | Path):
+        tokenizer = _tokenizer(str(tokenizer), {"trust_remote_code": trust_remote_code}, required=True)
+    if device is not None:
+        model = cast(PreTrainedModel, model.to(device))  # pyright: ignore[reportArgumentType]
+    family = family_of(model.config.model_type)
+    _refuse_nan(model)
+    return LoadedModel(model, tokenizer, family, name, found_revision)
+
+
+def _from_pretrained(
+    location: str, dtype: torch.dtype | None, options: dict[str, Any], *, allow_pickle: bool
+) -> PreTrainedModel:
+    _refuse_pickle(location, allow_pickle=allow_pickle)
+    try:
+        config = AutoConfig.from_pretrained(location, **options)
+    except ValueError as error:
+        raise _translated(location, error) from error
+    except OSError as error:
+        raise ModelError(
+            f"No model was found under {location!r}: it is neither a folder with a config.json "
+            f"nor a model that the hub can be asked for now. ({_first_line(error)})"
+        ) from error
+    family_of(config.model_type)
+    architectures = getattr(config, "architectures", None) or [""]
+    loader = getattr(transformers, architectures[0], AutoModel)
+    try:
+        model = loader.from_pretrained(
+            location, config=config, dtype=dtype or "auto", use_safetensors=None if allow_pickle else True, **options
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise _translated(location, error) from error
+    return cast(PreTrainedModel, model.eval())
+
+
+def _refuse_pickle(location: str, *, allow_pickle: bool) -> None:
+    folder = Path(location)
+    if allow_pickle or not folder.is_dir() or any(folder.glob("*.safetensors")):
+        return
+    pickles = sorted(path.name for path in (*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pth")))
+    if pickles:
+        raise UnsafeWeightsError(
+            f"{location!r} has only a pickle checkpoint ({pickles[0]}), and unpickling can run any code. "
+            f"Convert it to safetensors, or, if you trust it, say allow_pickle=True (--allow-pickle)."
+        )
+
+
+def _translated(location: str, error: Exception) -> ModelError:
+    text = str(error)
+    if "trust_remote_code" in text:
+        return UnsafeWeightsError(
+            f"{location!r} needs Python code from its repository to run. "
+            f"If you trust it, say trust_remote_code=True (--trust-remote-code)."
+        )
+    if "safetensors" in text:
+        return UnsafeWeightsError(
+            f"{location!r} has no safetensors weights. If you trust its pickle checkpoint, "
+            f"say allow_pickle=True (--allow-pickle). ({_first_line(error)})"
+        )
+    if "model type" in text or "Unrecognized model" in text:
+        return UnsupportedArchitectureError(f"{location!r} is not a model transformers knows. ({_first_line(error)})")
+    return ModelError(f"{location!r} could not be loaded: {_first_line(error)}")
+
+
+def _tokenizer(location: str, options: dict[str, Any], *, required: bool = False) -> PreTrainedTokenizerBase | None:
+    """The tokenizer beside a model, or `None` where there is none: token ids work without one."""
+    try:
+        return cast(PreTrainedTokenizerBase, AutoTokenizer.from_pretrained(location, **options))
+    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
+        if required:
+            raise ModelError(f"No tokenizer could be loaded from {location!r}: {_first_line(error)}") from error
+        return None
+
+
+def _refuse_nan(model: PreTrainedModel) -> None:
+    for name, parameter in model.named_parameters():
+        if parameter.is_floating_point() and bool(parameter.isnan().any()):
+            raise ModelError(
+                f"The weights contain NaN (first in {name}): no map of this model would mean anything. "
+                f"The checkpoint is damaged, or training diverged."
+            )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,208 @@
+"""What one Transformer block did to one sequence: its chain of components with the tensors they used.
+
+These are plain data, the meeting point of the two halves of normscope: the capture fills them from a Hugging Face model,
+`decompose` (and the `oracle`) compute with them. No mathematics and no Hugging Face here.
+Component names and shapes are those of the method: `query` rows, `key` columns, `d` the hidden size, `f` the neurons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from normscope.activations import Activation
+
+# ---- weights -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The affine map `x -> x @ weight.T + bias`."""
+
+    weight: Float[Tensor, "outputs inputs"]
+    bias: Float[Tensor, " outputs"] | None = None
+
+
+@dataclass(frozen=True)
+class LayerNorm:
+    """Centre, divide by the standard deviation (biased), scale by `weight`, shift by `bias`."""
+
+    weight: Float[Tensor, " d"]
+    bias: Float[Tensor, " d"] | None
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class RmsNorm:
+    """Divide by the root of the mean square, scale by `weight` (which already holds the `1 +` of Gemma), shift by none."""
+
+    weight: Float[Tensor, " d"]
+    epsilon: float
+
+
+Norm = LayerNorm | RmsNorm
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A feed-forward network `second(activation(first(x)))`."""
+
+    first: Linear
+    activation: Activation
+    second: Linear
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A feed-forward network `down(activation(gate(x)) * up(x))`."""
+
+    gate: Linear
+    up: Linear
+    activation: Activation
+    down: Linear
+
+
+Network = Plain | Gated
+
+# ---- steps of a chain --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fork:
+    """The current decomposition also takes the bypass, until the next `Residual` adds it back."""
+
+    name: ClassVar[str] = ""
+
+
+@dataclass(frozen=True)
+class Attention:
+    """ATTN: `part[i, j] = sum_h weights[h, i, j] * values[h, j] @ output[h]`, and `bias[i] = bias`.
+
+    `value_bias` is the share of `values` that belongs to no token. It is set only where it is to be counted as bias.
+    Keys are the sequence's own tokens.
+    """
+
+    weights: Float[Tensor, "head query key"]
+    values: Float[Tensor, "head key d_head"]
+    output: Float[Tensor, "head d_head d"]
+    bias: Float[Tensor, " d"] | None
+    value_bias: Float[Tensor, "head d_head"] | None = None
+    name: ClassVar[str] = "Attn"
+
+
+@dataclass(frozen=True)
+class CrossAttention(Attention):
+    """CROSS: the same, with the encoder's tokens as keys."""
+
+    name: ClassVar[str] = "Cross"
+
+
+@dataclass(frozen=True)
+class Residual:
+    """RES: add back the decomposition that the last `Fork` set aside."""
+
+    name: ClassVar[str] = "Res"
+
+
+@dataclass(frozen=True)
+class Normalise:
+    """LN: normalise by the deviation of the model's own state just before it."""
+
+    norm: Norm
+    state_before: Float[Tensor, "query d"]
+    name: ClassVar[str] = "Ln"
+
+
+@dataclass(frozen=True)
+class Expert:
+    """A network, the query rows that it serves, and the weight of its output there."""
+
+    network: Network
+    rows: Int[Tensor, " row"]
+    weights: Float[Tensor, " row"]
+    pre_activations: tuple[Float[Tensor, "row f"], ...]
+    """What enters the activation: one tensor for a plain network, gate and up for a gated one."""
+
+
+@dataclass(frozen=True)
+class FeedForward:
+    """FF: one network for all queries (`rows` and `weights` say so), or a mixture of experts, each for some of them."""
+
+    experts: tuple[Expert, ...]
+    name: ClassVar[str] = "Ff"
+
+
+@dataclass(frozen=True)
+class OwnFeedForward(FeedForward):
+    """FF beside the attention: it reads only the query's own token, `hidden`, and adds to what attention brought."""
+
+    hidden: Float[Tensor, "query d"]
+
+
+Step = Fork | Attention | Residual | Normalise | FeedForward
+
+
+@dataclass(frozen=True)
+class LayerTrace:
+    """One block, one sequence: the block's input, its steps, and the model's own state after each step.
+
+    `states[k]` is `None` where the model does not expose the state (a `Fork` has none of its own).
+    `queries` are the positions of the rows that are followed; keys are always all positions, or, if `causal`, those up to
+    the query. `source_length` is the number of encoder tokens, for a block with cross-attention.
+    """
+
+    hidden: Float[Tensor, "query d"]
+    queries: Int[Tensor, " query"]
+    steps: tuple[Step, ...]
+    states: tuple[Float[Tensor, "query d"] | None, ...]
+    length: int
+    causal: bool = False
+    source_length: int = 0
+
+    @property
+    def components(self) -> list[str]:
+        """Names of the steps that are components, in chain order."""
+        return [step.name for step in self.steps if step.name]
+
+    def select(self, rows: Int[Tensor, " row"]) -> LayerTrace:
+        """The same trace with only some of its query rows."""
+        return replace(
+            self,
+            hidden=self.hidden[rows],
+            queries=self.queries[rows],
+            steps=tuple(_select(step, rows) for step in self.steps),
+            states=tuple(None if state is None else state[rows] for state in self.states),
+        )
+
+
+def _select(step: Step, rows: Tensor) -> Step:
+    match step:
+        case Attention():
+            return replace(step, weights=step.weights[:, rows])
+        case Normalise():
+            return replace(step, state_before=step.state_before[rows])
+        case OwnFeedForward():
+            return replace(step, experts=_select_experts(step.experts, rows), hidden=step.hidden[rows])
+        case FeedForward():
+            return replace(step, experts=_select_experts(step.experts, rows))
+        case Fork() | Residual():
+            return step
+
+
+def _select_experts(experts: tuple[Expert, ...], rows: Tensor) -> tuple[Expert, ...]:
+    selected = (_select_expert(expert, rows) for expert in experts)
+    return tuple(expert for expert in selected if len(expert.rows))
+
+
+def _select_expert(expert: Expert, rows: Tensor) -> Expert:
+    """`rows` in their order; where an expert serves row `rows[k]`, the new row is `k`."""
+    new_row, old_place = (rows[:, None] == expert.rows[None, :]).nonzero(as_tuple=True)
+    return replace(
+        expert,
+        rows=new_row,
+        weights=expert.weights[old_place],
+        pre_activations=tuple(z[old_place] for z in expert.pre_activations),
+    )

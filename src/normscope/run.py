@@ -6,7 +6,7 @@ Owns the proof: no result leaves here whose parts do not add up to the model's o
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -64,11 +64,15 @@ class Request:
         return [position % length for position in asked]
 
 
-class Run:
-    """A request applied to a model."""
+Observer = Callable[[int, int, LayerTrace], None]
+"""Told the place of a sequence in the list, the layer (from 1) and its trace, before the trace is decomposed."""
 
-    def __init__(self, analyzer: Analyzer, request: Request) -> None:
-        self.analyzer, self.request = analyzer, request
+
+class Run:
+    """A request applied to a model. An observer sees every trace, for statistics that a result does not hold."""
+
+    def __init__(self, analyzer: Analyzer, request: Request, observer: Observer | None = None) -> None:
+        self.analyzer, self.request, self.observer = analyzer, request, observer
         weights = analyzer.weight_dtype
         self.dtype = request.dtype or torch.promote_types(weights, torch.float32)
 
@@ -99,6 +103,8 @@ class Run:
 
         def consume(layer: int, sequence: int, trace: LayerTrace) -> None:
             place = batch.places[sequence]
+            if self.observer is not None:
+                self.observer(place, layer, trace)
             result = self._decompose(trace, positions[place])
             self._prove(layer, result)
             found[place][layer] = result

@@ -41,19 +41,23 @@ class Activation:
 
         Integrated gradients of the product on the joint path give `a_j * u * (g(a) - I) / a + u_j * I`.
         """
-        point = torch.where(a.abs() < _NEAR_ZERO, _NEAR_ZERO, a)
+        point = _off_zero(a.double())  # in float32 `g(a) - I` loses its digits near zero, where `g(0)` is not zero
         mean = _integral_from_zero(self.function, point) / point
-        return (self.function(point) - mean) / point, mean
+        return ((self.function(point) - mean) / point).to(a.dtype), mean.to(a.dtype)
 
 
 def secant_slope(function: Function, z: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """`(g(z) - g(0)) / z` evaluated in float64, with the symmetric difference `g'(0)` at `z = 0`."""
     wide = z.double()
-    near = torch.where(wide < 0, -_NEAR_ZERO, _NEAR_ZERO)
-    point = torch.where(wide.abs() < _NEAR_ZERO, near, wide)
+    point, near = _off_zero(wide), torch.full_like(wide, _NEAR_ZERO)
     slope = (function(point) - function(torch.zeros_like(point))) / point
-    at_zero = (function(-near) - function(near)) / (-2 * near)
+    at_zero = (function(near) - function(-near)) / (2 * near)
     return torch.where(wide == 0, at_zero, slope).to(z.dtype)
+
+
+def _off_zero(z: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """`z`, moved away from zero where it is too near, on its own side of it."""
+    return torch.where(z.abs() < _NEAR_ZERO, torch.full_like(z, _NEAR_ZERO).copysign(z), z)
 
 
 # Gauss-Legendre with three points, exact to 1e-11 on a cell this short; cells join at 0 and at whole numbers, so the kinks
@@ -70,7 +74,7 @@ def _integral_from_zero(function: Function, a: Tensor) -> Tensor:
     cell = (a * _CELLS_PER_UNIT).trunc().clamp(-cells, cells)
     start = cell / _CELLS_PER_UNIT
     table = _whole_cells(function).to(a.device, a.dtype)
-    return table[cell.long() + cells] + _quadrature(function, start, a - start)
+    return table[cell.nan_to_num().long() + cells] + _quadrature(function, start, a - start)
 
 
 def _quadrature(function: Function, start: Tensor, width: Tensor) -> Tensor:
@@ -116,11 +120,23 @@ CLOSED_FORMS: dict[str, Activation] = {
     "SiLU": SILU,
     "ReLU": RELU,
     "LinearActivation": IDENTITY,
+    "BloomGelu": TANH_GELU,
     "gelu": GELU,
     "silu": SILU,
     "relu": RELU,
 }
 """Class (or function) names of activations with a closed-form slope. Anything else takes the secant itself."""
+
+
+@lru_cache
+def clamped_swish(alpha: float, limit: float) -> Activation:
+    """`min(z, limit) * sigmoid(alpha * min(z, limit))`, the gate of GPT-OSS."""
+
+    def function(z: Tensor) -> Tensor:
+        below = z.clamp(max=limit)
+        return below * torch.sigmoid(alpha * below)
+
+    return Activation("clamped_swish", function, lambda z: secant_slope(function, z))
 
 
 def recognise(activation: nn.Module | Function) -> Activation:
@@ -135,7 +151,9 @@ def recognise(activation: nn.Module | Function) -> Activation:
 
 def by_secant(name: str, activation: nn.Module | Function) -> Activation:
     """Any element-wise activation, by its secant in float64 (on a copy, so that the model's own stays as it is)."""
-    function = cast(Function, copy.deepcopy(activation).double() if isinstance(activation, nn.Module) else activation)
+    if isinstance(activation, nn.Module):
+        activation = copy.deepcopy(activation).double().requires_grad_(False)
+    function = cast(Function, activation)
     with torch.no_grad():
         at_zero = float(function(torch.zeros(1, dtype=torch.float64)))
     return Activation(name, function, lambda z: secant_slope(function, z), at_zero)

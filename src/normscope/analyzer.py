@@ -67,7 +67,7 @@ class Analyzer:
 
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
-        blocks_of(self.model, self.family)  # refuse now what would fail later
+        blocks_of(self.model, self.family.stack)  # refuse now what would fail later
 
     # ---- what there is -------------------------------------------------------------------------------------------------
 
@@ -91,12 +91,12 @@ class Analyzer:
     @property
     def layers(self) -> list[int]:
         """The layers, numbered from 1."""
-        return list(range(1, 1 + self.family.depth(self.model.config)))
+        return list(range(1, 1 + self.family.stack.depth(self.model.config)))
 
     @property
     def scopes(self) -> list[str]:
         """The scopes of the model's blocks, in the order in which their maps grow."""
-        return scopes_of(self.family.components())
+        return scopes_of(self.family.stack.topology_of(self.model.config).components())
 
     @property
     def longest(self) -> int | None:

@@ -49,7 +49,7 @@ def _key(name: str) -> str:
 def resolve(name: str, available: Sequence[str]) -> str:
     """The canonical name of a scope, accepting the papers' aliases in any case; raises with what exists."""
     by_key = {_key(scope): scope for scope in available}
-    by_key |= {"cross": scope for scope in available if scope.endswith("Cross")}
+    by_key |= {_key(scope[-len("Cross") :]): scope for scope in available if scope.endswith("Cross")}
     found = by_key.get(_key(name))
     if found is None:
         raise ScopeError(f"There is no scope {name!r} here. Available scopes: {listing(available)}.")

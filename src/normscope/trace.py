@@ -7,6 +7,7 @@ Component names and shapes are those of the method: `query` rows, `key` columns,
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -57,12 +58,14 @@ class Plain:
 
 @dataclass(frozen=True)
 class Gated:
-    """A feed-forward network `down(activation(gate(x)) * up(x))`."""
+    """A feed-forward network `down(activation(gate(x)) * (up(x) + up_offset))`, with `up(x)` clamped to `up_limit`."""
 
     gate: Linear
     up: Linear
     activation: Activation
     down: Linear
+    up_offset: float = 0.0
+    up_limit: float = math.inf
 
 
 Network = Plain | Gated

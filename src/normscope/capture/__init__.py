@@ -7,28 +7,42 @@ Knows Hugging Face and hooks; knows no mathematics.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from normscope.capture.bind import BoundBlock, Seen, watched
-from normscope.capture.session import evaluation_mode, hooks, shown_attention
+from normscope.capture.bind import BoundBlock, watched
+from normscope.capture.seen import Seen, SequenceView
+from normscope.capture.session import AttentionListener, eager_attention, evaluation_mode, hooks, shown_attention
+from normscope.capture.weights import BlockWeights
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families import Family
-from normscope.families.spec import DispatchedAttention
+from normscope.families.spec import DispatchedAttention, Stack
 from normscope.trace import LayerTrace
 
-__all__ = ["blocks_of", "capture"]
+__all__ = ["Side", "blocks_of", "capture", "capture_sides"]
 
 Consumer = Callable[[int, int, LayerTrace], None]
 """Told the layer (from 1), the sequence of the batch (from 0), and the trace."""
 
 
-class _LastLayerDone(Exception):
+@dataclass(frozen=True)
+class Side:
+    """One stack to follow: how long its sequences are (and those it looks at), which layers, and who consumes them."""
+
+    stack: Stack
+    lengths: Sequence[int]
+    layers: Sequence[int]
+    consume: Consumer
+    source_lengths: Sequence[int] | None = None
+
+
+class _AllDone(Exception):
     """Ends a forward pass after the last block that is asked for."""
 
 
@@ -37,85 +51,97 @@ def bare_model(model: PreTrainedModel) -> nn.Module:
     return model.base_model
 
 
-def blocks_of(model: PreTrainedModel, family: Family) -> list[nn.Module]:
-    """The block modules of a model, each once; raises when the family's description does not fit."""
-    pattern = re.compile(re.escape(family.blocks).replace(r"\*", r"\d+"))
+def blocks_of(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
+    """The block modules of a stack, each once; raises when the family's description does not fit."""
+    pattern = re.compile(re.escape(stack.blocks).replace(r"\*", r"\d+"))
     bare = bare_model(model)
     found = [module for name, module in bare.named_modules() if pattern.fullmatch(name)]
     if not found:
         raise UnsupportedArchitectureError(
             f"{type(model).__name__} says it is a {model.config.model_type}, "
-            f"but has no blocks at {family.blocks!r} below {type(bare).__name__}."
+            f"but has no blocks at {stack.blocks!r} below {type(bare).__name__}."
         )
-    for part in family.topology.chain():
-        for path in watched(part):
-            try:
-                found[0].get_submodule(path)
-            except AttributeError as error:
-                raise UnsupportedArchitectureError(
-                    f"The blocks of {type(model).__name__} have no {path!r}, where the family {family.name!r} expects it."
-                ) from error
+    for path in _paths(stack.topology_of(model.config).chain()):
+        try:
+            found[0].get_submodule(path)
+        except AttributeError as error:
+            raise UnsupportedArchitectureError(
+                f"The blocks of {type(model).__name__} have no {path!r}, where its family expects it."
+            ) from error
     return found
 
 
 def capture(
     model: PreTrainedModel,
     family: Family,
-    inputs: Mapping[str, Tensor],
-    lengths: list[int],
-    layers: list[int],
+    inputs: Mapping[str, Any],
+    lengths: Sequence[int],
+    layers: Sequence[int],
     consume: Consumer,
     *,
     dtype: torch.dtype,
     value_bias: bool = False,
 ) -> None:
     """Run a batch (padded on the right to `lengths`) and consume the trace of every sequence in every layer asked for."""
-    listener = _Listener(family, lengths, set(layers), consume, dtype, value_bias)
-    blocks = blocks_of(model, family)
+    capture_sides(model, inputs, [Side(family.stack, lengths, layers, consume)], dtype=dtype, value_bias=value_bias)
+
+
+def capture_sides(
+    model: PreTrainedModel,
+    inputs: Mapping[str, Any],
+    sides: Sequence[Side],
+    *,
+    dtype: torch.dtype,
+    value_bias: bool = False,
+) -> None:
+    """The same for several stacks of one model (encoder and decoder) in one forward pass."""
+    listeners = [_Listener(model, side, dtype, value_bias) for side in sides]
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
-        stack.enter_context(torch.autocast(next(model.parameters()).device.type, enabled=False))
+        stack.enter_context(torch.autocast(model.device.type, enabled=False))
         stack.enter_context(evaluation_mode(model))
         handles = stack.enter_context(hooks())
-        listeners = {}
-        for block in blocks:
-            handles += listener.hook(block)
-            listeners |= listener.attention_listeners(block)
-        if listeners:
-            stack.enter_context(shown_attention(model, listeners))
-        stack.enter_context(suppress(_LastLayerDone))
+        attentions: dict[nn.Module, AttentionListener] = {}
+        for listener in listeners:
+            for block in blocks_of(model, listener.side.stack):
+                handles += listener.hook(block, done=lambda: all(each.done for each in listeners))
+                attentions |= listener.attentions(block)
+        stack.enter_context(shown_attention(model, attentions) if attentions else eager_attention(model))
+        stack.enter_context(suppress(_AllDone))
         bare_model(model)(**inputs)
 
 
+def _paths(chain: Sequence[Any]) -> list[str]:
+    return list(dict.fromkeys(path for part in chain for path in watched(part)))
+
+
 class _Listener:
-    """Follows a forward pass block by block. Layers are told apart by the order of calls, as modules may be shared."""
+    """Follows a stack block by block. Layers are told apart by the order of calls, as modules may be shared."""
 
-    def __init__(
-        self,
-        family: Family,
-        lengths: list[int],
-        layers: set[int],
-        consume: Consumer,
-        dtype: torch.dtype,
-        value_bias: bool,
-    ) -> None:
-        self.chain = family.topology.chain()
-        self.lengths, self.layers, self.consume = lengths, layers, consume
-        self.dtype, self.value_bias = dtype, value_bias
+    def __init__(self, model: PreTrainedModel, side: Side, dtype: torch.dtype, value_bias: bool) -> None:
+        self.side, self.dtype, self.value_bias, self.config = side, dtype, value_bias, model.config
+        self.chain = side.stack.topology_of(model.config).chain()
         self.layer = 0
-        self.seen = Seen()
+        self.seen: Seen | None = None
 
-    def hook(self, block: nn.Module) -> list[Any]:
+    @property
+    def done(self) -> bool:
+        return self.layer >= max(self.side.layers, default=0)
+
+    def hook(self, block: nn.Module, done: Callable[[], bool]) -> list[Any]:
         """Hooks on a block and on the parts of it that its chain watches."""
-        handles: list[Any] = [
-            block.register_forward_pre_hook(self._block_starts, with_kwargs=True),
-            block.register_forward_hook(self._block_ends),
-        ]
-        for path in dict.fromkeys(path for part in self.chain for path in watched(part)):
-            handles.append(block.get_submodule(path).register_forward_hook(self._noter(path)))
-        return handles
 
-    def attention_listeners(self, block: nn.Module) -> dict[nn.Module, Callable[[Tensor, Tensor], None]]:
+        def ends(_: nn.Module, __: tuple[Any, ...], output: Tensor | tuple[Tensor, ...]) -> None:
+            self._block_ends(block, output if isinstance(output, Tensor) else output[0])
+            if done():
+                raise _AllDone
+
+        handles: list[Any] = [block.register_forward_pre_hook(self._block_starts, with_kwargs=True)]
+        for path in _paths(self.chain):
+            handles.append(block.get_submodule(path).register_forward_hook(self._noter(path), with_kwargs=True))
+        return [*handles, block.register_forward_hook(ends)]
+
+    def attentions(self, block: nn.Module) -> dict[nn.Module, AttentionListener]:
         """Listeners for the attention modules of a block that go through the attention interface."""
         return {
             block.get_submodule(part.module): self._attention_noter(part.module)
@@ -123,40 +149,37 @@ class _Listener:
             if isinstance(part, DispatchedAttention)
         }
 
-    @property
-    def _wanted(self) -> bool:
-        return self.layer in self.layers
-
     def _block_starts(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.layer += 1
-        self.seen = Seen(hidden=cast(Tensor, args[0] if args else kwargs["hidden_states"]).clone())
+        if self.layer in self.side.layers:
+            self.seen = Seen(hidden=_first(args, kwargs).clone())
 
-    def _block_ends(self, block: nn.Module, _: tuple[Any, ...], output: Tensor | tuple[Tensor, ...]) -> None:
-        if self._wanted:
-            bound = BoundBlock(block, self.chain, self.dtype, value_bias=self.value_bias)
-            states = output if isinstance(output, Tensor) else output[0]
-            for sequence, length in enumerate(self.lengths):
-                self.consume(self.layer, sequence, bound.trace(self.seen, states, sequence, length))
-        self.seen = Seen()
-        if self.layer >= max(self.layers):
-            raise _LastLayerDone
+    def _block_ends(self, block: nn.Module, output: Tensor) -> None:
+        if self.seen is None:
+            return
+        weights = BlockWeights(block, self.dtype)
+        bound = BoundBlock(self.chain, weights, self.config, self.side.stack.causal, self.value_bias)
+        source_lengths = self.side.source_lengths or [0] * len(self.side.lengths)
+        for sequence, (length, source) in enumerate(zip(self.side.lengths, source_lengths, strict=True)):
+            view = SequenceView(self.seen, output, sequence, length, source, self.dtype)
+            self.side.consume(self.layer, sequence, bound.trace(view))
+        self.seen = None
 
-    def _noter(self, path: str) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
-        def note(_: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            if self._wanted:
-                _append(self.seen.inputs, path, args[0])
-                _append(self.seen.outputs, path, output)
+    def _noter(self, path: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]:
+        def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+            if self.seen is not None:
+                self.seen.note(path, _first(args, kwargs), output)
 
         return note
 
-    def _attention_noter(self, path: str) -> Callable[[Tensor, Tensor], None]:
+    def _attention_noter(self, path: str) -> AttentionListener:
         def note(weights: Tensor, values: Tensor) -> None:
-            if self._wanted:
+            if self.seen is not None:
                 self.seen.attention[path] = (weights, values)
 
         return note
 
 
-def _append(into: dict[str, Tensor], path: str, tensor: Tensor) -> None:
-    """Keep a copy. A module called again within its block ran on the next chunk of the sequence (dimension 1)."""
-    into[path] = torch.cat([into[path], tensor], dim=1) if path in into else tensor.clone()
+def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """The states that a module was called with."""
+    return cast(Tensor, args[0] if args else kwargs["hidden_states"])

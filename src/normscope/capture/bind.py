@@ -1,210 +1,223 @@
-"""From the description of a block, its modules and what was seen in a call, to the steps of a trace.
+"""From the description of a block, its weights and what was seen in a call, to the trace of each sequence.
 
-Knows how Hugging Face modules hold their weights (`torch.nn.Linear`, norms by their attributes) and nothing of what is
-computed with them.
+Knows which tensor of the model plays which role in the chain, and nothing of what is computed with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import cast
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from normscope.activations import Activation, recognise
-from normscope.errors import ModelError, UnsupportedArchitectureError
+from normscope.capture.experts import experts_of
+from normscope.capture.seen import SequenceView
+from normscope.capture.weights import BlockWeights
 from normscope.families.spec import (
     AttentionPart,
+    BesideAttention,
+    ClampedExpertsPart,
+    Config,
     DispatchedAttention,
+    DispatchedCrossAttention,
+    ExpertsPart,
+    FeedForwardPart,
     ForkPart,
+    FusedGatedPart,
     FusedPerHead,
+    FusedPerHeadWithBias,
+    FusedTail,
+    GatedPart,
     HookedAttention,
-    NormPart,
+    LayerNormPart,
     Part,
     PlainPart,
     ResidualPart,
+    RmsNormPart,
     SplitHeads,
+    Value,
 )
 from normscope.trace import (
     Attention,
+    CrossAttention,
     Expert,
     FeedForward,
     Fork,
-    LayerNorm,
+    Gated,
     LayerTrace,
     Linear,
     Network,
     Normalise,
+    OwnFeedForward,
     Plain,
     Residual,
     Step,
 )
 
 
-@dataclass
-class Seen:
-    """What one call of a block showed, for a whole padded batch: tensors `[batch, position, ...]` by module path."""
-
-    hidden: Tensor | None = None
-    inputs: dict[str, Tensor] = field(default_factory=dict)
-    outputs: dict[str, Tensor] = field(default_factory=dict)
-    attention: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
-
-
 def watched(part: Part) -> tuple[str, ...]:
     """The submodules whose input and output a part needs."""
     match part:
+        case ForkPart() | ResidualPart():
+            return ()
         case DispatchedAttention():
             return (part.output,)
         case HookedAttention():
             return (part.weights, part.value.module, part.output)
-        case NormPart():
+        case LayerNormPart() | RmsNormPart():
             return (part.module,)
         case PlainPart():
             return (part.first, part.second)
-        case ForkPart() | ResidualPart():
-            return ()
+        case GatedPart():
+            return (part.gate, part.up, part.down)
+        case FusedGatedPart():
+            return (part.gate_and_up, part.down)
+        case ExpertsPart() | ClampedExpertsPart():
+            return (part.module, part.router)
+        case BesideAttention():
+            return watched(part.feed_forward)
 
 
-def whole(network: Network, *pre_activations: Tensor) -> Expert:
-    """A network that serves every query with weight one."""
-    z = pre_activations[0]
-    return Expert(network, torch.arange(len(z), device=z.device), z.new_ones(len(z)), pre_activations)
-
-
+@dataclass(frozen=True)
 class BoundBlock:
-    """A block's weights in the dtype of the analysis, ready to make traces of its calls."""
+    """A block's description and weights, ready to make traces of its calls."""
 
-    def __init__(self, block: nn.Module, chain: Sequence[Part], dtype: torch.dtype, *, value_bias: bool) -> None:
-        self.block, self.chain, self.dtype, self.value_bias = block, chain, dtype, value_bias
+    chain: Sequence[Part]
+    weights: BlockWeights
+    config: Config
+    causal: bool
+    value_bias: bool
 
-    def trace(self, seen: Seen, output: Tensor, sequence: int, length: int) -> LayerTrace:
+    def trace(self, view: SequenceView) -> LayerTrace:
         """The trace of one sequence of the batch, without its padding."""
-        view = _SequenceView(seen, output, sequence, length, self.dtype)
-        steps = tuple(self._step(part, view) for part in self.chain)
-        states = tuple(self._state_after(index, view) for index in range(len(self.chain)))
-        queries = torch.arange(length, device=output.device)
-        return LayerTrace(hidden=view.hidden(), queries=queries, steps=steps, states=states, length=length)
+        return LayerTrace(
+            hidden=view.hidden,
+            queries=torch.arange(view.length, device=view.hidden.device),
+            steps=tuple(self._step(part, view) for part in self.chain),
+            states=tuple(self._state_after(index, view) for index in range(len(self.chain))),
+            length=view.length,
+            causal=self.causal,
+            source_length=view.source_length if any(isinstance(p, DispatchedCrossAttention) for p in self.chain) else 0,
+        )
 
-    def _step(self, part: Part, view: _SequenceView) -> Step:
+    def _step(self, part: Part, view: SequenceView) -> Step:
         match part:
             case ForkPart():
                 return Fork()
             case ResidualPart():
                 return Residual()
-            case NormPart():
-                return Normalise(self._norm(part.module), state_before=view.input(part.module))
-            case PlainPart():
-                return FeedForward((whole(self._plain(part), view.output(part.first)),))
+            case LayerNormPart() | RmsNormPart():
+                return Normalise(self.weights.norm(part), state_before=view.input(part.module))
             case DispatchedAttention() | HookedAttention():
                 return self._attention(part, view)
+            case BesideAttention():
+                experts = self._feed_forward(part.feed_forward, view)
+                return OwnFeedForward(experts, hidden=view.input(watched(part)[0]))
+            case _:
+                return FeedForward(self._feed_forward(part, view))
 
-    def _state_after(self, index: int, view: _SequenceView) -> Tensor | None:
+    def _state_after(self, index: int, view: SequenceView) -> Tensor | None:
         """The model's own state after a part, where the model shows it."""
         match part := self.chain[index]:
-            case ForkPart():
+            case ForkPart() | BesideAttention():
                 return None
             case DispatchedAttention() | HookedAttention():
                 return view.output(part.output)
-            case NormPart():
+            case LayerNormPart() | RmsNormPart():
                 return view.output(part.module)
             case PlainPart():
                 return view.output(part.second)
+            case GatedPart() | FusedGatedPart():
+                return view.output(part.down)
+            case ExpertsPart() | ClampedExpertsPart():
+                return view.output(part.module)
             case ResidualPart():
-                following = [part for part in self.chain[index + 1 :] if not isinstance(part, ForkPart)]
-                if not following:
-                    return view.block_output()
-                return view.input(following[0].module) if isinstance(following[0], NormPart) else None
+                return self._state_after_residual(index, view)
 
-    def _attention(self, part: AttentionPart, view: _SequenceView) -> Attention:
-        match part:
-            case DispatchedAttention():
-                weights, values = view.attention(part.module)
-                value_bias = self._linear(part.value).bias
-            case HookedAttention():
-                weights = view.weights(part.weights)
-                values, value_bias = self._hooked_values(part.value, view, heads=len(weights))
-        linear = self._linear(part.output)
-        heads, _, d_head = values.shape
-        return Attention(
+    def _state_after_residual(self, index: int, view: SequenceView) -> Tensor | None:
+        """Where a branch comes back, the next part reads the state; after the last, it is the block's output."""
+        following = [part for part in self.chain[index + 1 :] if not isinstance(part, ForkPart)]
+        if not following:
+            return view.block_output
+        return view.input(following[0].module) if isinstance(following[0], LayerNormPart | RmsNormPart) else None
+
+    # ---- attention -----------------------------------------------------------------------------------------------------
+
+    def _attention(self, part: AttentionPart, view: SequenceView) -> Attention:
+        cross = isinstance(part, DispatchedCrossAttention)
+        if isinstance(part, HookedAttention):
+            weights = view.weights(part.weights)
+            values = self._values(part, view)
+        else:
+            weights, values = view.attention(part.module, source=cross)
+        groups, _, d_head = values.shape
+        heads = len(weights)
+        value_bias = self._value_bias(part.value, groups, d_head) if self.value_bias else None
+        linear = self.weights.linear(part.output)
+        return (CrossAttention if cross else Attention)(
             weights=weights,
-            values=values,
+            values=values.repeat_interleave(heads // groups, dim=0),
             output=linear.weight.T.reshape(heads, d_head, -1),
             bias=linear.bias,
-            value_bias=value_bias.reshape(heads, d_head) if self.value_bias and value_bias is not None else None,
+            value_bias=None if value_bias is None else value_bias.repeat_interleave(heads // groups, dim=0),
         )
 
-    def _hooked_values(
-        self, value: SplitHeads | FusedPerHead, view: _SequenceView, heads: int
-    ) -> tuple[Tensor, Tensor | None]:
-        projected = view.output(value.module)
-        by_head = projected.reshape(len(projected), heads, -1).transpose(0, 1)
-        match value:
-            case SplitHeads():
-                return by_head, self._linear(value.module).bias
-            case FusedPerHead():
-                bias = self._parameter(value.bias).reshape(heads, 1, -1)
-                return by_head.chunk(3, dim=-1)[2] + bias, bias
+    def _values(self, part: HookedAttention, view: SequenceView) -> Tensor:
+        """`[group, key, d_head]` from the output of the value projection."""
+        groups = part.value_heads(self.config)
+        output = self.weights.linear(part.output).weight
+        d_head = output.shape[1] // len(view.weights(part.weights))
+        values = _value_share(part.value, view.output(part.value.module), groups, d_head)
+        if isinstance(part.value, FusedPerHeadWithBias):
+            values = values + self.weights.parameter(part.value.bias).reshape(groups, d_head)
+        return values.transpose(0, 1)
 
-    def _plain(self, part: PlainPart) -> Plain:
-        return Plain(self._linear(part.first), self._activation(part.activation), self._linear(part.second))
+    def _value_bias(self, value: Value, groups: int, d_head: int) -> Tensor | None:
+        if isinstance(value, FusedPerHeadWithBias):
+            return self.weights.parameter(value.bias).reshape(groups, d_head)
+        bias = self.weights.linear(value.module).bias
+        return None if bias is None else _value_share(value, bias, groups, d_head)
 
-    def _norm(self, path: str) -> LayerNorm:
-        module = self.block.get_submodule(path)
-        epsilon = getattr(module, "eps", getattr(module, "variance_epsilon", None))
-        if epsilon is None:
-            raise UnsupportedArchitectureError(f"The norm {path} ({type(module).__name__}) has no known epsilon.")
-        return LayerNorm(self._parameter(f"{path}.weight"), self._parameter(f"{path}.bias"), float(epsilon))
+    # ---- feed-forward --------------------------------------------------------------------------------------------------
 
-    def _linear(self, path: str) -> Linear:
-        module = self.block.get_submodule(path)
-        if not isinstance(module, nn.Linear):
-            raise ModelError(
-                f"{path} is a {type(module).__name__}, not a plain linear layer: its weight matrix cannot be read. "
-                f"Load the model without quantisation or adapters (or merge the adapters first)."
-            )
-        bias = None if module.bias is None else module.bias.detach().to(self.dtype)
-        return Linear(module.weight.detach().to(self.dtype), bias)
-
-    def _parameter(self, path: str) -> Tensor:
-        return self.block.get_parameter(path).detach().to(self.dtype)
-
-    def _activation(self, path: str) -> Activation:
-        owner, _, name = path.rpartition(".")
-        return recognise(getattr(self.block.get_submodule(owner), name))
+    def _feed_forward(self, part: FeedForwardPart, view: SequenceView) -> tuple[Expert, ...]:
+        read = self.weights
+        match part:
+            case PlainPart():
+                network = Plain(read.linear(part.first), read.activation(part.activation), read.linear(part.second))
+                return (_for_all(network, view.output(part.first)),)
+            case GatedPart():
+                gate, up = read.linear(part.gate), read.linear(part.up)
+                network = Gated(gate, up, read.activation(part.activation), read.linear(part.down))
+                return (_for_all(network, view.output(part.gate), view.output(part.up)),)
+            case FusedGatedPart():
+                gate, up = _halves(read.linear(part.gate_and_up))
+                network = Gated(gate, up, read.activation(part.activation), read.linear(part.down))
+                return (_for_all(network, *view.output(part.gate_and_up).chunk(2, dim=-1)),)
+            case ExpertsPart() | ClampedExpertsPart():
+                return experts_of(part, read, view)
 
 
-class _SequenceView:
-    """One sequence of what was seen: without its padding, in the dtype of the analysis."""
+def _for_all(network: Network, *pre_activations: Tensor) -> Expert:
+    """A network that serves every query with weight one."""
+    z = pre_activations[0]
+    return Expert(network, torch.arange(len(z), device=z.device), z.new_ones(len(z)), pre_activations)
 
-    def __init__(self, seen: Seen, output: Tensor, sequence: int, length: int, dtype: torch.dtype) -> None:
-        self._seen, self._output = seen, output
-        self._sequence, self._length, self._dtype = sequence, length, dtype
 
-    def _cut(self, tensor: Tensor) -> Tensor:
-        return tensor[self._sequence, : self._length].to(self._dtype)
+def _halves(linear: Linear) -> tuple[Linear, Linear]:
+    first, second = linear.weight.chunk(2)
+    if linear.bias is None:
+        return Linear(first), Linear(second)
+    return Linear(first, linear.bias.chunk(2)[0]), Linear(second, linear.bias.chunk(2)[1])
 
-    def hidden(self) -> Tensor:
-        return self._cut(cast(Tensor, self._seen.hidden))
 
-    def block_output(self) -> Tensor:
-        return self._cut(self._output)
-
-    def input(self, path: str) -> Tensor:
-        return self._cut(self._seen.inputs[path])
-
-    def output(self, path: str) -> Tensor:
-        return self._cut(self._seen.outputs[path])
-
-    def weights(self, path: str) -> Tensor:
-        return self._square(self._seen.outputs[path])
-
-    def attention(self, path: str) -> tuple[Tensor, Tensor]:
-        weights, values = self._seen.attention[path]
-        cut = values[self._sequence, :, : self._length].to(self._dtype)
-        return self._square(weights), cut.repeat_interleave(weights.shape[1] // values.shape[1], dim=0)
-
-    def _square(self, weights: Tensor) -> Tensor:
-        return weights[self._sequence, :, : self._length, : self._length].to(self._dtype)
+def _value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Tensor:
+    """`[..., group, d_head]`: the values among the outputs of their projection (or its bias)."""
+    match value:
+        case SplitHeads():
+            return projected.unflatten(-1, (groups, d_head))
+        case FusedTail():
+            return projected[..., -groups * d_head :].unflatten(-1, (groups, d_head))
+        case FusedPerHead() | FusedPerHeadWithBias():
+            return projected.unflatten(-1, (groups, -1))[..., -d_head:]

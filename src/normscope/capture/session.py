@@ -6,7 +6,7 @@ Each change is a context manager that restores exactly what was there, also afte
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, cast
 from weakref import WeakKeyDictionary
@@ -26,7 +26,7 @@ _listeners: WeakKeyDictionary[nn.Module, AttentionListener] = WeakKeyDictionary(
 
 
 @contextmanager
-def evaluation_mode(model: nn.Module) -> Iterator[None]:
+def evaluation_mode(model: nn.Module) -> Generator[None]:
     """Every module in evaluation mode; afterwards each has the training flag it had."""
     training = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -38,7 +38,7 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def shown_attention(model: PreTrainedModel, listeners: dict[nn.Module, AttentionListener]) -> Iterator[None]:
+def shown_attention(model: PreTrainedModel, listeners: dict[nn.Module, AttentionListener]) -> Generator[None]:
     """The model's own eager attention for all modules, with a listener on some of them."""
     AttentionInterface.register(_IMPLEMENTATION, _shown_eager_attention)
     # Without a mask function of the same name, transformers would silently drop the mask.
@@ -47,7 +47,7 @@ def shown_attention(model: PreTrainedModel, listeners: dict[nn.Module, Attention
     _listeners.update(listeners)
     try:
         model.set_attn_implementation(_IMPLEMENTATION)
-        if model.config._attn_implementation != _IMPLEMENTATION:
+        if any(config._attn_implementation_internal != _IMPLEMENTATION for config, _ in before[:1]):
             raise ModelError(
                 f"{type(model).__name__} does not let its attention implementation be changed, which its family expects."
             )
@@ -60,7 +60,20 @@ def shown_attention(model: PreTrainedModel, listeners: dict[nn.Module, Attention
 
 
 @contextmanager
-def hooks() -> Iterator[list[Any]]:
+def eager_attention(model: PreTrainedModel) -> Generator[None]:
+    """Eager attention for models that choose it by their configuration alone, so that masks and weights are explicit."""
+    before = [(config, config._attn_implementation_internal) for config in _configs(model)]
+    try:
+        for config, _ in before:
+            config._attn_implementation_internal = "eager"
+        yield
+    finally:
+        for config, implementation in before:
+            config._attn_implementation_internal = implementation
+
+
+@contextmanager
+def hooks() -> Generator[list[Any]]:
     """A list of hook handles, all removed at the end."""
     handles: list[Any] = []
     try:

@@ -71,7 +71,7 @@ class KeyGroup:
 
     def through(self, linear: Linear) -> Float[Tensor, "key head outputs"]:
         """The factors after one more linear map, by the cheaper of two orders of multiplication."""
-        heads, keys, d_head = self.values.shape
+        _, keys, d_head = self.values.shape
         d = self.output.shape[-1]
         if d_head * (d + keys) < keys * d:
             return torch.bmm(self.values, self.output @ linear.weight.T).transpose(0, 1).contiguous()

@@ -41,14 +41,14 @@ class SlopedNetwork:
     """A network with its activation replaced by slopes: for each row it serves, linear in what enters it.
 
     `x -> (sum_b slopes_b * (x @ projections_b.T)) @ output.T`, with one branch `b` for a plain network and two for a gated
-    one. The weight of an expert's output is already in the slopes.
+    one. `constant` is what the neurons hold of nothing that enters. An expert's weight is already in all of these.
     """
 
     rows: Int[Tensor, " row"]
     weights: Float[Tensor, " row"]
     projections: tuple[Linear, ...]
     slopes: tuple[Float[Tensor, "row f"], ...]
-    at_zero: float
+    constant: Float[Tensor, "row f"]
     output: Linear
 
     def hidden(self, vectors: Float[Tensor, "... row d"]) -> Float[Tensor, "... row f"]:
@@ -60,8 +60,8 @@ class SlopedNetwork:
 
     @cached_property
     def hidden_bias(self) -> Float[Tensor, "row f"]:
-        """What belongs to no token there: the projections' biases, and `g(0)`."""
-        total = (self.at_zero * self.weights[:, None]).expand_as(self.slopes[0]).clone()
+        """What belongs to no token there: the constant, and the projections' biases."""
+        total = self.constant.clone()
         for linear, slope in zip(self.projections, self.slopes, strict=True):
             if linear.bias is not None:
                 total += slope * linear.bias
@@ -87,11 +87,14 @@ def _sloped(expert: Expert) -> SlopedNetwork:
             (z,) = expert.pre_activations
             projections, output = (network.first,), network.second
             slopes = (network.activation.slope(z) * weights,)
-            at_zero = network.activation.at_zero
+            constant = (network.activation.at_zero * weights).expand_as(z)
         case Gated():
             a, u = expert.pre_activations
             projections, output = (network.gate, network.up), network.down
-            of_gate, of_up = network.activation.gate_slopes(a)
-            slopes = (of_gate * u * weights, of_up * weights)
-            at_zero = 0.0  # at the baseline the other factor is zero
-    return SlopedNetwork(expert.rows, expert.weights, projections, slopes, at_zero, output)
+            clamped = u.clamp(-network.up_limit, network.up_limit)
+            of_gate, of_up = (slope * weights for slope in network.activation.gate_slopes(a))
+            # A clamp is replaced by its own secant first; without one the quotient is 1.
+            clamp_slope = torch.where(clamped == u, 1.0, clamped / u)
+            slopes = (of_gate * (clamped + network.up_offset), of_up * clamp_slope)
+            constant = of_up * network.up_offset
+    return SlopedNetwork(expert.rows, expert.weights, projections, slopes, constant, output)

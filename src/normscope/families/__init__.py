@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from normscope.errors import UnsupportedArchitectureError, listing
-from normscope.families import bert, deberta
+from normscope.families import bert, deberta, encoder_decoder, gpt, llama, modern_encoders, vision
 from normscope.families.spec import Family
 
 __all__ = ["Family", "families", "family_of", "register"]
@@ -35,5 +35,6 @@ def family_of(model_type: str) -> Family:
     return family
 
 
-for _family in (*bert.FAMILIES, *deberta.FAMILIES):
-    register(_family)
+for _module in (bert, deberta, modern_encoders, gpt, llama, encoder_decoder, vision):
+    for _family in _module.FAMILIES:
+        register(_family)

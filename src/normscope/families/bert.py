@@ -10,49 +10,48 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from normscope.families.spec import (
     Config,
     DispatchedAttention,
     Family,
     HookedAttention,
+    LayerNormPart,
     PlainPart,
     PostNorm,
     SplitHeads,
+    Stack,
     positions_after_padding,
 )
 
 _BERT_FEED_FORWARD = PlainPart("intermediate.dense", "intermediate.intermediate_act_fn", "output.dense")
 
-BERT = Family(
-    name="bert",
-    model_types=("bert", "electra"),
+_BERT_STACK = Stack(
     blocks="encoder.layer.*",
     topology=PostNorm(
-        attention=DispatchedAttention("attention.self", "attention.self.value", "attention.output.dense"),
-        attention_norm="attention.output.LayerNorm",
+        attention=DispatchedAttention("attention.self", SplitHeads("attention.self.value"), "attention.output.dense"),
+        attention_norm=LayerNormPart("attention.output.LayerNorm"),
         feed_forward=_BERT_FEED_FORWARD,
-        feed_forward_norm="output.LayerNorm",
+        feed_forward_norm=LayerNormPart("output.LayerNorm"),
     ),
 )
 
-ROBERTA = replace(
-    BERT,
-    name="roberta",
-    model_types=("roberta", "xlm-roberta", "camembert"),
-    longest=positions_after_padding,
+BERT = Family("bert", ("bert", "electra"), _BERT_STACK)
+
+ROBERTA = Family(
+    "roberta", ("roberta", "xlm-roberta", "camembert"), _BERT_STACK, longest=positions_after_padding
 )
 
 DISTILBERT = Family(
-    name="distilbert",
-    model_types=("distilbert",),
-    blocks="transformer.layer.*",
-    topology=PostNorm(
-        attention=DispatchedAttention("attention", "attention.v_lin", "attention.out_lin"),
-        attention_norm="sa_layer_norm",
-        feed_forward=PlainPart("ffn.lin1", "ffn.activation", "ffn.lin2"),
-        feed_forward_norm="output_layer_norm",
+    "distilbert",
+    ("distilbert",),
+    Stack(
+        blocks="transformer.layer.*",
+        topology=PostNorm(
+            attention=DispatchedAttention("attention", SplitHeads("attention.v_lin"), "attention.out_lin"),
+            attention_norm=LayerNormPart("sa_layer_norm"),
+            feed_forward=PlainPart("ffn.lin1", "ffn.activation", "ffn.lin2"),
+            feed_forward_norm=LayerNormPart("output_layer_norm"),
+        ),
     ),
 )
 
@@ -62,27 +61,31 @@ def _albert_depth(config: Config) -> int:
 
 
 ALBERT = Family(
-    name="albert",
-    model_types=("albert",),
-    blocks="encoder.albert_layer_groups.*.albert_layers.*",
-    topology=PostNorm(
-        attention=DispatchedAttention("attention", "attention.value", "attention.dense"),
-        attention_norm="attention.LayerNorm",
-        feed_forward=PlainPart("ffn", "activation", "ffn_output"),
-        feed_forward_norm="full_layer_layer_norm",
+    "albert",
+    ("albert",),
+    Stack(
+        blocks="encoder.albert_layer_groups.*.albert_layers.*",
+        topology=PostNorm(
+            attention=DispatchedAttention("attention", SplitHeads("attention.value"), "attention.dense"),
+            attention_norm=LayerNormPart("attention.LayerNorm"),
+            feed_forward=PlainPart("ffn", "activation", "ffn_output"),
+            feed_forward_norm=LayerNormPart("full_layer_layer_norm"),
+        ),
+        depth=_albert_depth,
     ),
-    depth=_albert_depth,
 )
 
 MPNET = Family(
-    name="mpnet",
-    model_types=("mpnet",),
-    blocks="encoder.layer.*",
-    topology=PostNorm(
-        attention=HookedAttention("attention.attn.dropout", SplitHeads("attention.attn.v"), "attention.attn.o"),
-        attention_norm="attention.LayerNorm",
-        feed_forward=_BERT_FEED_FORWARD,
-        feed_forward_norm="output.LayerNorm",
+    "mpnet",
+    ("mpnet",),
+    Stack(
+        blocks="encoder.layer.*",
+        topology=PostNorm(
+            attention=HookedAttention("attention.attn.dropout", SplitHeads("attention.attn.v"), "attention.attn.o"),
+            attention_norm=LayerNormPart("attention.LayerNorm"),
+            feed_forward=_BERT_FEED_FORWARD,
+            feed_forward_norm=LayerNormPart("output.LayerNorm"),
+        ),
     ),
     longest=positions_after_padding,
 )

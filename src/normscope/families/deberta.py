@@ -10,16 +10,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from normscope.families.spec import (
     Config,
     Family,
-    FusedPerHead,
+    FusedPerHeadWithBias,
     HookedAttention,
+    LayerNormPart,
     PlainPart,
     PostNorm,
     SplitHeads,
+    Stack,
+    Value,
 )
 
 
@@ -27,37 +28,27 @@ def _absolute_positions(config: Config) -> int | None:
     return config.max_position_embeddings if config.position_biased_input else None
 
 
-_TOPOLOGY = PostNorm(
-    attention=HookedAttention(
-        weights="attention.self.dropout",
-        value=FusedPerHead("attention.self.in_proj", "attention.self.v_bias"),
-        output="attention.output.dense",
-    ),
-    attention_norm="attention.output.LayerNorm",
-    feed_forward=PlainPart("intermediate.dense", "intermediate.intermediate_act_fn", "output.dense"),
-    feed_forward_norm="output.LayerNorm",
-)
+def _stack(value: Value) -> Stack:
+    return Stack(
+        blocks="encoder.layer.*",
+        topology=PostNorm(
+            attention=HookedAttention("attention.self.dropout", value, "attention.output.dense"),
+            attention_norm=LayerNormPart("attention.output.LayerNorm"),
+            feed_forward=PlainPart("intermediate.dense", "intermediate.intermediate_act_fn", "output.dense"),
+            feed_forward_norm=LayerNormPart("output.LayerNorm"),
+        ),
+    )
+
 
 DEBERTA = Family(
-    name="deberta",
-    model_types=("deberta",),
-    blocks="encoder.layer.*",
-    topology=_TOPOLOGY,
+    "deberta",
+    ("deberta",),
+    _stack(FusedPerHeadWithBias("attention.self.in_proj", bias="attention.self.v_bias")),
     longest=_absolute_positions,
 )
 
-DEBERTA_V2 = replace(
-    DEBERTA,
-    name="deberta-v2",
-    model_types=("deberta-v2",),
-    topology=replace(
-        _TOPOLOGY,
-        attention=HookedAttention(
-            weights="attention.self.dropout",
-            value=SplitHeads("attention.self.value_proj"),
-            output="attention.output.dense",
-        ),
-    ),
+DEBERTA_V2 = Family(
+    "deberta-v2", ("deberta-v2",), _stack(SplitHeads("attention.self.value_proj")), longest=_absolute_positions
 )
 
 FAMILIES = (DEBERTA, DEBERTA_V2)

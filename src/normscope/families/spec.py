@@ -1,7 +1,7 @@
 """The words in which an architecture is described: where a block keeps its parts, and in what order they act.
 
 A family is data. Paths are dotted names of submodules, those of parts relative to the block. The capture reads these
-descriptions; nothing here touches a tensor.
+descriptions; nothing here touches a tensor. A difference between architectures is a type of part, never a flag.
 """
 
 from __future__ import annotations
@@ -14,40 +14,106 @@ from typing import Any, ClassVar
 Config = Any
 """A Hugging Face configuration: its attributes depend on the architecture, so it stays untyped."""
 
-
-@dataclass(frozen=True)
-class DispatchedAttention:
-    """Attention that goes through the attention interface of transformers, which shows its weights and values."""
-
-    module: str
-    value: str
-    output: str
-    component: ClassVar[str] = "Attn"
-
-
-@dataclass(frozen=True)
-class HookedAttention:
-    """Attention that computes by itself: the weights come out of `weights` (its dropout), the values out of `value`."""
-
-    weights: str
-    value: SplitHeads | FusedPerHead
-    output: str
-    component: ClassVar[str] = "Attn"
+# ---- value projections -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class SplitHeads:
-    """A value projection with the heads side by side: `[..., head * d_head]`."""
+    """A value projection of its own, the (possibly grouped) heads side by side."""
+
+    module: str
+
+
+@dataclass(frozen=True)
+class FusedTail:
+    """A projection to all queries, then all keys, then all values: the values are its last outputs."""
 
     module: str
 
 
 @dataclass(frozen=True)
 class FusedPerHead:
-    """Query, key and value of each head side by side, head after head, with the value's bias a parameter of its own."""
+    """A projection head by head (or group by group), in each of which the value comes last."""
+
+    module: str
+
+
+@dataclass(frozen=True)
+class FusedPerHeadWithBias:
+    """The same without a bias, which is a parameter of its own."""
 
     module: str
     bias: str
+
+
+Value = SplitHeads | FusedTail | FusedPerHead | FusedPerHeadWithBias
+
+# ---- attentions ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DispatchedAttention:
+    """Attention that goes through the attention interface of transformers, which shows its weights and values."""
+
+    module: str
+    value: Value
+    output: str
+    component: ClassVar[str] = "Attn"
+
+
+@dataclass(frozen=True)
+class DispatchedCrossAttention(DispatchedAttention):
+    """The same from a decoder to the encoder's tokens."""
+
+    component: ClassVar[str] = "Cross"
+
+
+def all_heads(config: Config) -> int:
+    """As many value heads as attention heads."""
+    return config.num_attention_heads
+
+
+@dataclass(frozen=True)
+class HookedAttention:
+    """Attention that computes by itself: `weights` names the module that gives out its weights (its dropout, or the
+    attention module as the second of its outputs), and the values are read off their projection."""
+
+    weights: str
+    value: Value
+    output: str
+    value_heads: Callable[[Config], int] = all_heads
+    component: ClassVar[str] = "Attn"
+
+
+AttentionPart = DispatchedAttention | HookedAttention
+
+# ---- norms -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LayerNormPart:
+    """Centres and scales; with or without weight and bias."""
+
+    module: str
+    component: ClassVar[str] = "Ln"
+
+
+@dataclass(frozen=True)
+class RmsNormPart:
+    """Scales by the root of the mean square."""
+
+    module: str
+    component: ClassVar[str] = "Ln"
+
+
+@dataclass(frozen=True)
+class UnitRmsNormPart(RmsNormPart):
+    """The same with a weight that counts from one: `1 + w` (Gemma)."""
+
+
+NormPart = LayerNormPart | RmsNormPart
+
+# ---- feed-forwards ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -60,8 +126,63 @@ class PlainPart:
     component: ClassVar[str] = "Ff"
 
 
-AttentionPart = DispatchedAttention | HookedAttention
-FeedForwardPart = PlainPart
+@dataclass(frozen=True)
+class GatedPart:
+    """`down(activation(gate(x)) * up(x))`."""
+
+    gate: str
+    up: str
+    activation: str
+    down: str
+    component: ClassVar[str] = "Ff"
+
+
+@dataclass(frozen=True)
+class FusedGatedPart:
+    """The same with one projection for both, the activated half first."""
+
+    gate_and_up: str
+    activation: str
+    down: str
+    component: ClassVar[str] = "Ff"
+
+
+@dataclass(frozen=True)
+class ExpertsPart:
+    """A router that weighs a few experts for each token, and the experts' stacked weights `[expert, out, in]`.
+
+    `module` holds both and gives the output; the router gives out logits, weights and choices.
+    """
+
+    module: str
+    router: str
+    experts: str
+    activation: str
+    component: ClassVar[str] = "Ff"
+
+
+@dataclass(frozen=True)
+class ClampedExpertsPart:
+    """The experts of GPT-OSS: weights `[expert, in, out]`, gate and up interleaved, both clamped, one added to up."""
+
+    module: str
+    router: str
+    experts: str
+    component: ClassVar[str] = "Ff"
+
+
+FeedForwardPart = PlainPart | GatedPart | FusedGatedPart | ExpertsPart | ClampedExpertsPart
+
+
+@dataclass(frozen=True)
+class BesideAttention:
+    """A feed-forward that reads the block's own (normed) token while attention reads all of them."""
+
+    feed_forward: PlainPart | GatedPart | FusedGatedPart
+    component: ClassVar[str] = "Ff"
+
+
+# ---- topologies ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -78,15 +199,9 @@ class ResidualPart:
     component: ClassVar[str] = "Res"
 
 
-@dataclass(frozen=True)
-class NormPart:
-    """A norm on the main line or on a branch."""
+Part = ForkPart | AttentionPart | ResidualPart | NormPart | FeedForwardPart | BesideAttention
 
-    module: str
-    component: ClassVar[str] = "Ln"
-
-
-Part = ForkPart | AttentionPart | ResidualPart | NormPart | FeedForwardPart
+FORK, RESIDUAL = ForkPart(), ResidualPart()
 
 
 class Topology(ABC):
@@ -96,21 +211,83 @@ class Topology(ABC):
     def chain(self) -> tuple[Part, ...]:
         """The parts in order, with the forks and returns of the residual branches."""
 
+    def components(self) -> list[str]:
+        """The names of the components, in chain order."""
+        return [part.component for part in self.chain() if part.component]
+
 
 @dataclass(frozen=True)
 class PostNorm(Topology):
-    """ATTN RES LN FF RES LN."""
+    """ATTN RES LN (CROSS RES LN) FF RES LN."""
 
     attention: AttentionPart
-    attention_norm: str
+    attention_norm: NormPart
     feed_forward: FeedForwardPart
-    feed_forward_norm: str
+    feed_forward_norm: NormPart
+    cross: tuple[AttentionPart, NormPart] | None = None
 
     def chain(self) -> tuple[Part, ...]:
-        return (
-            *(ForkPart(), self.attention, ResidualPart(), NormPart(self.attention_norm)),
-            *(ForkPart(), self.feed_forward, ResidualPart(), NormPart(self.feed_forward_norm)),
-        )
+        attention = (FORK, self.attention, RESIDUAL, self.attention_norm)
+        cross = () if self.cross is None else (FORK, self.cross[0], RESIDUAL, self.cross[1])
+        return (*attention, *cross, FORK, self.feed_forward, RESIDUAL, self.feed_forward_norm)
+
+
+@dataclass(frozen=True)
+class PreNorm(Topology):
+    """ATTN RES (LN CROSS RES) LN FF RES, the first norm being inside what attention reads."""
+
+    attention: AttentionPart
+    feed_forward_norm: NormPart
+    feed_forward: FeedForwardPart
+    cross: tuple[NormPart, AttentionPart] | None = None
+
+    def chain(self) -> tuple[Part, ...]:
+        attention = (FORK, self.attention, RESIDUAL)
+        cross = () if self.cross is None else (FORK, *self.cross, RESIDUAL)
+        return (*attention, *cross, FORK, self.feed_forward_norm, self.feed_forward, RESIDUAL)
+
+
+@dataclass(frozen=True)
+class Sandwich(Topology):
+    """ATTN LN RES LN FF LN RES."""
+
+    attention: AttentionPart
+    after_attention: NormPart
+    before_feed_forward: NormPart
+    feed_forward: FeedForwardPart
+    after_feed_forward: NormPart
+
+    def chain(self) -> tuple[Part, ...]:
+        attention = (FORK, self.attention, self.after_attention, RESIDUAL)
+        return (*attention, FORK, self.before_feed_forward, self.feed_forward, self.after_feed_forward, RESIDUAL)
+
+
+@dataclass(frozen=True)
+class BranchNorm(Topology):
+    """ATTN LN RES FF LN RES."""
+
+    attention: AttentionPart
+    after_attention: NormPart
+    feed_forward: FeedForwardPart
+    after_feed_forward: NormPart
+
+    def chain(self) -> tuple[Part, ...]:
+        attention = (FORK, self.attention, self.after_attention, RESIDUAL)
+        return (*attention, FORK, self.feed_forward, self.after_feed_forward, RESIDUAL)
+
+
+@dataclass(frozen=True)
+class Parallel(Topology):
+    """ATTN and FF side by side, then RES."""
+
+    attention: AttentionPart
+    feed_forward: PlainPart | GatedPart | FusedGatedPart
+
+    def chain(self) -> tuple[Part, ...]:
+        return (FORK, self.attention, BesideAttention(self.feed_forward), RESIDUAL)
+
+
+# ---- families --------------------------------------------------------------------------------------------------------
 
 
 def positions_from_zero(config: Config) -> int | None:
@@ -123,22 +300,39 @@ def positions_after_padding(config: Config) -> int | None:
     return config.max_position_embeddings - config.pad_token_id - 1
 
 
+def unlimited(_: Config) -> None:
+    """Positions are relative or computed, so that no table limits the input."""
+
+
 def hidden_layers(config: Config) -> int:
     """The number of blocks a forward pass goes through."""
     return config.num_hidden_layers
 
 
 @dataclass(frozen=True)
+class Stack:
+    """A stack of blocks: their path below the bare model (`*` for each index), their topology, and their number."""
+
+    blocks: str
+    topology: Topology | Callable[[Config], Topology]
+    causal: bool = False
+    depth: Callable[[Config], int] = hidden_layers
+
+    def topology_of(self, config: Config) -> Topology:
+        """The topology of a model, where it depends on its configuration."""
+        return self.topology if isinstance(self.topology, Topology) else self.topology(config)
+
+
+@dataclass(frozen=True)
 class Family:
-    """An architecture: its blocks (a path below the bare model, `*` for each index), their topology, and its limits."""
+    """An architecture: the stack that is analysed, the encoder that it looks at (if any), and its limits.
+
+    `reads` is what the model takes in: `"text"` or `"image"`.
+    """
 
     name: str
     model_types: tuple[str, ...]
-    blocks: str
-    topology: Topology
+    stack: Stack
+    encoder: Stack | None = None
     longest: Callable[[Config], int | None] = positions_from_zero
-    depth: Callable[[Config], int] = hidden_layers
-
-    def components(self) -> list[str]:
-        """The names of a block's components, in chain order."""
-        return [part.component for part in self.topology.chain() if part.component]
+    reads: str = "text"

@@ -1,0 +1,59 @@
+"""Mixtures of experts: from stacked weights and a router's choices to one network per expert that was chosen."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from normscope.activations import Activation, clamped_swish
+from normscope.capture.seen import SequenceView
+from normscope.capture.weights import BlockWeights
+from normscope.families.spec import ClampedExpertsPart, ExpertsPart
+from normscope.trace import Expert, Gated, Linear
+
+
+def experts_of(part: ExpertsPart | ClampedExpertsPart, read: BlockWeights, view: SequenceView) -> tuple[Expert, ...]:
+    """The experts that serve a sequence, each with its rows and weights. Router weights are constants of the pass."""
+    weights, choices = view.routing(part.router)
+    hidden = view.input(part.module)
+    experts: list[Expert] = []
+    for chosen in choices.unique().tolist():
+        rows, place = torch.where(choices == chosen)
+        network = _stacked(part, read, chosen) if isinstance(part, ExpertsPart) else _interleaved(part, read, chosen)
+        pre_activations = tuple(_apply(linear, hidden[rows]) for linear in (network.gate, network.up))
+        experts.append(Expert(network, rows, weights[rows, place], pre_activations))
+    return tuple(experts)
+
+
+def _stacked(part: ExpertsPart, read: BlockWeights, expert: int) -> Gated:
+    gate, up = _of(part, read, "gate_up_proj", expert).chunk(2)
+    down = Linear(_of(part, read, "down_proj", expert))
+    return Gated(Linear(gate), Linear(up), read.activation(part.activation), down)
+
+
+def _interleaved(part: ClampedExpertsPart, read: BlockWeights, expert: int) -> Gated:
+    weight = _of(part, read, "gate_up_proj", expert).T
+    bias = _of(part, read, "gate_up_proj_bias", expert)
+    limit = float(read.attribute(f"{part.experts}.limit"))
+    return Gated(
+        gate=Linear(weight[::2], bias[::2]),
+        up=Linear(weight[1::2], bias[1::2]),
+        activation=_activation(float(read.attribute(f"{part.experts}.alpha")), limit),
+        down=Linear(_of(part, read, "down_proj", expert).T, _of(part, read, "down_proj_bias", expert)),
+        up_offset=1.0,
+        up_limit=limit,
+    )
+
+
+def _activation(alpha: float, limit: float) -> Activation:
+    return clamped_swish(alpha, limit)
+
+
+def _of(part: ExpertsPart | ClampedExpertsPart, read: BlockWeights, name: str, expert: int) -> Tensor:
+    """One expert's slice of a stacked parameter (the stack as a whole is never converted)."""
+    return read.attribute(f"{part.experts}.{name}")[expert].detach().to(read.dtype)
+
+
+def _apply(linear: Linear, vectors: Tensor) -> Tensor:
+    product = vectors @ linear.weight.T
+    return product if linear.bias is None else product + linear.bias

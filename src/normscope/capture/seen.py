@@ -1,0 +1,83 @@
+"""What one call of a block showed, for a padded batch, and the view of one sequence of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Seen:
+    """Tensors `[batch, position, ...]` by the path of the module that took them in or gave them out."""
+
+    hidden: Tensor
+    inputs: dict[str, Tensor] = field(default_factory=dict)
+    outputs: dict[str, Any] = field(default_factory=dict)
+    attention: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+    def note(self, path: str, given: Tensor, output: Any) -> None:
+        """Keep copies. A module called again within its block ran on the next chunk of the sequence (dimension 1)."""
+        if path in self.outputs:
+            self.inputs[path] = torch.cat([self.inputs[path], given], dim=1)
+            self.outputs[path] = torch.cat([self.outputs[path], output], dim=1)
+        else:
+            self.inputs[path] = given.clone()
+            self.outputs[path] = output.clone() if isinstance(output, Tensor) else output
+
+
+@dataclass(frozen=True)
+class SequenceView:
+    """One sequence of a batch: without its padding, in the dtype of the analysis."""
+
+    seen: Seen
+    output_states: Tensor
+    sequence: int
+    length: int
+    source_length: int
+    dtype: torch.dtype
+
+    def _cut(self, tensor: Tensor) -> Tensor:
+        batch, positions = self.seen.hidden.shape[:2]
+        if tensor.dim() == 2:  # some feed-forwards run on flattened positions
+            tensor = tensor.reshape(batch, positions, -1)
+        return tensor[self.sequence, : self.length].to(self.dtype)
+
+    @cached_property
+    def hidden(self) -> Tensor:
+        return self._cut(self.seen.hidden)
+
+    @property
+    def block_output(self) -> Tensor:
+        return self._cut(self.output_states)
+
+    def input(self, path: str) -> Tensor:
+        return self._cut(self.seen.inputs[path])
+
+    def output(self, path: str) -> Tensor:
+        output = self.seen.outputs[path]
+        return self._cut(output if isinstance(output, Tensor) else output[0])
+
+    def routing(self, path: str) -> tuple[Tensor, Tensor]:
+        """The weights and the choices that a router gives each token, `[position, choice]`."""
+        _, weights, choices = self.seen.outputs[path]
+        batch = len(self.seen.hidden)
+        choices = choices.reshape(batch, -1, choices.shape[-1])[self.sequence, : self.length]
+        return self._cut(weights), choices
+
+    def weights(self, path: str) -> Tensor:
+        """`[head, query, key]` from a module that gives out attention weights, alone or second."""
+        output = self.seen.outputs[path]
+        return self._square(output if isinstance(output, Tensor) else output[1], self.length)
+
+    def attention(self, path: str, *, source: bool) -> tuple[Tensor, Tensor]:
+        """Weights `[head, query, key]` and values `[group, key, d_head]` of an attention that was listened to."""
+        weights, values = self.seen.attention[path]
+        keys = self.source_length if source else self.length
+        return self._square(weights, keys), values[self.sequence, :, :keys].to(self.dtype)
+
+    def _square(self, weights: Tensor, keys: int) -> Tensor:
+        return weights[self.sequence, :, : self.length, :keys].to(self.dtype)

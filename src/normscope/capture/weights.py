@@ -1,0 +1,99 @@
+"""Reading weights off Hugging Face modules: linear layers of every kind, norms, activations, stacked experts.
+
+What is read is in the dtype of the analysis. A layer whose matrix is hidden (quantised, wrapped by an adapter) is probed:
+an affine map is known from what it makes of zero and of the unit vectors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+from normscope.activations import Activation, recognise
+from normscope.errors import ModelError, UnsupportedArchitectureError
+from normscope.families.spec import LayerNormPart, NormPart, RmsNormPart, UnitRmsNormPart
+from normscope.trace import LayerNorm, Linear, Norm, RmsNorm
+
+
+class BlockWeights:
+    """The weights of one block, by the paths of its submodules."""
+
+    def __init__(self, block: nn.Module, dtype: torch.dtype) -> None:
+        self.block, self.dtype = block, dtype
+
+    def linear(self, path: str) -> Linear:
+        """The affine map of a submodule."""
+        module = self.block.get_submodule(path)
+        weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
+        if isinstance(module, Conv1D):
+            return Linear(self._read(module.weight).T, self._read(module.bias))
+        shape = (getattr(module, "out_features", None), getattr(module, "in_features", None))
+        if isinstance(module, nn.Linear) and tuple(module.weight.shape) == shape and module.weight.is_floating_point():
+            if type(module).forward in (nn.Linear.forward, _plain_forward(module)):
+                return Linear(self._read(weight), None if bias is None else self._read(bias))
+        return self._probe(path, module)
+
+    def parameter(self, path: str) -> Tensor:
+        return self._read(self.block.get_parameter(path))
+
+    def norm(self, part: NormPart) -> Norm:
+        module = self.block.get_submodule(part.module)
+        epsilon = self._epsilon(part.module, module)
+        weight = getattr(module, "weight", None)
+        scale = torch.ones((), dtype=self.dtype) if weight is None else self._read(weight)
+        match part:
+            case UnitRmsNormPart():
+                return RmsNorm(1 + scale, epsilon)
+            case RmsNormPart():
+                return RmsNorm(scale, epsilon)
+            case LayerNormPart():
+                bias = getattr(module, "bias", None)
+                return LayerNorm(scale, None if bias is None else self._read(bias), epsilon)
+
+    def activation(self, path: str) -> Activation:
+        return recognise(self.attribute(path))
+
+    def attribute(self, path: str) -> Any:
+        """Anything that a submodule holds under a name."""
+        owner, _, name = path.rpartition(".")
+        return getattr(self.block.get_submodule(owner), name)
+
+    def _read(self, tensor: Tensor) -> Tensor:
+        return tensor.detach().to(self.dtype)
+
+    def _epsilon(self, path: str, module: nn.Module) -> float:
+        for name in ("eps", "variance_epsilon", "epsilon"):
+            value = getattr(module, name, None)
+            if value is not None:
+                return float(value)
+        raise UnsupportedArchitectureError(f"The norm {path} ({type(module).__name__}) has no known epsilon.")
+
+    def _probe(self, path: str, module: nn.Module) -> Linear:
+        """The matrix and bias of a layer that hides them, from its values at zero and at the unit vectors.
+
+        The layer's `forward` is called, not the layer, so that no hook sees it.
+        """
+        size = getattr(module, "in_features", None)
+        if size is None:
+            raise ModelError(
+                f"{path} is a {type(module).__name__}: its weight matrix cannot be read, and its input size is unknown. "
+                f"Load the model without quantisation or adapters (or merge the adapters first)."
+            )
+        parameter = next(module.parameters(), None)
+        device = None if parameter is None else parameter.device
+        basis = torch.eye(size, dtype=self.dtype, device=device)
+        try:
+            bias = self._read(module.forward(torch.zeros_like(basis[:1])))[0]
+            return Linear((self._read(module.forward(basis)) - bias).T, bias)
+        except (RuntimeError, TypeError, NotImplementedError) as error:
+            raise ModelError(
+                f"{path} is a {type(module).__name__}, whose weight matrix is hidden and could not be probed: {error}"
+            ) from error
+
+
+def _plain_forward(module: nn.Module) -> Any:
+    """The `forward` of a subclass that still only multiplies (Falcon's own linear layer)."""
+    return type(module).forward if type(module).__name__ == "FalconLinear" else None

@@ -1,0 +1,166 @@
+"""The GPT line and its kin: causal decoders with LayerNorm and a plain feed-forward, pre-norm or parallel.
+
+| trap | where |
+|---|---|
+| projections are `Conv1D`, stored `[in, out]`; query, key and value are one projection | GPT-2 |
+| attention does not go through the attention interface | GPT-Neo, GPT-J, Bloom, Falcon |
+| query, key and value are fused head by head | GPT-NeoX, Bloom, Falcon |
+| attention and feed-forward run side by side, or one after the other, by configuration | GPT-NeoX, Falcon |
+| the feed-forward module gives out its result with the residual already in it | Bloom |
+| states are added up in place, so what is captured must be copied | Falcon |
+| one value head for all heads, or for groups of them | Falcon |
+| norms come after each branch in one size (350m), and the feed-forward sees two-dimensional tensors | OPT |
+"""
+
+from __future__ import annotations
+
+from normscope.families.spec import (
+    Config,
+    DispatchedAttention,
+    Family,
+    FusedPerHead,
+    FusedTail,
+    HookedAttention,
+    LayerNormPart,
+    Parallel,
+    PlainPart,
+    PostNorm,
+    PreNorm,
+    SplitHeads,
+    Stack,
+    Topology,
+    unlimited,
+)
+
+GPT2 = Family(
+    "gpt2",
+    ("gpt2",),
+    Stack(
+        blocks="h.*",
+        topology=PreNorm(
+            attention=DispatchedAttention("attn", FusedTail("attn.c_attn"), "attn.c_proj"),
+            feed_forward_norm=LayerNormPart("ln_2"),
+            feed_forward=PlainPart("mlp.c_fc", "mlp.act", "mlp.c_proj"),
+        ),
+        causal=True,
+    ),
+)
+
+
+def _gpt_neo_heads(config: Config) -> int:
+    return config.num_heads
+
+
+GPT_NEO = Family(
+    "gpt_neo",
+    ("gpt_neo",),
+    Stack(
+        blocks="h.*",
+        topology=PreNorm(
+            attention=HookedAttention(
+                "attn.attention.attn_dropout",
+                SplitHeads("attn.attention.v_proj"),
+                "attn.attention.out_proj",
+                value_heads=_gpt_neo_heads,
+            ),
+            feed_forward_norm=LayerNormPart("ln_2"),
+            feed_forward=PlainPart("mlp.c_fc", "mlp.act", "mlp.c_proj"),
+        ),
+        causal=True,
+    ),
+)
+
+
+def _gpt_neox_topology(config: Config) -> Topology:
+    attention = DispatchedAttention("attention", FusedPerHead("attention.query_key_value"), "attention.dense")
+    feed_forward = PlainPart("mlp.dense_h_to_4h", "mlp.act", "mlp.dense_4h_to_h")
+    if config.use_parallel_residual:
+        return Parallel(attention, feed_forward)
+    return PreNorm(attention, LayerNormPart("post_attention_layernorm"), feed_forward)
+
+
+GPT_NEOX = Family(
+    "gpt_neox", ("gpt_neox",), Stack("layers.*", _gpt_neox_topology, causal=True), longest=unlimited
+)
+
+GPTJ = Family(
+    "gptj",
+    ("gptj",),
+    Stack(
+        blocks="h.*",
+        topology=Parallel(
+            attention=HookedAttention("attn.attn_dropout", SplitHeads("attn.v_proj"), "attn.out_proj"),
+            feed_forward=PlainPart("mlp.fc_in", "mlp.act", "mlp.fc_out"),
+        ),
+        causal=True,
+    ),
+)
+
+
+def _opt_topology(config: Config) -> Topology:
+    attention = DispatchedAttention("self_attn", SplitHeads("self_attn.v_proj"), "self_attn.out_proj")
+    feed_forward = PlainPart("fc1", "activation_fn", "fc2")
+    last_norm = LayerNormPart("final_layer_norm")
+    if config.do_layer_norm_before:
+        return PreNorm(attention, last_norm, feed_forward)
+    return PostNorm(attention, LayerNormPart("self_attn_layer_norm"), feed_forward, last_norm)
+
+
+OPT = Family("opt", ("opt",), Stack("decoder.layers.*", _opt_topology, causal=True))
+
+BLOOM = Family(
+    "bloom",
+    ("bloom",),
+    Stack(
+        blocks="h.*",
+        topology=PreNorm(
+            attention=HookedAttention(
+                "self_attention.attention_dropout",
+                FusedPerHead("self_attention.query_key_value"),
+                "self_attention.dense",
+            ),
+            feed_forward_norm=LayerNormPart("post_attention_layernorm"),
+            feed_forward=PlainPart("mlp.dense_h_to_4h", "mlp.gelu_impl", "mlp.dense_4h_to_h"),
+        ),
+        causal=True,
+    ),
+    longest=unlimited,
+)
+
+
+def _falcon_value_heads(config: Config) -> int:
+    if config.new_decoder_architecture:
+        return config.num_kv_heads
+    return 1 if config.multi_query else config.num_attention_heads
+
+
+def _falcon_topology(config: Config) -> Topology:
+    attention = HookedAttention(
+        "self_attention",
+        FusedPerHead("self_attention.query_key_value"),
+        "self_attention.dense",
+        value_heads=_falcon_value_heads,
+    )
+    feed_forward = PlainPart("mlp.dense_h_to_4h", "mlp.act", "mlp.dense_4h_to_h")
+    if config.new_decoder_architecture or config.parallel_attn:
+        return Parallel(attention, feed_forward)
+    return PreNorm(attention, LayerNormPart("post_attention_layernorm"), feed_forward)
+
+
+FALCON = Family("falcon", ("falcon",), Stack("h.*", _falcon_topology, causal=True), longest=unlimited)
+
+PHI = Family(
+    "phi",
+    ("phi",),
+    Stack(
+        blocks="layers.*",
+        topology=Parallel(
+            attention=DispatchedAttention("self_attn", SplitHeads("self_attn.v_proj"), "self_attn.dense"),
+            feed_forward=PlainPart("mlp.fc1", "mlp.activation_fn", "mlp.fc2"),
+        ),
+        causal=True,
+    ),
+    longest=unlimited,
+)
+
+FAMILIES = (GPT2, GPT_NEO, GPT_NEOX, GPTJ, OPT, BLOOM, FALCON, PHI)

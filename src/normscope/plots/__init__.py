@@ -1,0 +1,11 @@
+"""Pictures of an analysis, as matplotlib figures that belong to nobody: no global state, no window.
+
+Each function takes an analysis and returns a `Figure`; `normscope.export` writes figures to files.
+"""
+
+from normscope.plots.growth import plot_growth
+from normscope.plots.maps import plot_amplification, plot_map
+from normscope.plots.mixing import plot_mixing_ratio
+from normscope.plots.text import plot_tokens
+
+__all__ = ["plot_amplification", "plot_growth", "plot_map", "plot_mixing_ratio", "plot_tokens"]

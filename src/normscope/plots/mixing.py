@@ -1,0 +1,75 @@
+"""Mixing ratios as a heat map of layers by tokens: how much of each state comes from other tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import xarray as xr
+from matplotlib.colors import Colormap, Normalize
+from matplotlib.figure import Figure
+
+from normscope.errors import InputError, SelectionError
+from normscope.labels import labels
+from normscope.plots.heat import add_colour_bar, draw_cells, label_columns, label_rows
+from normscope.plots.style import SEQUENTIAL, colour_map, publication, scale_for
+from normscope.scopes import resolve
+
+if TYPE_CHECKING:
+    from normscope.analysis import Analysis
+
+_SIDES = (3.0, 14.0)
+
+
+def plot_mixing_ratio(
+    ratios: Analysis | xr.DataArray,
+    scope: str | None = None,
+    *,
+    colours: str | Colormap = SEQUENTIAL,
+    limit: float = 1.0,
+    title: str | None = None,
+) -> Figure:
+    """A heat map of layers (the first at the bottom) by tokens, from 0 (none from others) to 1 (all).
+
+    Args:
+        ratios: an analysis, or what `Analyzer.mixing_ratios` gives.
+        scope: the scope; may be left out where there is only one.
+        colours: a matplotlib colour map or its name.
+        limit: the ratio of the darkest colour.
+        title: the title (default: the scope).
+    """
+    values, name = ratios_at(ratios, scope)
+    if not values.size:
+        raise SelectionError("There is nothing to draw: the selection has no tokens.")
+    cells = values.transpose("layer", "query").values[::-1]
+    tokens = labels(values["query_token"].values)
+    scale = scale_for(cells.shape[1], *_SIDES)
+    palette, norm = colour_map(colours), Normalize(0, limit)
+    with publication():
+        size = scale.side(cells.shape[1]) + 1.5, scale.side(len(cells)) + scale.room(tokens) + 0.6
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots()
+        draw_cells(axes, cells, palette, norm)
+        label_rows(axes, [str(layer) for layer in values["layer"].values[::-1]], scale)
+        label_columns(axes, tokens, scale)
+        axes.set_ylabel("layer")
+        axes.set_title(f"Mixing ratio, {name}" if title is None else title, parse_math=False)
+        add_colour_bar(figure, [axes], palette, norm, "from other tokens", cells, beside=scale.side(cells.shape[1]))
+    return figure
+
+
+def ratios_at(ratios: Analysis | xr.DataArray, scope: str | None) -> tuple[xr.DataArray, str]:
+    """`[layer, query]` at a scope, and the scope's name."""
+    if not isinstance(ratios, xr.DataArray):
+        name = ratios.scopes[0] if scope is None and len(ratios.scopes) == 1 else _named(scope, ratios.scopes)
+        return ratios.mixing_ratio(name), name
+    if "scope" not in ratios.dims:
+        return ratios, str(ratios.coords["scope"].item()) if "scope" in ratios.coords else (scope or str(ratios.name))
+    scopes = [str(found) for found in ratios["scope"].values]
+    name = scopes[0] if scope is None and len(scopes) == 1 else _named(scope, scopes)
+    return ratios.sel(scope=name), name
+
+
+def _named(scope: str | None, scopes: list[str]) -> str:
+    if scope is None:
+        raise InputError(f"There are {len(scopes)} scopes here: say which one to show ({', '.join(scopes)}).")
+    return resolve(scope, scopes)

@@ -1,0 +1,163 @@
+"""A text with its tokens highlighted: what one query's state is made of, in reading order.
+
+Lays out tokens in lines by measuring them; subwords of one word stay together.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import Colormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+
+from normscope.labels import label, labels
+from normscope.plots.heat import add_colour_bar
+from normscope.plots.style import SEQUENTIAL, colour_map, ink_on, publication, sequential_norm
+from normscope.selection import find_query, select_map
+
+if TYPE_CHECKING:
+    from normscope.analysis import Analysis
+
+_FONT = 11.0
+_LINE_HEIGHT = 0.34
+_GAP, _PADDING = 0.06, 0.05
+"""Between words and around tokens, in inches."""
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A token in its place: its left edge and width, and its line, counted from the top (inches)."""
+
+    name: str
+    left: float
+    width: float
+    line: int
+
+
+def plot_tokens(
+    analysis: Analysis,
+    scope: str,
+    layer: int,
+    query: int | str,
+    *,
+    head: int | None = None,
+    normalise: str = "row",
+    colours: str | Colormap = SEQUENTIAL,
+    colour_scale: str = "sqrt",
+    limit: float | None = None,
+    width: float = 6.5,
+    title: str | None = None,
+) -> Figure:
+    """The text with every token coloured by what it put into the state of one query, which has a frame.
+
+    Args:
+        analysis: what to show.
+        scope: the scope of the map.
+        layer: the layer.
+        query: the query, by its position (from 0, negative from the end) or by its token.
+        head: a head, at the scopes where heads are apart.
+        normalise: `"row"` (shares of the query's row), `"column"` or `"none"`.
+        colours: a matplotlib colour map or its name.
+        colour_scale: `"sqrt"` or `"linear"`.
+        limit: the value of the darkest colour (default: the largest of this query).
+        width: the width of a line, in inches.
+        title: the title (default: query, scope and layer).
+    """
+    selection = select_map(analysis, scope, layer, head=head, normalised=normalise)
+    values = selection.of_layer(layer)
+    row = values.isel(query=find_query(values, query))
+    norm = sequential_norm(row.values[None], limit, colour_scale)
+    with publication():
+        placed = _layout(row, width)
+        lines = 1 + max(token.line for token in placed)
+        figure = Figure(figsize=(width + 1.3, lines * _LINE_HEIGHT + 0.75), layout="constrained")
+        axes = figure.subplots()
+        axes.set(xlim=(0, width), ylim=(lines * _LINE_HEIGHT, 0), aspect="equal")
+        axes.set_axis_off()
+        _draw(axes, placed, row, colour_map(colours), norm)
+        add_colour_bar(figure, [axes], colour_map(colours), norm, selection.quantity, row.values, beside=width)
+        heading = f"{label(str(row['query_token'].item()))}: {selection.name}, layer {layer}"
+        axes.set_title(heading if title is None else title, parse_math=False, loc="left")
+    return figure
+
+
+def _layout(row: xr.DataArray, width: float) -> list[_Placed]:
+    """Tokens in lines no wider than `width`; words break between lines only if they are longer than one."""
+    names = labels(row["key_token"].values)
+    widths = _widths(names)
+    placed: list[_Placed] = []
+    left, line = 0.0, 0
+    for word in _words(row):
+        needed = sum(widths[place] for place in word)
+        new_group = bool(placed) and _group(row, word[0]) != _group(row, word[0] - 1)
+        if left and (left + needed > width or new_group):
+            left, line = 0.0, line + 1
+        for place in word:
+            if left and left + widths[place] > width:
+                left, line = 0.0, line + 1
+            placed.append(_Placed(names[place], left, widths[place], line))
+            left += widths[place]
+        left += _GAP
+    return placed
+
+
+def _words(row: xr.DataArray) -> list[list[int]]:
+    """The places of the tokens of each word, in order; a token of no word is alone."""
+    words = row["key_word"].values
+    together: list[list[int]] = []
+    for place, word in enumerate(words):
+        if place and word >= 0 and word == words[place - 1] and _group(row, place) == _group(row, place - 1):
+            together[-1].append(place)
+        else:
+            together.append([place])
+    return together
+
+
+def _group(row: xr.DataArray, place: int) -> str:
+    return str(row["key_group"].values[place])
+
+
+def _widths(names: list[str]) -> list[float]:
+    """How wide each name is with its padding, in inches."""
+    figure = Figure(dpi=100)
+    renderer = cast(Any, FigureCanvasAgg(figure)).get_renderer()
+    texts = [figure.text(0, 0, name, fontsize=_FONT, parse_math=False) for name in names]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # drawing will say so
+        return [text.get_window_extent(renderer).width / 100 + 2 * _PADDING for text in texts]
+
+
+def _draw(axes: Axes, placed: list[_Placed], row: xr.DataArray, colours: Colormap, norm: Normalize) -> None:
+    itself = int(row["query"].item())
+    for token, key, value in zip(placed, row["key"].values, row.values, strict=True):
+        there = bool(np.isfinite(value))
+        colour = colours(norm(value)) if there else (1.0, 1.0, 1.0, 0.0)
+        top = token.line * _LINE_HEIGHT + 0.03
+        axes.add_patch(
+            FancyBboxPatch(
+                (token.left + 0.01, top),
+                token.width - 0.02,
+                _LINE_HEIGHT - 0.06,
+                boxstyle="round,pad=0,rounding_size=0.04",
+                facecolor=colour,
+                edgecolor="#c2410c" if int(key) == itself else "none",
+                linewidth=1.8,
+            )
+        )
+        axes.text(
+            token.left + token.width / 2,
+            top + (_LINE_HEIGHT - 0.06) / 2,
+            token.name,
+            fontsize=_FONT,
+            color=ink_on(colour) if there else "0.6",
+            ha="center",
+            va="center_baseline",
+            parse_math=False,
+        )

@@ -1,0 +1,123 @@
+"""Which maps of an analysis a picture, table or file is about: one scope, some layers, perhaps one head.
+
+Owns the checks of what was asked against what was analysed. What becomes of the selection is not decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+import xarray as xr
+
+from normscope.analysis import NormaliseAxis, normalise
+from normscope.errors import InputError, SelectionError, listing
+from normscope.scopes import resolve, resolve_all
+
+if TYPE_CHECKING:
+    from normscope.analysis import Analysis
+
+_QUANTITIES = {"row": "share of the row", "column": "share of the column"}
+
+
+@dataclass(frozen=True)
+class MapSelection:
+    """Maps `[layer, query, key]` at one scope, of all heads together or of one."""
+
+    scope: str
+    head: int | None
+    normalise: NormaliseAxis
+    values: xr.DataArray
+
+    @property
+    def layers(self) -> list[int]:
+        return [int(layer) for layer in self.values["layer"].values]
+
+    @property
+    def quantity(self) -> str:
+        """What a cell measures, in words."""
+        return _QUANTITIES.get(self.normalise, "attention weight" if self.scope.endswith("W") else "norm of the part")
+
+    @property
+    def name(self) -> str:
+        """The scope, and the head if there is one."""
+        return self.scope if self.head is None else f"{self.scope}, head {self.head}"
+
+    def of_layer(self, layer: int) -> xr.DataArray:
+        """`[query, key]`: the map of one layer."""
+        return self.values.sel(layer=layer)
+
+
+def select_map(
+    analysis: Analysis,
+    scope: str,
+    layers: int | Sequence[int] | None = None,
+    *,
+    head: int | None = None,
+    normalised: str = "none",
+) -> MapSelection:
+    """The maps at a scope of some layers (default all); raises with what there is where there is no such thing."""
+    axis = normalise_axis(normalised)
+    values = analysis.map(scope, heads=head is not None)
+    values = values.sel(layer=check_layers(analysis, layers))
+    if head is not None:
+        values = values.sel(head=_check_head(values, head))
+    return MapSelection(resolve(scope, analysis.scopes), head, axis, normalise(values, axis))
+
+
+def normalise_axis(name: str) -> NormaliseAxis:
+    """The way of normalising that a name stands for."""
+    for axis in get_args(NormaliseAxis):
+        if name == axis:
+            return axis
+    raise InputError(f"Maps are normalised by {listing(get_args(NormaliseAxis))}, not by {name!r}.")
+
+
+def check_layers(analysis: Analysis, layers: int | Sequence[int] | None) -> list[int]:
+    """The layers asked for (default all), if they were analysed."""
+    if layers is None:
+        return analysis.layers
+    asked = [layers] if isinstance(layers, int) else list(layers)
+    for layer in asked:
+        if layer not in analysis.layers:
+            raise SelectionError(f"There is no layer {layer} here. Analysed layers: {listing(analysis.layers)}.")
+    return asked
+
+
+def check_scopes(analysis: Analysis, scopes: str | Sequence[str] | None) -> list[str]:
+    """The scopes asked for (default: those analysed, without those derived from them), in order."""
+    if scopes is None:
+        return [str(scope) for scope in analysis.dataset["scope"].values]
+    return resolve_all(scopes, analysis.scopes)
+
+
+def find_query(values: xr.DataArray, query: int | str) -> int:
+    """The row of a query, given by its position (negative from the end) or by its token, if there is only one such."""
+    if isinstance(query, str):
+        return _find_token(values, query)
+    positions = values["query"].values
+    position = query if query >= 0 else query + int(positions.max()) + 1
+    rows = np.flatnonzero(positions == position)
+    if not len(rows):
+        raise SelectionError(f"There is no query {query} here. Positions: {listing(positions)}.")
+    return int(rows[0])
+
+
+def _find_token(values: xr.DataArray, token: str) -> int:
+    tokens = [str(found) for found in values["query_token"].values]
+    rows = [row for row, found in enumerate(tokens) if found == token]
+    if len(rows) == 1:
+        return rows[0]
+    if not rows:
+        raise SelectionError(f"No query is the token {token!r}. Tokens: {listing(tokens)}.")
+    positions = values["query"].values[rows]
+    raise SelectionError(f"The token {token!r} is there {len(rows)} times: choose by position ({listing(positions)}).")
+
+
+def _check_head(values: xr.DataArray, head: int) -> int:
+    heads = [int(found) for found in values["head"].values]
+    if head not in heads:
+        raise SelectionError(f"There is no head {head} here. Heads: {heads[0]} to {heads[-1]}.")
+    return head

@@ -1,0 +1,151 @@
+"""Maps, mixing ratios and completeness as coloured tables for a terminal.
+
+Makes rich renderables and prints nothing. Tokens go in as plain text, so that `[CLS]` is never read as markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+from matplotlib.colors import Normalize, to_hex
+from rich.cells import cell_len
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from normscope.labels import label
+from normscope.plots.style import SEQUENTIAL, colour_map, ink_on, sequential_norm
+from normscope.selection import MapSelection
+
+_LONGEST_NAME = 14
+
+
+def map_table(selection: MapSelection, layer: int, width: int) -> Table:
+    """The map of one layer: every cell if that fits into `width` columns, else the strongest keys of every query."""
+    values = selection.of_layer(layer)
+    title = f"{selection.name}, layer {layer}: {selection.quantity}, queries by keys"
+    full = _full_table(values, title)
+    return full if full_width(values) <= width else _top_table(values, title, width)
+
+
+def full_width(values: xr.DataArray) -> int:
+    """How many columns the table of every cell of a map `[query, key]` takes."""
+    keys = _key_widths(values)
+    return _longest(_names(values, "query")) + 1 + sum(width + 1 for width in keys)
+
+
+def _full_table(values: xr.DataArray, title: str) -> Table:
+    table = _table(title)
+    table.add_column("", no_wrap=True)
+    for name, width in zip(_names(values, "key"), _key_widths(values), strict=True):
+        table.add_column(Text(name), justify="right", no_wrap=True, min_width=width)
+    norm, decimals = _norm(values), _decimals(values)
+    for query, row in zip(_names(values, "query"), values.transpose("query", "key").values, strict=True):
+        table.add_row(Text(query), *(_cell(value, norm, decimals) for value in row))
+    return table
+
+
+def _top_table(values: xr.DataArray, title: str, width: int) -> Table:
+    """For every query its strongest keys, as many as fit."""
+    queries, keys = _names(values, "query"), _names(values, "key")
+    decimals, norm = _decimals(values), _norm(values)
+    each = _longest(keys) + 2 + max(len(f"{value:.{decimals}f}") for value in values.values.ravel())
+    count = max(1, (width - _longest(queries) - 2) // each)
+    table = _table(f"{title} (the strongest {count} of {len(keys)} keys)")
+    table.add_column("", no_wrap=True)
+    for place in range(min(count, len(keys))):
+        table.add_column("strongest keys" if place == 0 else "", no_wrap=True)
+    for query, row in zip(queries, values.transpose("query", "key").values, strict=True):
+        order = [key for key in np.argsort(-np.nan_to_num(row, nan=-1.0), kind="stable") if np.isfinite(row[key])]
+        cells = [Text.assemble(keys[key], " ", _cell(row[key], norm, decimals)) for key in order[:count]]
+        table.add_row(Text(query), *cells)
+    return table
+
+
+def mixing_table(ratios: xr.DataArray, scope: str) -> Table:
+    """Mixing ratios `[layer, query]` as a table of tokens by layers."""
+    table = _table(f"{scope}: mixing ratio (how much comes from other tokens), tokens by layers")
+    table.add_column("", no_wrap=True)
+    for layer in ratios["layer"].values:
+        table.add_column(str(layer), justify="right", no_wrap=True)
+    norm = Normalize(0, 1)
+    for name, row in zip(_names(ratios, "query"), ratios.transpose("query", "layer").values, strict=True):
+        table.add_row(Text(name), *(_cell(value, norm, 2) for value in row))
+    means = ratios.mean("query").values
+    table.add_section()
+    table.add_row(Text("mean", style="bold"), *(_cell(value, norm, 2) for value in means))
+    return table
+
+
+def completeness_table(dataset: xr.Dataset, tolerance: float) -> Table:
+    """The completeness error after every component, by layer: green within the tolerance, red above."""
+    errors = dataset["component_error"].transpose("layer", "component")
+    table = _table(
+        f"Completeness: relative error of parts + bias against the model's own state (tolerance {tolerance:.0e})"
+    )
+    table.add_column("layer", justify="right")
+    for component in errors["component"].values:
+        table.add_column(str(component), justify="right", overflow="fold")
+    for layer, row in zip(errors["layer"].values, errors.values, strict=True):
+        table.add_row(str(layer), *(_error(value, tolerance) for value in row))
+    return table
+
+
+def plain_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table of plain text."""
+    table = _table(title)
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+# ---- parts of tables -----------------------------------------------------------------------------------------------------
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=Text(title), title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False
+    )
+
+
+def _cell(value: float, norm: Normalize, decimals: int) -> Text:
+    """A number on its colour; nothing where there is no such key."""
+    if not np.isfinite(value):
+        return Text("")
+    colour = colour_map(SEQUENTIAL)(norm(value))
+    return Text(f"{value:.{decimals}f}", style=Style(color=ink_on(colour), bgcolor=to_hex(colour)))
+
+
+def _error(value: float, tolerance: float) -> Text:
+    return Text(f"{value:.1e}", style="green" if value <= tolerance else "bold red")
+
+
+def _norm(values: xr.DataArray) -> Normalize:
+    return sequential_norm(values.values, None, "sqrt")
+
+
+def _decimals(values: xr.DataArray) -> int:
+    """So many decimals that about three digits of the largest value are shown."""
+    largest = float(np.nanmax(values.values))
+    return 0 if largest >= 1000 else 1 if largest >= 100 else 2
+
+
+def _names(values: xr.DataArray, dimension: str) -> list[str]:
+    return [label(str(token), _LONGEST_NAME) for token in values[f"{dimension}_token"].values]
+
+
+def _longest(names: Sequence[str]) -> int:
+    return max(cell_len(name) for name in names)
+
+
+def _key_widths(values: xr.DataArray) -> list[int]:
+    decimals = _decimals(values)
+    cells = values.transpose("key", "query").values
+    return [
+        max(cell_len(name), *(len(f"{value:.{decimals}f}") for value in column))
+        for name, column in zip(_names(values, "key"), cells, strict=True)
+    ]

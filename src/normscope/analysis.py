@@ -6,10 +6,10 @@ gives a new one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import xarray as xr
 
 from normscope import files, schema, units
@@ -25,8 +25,8 @@ NormaliseAxis = Literal["none", "row", "column"]
 class Analysis:
     """What flowed between the tokens of one input, layer by layer, at every scope that was asked for."""
 
-    def __init__(self, dataset: xr.Dataset) -> None:
-        self._dataset = dataset
+    def __init__(self, dataset: xr.Dataset, encoder: Analysis | None = None) -> None:
+        self._dataset, self._encoder = dataset, encoder
 
     # ---- what there is -------------------------------------------------------------------------------------------------
 
@@ -39,6 +39,17 @@ class Analysis:
     def tokens(self) -> list[str]:
         """The tokens of the input (the keys, in order)."""
         return [str(token) for token in self._dataset["key_token"].values]
+
+    @property
+    def encoder(self) -> Analysis:
+        """The encoder's own analysis, for an encoder-decoder model; this one is then the decoder's."""
+        if self._encoder is None:
+            raise SelectionError("There is no encoder here: the model has none, or no scope of it was asked for.")
+        return self._encoder
+
+    @property
+    def has_encoder(self) -> bool:
+        return self._encoder is not None
 
     @property
     def layers(self) -> list[int]:
@@ -104,20 +115,30 @@ class Analysis:
             return (0.5 * self.mixing_ratio(ATTENTION_WEIGHTS)).rename(name)
         return self._dataset[schema.MIXING_RATIO].sel(scope=name).rename(name)
 
+    def mixing_shares(self, scope: str) -> xr.DataArray:
+        """`[share, layer, query]`, summing to 1: how much of a state comes from its own token, from other tokens of the
+        sequence, and (after a cross-attention) from the encoder's tokens."""
+        name = resolve(scope, self.scopes)
+        ratio = self.mixing_ratio(name)
+        source = xr.zeros_like(ratio)
+        if schema.SOURCE_MIXING_RATIO in self._dataset:
+            source = self._dataset[schema.SOURCE_MIXING_RATIO].sel(scope=name, drop=True).fillna(0)
+        shares = [1 - ratio, ratio - source, source]
+        return xr.concat(shares, xr.Variable("share", ["own", "others", "source"]), coords="minimal").rename(name)
+
     # ---- other units ---------------------------------------------------------------------------------------------------
 
     def words(self, *, keys: units.Reduction = "sum", queries: units.Reduction = "mean") -> Analysis:
         """The same with words for tokens: summed over the tokens of a key word, averaged over those of a query word."""
-        return Analysis(units.by_word(self._dataset, keys=keys, queries=queries))
+        return self._with(lambda dataset: units.by_word(dataset, keys=keys, queries=queries))
 
     def without_special_tokens(self) -> Analysis:
         """The same without the rows and columns of special tokens. Values are not renormalised."""
-        dataset = self._dataset
-        kept = {
-            "query": np.flatnonzero(~dataset["query_special"].values),
-            "key": np.flatnonzero(~dataset["key_special"].values),
-        }
-        return Analysis(dataset.isel(kept))
+        return self._with(units.without_special)
+
+    def _with(self, change: Callable[[xr.Dataset], xr.Dataset]) -> Analysis:
+        encoder = None if self._encoder is None else self._encoder._with(change)
+        return Analysis(change(self._dataset), encoder)
 
     # ---- out of here ---------------------------------------------------------------------------------------------------
 
@@ -129,12 +150,13 @@ class Analysis:
 
     def save(self, path: str | Path) -> Path:
         """Write everything to a netCDF file, which opens without normscope too."""
-        return files.write_netcdf(self._dataset, path)
+        return files.write_netcdf(self._dataset, path, None if self._encoder is None else self._encoder.dataset)
 
 
 def open_analysis(path: str | Path) -> Analysis:
     """Read an analysis that `Analysis.save` wrote."""
-    return Analysis(files.read_netcdf(path))
+    dataset, encoder = files.read_netcdf(path)
+    return Analysis(dataset, None if encoder is None else Analysis(encoder))
 
 
 def normalise(values: xr.DataArray, axis: NormaliseAxis) -> xr.DataArray:

@@ -5,25 +5,28 @@ Resolves what was asked for against what the model has; `run` does the work and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import torch
 import xarray as xr
+from PIL import Image
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope import schema
 from normscope.analysis import Analysis
 from normscope.capture import blocks_of
-from normscope.errors import SelectionError
+from normscope.errors import InputError, SelectionError
 from normscope.families import Family
+from normscope.images import ImageInput, read_images
 from normscope.inputs import Input, TokenSequence, read_inputs
 from normscope.loading import LoadedModel, load_model
 from normscope.run import TOLERANCE, Request, Run
 from normscope.scopes import resolve_all, scopes_of
+from normscope.targets import with_targets
 
 
 def load(
@@ -99,6 +102,12 @@ class Analyzer:
         return scopes_of(self.family.stack.topology_of(self.model.config).components())
 
     @property
+    def encoder_scopes(self) -> list[str]:
+        """The scopes of the encoder's blocks, where there is an encoder."""
+        encoder = self.family.encoder
+        return [] if encoder is None else scopes_of(encoder.topology_of(self.model.config).components())
+
+    @property
     def longest(self) -> int | None:
         """The most tokens an input may have, or `None` where nothing limits it."""
         return self.family.longest(self.model.config)
@@ -134,15 +143,11 @@ class Analyzer:
 
     # ---- analyses ------------------------------------------------------------------------------------------------------
 
-    @overload
-    def analyze(self, inputs: str | tuple[str, str], **options: Any) -> Analysis: ...
-    @overload
-    def analyze(self, inputs: Input, **options: Any) -> Any: ...
-
     def analyze(
         self,
-        inputs: Input,
+        inputs: Input | ImageInput,
         *,
+        target: Input | None = None,
         scopes: str | Sequence[str] | None = None,
         layers: int | Sequence[int] | None = None,
         queries: int | Sequence[int] | None = None,
@@ -152,13 +157,15 @@ class Analyzer:
         value_bias: str = "token",
         dtype: torch.dtype | None = None,
         progress: bool | None = None,
-    ) -> Analysis | list[Analysis]:
+    ) -> Any:
         """Attribution maps of one input, or of each of a list.
 
         Args:
             inputs: a text, a pair of texts, a list of these, a `BatchEncoding`, or token ids. One input (also an
                 encoding of one sequence) gives an `Analysis`; a list gives a list, batched inside, with exactly what
-                each gives alone.
+                each gives alone. For a vision model, an image: a path, a PIL image, an array, or its `pixel_values`.
+            target: for an encoder-decoder model, the text (or texts, or ids) that the decoder is made to read; without
+                it the model generates one. The result is the decoder's analysis, with the encoder's as `.encoder`.
             scopes: the scopes to compute (default all). The chain is followed only as far as they need.
             layers: the layers to compute, from 1 (default all). The forward pass ends after the last of them.
             queries: the positions of the rows to compute, negative from the end (default all).
@@ -169,20 +176,23 @@ class Analyzer:
             dtype: arithmetic of the decomposition (default float32, or float64 for a float64 model).
             progress: show a progress bar (default: for long lists in a terminal).
 
+        Returns:
+            An `Analysis`, or a list of them for a list.
+
         Raises:
             CompletenessError: if the parts do not add up to the model's own states within the tolerance.
         """
-        request = Request(
-            self._scopes(scopes), self._layers(layers), queries, value_bias, dtype, maps=True, heads=heads
-        )
-        sequences, single = self._read(inputs, words=words, truncate=truncate)
-        analyses = [Analysis(dataset) for dataset in Run(self, request).datasets(sequences, progress=progress)]
+        request = self._request(scopes, layers, queries, value_bias, dtype, maps=True, heads=heads)
+        sequences, single = self._read(inputs, target, words=words, truncate=truncate)
+        pairs = Run(self, request).dataset_pairs(sequences, progress=progress)
+        analyses = [Analysis(main, None if side is None else Analysis(side)) for main, side in pairs]
         return analyses[0] if single else analyses
 
     def mixing_ratios(
         self,
-        inputs: Input,
+        inputs: Input | ImageInput,
         *,
+        target: Input | None = None,
         scopes: str | Sequence[str] | None = None,
         layers: int | Sequence[int] | None = None,
         words: bool = False,
@@ -190,21 +200,62 @@ class Analyzer:
         value_bias: str = "token",
         dtype: torch.dtype | None = None,
         progress: bool | None = None,
-    ) -> xr.DataArray | list[xr.DataArray]:
+    ) -> Any:
         """Mixing ratios `[scope, layer, query]` without any map, for about the price of a few forward passes.
 
         Arguments and return value are as in `analyze`; the completeness error of each layer comes as a coordinate.
         """
-        request = Request(self._scopes(scopes), self._layers(layers), None, value_bias, dtype, maps=False)
-        sequences, single = self._read(inputs, words=words, truncate=truncate)
+        request = self._request(scopes, layers, None, value_bias, dtype, maps=False)
+        sequences, single = self._read(inputs, target, words=words, truncate=truncate)
         ratios = [_ratios(dataset) for dataset in Run(self, request).datasets(sequences, progress=progress)]
         return ratios[0] if single else ratios
 
-    def _read(self, inputs: Input, *, words: bool, truncate: bool) -> tuple[list[TokenSequence], bool]:
-        return read_inputs(inputs, self.tokenizer, self.longest, words=words, truncate=truncate)
+    def _read(
+        self, inputs: Any, target: Input | None, *, words: bool, truncate: bool
+    ) -> tuple[list[TokenSequence], bool]:
+        if self.family.encoder is None and target is not None:
+            raise InputError(f"A target was given, but {self.name} has no encoder: give it one text only.")
+        if self.family.reads == "image":
+            return read_images(inputs, self.model, self._loaded.processor)
+        if _is_image(inputs):
+            raise InputError(f"An image was given, but {self.name} reads text.")
+        sequences, single = read_inputs(inputs, self.tokenizer, self.longest, words=words, truncate=truncate)
+        if self.family.encoder is not None:
+            options = (self.model, self.tokenizer, self.longest)
+            sequences = with_targets(sequences, target, *options, truncate=truncate)
+        return sequences, single
 
-    def _scopes(self, scopes: str | Sequence[str] | None) -> list[str]:
-        return resolve_all(scopes, self.scopes)
+    def _request(
+        self,
+        scopes: str | Sequence[str] | None,
+        layers: int | Sequence[int] | None,
+        queries: int | Sequence[int] | None,
+        value_bias: str,
+        dtype: torch.dtype | None,
+        *,
+        maps: bool,
+        heads: bool = False,
+    ) -> Request:
+        encoder = self.encoder_scopes
+        asked = resolve_all(scopes, list(dict.fromkeys([*self.scopes, *encoder])))
+        return Request(
+            scopes=[scope for scope in self.scopes if scope in asked],
+            layers=self._layers(layers),
+            queries=queries,
+            value_bias=value_bias,
+            dtype=dtype,
+            maps=maps,
+            heads=heads,
+            encoder_scopes=[scope for scope in encoder if scope in asked],
+            encoder_layers=self._encoder_layers(layers),
+        )
+
+    def _encoder_layers(self, layers: int | Sequence[int] | None) -> list[int]:
+        if self.family.encoder is None:
+            return []
+        every = range(1, 1 + self.family.encoder.depth(self.model.config))
+        asked = every if layers is None else [layers] if isinstance(layers, int) else layers
+        return [layer for layer in every if layer in asked]
 
     def _layers(self, layers: int | Sequence[int] | None) -> list[int]:
         if layers is None:
@@ -216,6 +267,10 @@ class Analyzer:
         if not asked:
             raise SelectionError(f"No layer was asked for: {self.name} has layers 1 to {len(self.layers)}.")
         return sorted(set(asked))
+
+
+def _is_image(inputs: Any) -> bool:
+    return isinstance(inputs, Image.Image) or (isinstance(inputs, Mapping) and "pixel_values" in inputs)
 
 
 def _ratios(dataset: xr.Dataset) -> xr.DataArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,8 +14,11 @@ from normscope import schema
 from normscope.errors import FileError
 
 
+_ENCODER = "encoder"
+
+
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | Path) -> Generator[Path]:
     """A temporary path beside `path` that takes its name when the block ends well, and is removed when it does not."""
     target = Path(path)
     try:
@@ -40,25 +43,32 @@ def _umask() -> int:
     return mask
 
 
-def write_netcdf(dataset: xr.Dataset, path: str | Path) -> Path:
+def write_netcdf(dataset: xr.Dataset, path: str | Path, encoder: xr.Dataset | None = None) -> Path:
+    """Write a dataset, and its encoder's (if any) as a group of the same file."""
     with replacing(path) as temporary:
         dataset.to_netcdf(temporary, engine="h5netcdf")
+        if encoder is not None:
+            encoder.to_netcdf(temporary, engine="h5netcdf", mode="a", group=_ENCODER)
     return Path(path)
 
 
-def read_netcdf(path: str | Path) -> xr.Dataset:
+def read_netcdf(path: str | Path) -> tuple[xr.Dataset, xr.Dataset | None]:
+    """The dataset of a file, and that of its encoder, if any."""
     source = Path(path)
     if not source.is_file():
         raise FileError(f"There is no file {str(source)!r}.")
     try:
-        dataset = xr.load_dataset(source, engine="h5netcdf")
+        groups = xr.open_groups(source, engine="h5netcdf")
+        loaded = {name: group.load() for name, group in groups.items()}
     except (OSError, ValueError) as error:
         raise FileError(f"{str(source)!r} is not a netCDF file that can be read: {error}") from error
-    found = dataset.attrs.get("schema_version")
+    for group in groups.values():
+        group.close()
+    found = loaded["/"].attrs.get("schema_version")
     if found is None:
         raise FileError(f"{str(source)!r} was not written by normscope: it has no schema version.")
     if int(found) > schema.VERSION:
         raise FileError(
             f"{str(source)!r} has schema version {found}, this normscope reads up to {schema.VERSION}. Upgrade normscope."
         )
-    return dataset
+    return loaded["/"], loaded.get(f"/{_ENCODER}")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase
@@ -30,7 +31,11 @@ _IGNORED_FEATURES = ("special_tokens_mask", "offset_mapping", "length", "labels"
 
 @dataclass(frozen=True)
 class TokenSequence:
-    """One input: its per-token features, how its tokens are called, and which word each belongs to (if known)."""
+    """One input: its per-token features, how its tokens are called, and which word each belongs to (if known).
+
+    An encoder-decoder's source has a `target`, whose rows also have the tokens that they give out. An image has pixels, the
+    image as it is shown, and the row and column of each patch.
+    """
 
     features: dict[str, list[int]]
     tokens: list[str]
@@ -38,6 +43,11 @@ class TokenSequence:
     word_ids: list[int] | None
     words: list[str]
     text: str
+    target: TokenSequence | None = None
+    output_tokens: list[str] | None = None
+    pixels: Tensor | None = None
+    image: np.ndarray | None = None
+    grid: list[tuple[int, int]] | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -45,11 +55,12 @@ class TokenSequence:
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences padded on the right to one length, with their places in the user's list."""
+    """Sequences padded on the right to one length, with their places in the user's list, as the model takes them in."""
 
     places: list[int]
     lengths: list[int]
     features: dict[str, Tensor]
+    target_lengths: list[int]
 
 
 def read_inputs(
@@ -86,6 +97,18 @@ def batches(sequences: Sequence[TokenSequence], pad_id: int, device: torch.devic
 
 def _pad(sequences: list[TokenSequence], places: list[int], pad_id: int, device: torch.device) -> Batch:
     lengths = [len(sequence) for sequence in sequences]
+    targets = [sequence.target for sequence in sequences if sequence.target is not None]
+    features = _padded(sequences, pad_id, device)
+    if targets:
+        features |= {f"decoder_{name}": tensor for name, tensor in _padded(targets, pad_id, device).items()}
+    return Batch(places, lengths, features, [len(target) for target in targets])
+
+
+def _padded(sequences: list[TokenSequence], pad_id: int, device: torch.device) -> dict[str, Tensor]:
+    pixels = [sequence.pixels for sequence in sequences if sequence.pixels is not None]
+    if pixels:
+        return {"pixel_values": torch.stack(pixels).to(device)}
+    lengths = [len(sequence) for sequence in sequences]
     features: dict[str, Tensor] = {}
     for name in sequences[0].features:
         filler = pad_id if name == "input_ids" else 0
@@ -93,7 +116,7 @@ def _pad(sequences: list[TokenSequence], places: list[int], pad_id: int, device:
         features[name] = torch.tensor(rows, device=device)
     columns = torch.arange(max(lengths), device=device)
     features["attention_mask"] = (columns < torch.tensor(lengths, device=device)[:, None]).long()
-    return Batch(places, lengths, features)
+    return features
 
 
 def _refuse_unfit(sequence: TokenSequence, longest: int | None) -> None:

@@ -12,7 +12,14 @@ from typing import Any, cast
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoImageProcessor,
+    AutoModel,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from normscope import embedded
 from normscope.errors import ModelError, UnsafeWeightsError, UnsupportedArchitectureError
@@ -31,6 +38,7 @@ class LoadedModel:
     family: Family
     name: str
     revision: str | None
+    processor: Any | None = None
 
     def fingerprint(self) -> str:
         """A hash of every weight's name, shape, dtype and sampled values: equal for equal weights, wherever they lie."""
@@ -74,7 +82,8 @@ def load_model(
         model = cast(PreTrainedModel, model.to(device))  # pyright: ignore[reportArgumentType]
     family = family_of(model.config.model_type)
     _refuse_nan(model)
-    return LoadedModel(model, tokenizer, family, name, found_revision)
+    processor = _image_processor(source) if family.reads == "image" else None
+    return LoadedModel(model, tokenizer, family, name, found_revision, processor)
 
 
 def _from_pretrained(
@@ -138,6 +147,15 @@ def _tokenizer(location: str, options: dict[str, Any], *, required: bool = False
     except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
         if required:
             raise ModelError(f"No tokenizer could be loaded from {location!r}: {_first_line(error)}") from error
+        return None
+
+
+def _image_processor(source: Any) -> Any | None:
+    """The image processor beside a model, or `None`: pixels work without one."""
+    location = source if isinstance(source, str | Path) else getattr(source, "name_or_path", None)
+    try:
+        return AutoImageProcessor.from_pretrained(str(location), backend="pil") if location else None
+    except (OSError, ValueError, KeyError, TypeError, ImportError):
         return None
 
 

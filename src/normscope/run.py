@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from normscope import schema
-from normscope.capture import capture
+from normscope.capture import Side, capture_sides
 from normscope.decompose import LayerResult, decompose, mixing_ratios
 from normscope.errors import CompletenessError, InputError, SelectionError
 from normscope.inputs import Batch, TokenSequence, batches
@@ -42,6 +42,8 @@ class Request:
     dtype: torch.dtype | None
     maps: bool
     heads: bool = False
+    encoder_scopes: list[str] = field(default_factory=list[str])
+    encoder_layers: list[int] = field(default_factory=list[int])
 
     def __post_init__(self) -> None:
         if self.value_bias not in ("token", "bias"):
@@ -64,6 +66,9 @@ class Request:
         return [position % length for position in asked]
 
 
+_Results = dict[int, dict[int, LayerResult]]
+"""By place of the sequence in the user's list, then by layer."""
+
 Observer = Callable[[int, int, LayerTrace], None]
 """Told the place of a sequence in the list, the layer (from 1) and its trace, before the trace is decomposed."""
 
@@ -78,14 +83,36 @@ class Run:
 
     def datasets(self, sequences: list[TokenSequence], *, progress: bool | None) -> list[xr.Dataset]:
         """One dataset per sequence, in their order."""
-        positions = [self.request.positions(len(sequence)) for sequence in sequences]
-        found: dict[int, xr.Dataset] = {}
+        return [pair[0] for pair in self.dataset_pairs(sequences, progress=progress)]
+
+    def dataset_pairs(
+        self, sequences: list[TokenSequence], *, progress: bool | None
+    ) -> list[tuple[xr.Dataset, xr.Dataset | None]]:
+        """The same, each with the dataset of the encoder beside that of the decoder, where there is one."""
+        found: dict[int, tuple[xr.Dataset, xr.Dataset | None]] = {}
+        rows = [self.request.positions(len(sequence.target or sequence)) for sequence in sequences]
         for batch in self._batches(sequences, progress=progress):
-            for place, results in self._results(batch, positions).items():
-                sequence = sequences[place]
-                facts = {**self.analyzer.facts, "text": sequence.text, "value_bias": self.request.value_bias}
-                found[place] = schema.build(results, sequence, positions[place], {"self": sequence}, facts)
+            results, encoder_results = self._results(batch, rows)
+            for place in batch.places:
+                encoder = encoder_results.get(place)
+                found[place] = (
+                    self._dataset(sequences[place], results[place], rows[place]),
+                    None if not encoder else self._encoder_dataset(sequences[place], encoder),
+                )
         return [found[place] for place in range(len(sequences))]
+
+    def _dataset(self, sequence: TokenSequence, results: dict[int, LayerResult], rows: list[int]) -> xr.Dataset:
+        if sequence.target is None:
+            return schema.build(results, sequence, rows, {"self": sequence}, self._facts(sequence.text))
+        keys = {"target": sequence.target, "source": sequence}
+        facts = {**self._facts(sequence.target.text), "source_text": sequence.text}
+        return schema.build(results, sequence.target, rows, keys, facts)
+
+    def _encoder_dataset(self, sequence: TokenSequence, results: dict[int, LayerResult]) -> xr.Dataset:
+        return schema.build(results, sequence, range(len(sequence)), {"self": sequence}, self._facts(sequence.text))
+
+    def _facts(self, text: str) -> dict[str, str | int | float]:
+        return {**self.analyzer.facts, "text": text, "value_bias": self.request.value_bias}
 
     def _batches(self, sequences: list[TokenSequence], *, progress: bool | None) -> Iterator[Batch]:
         model = self.analyzer.model
@@ -97,37 +124,39 @@ class Run:
                 yield batch
                 bar.advance(task, len(batch.places))
 
-    def _results(self, batch: Batch, positions: list[list[int]]) -> dict[int, dict[int, LayerResult]]:
-        """For every place of a batch, the result of every layer."""
-        found: dict[int, dict[int, LayerResult]] = {place: {} for place in batch.places}
+    def _results(self, batch: Batch, rows: list[list[int]]) -> tuple[_Results, _Results]:
+        """For every place of a batch the result of every layer, of the main stack and of the encoder."""
+        found: _Results = {place: {} for place in batch.places}
+        encoder_found: _Results = {place: {} for place in batch.places}
 
         def consume(layer: int, sequence: int, trace: LayerTrace) -> None:
             place = batch.places[sequence]
             if self.observer is not None:
                 self.observer(place, layer, trace)
-            result = self._decompose(trace, positions[place])
-            self._prove(layer, result)
-            found[place][layer] = result
+            if self.request.queries is not None:
+                trace = trace.select(torch.tensor(rows[place], device=trace.queries.device))
+            found[place][layer] = self._proved(layer, trace, self.request.scopes)
 
-        capture(
-            self.analyzer.model,
-            self.analyzer.family,
-            batch.features,
-            batch.lengths,
-            self.request.layers,
-            consume,
-            dtype=self.dtype,
-            value_bias=self.request.value_bias == "bias",
-        )
-        return found
+        def consume_encoder(layer: int, sequence: int, trace: LayerTrace) -> None:
+            place = batch.places[sequence]
+            encoder_found[place][layer] = self._proved(layer, trace, self.request.encoder_scopes)
 
-    def _decompose(self, trace: LayerTrace, positions: list[int]) -> LayerResult:
+        family, request = self.analyzer.family, self.request
+        sides = [Side(family.stack, batch.lengths, request.layers, consume)]
+        if family.encoder is not None:
+            sides = [Side(family.stack, batch.target_lengths, request.layers, consume, batch.lengths)]
+            if request.encoder_scopes:
+                sides.append(Side(family.encoder, batch.lengths, request.encoder_layers, consume_encoder))
+        inputs = {**batch.features, **({"use_cache": False} if family.stack.causal else {})}
+        value_bias = request.value_bias == "bias"
+        capture_sides(self.analyzer.model, inputs, sides, dtype=self.dtype, value_bias=value_bias)
+        return found, encoder_found
+
+    def _proved(self, layer: int, trace: LayerTrace, scopes: list[str]) -> LayerResult:
         request = self.request
-        if request.queries is not None:
-            trace = trace.select(torch.tensor(positions, device=trace.queries.device))
-        if request.maps:
-            return decompose(trace, request.scopes, heads=request.heads)
-        return mixing_ratios(trace, request.scopes)
+        result = decompose(trace, scopes, heads=request.heads) if request.maps else mixing_ratios(trace, scopes)
+        self._prove(layer, result)
+        return result
 
     def _prove(self, layer: int, result: LayerResult) -> None:
         for scope, errors in result.errors.items():

@@ -25,6 +25,7 @@ SOURCE_MIXING_RATIO = "source_mixing_ratio"
 HEAD_MAP = "head_map"
 COMPLETENESS = "completeness"
 COMPONENT_ERROR = "component_error"
+IMAGE = "image"
 
 Attributes = Mapping[str, str | int | float]
 
@@ -57,6 +58,8 @@ def build(
         heads = [[result.heads[scope] for result in ordered] for scope in first.heads]
         variables[HEAD_MAP] = ("head_scope", "layer", "head", "query", "key"), _stack(heads)
     variables |= completeness_variables(ordered, coordinates)
+    if queries.image is not None:
+        variables[IMAGE] = ("y", "x", "channel"), queries.image
     return xr.Dataset(variables, coordinates, {"schema_version": VERSION, **attributes})
 
 
@@ -90,7 +93,7 @@ def token_coordinates(
     word_ids = [word for sequence in sequences for word in sequence.word_ids or [NO_WORD] * len(sequence)]
     chosen = np.arange(len(names)) if positions is None else np.asarray(positions)
 
-    def along(values: list[Any], dtype: type | None = None) -> tuple[str, np.ndarray]:
+    def along(values: Any, dtype: type | None = None) -> tuple[str, np.ndarray]:
         return dimension, np.asarray(values, dtype=dtype)[chosen]
 
     coordinates = {
@@ -100,8 +103,13 @@ def token_coordinates(
         f"{dimension}_word": along(word_ids, np.int64),
         f"{dimension}_word_text": along([word for s in sequences for word in s.words], object),
     }
+    if all(s.grid is not None for s in sequences):
+        grid = np.array([place for s in sequences for place in s.grid or []])
+        coordinates |= {f"{dimension}_row": along(grid[:, 0]), f"{dimension}_column": along(grid[:, 1])}
     if dimension == "key":
         coordinates["key_group"] = along(names, object)
+    elif sequences[0].output_tokens is not None:
+        coordinates["query_output_token"] = along(sequences[0].output_tokens, object)
     return coordinates
 
 

@@ -45,6 +45,12 @@ def by_word(dataset: xr.Dataset, *, keys: Reduction, queries: Reduction) -> xr.D
     return xr.Dataset(variables, coordinates, {**dataset.attrs, "unit": "word"})
 
 
+def without_special(dataset: xr.Dataset) -> xr.Dataset:
+    """The dataset without the rows and columns of special tokens."""
+    kept = {name: np.flatnonzero(~dataset[f"{name}_special"].values) for name in ("query", "key")}
+    return dataset.isel(kept)
+
+
 def _units(dataset: xr.Dataset, dimension: str) -> list[np.ndarray]:
     """For each unit along a dimension, the places of its tokens."""
     words = dataset[f"{dimension}_word"].values

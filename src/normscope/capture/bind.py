@@ -14,6 +14,7 @@ from torch import Tensor
 from normscope.capture.experts import experts_of
 from normscope.capture.seen import SequenceView
 from normscope.capture.weights import BlockWeights
+from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import (
     AttentionPart,
     BesideAttention,
@@ -76,7 +77,7 @@ def watched(part: Part) -> tuple[str, ...]:
         case ExpertsPart() | ClampedExpertsPart():
             return (part.module, part.router)
         case BesideAttention():
-            return watched(part.feed_forward)
+            return (part.norm, *watched(part.feed_forward))
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,7 @@ class BoundBlock:
             case DispatchedAttention() | HookedAttention():
                 return self._attention(part, view)
             case BesideAttention():
-                experts = self._feed_forward(part.feed_forward, view)
-                return OwnFeedForward(experts, hidden=view.input(watched(part)[0]))
+                return self._own_feed_forward(part, view)
             case _:
                 return FeedForward(self._feed_forward(part, view))
 
@@ -140,7 +140,9 @@ class BoundBlock:
         following = [part for part in self.chain[index + 1 :] if not isinstance(part, ForkPart)]
         if not following:
             return view.block_output
-        return view.input(following[0].module) if isinstance(following[0], LayerNormPart | RmsNormPart) else None
+        if isinstance(following[0], DispatchedAttention | HookedAttention):
+            return None
+        return view.input(watched(following[0])[0])
 
     # ---- attention -----------------------------------------------------------------------------------------------------
 
@@ -197,6 +199,16 @@ class BoundBlock:
                 return (_for_all(network, *view.output(part.gate_and_up).chunk(2, dim=-1)),)
             case ExpertsPart() | ClampedExpertsPart():
                 return experts_of(part, read, view)
+
+    def _own_feed_forward(self, part: BesideAttention, view: SequenceView) -> OwnFeedForward:
+        """What completeness cannot tell: a feed-forward that read the attention too would add up just as well."""
+        hidden = view.input(watched(part.feed_forward)[0])
+        if not (torch.equal(view.input(part.norm), view.hidden) and torch.equal(view.output(part.norm), hidden)):
+            raise UnsupportedArchitectureError(
+                f"The feed-forward does not read what {part.norm} makes of the block's input, "
+                f"so attention and feed-forward are not side by side as the family says."
+            )
+        return OwnFeedForward(self._feed_forward(part.feed_forward, view), hidden=hidden)
 
 
 def _for_all(network: Network, *pre_activations: Tensor) -> Expert:

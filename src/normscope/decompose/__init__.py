@@ -124,14 +124,15 @@ class _Walk:
 
     def _note_attention(self, step: Attention, carrier: Carrier) -> None:
         scope, mean = weights_scope(step.name), step.weights.mean(0)
-        cross = isinstance(step, CrossAttention)
+        kind = SOURCE if isinstance(step, CrossAttention) else SELF
         if scope in self.scopes:
-            if not cross:
+            if kind == SELF:
                 self.result.mixing[scope] = 1 - mean[self.everything, self.trace.queries]
             if self.maps:
-                self._write_map(scope, SOURCE if cross else SELF, mean, self.everything)
+                self._write_map(scope, kind, mean, self.everything)
         if self.heads:
-            self.result.heads |= {scope: step.weights, step.name: carrier.groups[0].head_norms()}
+            by_head = {scope: step.weights, step.name: carrier.groups[0].head_norms()}
+            self.result.heads |= {name: self._over_all_keys(kind, values) for name, values in by_head.items()}
 
     def _write(self, into: dict[str, Tensor], scope: str, values: Tensor, rows: Int[Tensor, " row"]) -> None:
         if scope not in into:
@@ -139,15 +140,26 @@ class _Walk:
         into[scope][rows] = values
 
     def _write_map(self, scope: str, kind: int, norms: Float[Tensor, "row key"], rows: Int[Tensor, " row"]) -> None:
-        trace = self.trace
         if scope not in self.result.maps:
-            keys = trace.length + trace.source_length
+            keys = self.trace.length + self.trace.source_length
             self.result.maps[scope] = norms.new_full((len(self.everything), keys), math.nan)
-        start = trace.length if kind == SOURCE else 0
-        if kind == SELF and trace.causal:
-            after = torch.arange(norms.shape[1], device=norms.device) > trace.queries[rows, None]
-            norms = norms.masked_fill(after, math.nan)
-        self.result.maps[scope][rows, start : start + norms.shape[1]] = norms
+        start = self.trace.length if kind == SOURCE else 0
+        self.result.maps[scope][rows, start : start + norms.shape[1]] = self._marked(kind, norms, rows)
+
+    def _over_all_keys(
+        self, kind: int, values: Float[Tensor, "head query key"]
+    ) -> Float[Tensor, "head query every_key"]:
+        """Maps of one group of keys among the keys of all groups."""
+        marked = self._marked(kind, values, self.everything)
+        before, after = (self.trace.length, 0) if kind == SOURCE else (0, self.trace.source_length)
+        return torch.nn.functional.pad(marked, (before, after), value=math.nan)
+
+    def _marked(self, kind: int, values: Tensor, rows: Int[Tensor, " row"]) -> Tensor:
+        """Keys after the query, which do not exist for a causal model, marked as missing."""
+        if kind == SOURCE or not self.trace.causal:
+            return values
+        after = torch.arange(values.shape[-1], device=values.device) > self.trace.queries[rows, None]
+        return values.masked_fill(after, math.nan)
 
 
 def _source_share(sums: Sums) -> Float[Tensor, " query"]:

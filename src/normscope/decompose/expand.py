@@ -46,7 +46,9 @@ class Expansion:
     """All tiles of one feed-forward: the sum over its networks, of which a plain model has one."""
 
     def __init__(self, sums: Sums, groups: tuple[KeyGroup, ...], networks: list[SlopedNetwork]) -> None:
-        self.queries, self.groups = sums.queries, groups
+        self.queries, self.groups, self.d = sums.queries, groups, sums.rows.shape[-1]
+        everything = torch.arange(len(sums.queries), device=sums.queries.device)
+        self.one_for_all = len(networks) == 1 and torch.equal(networks[0].rows, everything)
         self.memory = Memory(sums.rows)
         self.weights = [group.scaled_weights for group in groups]
         self.networks = [ExpandedNetwork(network, groups, sums, self.memory) for network in networks]
@@ -80,17 +82,16 @@ class Expansion:
     def _parts(self, rows: Int[Tensor, " row"], visible: list[int]) -> tuple[Tensor, Tensor]:
         """Part vectors and biases of a tile, added up over the networks that serve it."""
         weights = [some[:keys, rows] for some, keys in zip(self.weights, visible, strict=True)]
-        d = self.networks[0].bias.shape[-1]
-        parts = self.memory("parts", sum(visible), len(rows), d)
-        if len(self.networks) == 1:
+        parts = self.memory("parts", sum(visible), len(rows), self.d)
+        if self.one_for_all:
             self.networks[0].write(parts, weights, rows, self.queries[rows])
             return parts, self.networks[0].bias[rows]
         parts.zero_()
-        bias = parts.new_zeros(len(rows), d)
+        bias = parts.new_zeros(len(rows), self.d)
         for network in self.networks:
             local, place = network.serving(rows)
             if len(local):
-                some = self.memory("expert", len(parts), len(local), d)
+                some = self.memory("expert", len(parts), len(local), self.d)
                 network.write(some, [each[:, local] for each in weights], place, self.queries[rows[local]])
                 parts[:, local] += some
                 bias[local] += network.bias[place]
@@ -115,7 +116,7 @@ class ExpandedNetwork:
     def write(
         self,
         parts: Float[Tensor, "key some d"],
-        weights: list[Float[Tensor, "group_key some head"]],
+        weights: list[Float[Tensor, "_ some head"]],
         place: Int[Tensor, " some"],
         queries: Int[Tensor, " some"],
     ) -> None:
@@ -153,7 +154,7 @@ class ExpandedNetwork:
         torch.mm(hidden.flatten(0, 1), self.network.output.weight.T, out=parts.flatten(0, 1))
 
     @cached_property
-    def _projected(self) -> list[list[Float[Tensor, "key head f"]]]:
+    def _projected(self) -> list[list[Float[Tensor, "_ head f"]]]:
         """For each group of keys and each branch, the factors times the first matrix: `P`."""
         return [[group.through(linear) for linear in self.network.projections] for group in self.groups]
 
@@ -169,7 +170,7 @@ class ExpandedNetwork:
                 start += len(some)
 
     @cached_property
-    def _folded(self) -> list[list[Float[Tensor, "value f"]]]:
+    def _folded(self) -> list[list[Float[Tensor, "_ f"]]]:
         """For each group of keys and each branch, output projection times first matrix: `K`."""
         return [
             [group.output.flatten(0, 1) @ linear.weight.T for linear in self.network.projections]

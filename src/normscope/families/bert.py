@@ -37,9 +37,7 @@ _BERT_STACK = Stack(
 
 BERT = Family("bert", ("bert", "electra"), _BERT_STACK)
 
-ROBERTA = Family(
-    "roberta", ("roberta", "xlm-roberta", "camembert"), _BERT_STACK, longest=positions_after_padding
-)
+ROBERTA = Family("roberta", ("roberta", "xlm-roberta", "camembert"), _BERT_STACK, longest=positions_after_padding)
 
 DISTILBERT = Family(
     "distilbert",

@@ -75,13 +75,11 @@ def _gpt_neox_topology(config: Config) -> Topology:
     attention = DispatchedAttention("attention", FusedPerHead("attention.query_key_value"), "attention.dense")
     feed_forward = PlainPart("mlp.dense_h_to_4h", "mlp.act", "mlp.dense_4h_to_h")
     if config.use_parallel_residual:
-        return Parallel(attention, feed_forward)
+        return Parallel(attention, "post_attention_layernorm", feed_forward)
     return PreNorm(attention, LayerNormPart("post_attention_layernorm"), feed_forward)
 
 
-GPT_NEOX = Family(
-    "gpt_neox", ("gpt_neox",), Stack("layers.*", _gpt_neox_topology, causal=True), longest=unlimited
-)
+GPT_NEOX = Family("gpt_neox", ("gpt_neox",), Stack("layers.*", _gpt_neox_topology, causal=True), longest=unlimited)
 
 GPTJ = Family(
     "gptj",
@@ -90,6 +88,7 @@ GPTJ = Family(
         blocks="h.*",
         topology=Parallel(
             attention=HookedAttention("attn.attn_dropout", SplitHeads("attn.v_proj"), "attn.out_proj"),
+            norm="ln_1",
             feed_forward=PlainPart("mlp.fc_in", "mlp.act", "mlp.fc_out"),
         ),
         causal=True,
@@ -143,7 +142,8 @@ def _falcon_topology(config: Config) -> Topology:
     )
     feed_forward = PlainPart("mlp.dense_h_to_4h", "mlp.act", "mlp.dense_4h_to_h")
     if config.new_decoder_architecture or config.parallel_attn:
-        return Parallel(attention, feed_forward)
+        two_norms = config.new_decoder_architecture and config.num_ln_in_parallel_attn == 2
+        return Parallel(attention, "ln_mlp" if two_norms else "input_layernorm", feed_forward)
     return PreNorm(attention, LayerNormPart("post_attention_layernorm"), feed_forward)
 
 
@@ -156,6 +156,7 @@ PHI = Family(
         blocks="layers.*",
         topology=Parallel(
             attention=DispatchedAttention("self_attn", SplitHeads("self_attn.v_proj"), "self_attn.dense"),
+            norm="input_layernorm",
             feed_forward=PlainPart("mlp.fc1", "mlp.activation_fn", "mlp.fc2"),
         ),
         causal=True,

@@ -82,7 +82,7 @@ OLMO2 = _family(
     ),
 )
 
-COHERE = _family("cohere", Parallel(_ATTENTION, _GATED))
+COHERE = _family("cohere", Parallel(_ATTENTION, "input_layernorm", _GATED))
 
 MIXTRAL = _family("mixtral", _pre_norm(ExpertsPart("mlp", "mlp.gate", "mlp.experts", "mlp.experts.act_fn")))
 

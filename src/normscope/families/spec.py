@@ -176,8 +176,9 @@ FeedForwardPart = PlainPart | GatedPart | FusedGatedPart | ExpertsPart | Clamped
 
 @dataclass(frozen=True)
 class BesideAttention:
-    """A feed-forward that reads the block's own (normed) token while attention reads all of them."""
+    """A feed-forward that reads the query's own token, through `norm`, while attention reads all of them."""
 
+    norm: str
     feed_forward: PlainPart | GatedPart | FusedGatedPart
     component: ClassVar[str] = "Ff"
 
@@ -278,13 +279,14 @@ class BranchNorm(Topology):
 
 @dataclass(frozen=True)
 class Parallel(Topology):
-    """ATTN and FF side by side, then RES."""
+    """ATTN and FF side by side, then RES. The feed-forward reads what `norm` makes of the block's input."""
 
     attention: AttentionPart
+    norm: str
     feed_forward: PlainPart | GatedPart | FusedGatedPart
 
     def chain(self) -> tuple[Part, ...]:
-        return (FORK, self.attention, BesideAttention(self.feed_forward), RESIDUAL)
+        return (FORK, self.attention, BesideAttention(self.norm, self.feed_forward), RESIDUAL)
 
 
 # ---- families --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,92 @@
+"""Images as inputs: through the model's own processor to pixels, and from pixels to patches as tokens.
+
+A token is a patch, called by its row and column; what stands before the patches (a class token, registers) is special.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from normscope.errors import InputError
+from normscope.inputs import NO_WORD, TokenSequence
+
+ImageInput = str | Path | Image.Image | np.ndarray | Tensor | Mapping[str, Any]
+
+
+def read_images(inputs: Any, model: PreTrainedModel, processor: Any | None) -> tuple[list[TokenSequence], bool]:
+    """The sequences of patches of one image or of each of a list, and whether it was a single one."""
+    single = not isinstance(inputs, list | tuple)
+    items = [inputs] if single else list(cast(Sequence[Any], inputs))
+    if not items:
+        raise InputError("The list of images is empty. Give at least one.")
+    return [_read(item, model, processor) for item in items], single
+
+
+def _read(item: Any, model: PreTrainedModel, processor: Any | None) -> TokenSequence:
+    if isinstance(item, Mapping):
+        if "pixel_values" not in item:
+            raise InputError("An encoded image needs 'pixel_values'.")
+        pixels = torch.as_tensor(item["pixel_values"]).float()
+        return _patches(pixels[0] if pixels.dim() == 4 else pixels, None, model)
+    if processor is None:
+        raise InputError(
+            "An image was given, but the model was loaded without an image processor. "
+            "Give its pixels instead: {'pixel_values': tensor}."
+        )
+    image = _open(item)
+    pixels = processor(images=image, return_tensors="pt")["pixel_values"][0]
+    return _patches(pixels, np.asarray(image.resize((pixels.shape[-1], pixels.shape[-2]))), model)
+
+
+def _open(item: Any) -> Image.Image:
+    try:
+        if isinstance(item, Image.Image):
+            return item.convert("RGB")
+        if isinstance(item, str | Path):
+            return Image.open(item).convert("RGB")
+        values = np.asarray(item.cpu() if isinstance(item, Tensor) else item)
+        if values.ndim == 3 and values.shape[0] in (1, 3) and values.shape[2] not in (1, 3):
+            values = values.transpose(1, 2, 0)
+        if values.dtype != np.uint8:
+            values = (255 * np.clip(values, 0, 1)).astype(np.uint8)
+        return Image.fromarray(values.squeeze()).convert("RGB")
+    except (OSError, UnidentifiedImageError, TypeError, ValueError) as error:
+        raise InputError(f"{item!r:.80} is not an image that can be read: {error}") from error
+
+
+def _patches(pixels: Tensor, shown: np.ndarray | None, model: PreTrainedModel) -> TokenSequence:
+    """The tokens that the model makes of an image: its special tokens, then the patches row by row."""
+    size = model.config.patch_size
+    height, width = (size, size) if isinstance(size, int) else tuple(size)
+    rows, columns = pixels.shape[-2] // height, pixels.shape[-1] // width
+    patches = [(row, column) for row in range(rows) for column in range(columns)]
+    special = _special_tokens(model)
+    tokens = [*special, *(f"{row},{column}" for row, column in patches)]
+    return TokenSequence(
+        features={},
+        tokens=tokens,
+        special=[True] * len(special) + [False] * len(patches),
+        word_ids=[NO_WORD] * len(special) + list(range(len(patches))),
+        words=tokens,
+        text="",
+        pixels=pixels,
+        image=shown,
+        grid=[(-1, -1)] * len(special) + patches,
+    )
+
+
+def _special_tokens(model: PreTrainedModel) -> list[str]:
+    embeddings = getattr(model.base_model, "embeddings", None)
+    names = (("cls_token", "[CLS]"), ("distillation_token", "[DIST]"))
+    found = [name for attribute, name in names if isinstance(getattr(embeddings, attribute, None), Tensor)]
+    registers = getattr(embeddings, "register_tokens", None)
+    count = registers.shape[1] if isinstance(registers, Tensor) else 0
+    return found + [f"[REG{index + 1}]" for index in range(count)]

@@ -1,0 +1,51 @@
+"""Token lists as Clark et al. (2019) distribute them: sequences already tokenized, `[CLS] A [SEP] B [SEP]`.
+
+JSON by default. The original is a pickle, and unpickling can run any code, so that needs explicit consent.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from normscope.corpora.lines import check_file
+from normscope.corpora.problems import CorpusError, Problems
+from normscope.corpora.record import Record
+
+_PICKLES = (".pkl", ".pickle")
+
+
+def read_clark(path: Path, problems: Problems, *, allow_pickle: bool) -> Iterator[Record]:
+    rows = _load(path, allow_pickle=allow_pickle)
+    if not isinstance(rows, list):
+        raise CorpusError(f"{str(path)!r} holds a {type(rows).__name__}; expected a list of token lists.")
+    for number, row in enumerate(cast(list[Any], rows), 1):
+        tokens = cast(Any, row).get("tokens") if isinstance(row, Mapping) else row
+        if not isinstance(tokens, list | tuple) or not all(isinstance(token, str) for token in tokens):
+            problems.bad_row(f"{path}: sequence {number}", "malformed row", "not a list of tokens (strings).")
+        elif not tokens:
+            problems.left_out("empty text")
+        else:
+            yield Record(f"{path}: sequence {number}", tokens=tuple(tokens))
+
+
+def _load(path: Path, *, allow_pickle: bool) -> Any:
+    check_file(path)
+    if path.suffix not in _PICKLES:
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise CorpusError(f"{str(path)!r} is not JSON: {error}") from error
+    if not allow_pickle:
+        raise CorpusError(
+            f"{str(path)!r} is a pickle, and unpickling can run any code. Convert it to JSON (a list of token lists), or, "
+            f"if you trust it, say allow_pickle=True (--allow-pickle-corpus)."
+        )
+    try:
+        with path.open("rb") as file:
+            return pickle.load(file)
+    except Exception as error:  # unpickling can raise anything
+        raise CorpusError(f"{str(path)!r} cannot be unpickled: {error}") from error

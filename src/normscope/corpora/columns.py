@@ -1,0 +1,118 @@
+"""Rows with named columns: JSONL, CSV, TSV and Parquet. One column holds the text, another may hold the second of a pair."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from normscope.corpora.lines import check_file, read_lines
+from normscope.corpora.problems import CorpusError, Problems
+from normscope.corpora.record import Record
+from normscope.errors import listing
+
+_USUAL = ("text", "sentence", "sentence1", "premise", "content")
+
+
+def read_jsonl(path: Path, problems: Problems, field: str | None, pair_field: str | None) -> Iterator[Record]:
+    def rows() -> Iterator[tuple[str, Any]]:
+        for number, line in read_lines(path, problems):
+            where = f"{path}:{number}"
+            if not line.strip():
+                problems.left_out("empty line")
+                continue
+            try:
+                yield where, json.loads(line)
+            except (json.JSONDecodeError, RecursionError) as error:
+                problems.bad_row(where, "malformed row", f"not JSON ({error}).")
+
+    return records_of(rows(), problems, field, pair_field)
+
+
+def read_separated(
+    path: Path, problems: Problems, field: str | None, pair_field: str | None, separator: str
+) -> Iterator[Record]:
+    """CSV or TSV with a header row. A TSV has no quoting: a quotation mark is a character like any other."""
+    check_file(path)
+    quoting = csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE
+    lines = (line + "\n" for _, line in read_lines(path, problems))
+    reader = csv.reader(lines, delimiter=separator, quoting=quoting, strict=True)
+
+    def rows() -> Iterator[tuple[str, Any]]:
+        try:
+            header = next(reader, None)
+            if not header:
+                raise CorpusError(f"{str(path)!r} is empty: expected a header row that names the columns.")
+            for values in reader:
+                where = f"{path}:{reader.line_num}"
+                if not values:
+                    problems.left_out("empty line")
+                elif len(values) != len(header):
+                    what = f"{len(values)} columns, but the header has {len(header)}."
+                    problems.bad_row(where, "malformed row", what)
+                else:
+                    yield where, dict(zip(header, values, strict=True))
+        except csv.Error as error:
+            problems.bad_row(f"{path}:{reader.line_num}", "malformed row", f"not a readable row ({error}).")
+
+    return records_of(rows(), problems, field, pair_field)
+
+
+def read_parquet(path: Path, problems: Problems, field: str | None, pair_field: str | None) -> Iterator[Record]:
+    check_file(path)
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CorpusError(f"{str(path)!r} is not a Parquet file that can be read: {error}") from error
+    names = file.schema_arrow.names
+    chosen = [_field(names, field, str(path)), *([_field(names, pair_field, str(path))] if pair_field else [])]
+
+    def rows() -> Iterator[tuple[str, Any]]:
+        number = 0
+        try:
+            for batch in file.iter_batches(columns=chosen):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"{path}:{number}", row
+        except (pa.ArrowInvalid, OSError) as error:
+            raise CorpusError(f"{str(path)!r} breaks off after row {number}: {error}") from error
+
+    return records_of(rows(), problems, field, pair_field)
+
+
+def records_of(
+    rows: Iterable[tuple[str, Any]], problems: Problems, field: str | None, pair_field: str | None
+) -> Iterator[Record]:
+    for where, row in rows:
+        if not isinstance(row, Mapping):
+            problems.bad_row(where, "malformed row", f"expected named fields, found a {type(row).__name__}.")
+            continue
+        chosen = field or _usual(row)
+        if chosen is None or chosen not in row or (pair_field is not None and pair_field not in row):
+            wanted = listing(name for name in (field or "text", pair_field) if name)
+            problems.bad_row(where, "malformed row", f"no field {wanted}; its fields: {listing(row)}.")
+            continue
+        text, second = row[chosen], row[pair_field] if pair_field else None
+        if not isinstance(text, str) or not (second is None or isinstance(second, str)):
+            problems.bad_row(where, "malformed row", f"field {chosen!r} is not a text.")
+        elif not text.strip() or (second is not None and not second.strip()):
+            problems.left_out("empty text")
+        else:
+            yield Record(where, text=text.strip() if second is None else (text.strip(), second.strip()))
+
+
+def _usual(row: Iterable[str]) -> str | None:
+    names = list(row)
+    return next((name for name in _USUAL if name in names), None)
+
+
+def _field(names: list[str], field: str | None, where: str) -> str:
+    found = field if field in names else None if field else _usual(names)
+    if found is None:
+        raise CorpusError(f"{where!r} has no column {field or 'text'!r}. Its columns: {listing(names)}. Name one (--field).")
+    return found

@@ -1,0 +1,33 @@
+"""Hugging Face `datasets`: a dataset of the hub by name, or one saved to a folder. Needs the package (an extra)."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from normscope.corpora.columns import records_of
+from normscope.corpora.problems import CorpusError, Problems
+from normscope.corpora.record import Record
+
+
+def read_dataset(
+    name: str, problems: Problems, field: str | None, pair_field: str | None, split: str, subset: str | None
+) -> Iterator[Record]:
+    try:
+        datasets: Any = importlib.import_module("datasets")
+    except ImportError as error:
+        raise CorpusError(
+            f"{name!r} is to be read with Hugging Face datasets, which is not installed: pip install 'normscope[datasets]'."
+        ) from error
+    try:
+        if Path(name).is_dir():
+            found = datasets.load_from_disk(name)
+            rows = found[split] if hasattr(found, "keys") else found
+        else:
+            rows = datasets.load_dataset(name, subset, split=split)
+    except Exception as error:  # whatever the package raises, the dataset could not be had
+        raise CorpusError(f"The dataset {name!r} (split {split!r}) could not be loaded: {error}") from error
+    numbered = ((f"{name} [{split}]:{number}", dict(row)) for number, row in enumerate(rows, 1))
+    return records_of(numbered, problems, field, pair_field)

@@ -1,0 +1,31 @@
+"""Plain text: a line or a paragraph (lines up to an empty one) is a sequence. Packing is done after tokenizing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from normscope.corpora.lines import read_lines
+from normscope.corpora.problems import Problems
+from normscope.corpora.record import Record
+
+
+def read_text_lines(path: Path, problems: Problems) -> Iterator[Record]:
+    for number, line in read_lines(path, problems):
+        if line.strip():
+            yield Record(f"{path}:{number}", text=line.strip())
+        else:
+            problems.left_out("empty line")
+
+
+def read_paragraphs(path: Path, problems: Problems) -> Iterator[Record]:
+    start, gathered = 0, list[str]()
+    for number, line in read_lines(path, problems):
+        if line.strip():
+            start = number if not gathered else start
+            gathered.append(line.strip())
+        elif gathered:
+            yield Record(f"{path}:{start}", text=" ".join(gathered))
+            gathered = []
+    if gathered:
+        yield Record(f"{path}:{start}", text=" ".join(gathered))

@@ -1,0 +1,52 @@
+"""The experiments of the papers, each one call: list them, make one by name, and run several over a corpus in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from normscope.errors import InputError, listing
+from normscope.experiments.amplification import FeedForwardAmplification
+from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
+from normscope.experiments.mixing import MixingRatio
+from normscope.experiments.partial import Partial, merged
+from normscope.experiments.scope_similarity import ScopeSimilarity
+
+__all__ = [
+    "EXPERIMENTS",
+    "Experiment",
+    "ModelFacts",
+    "Needs",
+    "Observation",
+    "Outcome",
+    "Partial",
+    "RunFacts",
+    "experiment",
+    "merged",
+    "run",
+]
+
+EXPERIMENTS: dict[str, type[Experiment]] = {
+    kind.name: kind for kind in (ScopeSimilarity, MixingRatio, FeedForwardAmplification)
+}
+"""Every experiment by its name."""
+
+
+def experiment(name: str, options: Mapping[str, Any] | None = None) -> Experiment:
+    """An experiment by name, with options; raises with those that exist."""
+    kind = EXPERIMENTS.get(name.strip().lower())
+    if kind is None:
+        raise InputError(f"There is no experiment {name!r}. Experiments: {listing(EXPERIMENTS)}.")
+    known = [field.name for field in fields(kind)]
+    for option in options or {}:
+        if option not in known:
+            raise InputError(f"{name} has no option {option!r}. Its options: {listing(known) or 'none'}.")
+    return kind(**(options or {}))
+
+
+def run(experiments: Sequence[str | Experiment], **options: Any) -> Any:
+    """Run experiments over a corpus: see `normscope.corpus_run.run`, whose options these are."""
+    from normscope.corpus_run import run as run_corpus  # noqa: PLC0415  (the experiments themselves need no processes)
+
+    return run_corpus(experiments, **options)

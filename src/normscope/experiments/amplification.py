@@ -1,0 +1,183 @@
+"""ff-amplification (2023, Tables 2 and 3): which pairs of subwords the feed-forward brings together.
+
+Every map is scaled so that its columns sum to 1; the map after the feed-forward minus the map before it is the
+amplification of each (query, key) pair, averaged over all occurrences of the two subword types. The same for the whole
+group of norm, feed-forward, residual and norm. A corpus has hundreds of millions of pairs, so sums are whole numbers in
+Parquet rows that DuckDB adds up out of core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial as bind
+from hashlib import blake2b
+from typing import ClassVar
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from matplotlib.figure import Figure
+
+from normscope.analysis import NormaliseAxis, normalise
+from normscope.experiments import chain, figures, tables
+from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
+from normscope.experiments.partial import Partial, Rows
+from normscope.errors import InputError
+
+KINDS = ("ff", "group")
+"""The feed-forward alone, and with the norms and the residual around it."""
+
+_UNIT = 2.0**36
+"""Amplifications are added up in steps of 2**-36."""
+
+
+def changes(observation: Observation, model: ModelFacts, axis: NormaliseAxis) -> np.ndarray:
+    """`[kind, layer, query, key]`: how the map changes; missing where a key does not exist."""
+    ends = (chain.feed_forward(model.scopes), chain.feed_forward_group(model.scopes))
+    analysis = observation.analysis
+    cache = {scope: normalise(analysis.map(scope), axis).values.astype(np.float64) for pair in ends for scope in pair}
+    return np.stack([cache[after] - cache[before] for before, after in ends])
+
+
+def scopes_needed(model: ModelFacts) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*chain.feed_forward(model.scopes), *chain.feed_forward_group(model.scopes))))
+
+
+def type_ids(observation: Observation) -> np.ndarray:
+    """A number for every token's type: its vocabulary id, or, where there is none, a hash of its string."""
+    if observation.token_ids is not None:
+        return observation.token_ids.astype(np.int64)
+    digests = [blake2b(token.encode(), digest_size=7).digest() for token in observation.tokens]
+    return np.array([int.from_bytes(digest, "big") for digest in digests], np.int64)
+
+
+@dataclass(frozen=True)
+class FeedForwardAmplification(Experiment):
+    """Options: `axis`, how maps are scaled; `top`, pairs per layer; `special_tokens`, whether they take part."""
+
+    axis: NormaliseAxis = "column"
+    top: int = 10
+    special_tokens: bool = True
+
+    name: ClassVar[str] = "ff-amplification"
+    paper: ClassVar[str] = "Kobayashi et al. 2023"
+    shows: ClassVar[str] = "Tables 2, 3"
+    summary: ClassVar[str] = "the pairs of subword types that the feed-forward (and the group around it) brings together most"
+    columns: ClassVar[dict[str, str]] = {
+        "kind": "ff: the feed-forward alone; group: norm, feed-forward, residual and norm (as far as the model has them)",
+        "layer": "layer, from 1",
+        "rank": "place in the layer, from 1",
+        "key_type": "the subword whose contribution grows",
+        "query_type": "the subword in whose state it grows",
+        "amplification": "mean change of the scaled map over all occurrences",
+        "occurrences": "number of (query, key) pairs of these two types",
+    }
+
+    def __post_init__(self) -> None:
+        check_choice(self.name, "axis", self.axis, ("none", "row", "column"))
+        if self.top < 1:
+            raise InputError(f"{self.name}: top is the number of pairs to list, at least 1, not {self.top}.")
+
+    def needs(self, model: ModelFacts) -> Needs:
+        return Needs(scopes=scopes_needed(model))
+
+    def observe(self, observation: Observation, model: ModelFacts) -> Partial:
+        change = changes(observation, model, self.axis)
+        kept = ~np.eye(change.shape[2], dtype=bool) & np.isfinite(change).all((0, 1))[:, : change.shape[2]]
+        if not self.special_tokens:
+            kept &= ~observation.special[:, None] & ~observation.special[None, :]
+        query, key = np.nonzero(kept)
+        types = type_ids(observation)
+        columns = {"query": types[query], "key": types[key], "occurrences": np.ones(len(query), np.int64)}
+        units = np.rint(change[..., query, key] * _UNIT).astype(np.int64)
+        for kind, name in enumerate(KINDS):
+            columns |= {f"{name}_{layer}": units[kind, place] for place, layer in enumerate(model.layers)}
+        vocabulary = pa.table({"type": types, "token": observation.tokens, "occurrences": np.ones(len(types), np.int64)})
+        return Partial(
+            rows={
+                "pairs": Rows((pa.table(columns),), keys=("query", "key")),
+                "vocabulary": Rows((vocabulary,), keys=("type", "token")),
+            }
+        )
+
+    def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
+        names = partial.rows["vocabulary"].select("SELECT DISTINCT type, token FROM rows ORDER BY type, token")
+        tokens = dict(zip(names["type"].to_pylist(), names["token"].to_pylist(), strict=True))
+        records: list[dict[str, object]] = []
+        with partial.rows["pairs"].database() as connection:
+            count = _sum_up(connection, facts.model.layers)
+            for kind in KINDS:
+                for layer in facts.model.layers:
+                    records += _top(connection, kind, layer, self.top, tokens)
+        table = tables.from_records(records, _SCHEMA)
+        totals = tables.from_records([{"pairs": count[0], "types_of_pairs": count[1], "seen_once": count[2]}])
+        drawn = {f"ff-amplification-{kind}": bind(_figure, table, kind, facts.model) for kind in KINDS}
+        return Outcome({"ff-amplification": table, "ff-amplification-totals": totals}, drawn)
+
+
+FeedForwardAmplification.columns |= {
+    "pairs": "number of pairs of positions",
+    "types_of_pairs": "number of ordered pairs of types",
+    "seen_once": "ordered pairs of types that were seen once, and are left out",
+}
+
+_SCHEMA = pa.schema(
+    {
+        "kind": pa.string(),
+        "layer": pa.int64(),
+        "rank": pa.int64(),
+        "key_type": pa.string(),
+        "query_type": pa.string(),
+        "amplification": pa.float64(),
+        "occurrences": pa.int64(),
+    }
+)
+
+
+def _sum_up(connection: duckdb.DuckDBPyConnection, layers: tuple[int, ...]) -> tuple[int, int, int]:
+    """Add up all rows of each pair of types; the numbers of pairs, of pairs of types, and of those seen once."""
+    sums = ", ".join(f"sum({kind}_{layer}) AS {kind}_{layer}" for kind in KINDS for layer in layers)
+    connection.execute(
+        f"CREATE TABLE sums AS SELECT query, key, sum(occurrences)::BIGINT AS occurrences, {sums} FROM rows GROUP BY query, key"
+    )
+    row = connection.execute(
+        "SELECT coalesce(sum(occurrences), 0)::BIGINT, count(*), count(*) FILTER (occurrences = 1) FROM sums"
+    ).fetchone()
+    return row or (0, 0, 0)
+
+
+def _top(
+    connection: duckdb.DuckDBPyConnection, kind: str, layer: int, top: int, tokens: dict[int, str]
+) -> list[dict[str, object]]:
+    found = connection.execute(
+        f"SELECT key, query, {kind}_{layer}::DOUBLE / {_UNIT} / occurrences AS amplification, occurrences FROM sums "
+        f"WHERE occurrences > 1 ORDER BY amplification DESC, key, query LIMIT {top}"
+    ).fetchall()
+    return [
+        {
+            "kind": kind,
+            "layer": layer,
+            "rank": rank,
+            "key_type": tokens[key],
+            "query_type": tokens[query],
+            "amplification": amplification,
+            "occurrences": occurrences,
+        }
+        for rank, (key, query, amplification, occurrences) in enumerate(found, 1)
+    ]
+
+
+def _figure(table: pa.Table, kind: str, model: ModelFacts) -> Figure:
+    """The top pairs of every layer, as bars."""
+    figure, grid = figures.panels(len(model.layers), width=3.6, height=2.9)
+    rows = [row for row in table.to_pylist() if row["kind"] == kind]
+    for axes, layer in zip(grid, model.layers, strict=True):
+        chosen = [row for row in rows if row["layer"] == layer][::-1]
+        labels = [f"({row['key_type']}, {row['query_type']})" for row in chosen]
+        axes.barh(range(len(chosen)), [row["amplification"] for row in chosen], color=figures.PALETTE[0])
+        axes.set_yticks(range(len(chosen)), labels, fontsize=7, parse_math=False)
+        axes.set_title(f"layer {layer}", fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(axis="x", labelsize=7)
+    figure.supxlabel("amplification of (key, query)", fontsize=9)
+    return figure

@@ -1,0 +1,197 @@
+"""What an experiment is: it says what it needs, turns each analysed sequence into a partial result, and finishes the sum.
+
+This is the seam that every way of running goes through: a list in memory, the corpus run on one machine, or any other
+engine. It knows no files and no processes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from normscope.analysis import Analysis
+from normscope.errors import InputError, listing
+from normscope.experiments.partial import Partial, merged
+from normscope.experiments.statistics import Statistic
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from normscope.analyzer import Analyzer
+
+CLS, SEP, MASK = "[CLS]", "[SEP]", "[MASK]"
+_ROLES = {"[CLS]": CLS, "<s>": CLS, "<cls>": CLS, "[SEP]": SEP, "</s>": SEP, "<sep>": SEP, "[MASK]": MASK, "<mask>": MASK}
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What experiments may know of a model: its name, layers and scopes, and which tokens play which special role."""
+
+    name: str
+    layers: tuple[int, ...]
+    scopes: tuple[str, ...]
+    model_type: str = ""
+    roles: Mapping[str, str] = field(default_factory=lambda: dict(_ROLES))
+
+    @classmethod
+    def of_analysis(cls, analysis: Analysis) -> ModelFacts:
+        scopes = tuple(str(scope) for scope in analysis.dataset["scope"].values)
+        attributes = analysis.attrs
+        return cls(str(attributes.get("model", "")), tuple(analysis.layers), scopes, str(attributes.get("model_type", "")))
+
+    @classmethod
+    def of_analyzer(cls, analyzer: Analyzer) -> ModelFacts:
+        roles = dict(_ROLES)
+        tokenizer = analyzer.tokenizer
+        for attribute, role in (
+            ("bos_token", CLS),
+            ("cls_token", CLS),
+            ("eos_token", SEP),
+            ("sep_token", SEP),
+            ("mask_token", MASK),
+        ):
+            token = getattr(tokenizer, attribute, None)
+            if token is not None:
+                roles[str(token)] = role
+        model_type = str(analyzer.model.config.model_type)
+        return cls(analyzer.name, tuple(analyzer.layers), tuple(analyzer.scopes), model_type, roles)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What an experiment asks of every sequence. `masked`: tokens are to be masked first, as in the papers."""
+
+    scopes: tuple[str, ...] = ()
+    maps: bool = True
+    heads: bool = False
+    statistics: tuple[Statistic, ...] = ()
+    masked: bool = False
+    labels: bool = False
+    gold: bool = False
+    corpus: bool = True
+
+    def with_(self, other: Needs) -> Needs:
+        """What both need of the same sequences."""
+        return Needs(
+            scopes=tuple(dict.fromkeys((*self.scopes, *other.scopes))),
+            maps=self.maps or other.maps,
+            heads=self.heads or other.heads,
+            statistics=tuple(dict.fromkeys((*self.statistics, *other.statistics))),
+            masked=self.masked or other.masked,
+            labels=self.labels or other.labels,
+            gold=self.gold or other.gold,
+            corpus=self.corpus or other.corpus,
+        )
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One sequence as experiments see it: its analysis, and what an analysis does not hold.
+
+    `statistics` are arrays `[layer, ...]`; `entities` has for every token the number of its
+    entity, -1 outside; `gold` are word alignments. `number` is the sequence's place in the corpus.
+    """
+
+    analysis: Analysis
+    number: int = 0
+    token_ids: np.ndarray | None = None
+    statistics: Mapping[Statistic, np.ndarray] = field(default_factory=dict[Statistic, np.ndarray])
+    entities: np.ndarray | None = None
+    gold: Any = None
+
+    @property
+    def tokens(self) -> list[str]:
+        return [str(token) for token in self.analysis.dataset["query_token"].values]
+
+    @property
+    def special(self) -> np.ndarray:
+        return np.asarray(self.analysis.dataset["query_special"].values, bool)
+
+    @property
+    def words(self) -> np.ndarray:
+        return np.asarray(self.analysis.dataset["query_word"].values)
+
+    def map(self, scope: str) -> np.ndarray:
+        """`[layer, query, key]` in float64."""
+        return self.analysis.map(scope).values.astype(np.float64)
+
+    def statistic(self, wanted: Statistic) -> np.ndarray:
+        """`[layer, ...]`: a statistic that the experiment said it needs."""
+        if wanted not in self.statistics:
+            raise InputError(
+                f"This experiment needs {type(wanted).__name__}, which an analysis alone does not hold. "
+                f"Run it on texts: normscope.experiments.run([...], model=..., corpus=...)."
+            )
+        return self.statistics[wanted]
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What the finish of an experiment may know of the run: model, corpus as the papers call it, and the seed."""
+
+    model: ModelFacts
+    corpus: str = ""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Finished tables (tidy, columns documented by the experiment) and figures, which are drawn when called."""
+
+    tables: dict[str, pa.Table]
+    figures: dict[str, Callable[[], Figure]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Experiment(ABC):
+    """One experiment of the papers. Its options are its fields."""
+
+    name: ClassVar[str]
+    paper: ClassVar[str]
+    shows: ClassVar[str]
+    summary: ClassVar[str]
+    columns: ClassVar[Mapping[str, str]]
+    """What every column of the tables means."""
+
+    @abstractmethod
+    def needs(self, model: ModelFacts) -> Needs:
+        """What is asked of every sequence."""
+
+    @abstractmethod
+    def observe(self, observation: Observation, model: ModelFacts) -> Partial:
+        """What one sequence adds."""
+
+    @abstractmethod
+    def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
+        """Tables and figures from the sum of all partial results."""
+
+    def from_model(self, analyzer: Analyzer) -> Partial:
+        """What the model adds by itself, once."""
+        return Partial()
+
+    def options(self) -> dict[str, Any]:
+        return {option.name: getattr(self, option.name) for option in fields(self)}
+
+    def over(self, analyses: Iterable[Analysis | Observation], *, corpus: str = "", seed: int = 0) -> Outcome:
+        """The experiment on analyses in memory."""
+        observations = [_observation(item, number) for number, item in enumerate(analyses)]
+        if not observations:
+            raise InputError(f"{self.name} was given no analyses: give at least one.")
+        model = ModelFacts.of_analysis(observations[0].analysis)
+        partial = merged(self.observe(observation, model) for observation in observations)
+        return self.finish(partial, RunFacts(model, corpus, seed))
+
+
+def _observation(item: Analysis | Observation, number: int) -> Observation:
+    return item if isinstance(item, Observation) else Observation(item, number)
+
+
+def check_choice(experiment: str, option: str, value: object, choices: Sequence[object]) -> None:
+    """Refuse a value that an option does not have."""
+    if value not in choices:
+        raise InputError(f"{experiment}: {option} is one of {listing(choices)}, not {value!r}.")

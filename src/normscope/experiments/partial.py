@@ -1,0 +1,115 @@
+"""Partial results: what a sequence adds to an experiment, and how two such contributions become one.
+
+Three kinds of content cover every experiment: moments (exact sums), counts (whole numbers) and rows (a bag of table rows).
+Merging is associative and commutative; whoever uses rows puts them in order first. No files and no processes here: a chunk
+of rows may *lie* in a Parquet file, which only DuckDB reads, out of core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from normscope.experiments.exact import Moments
+
+_Content = TypeVar("_Content", Moments, np.ndarray, "Rows")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A bag of rows of one schema. With `keys`, rows of equal keys may be replaced by one: the sum of all other columns."""
+
+    chunks: tuple[pa.Table | Path, ...]
+    keys: tuple[str, ...] = ()
+
+    def __add__(self, other: Rows) -> Rows:
+        return Rows(self.chunks + other.chunks, self.keys)
+
+    def compacted(self) -> pa.Table:
+        """The rows in memory as one table, those of equal keys summed (whole numbers, so exactly)."""
+        table = pa.concat_tables([chunk for chunk in self.chunks if isinstance(chunk, pa.Table)])
+        if not self.keys:
+            return table.combine_chunks()
+        summed = [name for name in table.column_names if name not in self.keys]
+        grouped = table.group_by(list(self.keys), use_threads=False).aggregate([(name, "sum") for name in summed])
+        return grouped.rename_columns([name.removesuffix("_sum") for name in grouped.column_names]).select(
+            table.column_names
+        )
+
+    @contextmanager
+    def database(self, name: str = "rows") -> Iterator[duckdb.DuckDBPyConnection]:
+        """A DuckDB connection with a view of all rows, which works on disk when they do not fit into memory."""
+        with TemporaryDirectory(prefix="normscope-") as scratch:
+            connection = duckdb.connect(str(Path(scratch) / "rows.duckdb"))
+            try:
+                connection.execute(f"SET temp_directory = '{_quoted(scratch)}'")
+                connection.execute(f"CREATE VIEW {name} AS {self._union(connection)}")
+                yield connection
+            finally:
+                connection.close()
+
+    def _union(self, connection: duckdb.DuckDBPyConnection) -> str:
+        tables = [chunk for chunk in self.chunks if isinstance(chunk, pa.Table)]
+        paths = [chunk for chunk in self.chunks if isinstance(chunk, Path)]
+        parts: list[str] = []
+        if tables:
+            connection.register("in_memory", pa.concat_tables(tables))
+            parts.append("SELECT * FROM in_memory")
+        if paths:
+            listed = ", ".join(f"'{_quoted(str(path))}'" for path in paths)
+            parts.append(f"SELECT * FROM read_parquet([{listed}])")
+        return " UNION ALL ".join(parts)
+
+    def select(self, sql: str) -> pa.Table:
+        """The result of a query on the view `rows`, as an Arrow table."""
+        with self.database() as connection:
+            return connection.execute(sql).to_arrow_table()
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''")
+
+
+@dataclass(frozen=True)
+class Partial:
+    """What some sequences add to an experiment."""
+
+    moments: dict[str, Moments] = field(default_factory=dict)
+    counts: dict[str, np.ndarray] = field(default_factory=dict)
+    rows: dict[str, Rows] = field(default_factory=dict)
+
+    def merge(self, other: Partial) -> Partial:
+        """Both together. `a.merge(b)` and `b.merge(a)` finish into the same tables."""
+        return Partial(
+            {name: _both(self.moments, other.moments, name) for name in _names(self.moments, other.moments)},
+            {name: _both(self.counts, other.counts, name) for name in _names(self.counts, other.counts)},
+            {name: _both(self.rows, other.rows, name) for name in _names(self.rows, other.rows)},
+        )
+
+    def compacted(self) -> Partial:
+        """The same with every bag of rows as one table."""
+        return Partial(self.moments, self.counts, {k: Rows((v.compacted(),), v.keys) for k, v in self.rows.items()})
+
+
+def merged(partials: Iterable[Partial]) -> Partial:
+    """All together; nothing at all is an empty partial."""
+    return reduce(Partial.merge, partials, Partial())
+
+
+def _names(first: Mapping[str, object], second: Mapping[str, object]) -> list[str]:
+    return sorted({*first, *second})
+
+
+def _both(first: dict[str, _Content], second: dict[str, _Content], name: str) -> _Content:
+    if name not in first:
+        return second[name]
+    return first[name] + second[name] if name in second else first[name]

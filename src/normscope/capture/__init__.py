@@ -131,7 +131,7 @@ class _Listener:
     def hook(self, block: nn.Module, done: Callable[[], bool]) -> list[Any]:
         """Hooks on a block and on the parts of it that its chain watches."""
 
-        def ends(_: nn.Module, __: tuple[Any, ...], output: Tensor | tuple[Tensor, ...]) -> None:
+        def ends(_: nn.Module, __: tuple[Any, ...], output: Tensor | tuple[Any, ...]) -> None:
             self._block_ends(block, output if isinstance(output, Tensor) else output[0])
             if done():
                 raise _AllDone

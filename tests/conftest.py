@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
 
+import jaxtyping
+import pytest
 import torch
 from jaxtyping import install_import_hook
 
 # From here on every function of normscope checks its annotations when called; in the tests only, as it costs time.
 install_import_hook("normscope", "beartype.beartype")
 
-torch.set_num_threads(2)
+# Tiny matrices: on a busy machine, threads that wait for each other cost several times what they save.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def analyzer() -> Any:
+    """The embedded real model, ready to be analysed."""
+    import normscope as ns  # noqa: PLC0415  (only after the hook above)
+
+    return ns.load()
+
+
+@pytest.fixture
+def unchecked_types() -> Iterator[None]:
+    """Annotations are not checked, as in a user's process: a wrong type then meets normscope's own error."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from normscope.analysis import Analysis
 
+Table = Any
+"""A `pyarrow.Table`; pyarrow has no types."""
+
 FIGURES = ("svg", "png", "pdf")
 TABLES = ("csv", "parquet", "json")
 NETCDF = "nc"
@@ -71,8 +74,9 @@ def export_map(
     if kind in FIGURES:
         if len(scopes) > 1:
             raise InputError(f"A picture shows one scope: choose one of {listing(scopes)}, or write a table.")
-        figure = analysis.plot(scopes[0], layer, head=head, normalise=normalise, **options)
-        return write_figure(figure, path)
+        from normscope.plots import plot_map  # noqa: PLC0415  (matplotlib is slow to import)
+
+        return write_figure(plot_map(analysis, scopes[0], layer, head=head, normalise=normalise, **options), path)
     if kind == NETCDF:
         return narrowed(analysis, scopes, layer, head, normalise).save(path)
     selections = [select_map(analysis, one, layer, head=head, normalised=normalise) for one in scopes]
@@ -103,7 +107,7 @@ def export_mixing_ratios(
 # ---- what goes into the files --------------------------------------------------------------------------------------------
 
 
-def map_table(scope: str, values: xr.DataArray) -> pa.Table:
+def map_table(scope: str, values: xr.DataArray) -> Table:
     """Maps `[layer, query, key]` as one row per cell that exists."""
     ordered = values.transpose("layer", "query", "key")
     layer, query, key = np.nonzero(np.isfinite(ordered.values))
@@ -121,7 +125,7 @@ def map_table(scope: str, values: xr.DataArray) -> pa.Table:
     return pa.table({**columns, "value": ordered.values[layer, query, key]})
 
 
-def ratio_table(ratios: xr.DataArray) -> pa.Table:
+def ratio_table(ratios: xr.DataArray) -> Table:
     """Mixing ratios `[scope, layer, query]` as one row each."""
     ordered = ratios.transpose("scope", "layer", "query")
     scope, layer, query = np.nonzero(np.isfinite(ordered.values))
@@ -216,7 +220,7 @@ def write_figure(figure: Figure, path: str | Path) -> Path:
     return Path(path)
 
 
-def write_table(table: pa.Table, path: str | Path) -> Path:
+def write_table(table: Table, path: str | Path) -> Path:
     """Write a table as csv or parquet."""
     from pyarrow import csv, parquet  # noqa: PLC0415  (only where a table is written)
 

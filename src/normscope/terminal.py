@@ -97,7 +97,7 @@ def plain_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str
     """A table of plain text."""
     table = _table(title)
     for heading in headings:
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table

@@ -131,4 +131,4 @@ def add_colour_bar(
         bar = figure.colorbar(mappable, cax=place, extend=extend, extendfrac=0.03)
     bar.set_label(name, fontsize=8)
     bar.ax.tick_params(labelsize=7)
-    bar.outline.set_linewidth(0.6)  # pyright: ignore[reportCallIssue]
+    bar.outline.set_linewidth(0.6)

@@ -6,10 +6,11 @@ missing cell (blank) is not taken for a dark one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -49,10 +50,10 @@ _WIDE_FONTS = ("Noto Sans CJK JP", "Noto Sans", "Noto Sans Arabic", "Noto Sans D
 
 
 @contextmanager
-def publication() -> Iterator[None]:
+def publication() -> Generator[None]:
     """The settings under which figures are made and written; whatever the user has set comes back afterwards."""
     installed = {font.name for font in fontManager.ttflist}
-    settings = {
+    settings: dict[Any, Any] = {
         "font.family": ["DejaVu Sans", *(font for font in _WIDE_FONTS if font in installed)],
         "font.size": _LARGEST_FONT,
         "axes.titlesize": _LARGEST_FONT + 1,

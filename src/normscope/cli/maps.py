@@ -1,0 +1,161 @@
+"""`normscope map` and `normscope growth`: attribution maps of a text, on the terminal or in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from normscope.cli import options
+from normscope.cli.session import ModelChoice, read_text, result_console, say, say_written, units_of
+from normscope.errors import FileError, InputError, SelectionError, listing
+from normscope.scopes import ATTENTION_WEIGHTS, HALF_ATTENTION_WEIGHTS, resolve, resolve_all
+
+if TYPE_CHECKING:
+    from normscope.analysis import Analysis
+    from normscope.analyzer import Analyzer
+
+_ALL = "all"
+
+MAP_EXAMPLES = """[bold]Examples[/bold]
+
+normscope map "The opera singer caught a soap bubble."\n
+normscope map "The opera singer caught a soap bubble." --scope AttnResLnFf --layer 3 --out map.svg\n
+normscope map "A first text." --pair "A second one." --scope Attn --head 4 --layer 2 --normalise row\n
+normscope map "The horse raced past the barn fell." --scope all --out maps.parquet\n
+normscope map "Unbelievable!" --words --no-special --model ./my-model
+"""
+
+GROWTH_EXAMPLES = """[bold]Example[/bold]
+
+normscope growth "The opera singer caught a soap bubble." --layer 3 --out growth.png
+"""
+
+
+def map_command(
+    text: options.TextArgument,
+    pair: options.Pair = None,
+    model: options.Model = None,
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            "--scope",
+            "-s",
+            help="How much of the layer the map covers, from AttnW to the whole layer (the default). "
+            "'all' writes every scope into a table or netCDF file.",
+            show_default=False,
+            rich_help_panel="What is shown",
+        ),
+    ] = None,
+    layer: options.Layer = None,
+    head: options.Head = None,
+    normalise: options.Normalise = "none",
+    words: options.Words = False,
+    no_special: options.NoSpecial = False,
+    out: options.Out = None,
+    truncate: options.Truncate = False,
+    value_bias: options.ValueBias = "token",
+    dtype: options.Dtype = None,
+    allow_pickle: options.AllowPickle = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+) -> None:
+    """Show the attribution map of a text, or write it to a file: svg, png, pdf, csv, parquet, json or nc by the ending.
+
+    Rows are queries (whose state it is), columns are keys (the tokens that it is made of). Only what is asked for is
+    computed. On the terminal the default is the last layer, in a file all layers.
+    """
+    _check_request(out, scope, normalise)
+    analyzer = ModelChoice(model, dtype, allow_pickle, trust_remote_code).load()
+    scopes = _scopes(analyzer, scope, head)
+    layers = layer if layer is not None or out is not None else analyzer.layers[-1]
+    analysis = analyzer.analyze(
+        read_text(text, pair),
+        scopes=sorted({ATTENTION_WEIGHTS if name == HALF_ATTENTION_WEIGHTS else name for name in scopes}),
+        layers=layers,
+        heads=head is not None,
+        truncate=truncate,
+        value_bias=value_bias,
+    )
+    analysis = units_of(analysis, words=words, no_special=no_special)
+    if out is None:
+        if layer is None:
+            say(f"Layer {layers}, the last; choose another with --layer.")
+        _show(analysis, scopes[0], analysis.layers[0], head, normalise)
+    else:
+        from normscope.export import export_map
+
+        say_written(export_map(analysis, out, scopes, head=head, normalise=normalise))
+
+
+def growth_command(
+    text: options.TextArgument,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The picture to write: svg, png or pdf.", show_default=False)
+    ],
+    pair: options.Pair = None,
+    model: options.Model = None,
+    layer: options.Layer = None,
+    normalise: options.Normalise = "row",
+    words: options.Words = False,
+    no_special: options.NoSpecial = False,
+    truncate: options.Truncate = False,
+    value_bias: options.ValueBias = "token",
+    dtype: options.Dtype = None,
+    allow_pickle: options.AllowPickle = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+) -> None:
+    """Draw how the map of one layer (default: the last) grows, component by component, as a strip of maps."""
+    from normscope.export import FIGURES, ending, write_figure
+    from normscope.selection import normalise_axis
+
+    ending(out, FIGURES)
+    normalise_axis(normalise)
+    analyzer = ModelChoice(model, dtype, allow_pickle, trust_remote_code).load()
+    if layer is None:
+        layer = analyzer.layers[-1]
+        say(f"Layer {layer}, the last; choose another with --layer.")
+    analysis = analyzer.analyze(read_text(text, pair), layers=layer, truncate=truncate, value_bias=value_bias)
+    from normscope.plots import plot_growth
+
+    figure = plot_growth(units_of(analysis, words=words, no_special=no_special), layer, normalise=normalise)
+    say_written(write_figure(figure, out))
+
+
+def _check_request(out: Path | None, scope: str | None, normalise: str) -> None:
+    """Refuse what cannot work before a model is loaded."""
+    from normscope.export import FIGURES, NETCDF, TABLES, ending
+    from normscope.selection import normalise_axis
+
+    normalise_axis(normalise)
+    kind = None if out is None else ending(out, (*FIGURES, *TABLES, NETCDF))
+    if scope == _ALL and kind not in (*TABLES, NETCDF):
+        raise InputError(
+            f"All scopes together go into a file: give --out with one of {listing((*TABLES, NETCDF))}, "
+            f"or name one scope. The command growth draws all scopes of a layer."
+        )
+    if kind == NETCDF and normalise != "none":
+        raise FileError("A netCDF file holds the norms as they are: leave out --normalise, or write a table (csv).")
+
+
+def _scopes(analyzer: Analyzer, scope: str | None, head: int | None) -> list[str]:
+    """The scopes meant by `--scope`: by default the whole layer, or with a head the last where heads are apart."""
+    if head is not None:
+        heads = analyzer.model.config.num_attention_heads
+        if not 1 <= head <= heads:
+            raise SelectionError(f"There is no head {head}: {analyzer.name} has heads 1 to {heads}.")
+    available = [*analyzer.scopes, HALF_ATTENTION_WEIGHTS]
+    if scope == _ALL:
+        return resolve_all(None, analyzer.scopes)
+    if scope is None:
+        return ["Attn"] if head is not None else analyzer.scopes[-1:]
+    return [resolve(scope, available)]
+
+
+def _show(analysis: Analysis, scope: str, layer: int, head: int | None, normalise: str) -> None:
+    from normscope.selection import select_map
+    from normscope.terminal import map_table
+
+    console = result_console()
+    selection = select_map(analysis, scope, layer, head=head, normalised=normalise)
+    console.print(map_table(selection, layer, console.width))

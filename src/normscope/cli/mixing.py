@@ -1,0 +1,68 @@
+"""`normscope mix`: how much of every token's state comes from other tokens, layer by layer."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+import typer
+import xarray as xr
+
+from normscope.cli import options
+from normscope.cli.session import ModelChoice, read_text, result_console, say_written
+
+EXAMPLES = """[bold]Examples[/bold]
+
+normscope mix "The opera singer caught a soap bubble."\n
+normscope mix "The opera singer caught a soap bubble." --scope AttnRes --out mixing.svg\n
+normscope mix "The opera singer caught a soap bubble." --scope all --out mixing.csv
+"""
+
+_ALL = "all"
+
+
+def mix_command(
+    text: options.TextArgument,
+    pair: options.Pair = None,
+    model: options.Model = None,
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            "--scope",
+            "-s",
+            help="The scope (default: the whole layer), or 'all'.",
+            show_default=False,
+            rich_help_panel="What is shown",
+        ),
+    ] = None,
+    no_special: options.NoSpecial = False,
+    out: options.Out = None,
+    truncate: options.Truncate = False,
+    value_bias: options.ValueBias = "token",
+    dtype: options.Dtype = None,
+    allow_pickle: options.AllowPickle = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+) -> None:
+    """Show mixing ratios, from 0 (a state made of its own token only) to 1 (of the others only), or write them to a file:
+    svg, png, pdf, csv, parquet or json by the ending.
+
+    No map is computed, so this takes long texts for about the price of a few forward passes.
+    """
+    from normscope.export import FIGURES, TABLES, ending, export_mixing_ratios
+
+    if out is not None:
+        ending(out, (*FIGURES, *TABLES))
+    analyzer = ModelChoice(model, dtype, allow_pickle, trust_remote_code).load()
+    scopes = None if scope == _ALL else [scope or analyzer.scopes[-1]]
+    ratios = cast(
+        xr.DataArray,
+        analyzer.mixing_ratios(read_text(text, pair), scopes=scopes, truncate=truncate, value_bias=value_bias),
+    )
+    if no_special:
+        ratios = ratios.isel(query=~ratios["query_special"].values)
+    if out is not None:
+        say_written(export_mixing_ratios(ratios, out))
+        return
+    from normscope.terminal import mixing_table
+
+    for name in ratios["scope"].values:
+        result_console().print(mixing_table(ratios.sel(scope=name), str(name)))

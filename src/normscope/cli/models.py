@@ -1,0 +1,121 @@
+"""`normscope check` and `normscope models`: whether a model is understood, and which are."""
+
+from __future__ import annotations
+
+import re
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from normscope.cli import options
+from normscope.cli.session import ModelChoice, result_console, say
+
+if TYPE_CHECKING:
+    from normscope.analysis import Analysis
+    from normscope.analyzer import Analyzer
+    from normscope.families import Family
+
+CHECK_EXAMPLES = """[bold]Examples[/bold]
+
+normscope check\n
+normscope check --model ./my-model --dtype float64
+"""
+
+_SENTENCE = "The opera singer caught a soap bubble."
+_RANDOM_TOKENS = 16
+_WIDE = 115
+"""So many columns a terminal needs for the table of models with their chains."""
+
+
+def check_command(
+    model: options.Model = None,
+    text: Annotated[str | None, typer.Option("--text", help="The text to analyse.", show_default=_SENTENCE)] = None,
+    dtype: options.Dtype = None,
+    allow_pickle: options.AllowPickle = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+) -> None:
+    """Prove that a model is understood: its own states must be the sum of the parts, in every layer, after every component.
+
+    Exits with 1 if they are not. A model without a tokenizer is given random token ids.
+    """
+    analyzer = ModelChoice(model, dtype, allow_pickle, trust_remote_code).load()
+    start = perf_counter()
+    analysis = _analyze(analyzer, text)
+    seconds = perf_counter() - start
+    from normscope.terminal import completeness_table
+
+    console = result_console()
+    console.print(completeness_table(analysis.dataset, analyzer.tolerance))
+    worst = float(analysis.dataset["component_error"].max())
+    facts = analyzer.facts
+    console.print(
+        f"{analyzer.name}: {facts['model_type']}, family {analyzer.family.name}, {len(analyzer.layers)} layers, "
+        f"{facts['dtype']}. {len(analysis.tokens)} tokens at {len(analyzer.scopes)} scopes in {seconds:.2f} s. "
+        f"Largest error {worst:.1e}, tolerance {analyzer.tolerance:.0e}: complete.",
+        markup=False,
+        soft_wrap=True,
+    )
+
+
+def _analyze(analyzer: Analyzer, text: str | None) -> Analysis:
+    if analyzer.tokenizer is not None or text is not None:
+        return analyzer.analyze(text or _SENTENCE)
+    import torch
+
+    say(f"There is no tokenizer beside the model: analysing {_RANDOM_TOKENS} random token ids.")
+    vocabulary = analyzer.model.config.vocab_size
+    generator = torch.Generator().manual_seed(0)
+    first = min(vocabulary - 1, 5)  # special ids, such as padding, are usually the first few
+    ids = torch.randint(first, vocabulary, (1, _RANDOM_TOKENS), generator=generator)
+    return analyzer.analyze({"input_ids": ids})
+
+
+def models_command() -> None:
+    """List the architectures that are understood, by the model_type of their configuration."""
+    from normscope.families import families
+    from normscope.terminal import plain_table
+
+    console = result_console()
+    headings = ["model_type", "family", "kind", "topology", "feed-forward", "attention", "chain"]
+    rows = [[model_type, *_description(model_type, family)] for model_type, family in families().items()]
+    if console.width < _WIDE:
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
+    console.print(plain_table(f"{len(rows)} supported architectures", headings, rows))
+
+
+def _description(model_type: str, family: Family) -> tuple[str, ...]:
+    from transformers import CONFIG_MAPPING
+
+    from normscope.families.spec import Topology
+
+    topology = family.stack.topology
+    if not isinstance(topology, Topology):  # it depends on the configuration: show that of the default one
+        topology = topology(CONFIG_MAPPING[model_type]())
+    parts = topology.chain()
+    return (
+        family.name,
+        _kind(family),
+        _in_words(topology),
+        _ways(parts, "Ff", "Part"),
+        _ways(parts, "Attn", "Attention"),
+        " ".join(topology.components()),
+    )
+
+
+def _kind(family: Family) -> str:
+    if family.encoder is not None:
+        return "encoder-decoder"
+    encoder = "encoder" if family.reads == "text" else f"{family.reads} encoder"
+    return "decoder" if family.stack.causal else encoder
+
+
+def _ways(parts: tuple[Any, ...], component: str, suffix: str) -> str:
+    """The types of a block's parts that do a component's work, as words: `PlainPart` is `plain`."""
+    work = [getattr(part, "feed_forward", part) for part in parts if part.component == component]
+    return ", ".join(dict.fromkeys(_in_words(part, suffix) for part in work))
+
+
+def _in_words(value: object, suffix: str = "") -> str:
+    """The name of a value's type, as words: `PostNorm` is `post-norm`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(value).__name__.removesuffix(suffix)).lower()

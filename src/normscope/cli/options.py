@@ -1,0 +1,92 @@
+"""The options that several commands share, each written once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_MODEL = "The model"
+_SHOWN = "What is shown"
+
+TextArgument = Annotated[str, typer.Argument(help="The text to analyse.", show_default=False)]
+Pair = Annotated[
+    str | None, typer.Option("--pair", help="A second text, for models that read pairs.", show_default=False)
+]
+Truncate = Annotated[
+    bool,
+    typer.Option(
+        "--truncate", metavar="", help="Cut a text that is longer than the model takes, instead of refusing it."
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="A folder or hub name. Default: the embedded all-MiniLM-L6-v2.",
+        show_default=False,
+        rich_help_panel=_MODEL,
+    ),
+]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        help="Load the weights as float64, float32, bfloat16 or float16. Default: as they are stored.",
+        show_default=False,
+        rich_help_panel=_MODEL,
+    ),
+]
+AllowPickle = Annotated[
+    bool,
+    typer.Option(
+        "--allow-pickle",
+        metavar="",
+        help="Load a pickle checkpoint. It can run any code: only if you trust it.",
+        rich_help_panel=_MODEL,
+    ),
+]
+TrustRemoteCode = Annotated[
+    bool,
+    typer.Option(
+        "--trust-remote-code",
+        metavar="",
+        help="Run the Python code of the model's repository. Only if you trust it.",
+        rich_help_panel=_MODEL,
+    ),
+]
+ValueBias = Annotated[
+    str,
+    typer.Option("--value-bias", help="Count the bias of the value projection with the 'token' or with the 'bias'."),
+]
+Layer = Annotated[
+    int | None, typer.Option("--layer", "-l", help="The layer, from 1.", show_default=False, rich_help_panel=_SHOWN)
+]
+Head = Annotated[
+    int | None,
+    typer.Option(
+        "--head",
+        help="One head, from 1, at the scopes where heads are apart (AttnW, Attn).",
+        show_default=False,
+        rich_help_panel=_SHOWN,
+    ),
+]
+Normalise = Annotated[
+    str,
+    typer.Option(
+        "--normalise",
+        "-n",
+        help="Norms as they are ('none'), or as shares of a 'row' or 'column'.",
+        rich_help_panel=_SHOWN,
+    ),
+]
+Words = Annotated[bool, typer.Option("--words", metavar="", help="Words instead of tokens.", rich_help_panel=_SHOWN)]
+NoSpecial = Annotated[
+    bool, typer.Option("--no-special", metavar="", help="Leave out special tokens.", rich_help_panel=_SHOWN)
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="The file to write; its ending says the format.", show_default=False),
+]

@@ -1,0 +1,28 @@
+/** Numbers as people read them. */
+import { format } from "d3-format";
+
+const small = format(".2~e");
+const three = format(".3~r");
+const percent = format(".1%");
+
+/** About three digits. */
+export function number(value: number): string {
+  if (Number.isNaN(value)) return "\u2013";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  return size < 0.001 ? small(value) : size >= 1000 ? Math.round(value).toLocaleString("en") : three(value);
+}
+
+export function share(value: number): string {
+  return Number.isNaN(value) ? "\u2013" : percent(value);
+}
+
+/** A cell's value: shares as percentages, differences with their sign. */
+export function cell(value: number, norm: string, signed: boolean): string {
+  const text = norm === "none" ? number(value) : share(value);
+  return signed && value > 0 ? `+${text}` : text;
+}
+
+export function error(value: number): string {
+  return format(".1e")(value);
+}

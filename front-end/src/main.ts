@@ -1,0 +1,43 @@
+/** The three doors: a page with its data inside, the web app, and a notebook widget (the default export, for anywidget). */
+import { Explorer, failure } from "./explorer";
+import { shadow } from "./root";
+import type { Host, Payload } from "./types";
+import { type WidgetModel, widgetHost } from "./widget";
+
+const addressBar: Host = {
+  readState: () => window.location.hash.slice(1),
+  writeState: (fragment) => {
+    try {
+      window.history.replaceState(null, "", `#${fragment}`);
+    } catch {
+      // A sandboxed frame has no address of its own: the view works, it just cannot be shared by link.
+    }
+  },
+  onState: (listener) => window.addEventListener("hashchange", () => listener(window.location.hash.slice(1))),
+};
+
+async function openPage(data: HTMLElement): Promise<void> {
+  const page = new CSSStyleSheet();
+  page.replaceSync("html{background:#f7f5f1}html[data-normscope-theme=dark]{background:#121116}body{margin:0}");
+  document.adoptedStyleSheets = [...document.adoptedStyleSheets, page];
+  const root = shadow(document.getElementById("normscope")!);
+  try {
+    await Explorer.mount(root, JSON.parse(data.textContent ?? "") as Payload, addressBar);
+  } catch (error) {
+    failure(root, error);
+  }
+}
+
+const data = document.getElementById("normscope-page");
+if (data) void openPage(data);
+
+export default {
+  async render({ model, el }: { model: WidgetModel; el: HTMLElement }): Promise<void> {
+    const root = shadow(el);
+    try {
+      await Explorer.mount(root, JSON.parse(model.get("payload") as string) as Payload, widgetHost(model));
+    } catch (error) {
+      failure(root, error);
+    }
+  },
+};

@@ -1,0 +1,35 @@
+/** Everything the panels of one pane need to know to draw themselves, worked out once per change. */
+import type { Palette } from "./colour";
+import type { Cell } from "./geometry";
+import type { Lens } from "./lens";
+import type { Matrix } from "./matrix";
+import type { Ink } from "./paint";
+import type { State } from "./state";
+import type { Units } from "./tokens";
+
+export interface View {
+  /** The state as this pane shows it. */
+  state: State;
+  lens: Lens;
+  matrix: Matrix;
+  queries: Units;
+  keys: Units;
+  palette: Palette;
+  ink: Ink;
+  dark: boolean;
+  /** The row and column to speak of: those pointed at, else those chosen. */
+  focus: Cell;
+  /** The chosen ones, whatever is pointed at. */
+  selected: Cell;
+}
+
+export interface PanelEvents {
+  /** Units along the axes of the view. */
+  choose(cell: Cell): void;
+  hover(cell: Cell | null): void;
+}
+
+/** The value of a view's cell; NaN outside. */
+export function valueAt({ matrix }: View, row: number, column: number): number {
+  return matrix.values[row * matrix.columns + column] ?? Number.NaN;
+}

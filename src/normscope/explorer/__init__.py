@@ -1,0 +1,10 @@
+"""The explorer: one front end behind three doors, which are a self-contained page, a notebook widget and a local web app.
+
+`payload` turns analyses into what the front end reads, `page`, `widget` and `server` carry it there. The front end itself is
+TypeScript under `front-end/`, built into `static/explorer.js`.
+"""
+
+from normscope.explorer.page import page, write_page
+from normscope.explorer.payload import Precision, payload
+
+__all__ = ["Precision", "page", "payload", "write_page"]

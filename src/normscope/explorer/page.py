@@ -1,0 +1,106 @@
+"""The explorer as one HTML file: no network, no other file, nothing left to run but the page's own script.
+
+Owns the HTML around the payload and the promise that goes with it: a content security policy that lets the page load nothing,
+and no text of a user anywhere but escaped.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from html import escape
+from importlib.resources import files as resources
+from pathlib import Path
+
+from normscope import files
+from normscope.analysis import Analysis
+from normscope.errors import NormscopeError
+from normscope.explorer.payload import Precision, payload_json
+
+FRAME_HEIGHT = 860
+LARGEST_FRAME = 4_000_000
+"""Characters of HTML above which an analysis is not put into a notebook unasked."""
+
+_TEMPLATE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>{title}</title>
+</head>
+<body>
+<noscript>This page needs JavaScript. It loads nothing from anywhere.</noscript>
+<main id="normscope"></main>
+<script type="application/json" id="normscope-{door}">{data}</script>
+<script type="module"{source}>{script}</script>
+</body>
+</html>
+"""
+
+
+@cache
+def bundle() -> str:
+    """The built front end, as JavaScript that may stand inside a `<script>` element."""
+    script = (resources("normscope.explorer") / "static" / "explorer.js").read_text(encoding="utf-8")
+    if "</script" in script.lower() or "<!--" in script:
+        raise NormscopeError("The built front end would end its own <script> element. Rebuild it with `make front-end`.")
+    return script
+
+
+def page(*analyses: Analysis, precision: Precision = "display") -> str:
+    """The page of one analysis, or of two side by side, as HTML."""
+    return render(
+        payload_json(*analyses, precision=precision),
+        title=" and ".join(_title(analysis) for analysis in analyses),
+    )
+
+
+def write_page(*analyses: Analysis, path: str | Path, precision: Precision = "display") -> Path:
+    """Write the page to a file, all of it or nothing."""
+    html = page(*analyses, precision=precision)
+    with files.replacing(path) as temporary:
+        temporary.write_text(html, encoding="utf-8")
+    return Path(path)
+
+
+def render(data: str, *, title: str) -> str:
+    """The page around some payload (which must already be safe inside HTML)."""
+    script = bundle()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; script-src 'sha256-{digest}'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    return _TEMPLATE.format(
+        policy=escape(policy, quote=True), title=escape(title), door="page", data=data, source="", script=script
+    )
+
+
+def shell(data: str, *, title: str, script_url: str) -> str:
+    """The web app's page: the same, with its script from the server, whose headers carry the policy."""
+    return _TEMPLATE.format(
+        policy="default-src 'self'; img-src data: blob:; base-uri 'none'; form-action 'none'",
+        title=escape(title),
+        door="server",
+        data=data,
+        source=f' src="{escape(script_url, quote=True)}"',
+        script="",
+    )
+
+
+def frame(*analyses: Analysis) -> str | None:
+    """The page inside a frame, for notebooks without the widget; `None` where it would be too large for that."""
+    html = page(*analyses)
+    if len(html) > LARGEST_FRAME:
+        return None
+    return (
+        f'<iframe srcdoc="{escape(html, quote=True)}" sandbox="allow-scripts allow-downloads" '
+        f'style="width:100%;height:{FRAME_HEIGHT}px;border:0" title="normscope explorer"></iframe>'
+    )
+
+
+def _title(analysis: Analysis) -> str:
+    attributes = analysis.attrs
+    text = str(attributes.get("text", "")) or "analysis"
+    return f"{text if len(text) <= 60 else text[:59] + '…'} · {attributes.get('model', 'normscope')} · normscope"

@@ -174,8 +174,8 @@ class _TextReader:
 
     def read(self, text: Any) -> TokenSequence:
         first, second = text if isinstance(text, tuple) else (text, None)
-        shown = " | ".join(half if isinstance(half, str) else " ".join(half) for half in (first, second) if half)
-        if not shown.strip(" |"):
+        halves = [half if isinstance(half, str) else " ".join(half) for half in (first, second) if half]
+        if not "".join(halves).strip():
             raise InputError("The text is empty. Give at least one word.")
         encoding = self.tokenizer(
             first,
@@ -194,7 +194,7 @@ class _TextReader:
             special=[bool(flag) for flag in cast(list[int], encoding["special_tokens_mask"])],
             word_ids=word_ids,
             words=_word_strings(ids, word_ids, self.tokenizer),
-            text=shown,
+            text=" | ".join(halves),
         )
 
 

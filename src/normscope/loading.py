@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import torch
 import transformers
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoImageProcessor,
@@ -45,7 +46,7 @@ class LoadedModel:
         digest = hashlib.sha256()
         for name, tensor in sorted(self.model.state_dict().items()):
             flat = tensor.detach().reshape(-1)
-            sample = flat[:: max(1, flat.numel() // _SAMPLES)][:_SAMPLES].to("cpu", torch.float64)
+            sample = flat[:: max(1, -(-flat.numel() // _SAMPLES))].to("cpu", torch.float64)
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
             digest.update(sample.numpy().tobytes())
         return digest.hexdigest()[:16]
@@ -106,7 +107,7 @@ def _from_pretrained(
         model = loader.from_pretrained(
             location, config=config, dtype=dtype or "auto", use_safetensors=None if allow_pickle else True, **options
         )
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise _translated(location, error) from error
     return cast(PreTrainedModel, model.eval())
 

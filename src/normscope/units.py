@@ -55,7 +55,7 @@ def _units(dataset: xr.Dataset, dimension: str) -> list[np.ndarray]:
     """For each unit along a dimension, the places of its tokens."""
     words = dataset[f"{dimension}_word"].values
     special = dataset[f"{dimension}_special"].values
-    if bool(((words == NO_WORD) & ~special).all()):
+    if not special.all() and bool((words[~special] == NO_WORD).all()):
         raise InputError(
             "There are no word ids: the input came as token ids, or from a slow tokenizer. "
             "Analyse a text with a fast tokenizer to get maps of words."

@@ -22,7 +22,7 @@ from normscope.capture.session import AttentionListener, eager_attention, evalua
 from normscope.capture.weights import BlockWeights
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families import Family
-from normscope.families.spec import DispatchedAttention, Stack
+from normscope.families.spec import DispatchedAttention, HookedAttention, Stack
 from normscope.trace import LayerTrace
 
 __all__ = ["Side", "blocks_of", "capture", "capture_sides"]
@@ -137,6 +137,10 @@ class _Listener:
                 raise _AllDone
 
         handles: list[Any] = [block.register_forward_pre_hook(self._block_starts, with_kwargs=True)]
+        for part in self.chain:
+            if isinstance(part, HookedAttention) and part.zeroed is not None:
+                module = block.get_submodule(part.weights)
+                handles.append(module.register_forward_pre_hook(_zeroing(part.zeroed), with_kwargs=True))
         for path in _paths(self.chain):
             handles.append(block.get_submodule(path).register_forward_hook(self._noter(path), with_kwargs=True))
         return [*handles, block.register_forward_hook(ends)]
@@ -178,6 +182,15 @@ class _Listener:
                 self.seen.attention[path] = (weights, values)
 
         return note
+
+
+def _zeroing(name: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], tuple[Any, dict[str, Any]]]:
+    """A hook that lets a module see zeros for one of its arguments."""
+
+    def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        return args, {**kwargs, name: torch.zeros_like(kwargs[name])}
+
+    return hook
 
 
 def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:

@@ -153,6 +153,8 @@ class BoundBlock:
             values = self._values(part, view)
         else:
             weights, values = view.attention(part.module, source=cross)
+        if self.causal and not cross and bool(weights.triu(1).any()):
+            raise UnsupportedArchitectureError("Attention looks at later tokens, but the family says it is causal.")
         groups, _, d_head = values.shape
         heads = len(weights)
         value_bias = self._value_bias(part.value, groups, d_head) if self.value_bias else None

@@ -18,6 +18,7 @@ from normscope.families.spec import (
     LayerNormPart,
     PlainPart,
     PostNorm,
+    PreNorm,
     SplitHeads,
     Stack,
     positions_after_padding,
@@ -35,9 +36,11 @@ _BERT_STACK = Stack(
     ),
 )
 
-BERT = Family("bert", ("bert", "electra"), _BERT_STACK)
+BERT = Family("bert", ("bert", "electra", "ernie", "splinter", "bert-generation"), _BERT_STACK)
 
-ROBERTA = Family("roberta", ("roberta", "xlm-roberta", "camembert"), _BERT_STACK, longest=positions_after_padding)
+ROBERTA = Family(
+    "roberta", ("roberta", "xlm-roberta", "camembert", "data2vec-text"), _BERT_STACK, longest=positions_after_padding
+)
 
 DISTILBERT = Family(
     "distilbert",
@@ -88,4 +91,20 @@ MPNET = Family(
     longest=positions_after_padding,
 )
 
-FAMILIES = (BERT, ROBERTA, DISTILBERT, ALBERT, MPNET)
+ROBERTA_PRE_NORM = Family(
+    "roberta-prelayernorm",
+    ("roberta-prelayernorm",),
+    Stack(
+        blocks="encoder.layer.*",
+        topology=PreNorm(
+            attention=DispatchedAttention(
+                "attention.self", SplitHeads("attention.self.value"), "attention.output.dense"
+            ),
+            feed_forward_norm=LayerNormPart("intermediate.LayerNorm"),
+            feed_forward=_BERT_FEED_FORWARD,
+        ),
+    ),
+    longest=positions_after_padding,
+)
+
+FAMILIES = (BERT, ROBERTA, ROBERTA_PRE_NORM, DISTILBERT, ALBERT, MPNET)

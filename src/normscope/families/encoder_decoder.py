@@ -58,14 +58,14 @@ BART = _bart_like(
     "bart",
     PostNorm(_ATTENTION, _ATTENTION_NORM, _FEED_FORWARD, _LAST_NORM),
     PostNorm(_ATTENTION, _ATTENTION_NORM, _FEED_FORWARD, _LAST_NORM, cross=(_CROSS, _CROSS_NORM)),
-    *("bart", "marian"),
+    *("bart", "marian", "plbart", "blenderbot-small"),
 )
 
 MBART = _bart_like(
     "mbart",
     PreNorm(_ATTENTION, _LAST_NORM, _FEED_FORWARD),
     PreNorm(_ATTENTION, _LAST_NORM, _FEED_FORWARD, cross=(_CROSS_NORM, _CROSS)),
-    *("mbart", "pegasus"),
+    *("mbart", "pegasus", "m2m_100", "blenderbot"),
 )
 
 # ---- T5 --------------------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def _t5_decoder_layers(config: Config) -> int:
 
 T5 = Family(
     "t5",
-    ("t5", "mt5"),
+    ("t5", "mt5", "umt5"),
     Stack("decoder.block.*", _t5_decoder, causal=True, depth=_t5_decoder_layers),
     encoder=Stack("encoder.block.*", _t5_encoder, depth=_t5_encoder_layers),
     longest=unlimited,

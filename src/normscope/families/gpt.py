@@ -7,6 +7,7 @@
 | query, key and value are fused head by head | GPT-NeoX, Bloom, Falcon |
 | attention and feed-forward run side by side, or one after the other, by configuration | GPT-NeoX, Falcon |
 | the feed-forward module gives out its result with the residual already in it | Bloom |
+| the mask holds ALiBi already, and eager attention adds it once more, so that it differs from sdpa | Falcon |
 | states are added up in place, so what is captured must be copied | Falcon |
 | one value head for all heads, or for groups of them | Falcon |
 | norms come after each branch in one size (350m), and the feed-forward sees two-dimensional tensors | OPT |
@@ -34,7 +35,7 @@ from normscope.families.spec import (
 
 GPT2 = Family(
     "gpt2",
-    ("gpt2",),
+    ("gpt2", "gpt-sw3", "gpt_bigcode"),
     Stack(
         blocks="h.*",
         topology=PreNorm(
@@ -139,6 +140,7 @@ def _falcon_topology(config: Config) -> Topology:
         FusedPerHead("self_attention.query_key_value"),
         "self_attention.dense",
         value_heads=_falcon_value_heads,
+        zeroed="alibi" if config.alibi and config._attn_implementation == "sdpa" else None,
     )
     feed_forward = PlainPart("mlp.dense_h_to_4h", "mlp.act", "mlp.dense_4h_to_h")
     if config.new_decoder_architecture or config.parallel_attn:
@@ -164,4 +166,33 @@ PHI = Family(
     longest=unlimited,
 )
 
-FAMILIES = (GPT2, GPT_NEO, GPT_NEOX, GPTJ, OPT, BLOOM, FALCON, PHI)
+STARCODER2 = Family(
+    "starcoder2",
+    ("starcoder2",),
+    Stack(
+        blocks="layers.*",
+        topology=PreNorm(
+            attention=DispatchedAttention("self_attn", SplitHeads("self_attn.v_proj"), "self_attn.o_proj"),
+            feed_forward_norm=LayerNormPart("post_attention_layernorm"),
+            feed_forward=PlainPart("mlp.c_fc", "mlp.act", "mlp.c_proj"),
+        ),
+        causal=True,
+    ),
+    longest=unlimited,
+)
+
+BIOGPT = Family(
+    "biogpt",
+    ("biogpt",),
+    Stack(
+        blocks="layers.*",
+        topology=PreNorm(
+            attention=DispatchedAttention("self_attn", SplitHeads("self_attn.v_proj"), "self_attn.out_proj"),
+            feed_forward_norm=LayerNormPart("final_layer_norm"),
+            feed_forward=PlainPart("fc1", "activation_fn", "fc2"),
+        ),
+        causal=True,
+    ),
+)
+
+FAMILIES = (STARCODER2, BIOGPT, GPT2, GPT_NEO, GPT_NEOX, GPTJ, OPT, BLOOM, FALCON, PHI)

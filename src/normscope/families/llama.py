@@ -14,9 +14,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from normscope.families.spec import (
     BranchNorm,
     ClampedExpertsPart,
+    Config,
     DispatchedAttention,
     ExpertsPart,
     Family,
@@ -24,6 +27,7 @@ from normscope.families.spec import (
     FusedGatedPart,
     FusedTail,
     GatedPart,
+    LayerNormPart,
     Parallel,
     PreNorm,
     RmsNormPart,
@@ -44,17 +48,33 @@ def _pre_norm(feed_forward: FeedForwardPart) -> PreNorm:
     return PreNorm(_ATTENTION, RmsNormPart(_SECOND_NORM), feed_forward)
 
 
-def _family(name: str, topology: Topology, *model_types: str, blocks: str = "layers.*") -> Family:
+def _family(
+    name: str, topology: Topology | Callable[[Config], Topology], *model_types: str, blocks: str = "layers.*"
+) -> Family:
     """Positions are rotary in this line, so that no table limits the input."""
     return Family(name, model_types or (name,), Stack(blocks, topology, causal=True), longest=unlimited)
 
 
-LLAMA = _family("llama", _pre_norm(_GATED), "llama", "mistral", "qwen2", "qwen3", "smollm3")
+LLAMA = _family(
+    "llama",
+    _pre_norm(_GATED),
+    *("llama", "mistral", "qwen2", "qwen3", "smollm3", "ministral", "ministral3", "helium", "cwm", "ernie4_5"),
+    *("seed_oss", "hunyuan_v1_dense"),
+)
 
 PHI3 = _family(
     "phi3",
     PreNorm(
         attention=DispatchedAttention("self_attn", FusedTail("self_attn.qkv_proj"), "self_attn.o_proj"),
+        feed_forward_norm=RmsNormPart(_SECOND_NORM),
+        feed_forward=FusedGatedPart("mlp.gate_up_proj", "mlp.activation_fn", "mlp.down_proj"),
+    ),
+)
+
+GLM = _family(
+    "glm",
+    PreNorm(
+        attention=_ATTENTION,
         feed_forward_norm=RmsNormPart(_SECOND_NORM),
         feed_forward=FusedGatedPart("mlp.gate_up_proj", "mlp.activation_fn", "mlp.down_proj"),
     ),
@@ -80,12 +100,26 @@ OLMO2 = _family(
         feed_forward=_GATED,
         after_feed_forward=RmsNormPart("post_feedforward_layernorm"),
     ),
+    *("olmo2", "olmo3", "exaone4"),
 )
 
-COHERE = _family("cohere", Parallel(_ATTENTION, "input_layernorm", _GATED))
+COHERE = _family("cohere", Parallel(_ATTENTION, "input_layernorm", _GATED), "cohere", "cohere2")
 
-MIXTRAL = _family("mixtral", _pre_norm(ExpertsPart("mlp", "mlp.gate", "mlp.experts", "mlp.experts.act_fn")))
+
+def _stablelm_topology(config: Config) -> Topology:
+    if config.use_parallel_residual:
+        return Parallel(_ATTENTION, "input_layernorm", _GATED)
+    return PreNorm(_ATTENTION, LayerNormPart(_SECOND_NORM), _GATED)
+
+
+STABLELM = _family("stablelm", _stablelm_topology)
+
+MIXTRAL = _family(
+    "mixtral",
+    _pre_norm(ExpertsPart("mlp", "mlp.gate", "mlp.experts", "mlp.experts.act_fn")),
+    *("mixtral", "olmoe", "qwen3_moe", "minimax_m2"),
+)
 
 GPT_OSS = _family("gpt_oss", _pre_norm(ClampedExpertsPart("mlp", "mlp.router", "mlp.experts")))
 
-FAMILIES = (LLAMA, PHI3, GEMMA, GEMMA2, OLMO2, COHERE, MIXTRAL, GPT_OSS)
+FAMILIES = (LLAMA, PHI3, GLM, STABLELM, GEMMA, GEMMA2, OLMO2, COHERE, MIXTRAL, GPT_OSS)

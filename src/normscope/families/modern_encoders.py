@@ -1,4 +1,5 @@
-"""Encoders of the gated generation: ModernBERT (pre-norm) and Nomic BERT (post-norm).
+"""Encoders of the gated generation: ModernBERT and EuroBERT (pre-norm), Nomic BERT and GTE (post-norm); and
+ModernBERT as a decoder.
 
 | trap | where |
 |---|---|
@@ -18,10 +19,14 @@ from normscope.families.spec import (
     LayerNormPart,
     PostNorm,
     PreNorm,
+    RmsNormPart,
     SplitHeads,
     Stack,
     unlimited,
 )
+
+_MODERNBERT_FEED_FORWARD = FusedGatedPart("mlp.Wi", "mlp.act", "mlp.Wo")
+_MODERNBERT_NORM = LayerNormPart("mlp_norm")
 
 MODERNBERT = Family(
     "modernbert",
@@ -30,8 +35,37 @@ MODERNBERT = Family(
         blocks="layers.*",
         topology=PreNorm(
             attention=DispatchedAttention("attn", FusedTail("attn.Wqkv"), "attn.Wo"),
-            feed_forward_norm=LayerNormPart("mlp_norm"),
-            feed_forward=FusedGatedPart("mlp.Wi", "mlp.act", "mlp.Wo"),
+            feed_forward_norm=_MODERNBERT_NORM,
+            feed_forward=_MODERNBERT_FEED_FORWARD,
+        ),
+    ),
+    longest=unlimited,
+)
+
+MODERNBERT_DECODER = Family(
+    "modernbert-decoder",
+    ("modernbert-decoder",),
+    Stack(
+        blocks="layers.*",
+        topology=PreNorm(
+            attention=DispatchedAttention("attn", SplitHeads("attn.v_proj"), "attn.Wo"),
+            feed_forward_norm=_MODERNBERT_NORM,
+            feed_forward=_MODERNBERT_FEED_FORWARD,
+        ),
+        causal=True,
+    ),
+    longest=unlimited,
+)
+
+EUROBERT = Family(
+    "eurobert",
+    ("eurobert",),
+    Stack(
+        blocks="layers.*",
+        topology=PreNorm(
+            attention=DispatchedAttention("self_attn", SplitHeads("self_attn.v_proj"), "self_attn.o_proj"),
+            feed_forward_norm=RmsNormPart("post_attention_layernorm"),
+            feed_forward=GatedPart("mlp.gate_proj", "mlp.up_proj", "mlp.act_fn", "mlp.down_proj"),
         ),
     ),
     longest=unlimited,
@@ -39,7 +73,7 @@ MODERNBERT = Family(
 
 NOMIC_BERT = Family(
     "nomic_bert",
-    ("nomic_bert",),
+    ("nomic_bert", "gte"),
     Stack(
         blocks="layers.*",
         topology=PostNorm(
@@ -52,4 +86,4 @@ NOMIC_BERT = Family(
     longest=unlimited,
 )
 
-FAMILIES = (MODERNBERT, NOMIC_BERT)
+FAMILIES = (MODERNBERT, MODERNBERT_DECODER, EUROBERT, NOMIC_BERT)

@@ -76,12 +76,16 @@ def all_heads(config: Config) -> int:
 @dataclass(frozen=True)
 class HookedAttention:
     """Attention that computes by itself: `weights` names the module that gives out its weights (its dropout, or the
-    attention module as the second of its outputs), and the values are read off their projection."""
+    attention module as the second of its outputs), and the values are read off their projection.
+
+    `zeroed` names an argument of the module `weights` that eager attention counts twice and other attention once.
+    """
 
     weights: str
     value: Value
     output: str
     value_heads: Callable[[Config], int] = all_heads
+    zeroed: str | None = None
     component: ClassVar[str] = "Attn"
 
 

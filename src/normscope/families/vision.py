@@ -15,7 +15,7 @@ from normscope.families.spec import (
 
 VIT = Family(
     "vit",
-    ("vit",),
+    ("vit", "deit"),
     Stack(
         blocks="layers.*",
         topology=PreNorm(

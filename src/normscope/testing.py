@@ -1,0 +1,209 @@
+"""The whole battery of checks for a family, for those who add an architecture: `assert_family(family, model)`.
+
+Give it a tiny random model (two layers, a few dozen dimensions, weights of ordinary size). Every check raises an
+`AssertionError` that says what was compared and how far apart it was. It needs nothing but what normscope itself needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from normscope.capture import Side, blocks_of, capture_sides
+from normscope.decompose import LayerResult, decompose, mixing_ratios
+from normscope.families.spec import Family, Stack
+from normscope.oracle import oracle
+from normscope.scopes import scopes_of
+from normscope.trace import LayerTrace
+
+__all__ = ["assert_family"]
+
+_LONG, _SHORT = 9, 6
+_TARGET_LONG, _TARGET_SHORT = 7, 5
+
+Results = dict[tuple[str, int, int], LayerResult]
+"""By stack, layer and sequence."""
+
+
+def assert_family(
+    family: Family, model: PreTrainedModel, inputs: Mapping[str, Tensor] | None = None, *, tolerance: float = 1e-5
+) -> None:
+    """Check that a family describes a model.
+
+    1. Completeness: parts and bias add up to the model's own state after every component, in every layer.
+    2. Oracle: every map and mixing ratio agrees with a float64 decomposition that materialises all vectors.
+    3. Cheap route: mixing ratios without maps are the same.
+    4. Plain pass: the captured forward pass computes what the model computes by itself.
+    5. Padding: a padded sequence of a batch gives what it gives alone.
+    6. Model restored: hooks, training flags, attention implementation and outputs are as before.
+
+    Args:
+        family: the description under test.
+        model: a tiny random model.
+        inputs: what to call the bare model with, two sequences of which the second is padded on the right (9 and 6
+            tokens; for an encoder-decoder also a target of 7 and 5). Made up from the configuration by default.
+        tolerance: the largest relative error allowed, for float32 models.
+    """
+    inputs = dict(_random_inputs(family, model) if inputs is None else inputs)
+    before = _state_of(model)
+    plain = _block_outputs(model, family, inputs)
+    results = _check_layers(family, model, inputs, tolerance, plain)
+    _assert_same(before, _state_of(model), "the model after the analysis")
+    for name, output in _block_outputs(model, family, inputs).items():
+        assert torch.equal(output, plain[name]), f"the {name} computes something else after the analysis"
+    if "attention_mask" in inputs:
+        _check_padding(family, model, inputs, results, tolerance)
+
+
+def _stacks(family: Family) -> dict[str, Stack]:
+    return {"stack": family.stack} if family.encoder is None else {"encoder": family.encoder, "stack": family.stack}
+
+
+def _random_inputs(family: Family, model: PreTrainedModel) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    if family.reads == "image":
+        size, channels = model.config.image_size, model.config.num_channels
+        return {"pixel_values": torch.randn(2, channels, size, size, generator=generator)}
+
+    def ids(long: int, short: int, prefix: str) -> dict[str, Tensor]:
+        mask = torch.ones(2, long, dtype=torch.long)
+        mask[1, short:] = 0
+        numbers = torch.randint(3, model.config.vocab_size, (2, long), generator=generator)
+        return {f"{prefix}input_ids": numbers, f"{prefix}attention_mask": mask}
+
+    inputs = ids(_LONG, _SHORT, "")
+    pad = getattr(model.config, "pad_token_id", None)
+    inputs["input_ids"][inputs["attention_mask"] == 0] = 0 if pad is None else pad
+    return inputs if family.encoder is None else inputs | ids(_TARGET_LONG, _TARGET_SHORT, "decoder_")
+
+
+def _lengths(family: Family, inputs: Mapping[str, Tensor], model: PreTrainedModel) -> dict[str, list[int]]:
+    """How long the sequences of each stack are."""
+    if family.reads == "image":
+        from normscope.images import read_images  # noqa: PLC0415  (images are not always needed)
+
+        sequences, _ = read_images([{"pixel_values": pixels} for pixels in inputs["pixel_values"]], model, None)
+        return {"stack": [len(sequence) for sequence in sequences]}
+    source = inputs["attention_mask"].sum(-1).tolist()
+    if family.encoder is None:
+        return {"stack": source}
+    return {"encoder": source, "stack": inputs["decoder_attention_mask"].sum(-1).tolist()}
+
+
+def _capture(family: Family, model: PreTrainedModel, inputs: Mapping[str, Tensor], consume: Any) -> None:
+    lengths = _lengths(family, inputs, model)
+    sides: list[Side] = []
+    for name, stack in _stacks(family).items():
+
+        def told(layer: int, sequence: int, trace: LayerTrace, name: str = name) -> None:
+            consume(name, layer, sequence, trace)
+
+        sources = lengths["encoder"] if family.encoder is not None and name == "stack" else None
+        layers = range(1, 1 + stack.depth(model.config))
+        sides.append(Side(stack, lengths[name], layers, told, sources))
+    extra = {"use_cache": False} if family.stack.causal else {}
+    capture_sides(model, {**inputs, **extra}, sides, dtype=torch.float32)
+
+
+def _check_layers(
+    family: Family, model: PreTrainedModel, inputs: Mapping[str, Tensor], tolerance: float, plain: dict[str, Tensor]
+) -> Results:
+    results: Results = {}
+
+    def consume(name: str, layer: int, sequence: int, trace: LayerTrace) -> None:
+        place = f"layer {layer} of the {name}, sequence {sequence}"
+        scopes = scopes_of(trace.components)
+        result = results[name, layer, sequence] = decompose(trace, scopes)
+        for scope, errors in result.errors.items():
+            assert float(errors.amax()) <= tolerance, (
+                f"not complete after {scope} in {place}: {float(errors.amax()):.1e}"
+            )
+        _assert_oracle(trace, result, tolerance, place)
+        cheap = mixing_ratios(trace, scopes)
+        for scope, ratio in cheap.mixing.items():
+            _assert_close(result.mixing[scope], ratio, tolerance, f"cheap mixing ratio at {scope} in {place}")
+        if layer == dict(_stacks(family))[name].depth(model.config):
+            output = trace.states[-1]
+            assert output is not None, f"the state after the last component of {place} is not seen"
+            own = plain[name][sequence, : trace.length]
+            _assert_close(output, own, tolerance, f"the captured pass against the plain one in {place}")
+
+    _capture(family, model, inputs, consume)
+    assert results, "no block was captured"
+    return results
+
+
+def _assert_oracle(trace: LayerTrace, result: LayerResult, tolerance: float, place: str) -> None:
+    for scope, truth in oracle(trace).items():
+        _assert_close(result.maps[scope], truth.map, tolerance, f"map at {scope} against the oracle in {place}")
+        _assert_close(result.mixing[scope], truth.mixing_ratio, tolerance, f"mixing ratio at {scope} in {place}")
+
+
+def _check_padding(
+    family: Family, model: PreTrainedModel, inputs: Mapping[str, Tensor], results: Results, tolerance: float
+) -> None:
+    """The second sequence alone, without its padding."""
+    alone: dict[str, Tensor] = {}
+    for name, tensor in inputs.items():
+        prefix = "decoder_" if name.startswith("decoder_") else ""
+        alone[name] = tensor[1:2, : int(inputs[f"{prefix}attention_mask"][1].sum())]
+
+    def consume(name: str, layer: int, _: int, trace: LayerTrace) -> None:
+        single = decompose(trace, scopes_of(trace.components))
+        for scope, values in single.maps.items():
+            what = f"map at {scope} of a padded sequence in layer {layer} of the {name}"
+            _assert_close(results[name, layer, 1].maps[scope], values, 10 * tolerance, what)
+
+    _capture(family, model, alone, consume)
+
+
+def _block_outputs(model: PreTrainedModel, family: Family, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The output of the last block of every stack, by a plain forward pass in evaluation mode."""
+    outputs: dict[str, Tensor] = {}
+    handles: list[Any] = []
+    for name, stack in _stacks(family).items():
+
+        def note(_: nn.Module, __: Any, output: Any, name: str = name) -> None:
+            outputs[name] = (output if isinstance(output, Tensor) else output[0]).clone()
+
+        handles += [block.register_forward_hook(note) for block in blocks_of(model, stack)]
+    training = [(module, module.training) for module in model.modules()]
+    try:
+        with torch.no_grad():
+            model.eval().base_model(**inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module, flag in training:
+            module.training = flag
+    return outputs
+
+
+def _state_of(model: PreTrainedModel) -> dict[str, Any]:
+    """What an analysis must leave as it was."""
+    hooks = {
+        f"{name}{kind}": list(getattr(module, kind))
+        for name, module in model.named_modules()
+        for kind in ("_forward_hooks", "_forward_pre_hooks")
+    }
+    training = {name: module.training for name, module in model.named_modules()}
+    return {"hooks": hooks, "training flags": training, "attention": model.config._attn_implementation}  # pyright: ignore[reportPrivateUsage]
+
+
+def _assert_same(before: dict[str, Any], after: dict[str, Any], what: str) -> None:
+    for name, value in before.items():
+        assert after[name] == value, f"{what} has other {name}"
+
+
+def _assert_close(value: Tensor, truth: Tensor, tolerance: float, what: str) -> None:
+    """Equal where missing, and elsewhere within a tolerance relative to the largest value."""
+    value, truth = value.double(), truth.double()
+    assert value.shape == truth.shape, f"{what}: shape {tuple(value.shape)}, expected {tuple(truth.shape)}"
+    assert torch.equal(value.isnan(), truth.isnan()), f"{what}: other keys are missing"
+    scale = truth.nan_to_num().abs().max().clamp(min=1e-30)
+    error = float((value - truth).nan_to_num().abs().max() / scale)
+    assert error <= tolerance, f"{what}: off by {error:.1e}, allowed {tolerance:.0e}"

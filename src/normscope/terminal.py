@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.colors import Normalize, to_hex
 from rich.cells import cell_len
+from rich.console import Group
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
@@ -22,12 +23,14 @@ from normscope.selection import MapSelection
 _LONGEST_NAME = 14
 
 
-def map_table(selection: MapSelection, layer: int, width: int) -> Table:
+def map_table(selection: MapSelection, layer: int, width: int) -> Group:
     """The map of one layer: every cell if that fits into `width` columns, else the strongest keys of every query."""
     values = selection.of_layer(layer)
     title = f"{selection.name}, layer {layer}: {selection.quantity}, queries by keys"
-    full = _full_table(values, title)
-    return full if full_width(values) <= width else _top_table(values, title, width)
+    if full_width(values) <= width:
+        return _titled(title, _full_table(values))
+    table, count = _top_table(values, width)
+    return _titled(f"{title} (the strongest {count} of {values.sizes['key']} keys)", table)
 
 
 def full_width(values: xr.DataArray) -> int:
@@ -36,8 +39,8 @@ def full_width(values: xr.DataArray) -> int:
     return _longest(_names(values, "query")) + 1 + sum(width + 1 for width in keys)
 
 
-def _full_table(values: xr.DataArray, title: str) -> Table:
-    table = _table(title)
+def _full_table(values: xr.DataArray) -> Table:
+    table = _table()
     table.add_column("", no_wrap=True)
     for name, width in zip(_names(values, "key"), _key_widths(values), strict=True):
         table.add_column(Text(name), justify="right", no_wrap=True, min_width=width)
@@ -47,26 +50,26 @@ def _full_table(values: xr.DataArray, title: str) -> Table:
     return table
 
 
-def _top_table(values: xr.DataArray, title: str, width: int) -> Table:
-    """For every query its strongest keys, as many as fit."""
+def _top_table(values: xr.DataArray, width: int) -> tuple[Table, int]:
+    """For every query its strongest keys, as many as fit, and how many those are."""
     queries, keys = _names(values, "query"), _names(values, "key")
     decimals, norm = _decimals(values), _norm(values)
     each = _longest(keys) + 2 + max(len(f"{value:.{decimals}f}") for value in values.values.ravel())
-    count = max(1, (width - _longest(queries) - 2) // each)
-    table = _table(f"{title} (the strongest {count} of {len(keys)} keys)")
+    count = min(len(keys), max(1, (width - _longest(queries) - 2) // each))
+    table = _table()
     table.add_column("", no_wrap=True)
-    for place in range(min(count, len(keys))):
+    for place in range(count):
         table.add_column("strongest keys" if place == 0 else "", no_wrap=True)
     for query, row in zip(queries, values.transpose("query", "key").values, strict=True):
         order = [key for key in np.argsort(-np.nan_to_num(row, nan=-1.0), kind="stable") if np.isfinite(row[key])]
         cells = [Text.assemble(keys[key], " ", _cell(row[key], norm, decimals)) for key in order[:count]]
         table.add_row(Text(query), *cells)
-    return table
+    return table, count
 
 
-def mixing_table(ratios: xr.DataArray, scope: str) -> Table:
+def mixing_table(ratios: xr.DataArray, scope: str) -> Group:
     """Mixing ratios `[layer, query]` as a table of tokens by layers."""
-    table = _table(f"{scope}: mixing ratio (how much comes from other tokens), tokens by layers")
+    table = _table()
     table.add_column("", no_wrap=True)
     for layer in ratios["layer"].values:
         table.add_column(str(layer), justify="right", no_wrap=True)
@@ -76,40 +79,42 @@ def mixing_table(ratios: xr.DataArray, scope: str) -> Table:
     means = ratios.mean("query").values
     table.add_section()
     table.add_row(Text("mean", style="bold"), *(_cell(value, norm, 2) for value in means))
-    return table
+    return _titled(f"{scope}: mixing ratio (how much comes from other tokens), tokens by layers", table)
 
 
-def completeness_table(dataset: xr.Dataset, tolerance: float) -> Table:
+def completeness_table(dataset: xr.Dataset, tolerance: float) -> Group:
     """The completeness error after every component, by layer: green within the tolerance, red above."""
     errors = dataset["component_error"].transpose("layer", "component")
-    table = _table(
-        f"Completeness: relative error of parts + bias against the model's own state (tolerance {tolerance:.0e})"
-    )
+    title = f"Completeness: relative error of parts + bias against the model's own state (tolerance {tolerance:.0e})"
+    table = _table()
     table.add_column("layer", justify="right")
     for component in errors["component"].values:
         table.add_column(str(component), justify="right", overflow="fold")
     for layer, row in zip(errors["layer"].values, errors.values, strict=True):
         table.add_row(str(layer), *(_error(value, tolerance) for value in row))
-    return table
+    return _titled(title, table)
 
 
-def plain_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+def plain_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Group:
     """A table of plain text."""
-    table = _table(title)
+    table = _table()
     for heading in headings:
         table.add_column(heading, no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    return table
+    return _titled(title, table)
 
 
 # ---- parts of tables -----------------------------------------------------------------------------------------------------
 
 
-def _table(title: str) -> Table:
-    return Table(
-        title=Text(title), title_justify="left", title_style="bold", box=None, padding=(0, 1, 0, 0), pad_edge=False
-    )
+def _table() -> Table:
+    return Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+
+
+def _titled(title: str, table: Table) -> Group:
+    """A table below its title, which may be wider."""
+    return Group(Text(title, style="bold"), table)
 
 
 def _cell(value: float, norm: Normalize, decimals: int) -> Text:

@@ -1,0 +1,136 @@
+"""The demonstration: a few sentences analysed at every scope with the embedded model, and what there is to see in them.
+
+Prints how much tokens are mixed from scope to scope, what special tokens get, and how exact the decomposition is; writes
+pictures and maps to a folder. Everything is made with the public names of normscope.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+
+import transformers
+from rich.console import Console
+from sentences import SENTENCES
+
+import normscope as ns
+from normscope.export import export_map, write_figure
+from normscope.plots import plot_amplification, plot_growth, plot_map, plot_mixing_ratio, plot_tokens
+from normscope.selection import select_map
+from normscope.terminal import completeness_table, map_table, plain_table
+
+LAYER = 3
+"""The layer that is shown closely."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("demo-output"), help="the folder to write to")
+    parser.add_argument("--model", default=None, help="a folder or hub name (default: the embedded model)")
+    arguments = parser.parse_args()
+    try:
+        run(arguments.out, arguments.model)
+    except ns.NormscopeError as error:
+        sys.exit(f"Error: {error}")
+
+
+def run(folder: Path, model: str | None) -> None:
+    console = Console(highlight=False)
+    start = perf_counter()
+    transformers.utils.logging.disable_progress_bar()
+    analyzer = ns.load(model)
+    console.print(f"Loaded {analyzer.name} ({len(analyzer.layers)} layers) in {perf_counter() - start:.1f} s.\n")
+    analyses: dict[str, ns.Analysis] = {}
+    seconds: dict[str, float] = {}
+    for name, text in SENTENCES.items():
+        start = perf_counter()
+        analyses[name] = analyzer.analyze(text, heads=True)
+        seconds[name] = perf_counter() - start
+
+    summarise(console, analyses, seconds)
+    show_first(console, next(iter(analyses.values())), analyzer.tolerance)
+    start = perf_counter()
+    written = list(write(folder, analyses))
+    size = sum(path.stat().st_size for path in written) / 1e6
+    console.print(
+        f"\nWrote {len(written)} files ({size:.1f} MB) to {folder.resolve()} in {perf_counter() - start:.1f} s. "
+        f"Look first at {written[0].name}.",
+        soft_wrap=True,
+    )
+
+
+def summarise(console: Console, analyses: dict[str, ns.Analysis], seconds: dict[str, float]) -> None:
+    """One column for each sentence, one row for each thing to know about it."""
+    first = next(iter(analyses.values()))
+    headings = ["", *analyses]
+    for name, text in SENTENCES.items():
+        console.print(f"  {name:12}{text}", markup=False)
+    mixing = [
+        [scope, *(f"{float(analysis.mixing_ratio(scope).mean()):.2f}" for analysis in analyses.values())]
+        for scope in first.scopes
+    ]
+    console.print()
+    console.print(plain_table("Mixing ratio: how much of a state comes from other tokens (mean)", headings, mixing))
+    special = [[scope, *(f"{special_share(a, scope):.0%}" for a in analyses.values())] for scope in first.scopes]
+    console.print()
+    console.print(plain_table("Of what comes from other tokens: from special tokens (mean)", headings, special))
+    facts = [
+        ["tokens", *(str(len(analysis.tokens)) for analysis in analyses.values())],
+        ["completeness error", *(f"{float(a.dataset['component_error'].max()):.0e}" for a in analyses.values())],
+        ["seconds", *(f"{seconds[name]:.2f}" for name in analyses)],
+    ]
+    console.print()
+    console.print(plain_table("All scopes, layers and heads", headings, facts))
+
+
+def special_share(analysis: ns.Analysis, scope: str) -> float:
+    """How much of what ordinary queries get from other tokens comes from special ones, by the map at a scope."""
+    maps = analysis.map(scope)
+    maps = maps.where(maps["query"] != maps["key"], 0.0).isel(query=~maps["query_special"].values)
+    special = maps.isel(key=maps["key_special"].values)
+    return float((special.sum("key") / maps.sum("key")).mean())
+
+
+def show_first(console: Console, analysis: ns.Analysis, tolerance: float) -> None:
+    """One layer of one sentence, by attention weights and by all that the layer does, and the proof."""
+    layer = shown_layer(analysis)
+    for scope in (analysis.scopes[0], str(analysis.dataset["scope"].values[-1])):
+        selection = select_map(analysis, scope, layer, normalised="row")
+        console.print()
+        console.print(map_table(selection, layer, console.width))
+    console.print()
+    console.print(completeness_table(analysis.dataset, tolerance))
+
+
+def shown_layer(analysis: ns.Analysis) -> int:
+    return min(LAYER, analysis.layers[-1])
+
+
+def write(folder: Path, analyses: dict[str, ns.Analysis]) -> Iterator[Path]:
+    """Pictures of every sentence, and its maps as netCDF (all there is) and as a table."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, analysis in analyses.items():
+        layer, whole = shown_layer(analysis), str(analysis.dataset["scope"].values[-1])
+        before, after = around_feed_forward(analysis)
+        yield write_figure(plot_growth(analysis, layer), folder / f"{name}-growth.png")
+        yield write_figure(plot_map(analysis, whole, normalise="row"), folder / f"{name}-layers.png")
+        yield write_figure(plot_map(analysis.words(), whole, layer, normalise="row"), folder / f"{name}-words.svg")
+        yield write_figure(plot_mixing_ratio(analysis, whole), folder / f"{name}-mixing.png")
+        yield write_figure(plot_amplification(analysis, before, after, layer), folder / f"{name}-feed-forward.png")
+        yield write_figure(plot_tokens(analysis, whole, layer, -3), folder / f"{name}-tokens.png")
+        yield analysis.save(folder / f"{name}.nc")
+        yield export_map(analysis, folder / f"{name}.csv")
+
+
+def around_feed_forward(analysis: ns.Analysis) -> tuple[str, str]:
+    """The scopes just before and just after the feed-forward."""
+    scopes = [str(scope) for scope in analysis.dataset["scope"].values]
+    after = next(scope for scope in scopes if scope.endswith("Ff"))
+    return scopes[scopes.index(after) - 1], after
+
+
+if __name__ == "__main__":
+    main()

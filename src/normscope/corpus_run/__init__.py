@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 from normscope.analyzer import Analyzer, load
 from normscope.corpora import Corpus, CorpusError, Problems
 from normscope.corpora.memory import TextList
+from normscope.corpora.ranks import read_ranks
 from normscope.corpus_run import output
 from normscope.corpus_run.progress import shown
 from normscope.corpus_run.settings import AnotherRunError, claim
@@ -66,6 +67,7 @@ def run(
     jobs: int = 1,
     shard_size: int = 16,
     corpus_name: str = "",
+    ranks: str | Path | None = None,
     overwrite: bool = False,
     progress: bool | None = False,
     loading: Mapping[str, Any] | None = None,
@@ -86,6 +88,7 @@ def run(
         shard_size: sequences per shard.
         corpus_name: what the papers call the corpus (wikipedia, sst2, mnli, conll), if it is theirs: published values
             then stand beside the measured ones.
+        ranks: a list of token frequency ranks (lines of `rank count id`); without it, tokens are counted in the corpus.
         overwrite: replace a run with other settings in the same folder.
         progress: show a progress bar (`None`: in a terminal).
         loading: further arguments of `normscope.load`, such as dtype, tokenizer or revision.
@@ -104,8 +107,15 @@ def run(
             analyzer,
             _corpus(corpus, analyzer, seed, corpus_options),
             folder,
-            {"masking": masking, "seed": seed, "shard_size": shard_size, "corpus_name": corpus_name},
+            {
+                "masking": masking,
+                "seed": seed,
+                "shard_size": shard_size,
+                "corpus_name": corpus_name,
+                "ranks": None if ranks is None else str(ranks),
+            },
             masking,
+            None if ranks is None else read_ranks(ranks),
         )
         started = time.monotonic()
         job.claim(overwrite=overwrite)
@@ -153,7 +163,9 @@ class _Job:
         folder: Path,
         settings: dict[str, Any],
         masking: Masking,
+        ranks: Mapping[int, int] | None,
     ) -> None:
+        self.ranks = ranks
         self.experiments, self.analyzer, self.corpus, self.folder = experiments, analyzer, corpus, folder
         self.own_settings, self.seed = settings, int(settings["seed"])
         self.facts = ModelFacts.of_analyzer(analyzer)
@@ -246,7 +258,7 @@ class _Job:
         """Merge all shards in their order, and finish every experiment."""
         read = [self.shards.read(index) for index in range(self._shard_count)]
         self.completeness = merged(shard.get(COMPLETENESS, Partial()) for shard in read)
-        facts = RunFacts(self.facts, self._corpus_of_papers(), self.seed)
+        facts = RunFacts(self.facts, self._corpus_of_papers(), self.seed, self.ranks)
         outcomes: dict[str, Outcome] = {}
         for item in self.experiments:
             partial = merged([item.from_model(self.analyzer), *(shard.get(item.name, Partial()) for shard in read)])

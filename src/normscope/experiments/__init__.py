@@ -7,8 +7,14 @@ from dataclasses import fields
 from typing import Any
 
 from normscope.errors import InputError, listing
+from normscope.experiments.alignment import Alignment
 from normscope.experiments.amplification import FeedForwardAmplification
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
+from normscope.experiments.expansion import ExpansionRate
+from normscope.experiments.feed_forward import FeedForwardNormsExperiment, OutlierDimensions
+from normscope.experiments.frequency import Frequency, MixingFrequency
+from normscope.experiments.groups import Entities, WordSplit
+from normscope.experiments.heads import Categories, Dispersion, WeightVersusNorm
 from normscope.experiments.mixing import MixingRatio
 from normscope.experiments.partial import Partial, merged
 from normscope.experiments.scope_similarity import ScopeSimilarity
@@ -28,7 +34,23 @@ __all__ = [
 ]
 
 EXPERIMENTS: dict[str, type[Experiment]] = {
-    kind.name: kind for kind in (ScopeSimilarity, MixingRatio, FeedForwardAmplification)
+    kind.name: kind
+    for kind in (
+        Dispersion,
+        Categories,
+        WeightVersusNorm,
+        Frequency,
+        Alignment,
+        MixingRatio,
+        MixingFrequency,
+        ExpansionRate,
+        ScopeSimilarity,
+        FeedForwardAmplification,
+        WordSplit,
+        Entities,
+        FeedForwardNormsExperiment,
+        OutlierDimensions,
+    )
 }
 """Every experiment by its name."""
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from normscope.analyzer import Analyzer
+    from normscope.experiments.alignment import AlignedPair
 
 CLS, SEP, MASK = "[CLS]", "[SEP]", "[MASK]"
 _ROLES = {"[CLS]": CLS, "<s>": CLS, "<cls>": CLS, "[SEP]": SEP, "</s>": SEP, "<sep>": SEP, "[MASK]": MASK, "<mask>": MASK}
@@ -94,7 +95,7 @@ class Observation:
     """One sequence as experiments see it: its analysis, and what an analysis does not hold.
 
     `statistics` are arrays `[layer, ...]`; `entities` has for every token the number of its
-    entity, -1 outside; `gold` are word alignments. `number` is the sequence's place in the corpus.
+    entity, -1 outside; `pair` has the words and gold alignment of a sentence pair. `number` is the sequence's place in the corpus.
     """
 
     analysis: Analysis
@@ -102,7 +103,7 @@ class Observation:
     token_ids: np.ndarray | None = None
     statistics: Mapping[Statistic, np.ndarray] = field(default_factory=dict[Statistic, np.ndarray])
     entities: np.ndarray | None = None
-    gold: Any = None
+    pair: AlignedPair | None = None
 
     @property
     def tokens(self) -> list[str]:
@@ -132,11 +133,13 @@ class Observation:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the finish of an experiment may know of the run: model, corpus as the papers call it, and the seed."""
+    """What the finish of an experiment may know of the run: model, corpus as the papers call it, seed, and token frequency ranks
+    by vocabulary id (`None`: counted in the corpus)."""
 
     model: ModelFacts
     corpus: str = ""
     seed: int = 0
+    ranks: Mapping[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -177,14 +180,21 @@ class Experiment(ABC):
     def options(self) -> dict[str, Any]:
         return {option.name: getattr(self, option.name) for option in fields(self)}
 
-    def over(self, analyses: Iterable[Analysis | Observation], *, corpus: str = "", seed: int = 0) -> Outcome:
+    def over(
+        self,
+        analyses: Iterable[Analysis | Observation],
+        *,
+        corpus: str = "",
+        seed: int = 0,
+        ranks: Mapping[int, int] | None = None,
+    ) -> Outcome:
         """The experiment on analyses in memory."""
         observations = [_observation(item, number) for number, item in enumerate(analyses)]
         if not observations:
             raise InputError(f"{self.name} was given no analyses: give at least one.")
         model = ModelFacts.of_analysis(observations[0].analysis)
         partial = merged(self.observe(observation, model) for observation in observations)
-        return self.finish(partial, RunFacts(model, corpus, seed))
+        return self.finish(partial, RunFacts(model, corpus, seed, ranks))
 
 
 def _observation(item: Analysis | Observation, number: int) -> Observation:

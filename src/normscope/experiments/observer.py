@@ -15,12 +15,15 @@ import numpy as np
 from normscope.analysis import Analysis
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
+from normscope.experiments.alignment import AlignedPair
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
 from normscope.experiments.exact import Moments
 from normscope.experiments.partial import Partial
 from normscope.experiments.statistics import Statistic
+from normscope.inputs import TokenSequence
 from normscope.run import Request, Run
 from normscope.scopes import resolve_all
+from normscope.targets import with_targets
 from normscope.trace import LayerTrace
 
 if TYPE_CHECKING:
@@ -96,10 +99,10 @@ def _observations(analyzer: Analyzer, plan: Plan, needs: Needs, group: list[Item
         yield Observation(
             analysis,
             number=item.number,
-            token_ids=item.token_ids,
+            token_ids=item.token_ids if item.target is None else None,
             statistics=statistics.of(place),
             entities=item.entities,
-            gold=item.gold,
+            pair=_pair(item),
         )
 
 
@@ -114,7 +117,27 @@ def _analyses(analyzer: Analyzer, needs: Needs, group: list[Item], statistics: _
         heads=needs.heads,
     )
     run = Run(analyzer, request, statistics.note if needs.statistics else None)
-    return [Analysis(dataset) for dataset in run.datasets([item.sequence for item in group], progress=False)]
+    return [Analysis(dataset) for dataset in run.datasets(_sequences(analyzer, group), progress=False)]
+
+
+def _sequences(analyzer: Analyzer, group: list[Item]) -> list[TokenSequence]:
+    """What the model reads; for an encoder-decoder the source, with the target that its decoder is made to read."""
+    if analyzer.family.encoder is None:
+        return [item.sequence for item in group]
+    targets: list[list[int]] = []
+    for item in group:
+        if item.target is None:
+            raise InputError(f"{analyzer.name} is an encoder-decoder model: its corpus is sentence pairs (--format pairs).")
+        targets.append(item.target.features["input_ids"])
+    sources = [item.sequence for item in group]
+    encoding = {"input_ids": targets}
+    return with_targets(sources, encoding, analyzer.model, analyzer.tokenizer, analyzer.longest, truncate=False)
+
+
+def _pair(item: Item) -> AlignedPair | None:
+    if item.gold is None or item.source_words is None or item.target_words is None:
+        return None
+    return AlignedPair(item.source_words, item.target_words, item.gold)
 
 
 class _Statistics:

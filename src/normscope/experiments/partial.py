@@ -72,7 +72,7 @@ class Rows:
     def select(self, sql: str) -> pa.Table:
         """The result of a query on the view `rows`, as an Arrow table."""
         with self.database() as connection:
-            return connection.execute(sql).to_arrow_table()
+            return connection.sql(sql).to_arrow_table()
 
 
 def _quoted(text: str) -> str:

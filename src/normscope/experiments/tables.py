@@ -32,7 +32,11 @@ def from_records(records: Sequence[Mapping[str, object]], schema: pa.Schema | No
         {name: None if isinstance(value, float) and np.isnan(value) else value for name, value in record.items()}
         for record in records
     ]
-    return pa.Table.from_pylist(cleaned, schema=schema)
+    table = pa.Table.from_pylist(cleaned, schema=schema)
+    for place, column in enumerate(table.schema):
+        if pa.types.is_null(column.type):
+            table = table.set_column(place, column.name, table[column.name].cast(pa.float64()))
+    return table
 
 
 def present(table: pa.Table, column: str) -> pa.Table:

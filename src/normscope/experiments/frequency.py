@@ -1,0 +1,145 @@
+"""frequency (2020) and mixing-frequency (2021): how what a token gives or takes goes with how frequent the token is.
+
+The frequency rank (1 is the most frequent) comes from a list, or is counted in the analysed corpus itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial as bind
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+from matplotlib.figure import Figure
+from scipy import stats
+
+from normscope.experiments import chain, figures, published, tables
+from normscope.experiments.amplification import type_ids
+from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
+from normscope.experiments.heads import head_maps
+from normscope.experiments.histograms import spearman
+from normscope.experiments.partial import Partial, Rows
+from normscope.experiments.statistics import ValueNorms
+from normscope.scopes import ATTENTION_WEIGHTS
+
+ALL, WITHOUT_SPECIAL = "all", "without special tokens"
+
+
+def _occurrences(observation: Observation, values: Mapping[str, np.ndarray]) -> Partial:
+    count = len(observation.tokens)
+    table = pa.table(
+        {
+            "sequence": np.full(count, observation.number, np.int64),
+            "position": np.arange(count),
+            "type": type_ids(observation),
+            "special": observation.special,
+            **{name: np.asarray(value, np.float64) for name, value in values.items()},
+        }
+    )
+    return Partial(rows={"occurrences": Rows((table,))})
+
+
+def _ordered(partial: Partial) -> dict[str, np.ndarray]:
+    table = partial.rows["occurrences"].select("SELECT * FROM rows ORDER BY sequence, position")
+    return {name: table[name].to_numpy(zero_copy_only=False) for name in table.column_names}
+
+
+def rank_of_types(types: np.ndarray, ranks: Mapping[int, int] | None) -> np.ndarray:
+    """The frequency rank of every token: as listed, with the last rank + 1 for what is not; or counted among `types`."""
+    if ranks is not None:
+        unseen = 1 + max(ranks.values(), default=0)
+        return np.array([ranks.get(int(number), unseen) for number in types], np.float64)
+    unique, inverse, counts = np.unique(types, return_inverse=True, return_counts=True)
+    return stats.rankdata(-counts, method="average")[inverse.reshape(-1)] if len(unique) else np.zeros(0)
+
+
+def _correlations(
+    columns: dict[str, np.ndarray], names: list[str], facts: RunFacts
+) -> tuple[list[dict[str, object]], np.ndarray]:
+    rank = rank_of_types(columns["type"], facts.ranks)
+    records: list[dict[str, object]] = []
+    for tokens, chosen in ((ALL, np.ones(len(rank), bool)), (WITHOUT_SPECIAL, ~columns["special"].astype(bool))):
+        for name in names:
+            rho = spearman(rank[chosen], columns[name][chosen])
+            records.append({"quantity": name, "tokens": tokens, "spearman": rho, "occurrences": int(chosen.sum())})
+    return records, rank
+
+
+_COLUMNS = {
+    "tokens": "all, or without special tokens",
+    "spearman": "rank correlation with the frequency rank (1 is the most frequent), over token occurrences",
+    "occurrences": "number of token occurrences",
+}
+
+
+@dataclass(frozen=True)
+class Frequency(Experiment):
+    """No options; the ranks are the run's."""
+
+    name: ClassVar[str] = "frequency"
+    paper: ClassVar[str] = "Kobayashi et al. 2020"
+    shows: ClassVar[str] = "frequency rank against α and ||f(x)||"
+    summary: ClassVar[str] = "how attention weights and ||f(x)|| go with token frequency"
+    columns: ClassVar[dict[str, str]] = {
+        "quantity": "weight: attention weight the token gets (mean over heads, queries, layers); f: ||f(x)|| (mean over heads, layers)",
+        **_COLUMNS,
+    }
+
+    def needs(self, model: ModelFacts) -> Needs:
+        return Needs(scopes=(ATTENTION_WEIGHTS,), heads=True, statistics=(ValueNorms(),))
+
+    def observe(self, observation: Observation, model: ModelFacts) -> Partial:
+        weights = head_maps(observation, ATTENTION_WEIGHTS).astype(np.float64)
+        values = observation.statistic(ValueNorms())
+        received = np.nanmean(weights, axis=2).mean((0, 1))
+        return _occurrences(observation, {"weight": received, "f": values.mean((0, 1))})
+
+    def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
+        columns = _ordered(partial)
+        records, rank = _correlations(columns, ["weight", "f"], facts)
+        drawn = bind(_figure, rank, {"α": columns["weight"], "‖f(x)‖": columns["f"]})
+        return Outcome({"frequency": tables.from_records(records)}, {"frequency": drawn})
+
+
+@dataclass(frozen=True)
+class MixingFrequency(Experiment):
+    """Option `masked`: whether tokens are masked first (the paper does not)."""
+
+    masked: bool = False
+
+    name: ClassVar[str] = "mixing-frequency"
+    paper: ClassVar[str] = "Kobayashi et al. 2021"
+    shows: ClassVar[str] = "mixing ratio against frequency rank"
+    summary: ClassVar[str] = "how the mixing ratio of a token goes with its frequency"
+    columns: ClassVar[dict[str, str]] = {
+        "quantity": "scope of the mixing ratio (mean over layers per token occurrence)",
+        **_COLUMNS,
+        "published": "the paper's value, where model and corpus are the paper's",
+    }
+
+    def needs(self, model: ModelFacts) -> Needs:
+        return Needs(scopes=tuple(chain.mixing(model.scopes)), maps=False, masked=self.masked)
+
+    def observe(self, observation: Observation, model: ModelFacts) -> Partial:
+        ratios = {s: observation.analysis.mixing_ratio(s).values for s in chain.mixing(model.scopes)}
+        return _occurrences(observation, {scope: ratio.astype(np.float64).mean(0) for scope, ratio in ratios.items()})
+
+    def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
+        scopes = chain.mixing(facts.model.scopes)
+        columns = _ordered(partial)
+        records, rank = _correlations(columns, scopes, facts)
+        for record in records:
+            scope, tokens = str(record["quantity"]), str(record["tokens"])
+            record["published"] = published.mixing_frequency(facts.model.name, facts.corpus, scope, tokens)
+        drawn = bind(_figure, rank, {scope: columns[scope] for scope in scopes})
+        return Outcome({"mixing-frequency": tables.from_records(records)}, {"mixing-frequency": drawn})
+
+
+def _figure(rank: np.ndarray, panels: dict[str, np.ndarray]) -> Figure:
+    figure, grid = figures.panels(len(panels), columns=4, width=3.3, height=3.0)
+    for axes, (name, values) in zip(grid, panels.items(), strict=True):
+        title = f"{name} (ρ = {spearman(rank, values):.2f})"
+        figures.density(axes, rank, values, title=title, xlabel="frequency rank", ylabel=name)
+    return figure

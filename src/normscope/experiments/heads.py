@@ -1,0 +1,240 @@
+"""dispersion, categories and weight-vs-norm (2020): attention weights beside the vectors that they weigh, head by head."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+from matplotlib.figure import Figure
+
+from normscope.experiments import figures, tables
+from normscope.experiments.base import CLS, SEP, Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
+from normscope.experiments.exact import Moments
+from normscope.experiments.histograms import LogBins, binned_spearman
+from normscope.experiments.partial import Partial
+from normscope.experiments.statistics import HiddenNorms, ValueNorms
+from normscope.scopes import ATTENTION_WEIGHTS
+
+PUNCTUATION = "comma, period"
+CATEGORIES = (CLS, SEP, PUNCTUATION, "other")
+
+_NORMS = LogBins(-4, 4, 50)
+_WEIGHTS = LogBins(-8, 0, 40)
+_QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
+
+
+def categories(observation: Observation, model: ModelFacts) -> np.ndarray:
+    """For every token the place of its category in `CATEGORIES`."""
+    found = np.full(len(observation.tokens), CATEGORIES.index("other"))
+    for place, (token, special) in enumerate(zip(observation.tokens, observation.special, strict=True)):
+        role = model.roles.get(token) if special else None
+        if role in (CLS, SEP):
+            found[place] = CATEGORIES.index(role)
+        elif token.lstrip("Ġ▁ ") in (",", "."):
+            found[place] = CATEGORIES.index(PUNCTUATION)
+    return found
+
+
+def head_maps(observation: Observation, scope: str) -> np.ndarray:
+    """`[layer, head, query, key]` of the block's own attention."""
+    return observation.analysis.map(scope, heads=True).values[..., : len(observation.tokens)]
+
+
+@dataclass(frozen=True)
+class Dispersion(Experiment):
+    """No options."""
+
+    name: ClassVar[str] = "dispersion"
+    paper: ClassVar[str] = "Kobayashi et al. 2020"
+    shows: ClassVar[str] = "dispersion of ||x|| and ||f(x)||"
+    summary: ClassVar[str] = "how much the norms of input vectors and of each head's transformed vectors vary"
+    columns: ClassVar[dict[str, str]] = {
+        "quantity": "x: norm of the block's input vectors; f(x): norm of a head's transformed vectors",
+        "layer": "layer, from 1",
+        "head": "head, from 1; empty where heads do not apply or are pooled",
+        "mean": "mean over all tokens",
+        "deviation": "standard deviation",
+        "cv": "coefficient of variation: deviation / mean",
+        "minimum": "smallest norm",
+        "maximum": "largest norm",
+        "median": "median (to 2.4 %, from a histogram with bins of that half-width)",
+        "q05": "5 % quantile",
+        "q25": "25 % quantile",
+        "q75": "75 % quantile",
+        "q95": "95 % quantile",
+        "count": "number of vectors",
+    }
+
+    def needs(self, model: ModelFacts) -> Needs:
+        return Needs(scopes=(ATTENTION_WEIGHTS,), maps=False, statistics=(HiddenNorms(), ValueNorms()))
+
+    def observe(self, observation: Observation, model: ModelFacts) -> Partial:
+        hidden, values = observation.statistic(HiddenNorms()), observation.statistic(ValueNorms())
+        return Partial(
+            moments={"x": Moments.of(hidden.T), "f": Moments.of(np.moveaxis(values, -1, 0))},
+            counts={"x": _NORMS.counts(hidden), "f": _NORMS.counts(values)},
+        )
+
+    def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
+        x, f = partial.moments["x"], partial.moments["f"]
+        pooled, pooled_counts = f.over(1), partial.counts["f"].sum(1)
+        records: list[dict[str, object]] = []
+        for place, layer in enumerate(facts.model.layers):
+            records.append(_spread(x, partial.counts["x"], (place,), {"quantity": "x", "layer": layer, "head": None}))
+            records.append(_spread(pooled, pooled_counts, (place,), {"quantity": "f(x)", "layer": layer, "head": None}))
+            for head in range(f.count.shape[1]):
+                labels = {"quantity": "f(x)", "layer": layer, "head": head + 1}
+                records.append(_spread(f, partial.counts["f"], (place, head), labels))
+        schema = pa.schema({"quantity": pa.string(), "layer": pa.int64(), "head": pa.int64()} | _SPREAD_TYPES)
+        table = tables.from_records(records, schema)
+        return Outcome({"dispersion": table}, {"dispersion": lambda: _dispersion_figure(table, facts.model)})
+
+
+_SPREAD_TYPES = {
+    **dict.fromkeys(("mean", "deviation", "cv", "minimum", "maximum", *_QUANTILES), pa.float64()),
+    "count": pa.int64(),
+}
+
+
+def _spread(
+    moments: Moments, counts: np.ndarray, place: tuple[int, ...], labels: dict[str, object]
+) -> dict[str, object]:
+    mean, deviation = float(moments.mean()[place]), float(moments.deviation()[place])
+    return {
+        **labels,
+        "mean": mean,
+        "deviation": deviation,
+        "cv": deviation / mean if mean else float("nan"),
+        "minimum": float(moments.minimum()[place]),
+        "maximum": float(moments.maximum()[place]),
+        **{name: _NORMS.quantile(counts[place], share) for name, share in _QUANTILES.items()},
+        "count": int(moments.count[place]),
+    }
+
+
+def _dispersion_figure(table: pa.Table, model: ModelFacts) -> Figure:
+    figure, grid = figures.panels(2, columns=2, width=4.4, height=3.4)
+    rows = [row for row in table.to_pylist() if row["head"] is None]
+    for axes, quantity in zip(grid, ("x", "f(x)"), strict=True):
+        chosen = [row for row in rows if row["quantity"] == quantity]
+        boxes = [
+            {"med": r["median"], "q1": r["q25"], "q3": r["q75"], "whislo": r["q05"], "whishi": r["q95"], "fliers": []}
+            for r in chosen
+        ]
+        axes.bxp(boxes, positions=list(model.layers), showfliers=False, patch_artist=True, boxprops={"facecolor": "#9ecae1"})
+        axes.set(xlabel="layer", ylabel="norm", title=f"‖{quantity}‖ (5, 25, 50, 75, 95 %)")
+    return figure
+
+
+@dataclass(frozen=True)
+class Categories(Experiment):
+    """No options."""
+
+    name: ClassVar[str] = "categories"
+    paper: ClassVar[str] = "Kobayashi et al. 2020"
+    shows: ClassVar[str] = "attention to [CLS], [SEP], punctuation and other tokens"
+    summary: ClassVar[str] = "what special tokens and punctuation get by attention weights and by norms"
+    columns: ClassVar[dict[str, str]] = {
+        "category": "[CLS], [SEP], comma or period, or other (of the keys)",
+        "layer": "layer, from 1",
+        "head": "head, from 1",
+        "weights": "attention weights to the category: sum over its columns, mean over queries, sequences (and heads)",
+        "norms": "the same of the norms of weighted vectors, ||a f(x)||; not normalised",
+        "f": "mean ||f(x)|| of the category's tokens",
+        "sequences": "sequences that have the category",
+    }
+
+    def needs(self, model: ModelFacts) -> Needs:
+        return Needs(scopes=(ATTENTION_WEIGHTS, "Attn"), heads=True, statistics=(ValueNorms(),))
+
+    def observe(self, observation: Observation, model: ModelFacts) -> Partial:
+        of_token = categories(observation, model)
+        members = [of_token == place for place in range(len(CATEGORIES))]
+        values = observation.statistic(ValueNorms())
+        moments = {"f": Moments.once(np.stack([_mean_of(values, chosen) for chosen in members], -1))}
+        for name, scope in (("weights", ATTENTION_WEIGHTS), ("norms", "Attn")):
+            maps = head_maps(observation, scope)
+            sums = [np.nansum(maps[..., chosen].astype(np.float64), -1).mean(-1) for chosen in members]
+            there = [value if chosen.any() else np.full_like(value, np.nan) for value, chosen in zip(sums, members, strict=True)]
+            moments[name] = Moments.once(np.stack(there, -1))
+        return Partial(moments=moments)
+
+    def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
+        means = {name: partial.moments[name].mean() for name in ("weights", "norms", "f")}
+        count = partial.moments["weights"].count
+        heads = range(1, 1 + count.shape[1])
+        axes = {"layer": facts.model.layers, "head": heads, "category": CATEGORIES}
+        by_head = tables.tidy(axes, {**means, "sequences": count})
+        pooled = {name: values.mean(1) for name, values in means.items()}
+        by_layer = tables.tidy(
+            {"layer": facts.model.layers, "category": CATEGORIES}, {**pooled, "sequences": count[:, 0]}
+        )
+        return Outcome(
+            {"categories": by_layer, "categories-heads": by_head},
+            {"categories": lambda: _categories_figure(pooled, facts.model)},
+        )
+
+
+def _mean_of(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    return values[..., chosen].mean(-1) if chosen.any() else np.full(values.shape[:-1], np.nan)
+
+
+def _categories_figure(pooled: dict[str, np.ndarray], model: ModelFacts) -> Figure:
+    figure, grid = figures.panels(3, width=4.2, height=3.4)
+    titles = {"weights": "attention weights α", "norms": "norms ‖αf(x)‖", "f": "‖f(x)‖"}
+    for axes, (name, title) in zip(grid, titles.items(), strict=True):
+        series = {category: pooled[name][:, place] for place, category in enumerate(CATEGORIES)}
+        figures.lines(axes, model.layers, series, label="mean", title=title)
+    return figure
+
+
+@dataclass(frozen=True)
+class WeightVersusNorm(Experiment):
+    """No options."""
+
+    name: ClassVar[str] = "weight-vs-norm"
+    paper: ClassVar[str] = "Kobayashi et al. 2020"
+    shows: ClassVar[str] = "relation of α and ||f(x)||"
+    summary: ClassVar[str] = "attention weight against the norm of the vector it weighs, over all layers, heads, queries and keys"
+    columns: ClassVar[dict[str, str]] = {
+        "category": "category of the key, or all",
+        "spearman": "rank correlation of the weight and ||f(x)||; from a joint histogram with logarithmic bins (6 % and 5 % wide)",
+        "pairs": "number of (layer, head, query, key)",
+    }
+
+    def needs(self, model: ModelFacts) -> Needs:
+        return Needs(scopes=(ATTENTION_WEIGHTS,), heads=True, statistics=(ValueNorms(),))
+
+    def observe(self, observation: Observation, model: ModelFacts) -> Partial:
+        weights = head_maps(observation, ATTENTION_WEIGHTS)
+        values = observation.statistic(ValueNorms())[:, :, None, :]
+        cells = (categories(observation, model) * _WEIGHTS.size + _WEIGHTS.places(weights)) * _NORMS.size
+        cells = (cells + _NORMS.places(values))[np.isfinite(weights)]
+        shape = (len(CATEGORIES), _WEIGHTS.size, _NORMS.size)
+        return Partial(counts={"joint": np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)})
+
+    def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
+        joint = {"all": partial.counts["joint"].sum(0)}
+        joint |= {name: partial.counts["joint"][place] for place, name in enumerate(CATEGORIES)}
+        table = tables.from_records(
+            [
+                {"category": name, "spearman": binned_spearman(counts), "pairs": int(counts.sum())}
+                for name, counts in joint.items()
+            ]
+        )
+        return Outcome({"weight-vs-norm": table}, {"weight-vs-norm": lambda: _joint_figure(joint)})
+
+
+def _joint_figure(joint: dict[str, np.ndarray]) -> Figure:
+    figure, grid = figures.panels(len(joint), width=3.6, height=3.2)
+    used = np.flatnonzero(joint["all"].sum(0))
+    edges = _NORMS.edges()
+    for axes, (name, counts) in zip(grid, joint.items(), strict=True):
+        shown = np.where(counts > 0, counts, np.nan)
+        axes.pcolormesh(edges, _WEIGHTS.edges(), np.log10(shown), cmap="viridis", rasterized=True)
+        axes.set(xscale="log", yscale="log", xlabel="‖f(x)‖", ylabel="α")
+        axes.set_xlim(edges[used[0]], edges[used[-1] + 1])
+        axes.set_title(f"{name} (ρ = {binned_spearman(counts):.2f})", fontsize=10)
+    return figure

@@ -10,6 +10,12 @@ import { segmented, type Control } from "./controls";
 
 const MOST = 40;
 
+/** A bar's length says how small its value is; its colour stays one that can be seen. */
+function legible(place: number, diverging: boolean): number {
+  if (!diverging) return Math.max(90, place);
+  return place < 128 ? Math.min(70, place) : Math.max(185, place);
+}
+
 export class Bars {
   readonly element: HTMLElement;
   private readonly list = h("ol", { class: "bars" });
@@ -37,7 +43,7 @@ export class Bars {
       ...chosen.map(({ text, column, value }) => {
         const bar = h("i");
         bar.style.width = `${width(Math.abs(value))}%`;
-        bar.style.background = palette.css[palette.diverging ? shade(value, palette) : Math.max(90, shade(value, palette))]!;
+        bar.style.background = palette.css[legible(shade(value, palette), palette.diverging)]!;
         if (palette.diverging) bar.style.marginInlineStart = value < 0 ? `${50 - width(-value)}%` : "50%";
         return h(
           "li",

@@ -66,7 +66,7 @@ export class ChainChart {
     this.title.replaceChildren(
       bdi(label(queries.labels[focus.row] ?? ""), { class: "token" }), " \u2190 ", bdi(label(keys.labels[column] ?? ""), { class: "token" }), " through the chain",
     );
-    const titles = new Map(stepsOf(scopes).map(({ scope, title }) => [scope, abbreviated(title)]));
+    const titles = new Map(stepsOf(scopes).map(({ scope, title }) => [scope, abbreviated(title, scopes.length > 8)]));
     const most = max(points, ([, value]) => value) ?? 1;
     lineChart(this.svg, Math.max(240, this.element.clientWidth - 28), 128, scopes, [{ name: "cell", points }], {
       tick: tickFormat(state.norm, most), chosen: state.scope, short: (scope) => titles.get(scope) ?? scope,
@@ -75,8 +75,20 @@ export class ChainChart {
   }
 }
 
-function abbreviated(title: string): string {
-  return title.replace("weights", "W").replace("feed-forward", "FF").replace("residual", "res").replace("cross-attention", "cross").replace("attention", "attn").replace("cross W", "cW").replace("\u00d7 values", "attn");
+const SHORT: [string, string][] = [
+  ["cross weights", "cW"],
+  ["weights", "W"],
+  ["feed-forward", "FF"],
+  ["residual", "res"],
+  ["norm", "LN"],
+  ["cross-attention", "cross"],
+  ["\u00d7 values", "attn"],
+];
+
+/** A step's title in a few letters; in a long chain even without its plus. */
+function abbreviated(title: string, tight: boolean): string {
+  const short = SHORT.reduce((text, [long, brief]) => text.replace(long, brief), title);
+  return tight ? short.replace("+ ", "") : short;
 }
 
 function largestKey({ matrix, focus }: View): number {

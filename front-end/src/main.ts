@@ -2,6 +2,7 @@
 import { Explorer, failure } from "./explorer";
 import { shadow } from "./root";
 import type { Host, Payload } from "./types";
+import { type Settings, WebApp } from "./webapp";
 import { type WidgetModel, widgetHost } from "./widget";
 
 const addressBar: Host = {
@@ -16,10 +17,14 @@ const addressBar: Host = {
   onState: (listener) => window.addEventListener("hashchange", () => listener(window.location.hash.slice(1))),
 };
 
-async function openPage(data: HTMLElement): Promise<void> {
+function dressDocument(): void {
   const page = new CSSStyleSheet();
   page.replaceSync("html{background:#f7f5f1}html[data-normscope-theme=dark]{background:#121116}body{margin:0}");
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, page];
+}
+
+async function openPage(data: HTMLElement): Promise<void> {
+  dressDocument();
   const root = shadow(document.getElementById("normscope")!);
   try {
     await Explorer.mount(root, JSON.parse(data.textContent ?? "") as Payload, addressBar);
@@ -28,8 +33,17 @@ async function openPage(data: HTMLElement): Promise<void> {
   }
 }
 
-const data = document.getElementById("normscope-page");
-if (data) void openPage(data);
+function openWebApp(data: HTMLElement): void {
+  dressDocument();
+  const root = shadow(document.getElementById("normscope")!);
+  root.dataset["theme"] = window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  new WebApp(root, JSON.parse(data.textContent ?? "") as Settings, addressBar);
+}
+
+const pageData = document.getElementById("normscope-page");
+const serverData = document.getElementById("normscope-server");
+if (pageData) void openPage(pageData);
+else if (serverData) openWebApp(serverData);
 
 export default {
   async render({ model, el }: { model: WidgetModel; el: HTMLElement }): Promise<void> {

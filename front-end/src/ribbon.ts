@@ -98,7 +98,7 @@ export class Ribbon {
       .sort((a, b) => Math.abs(b.value) - Math.abs(a.value))
       .slice(0, MOST_LINES);
     const most = Math.abs(entries[0]?.value ?? 1);
-    const width = scaleLinear([0, most], [0.4, 5]);
+    const width = scaleLinear([0, most], [0.4, 3.5]);
     const frame = this.text.getBoundingClientRect();
     const place = (column: number): { x: number; y: number; top: number } | null => {
       const box = this.keys[column]?.getBoundingClientRect();

@@ -50,6 +50,6 @@ export class Thumbnails {
     const scale = size / Math.max(matrix.rows, matrix.columns);
     context.imageSmoothingEnabled = scale < 1;
     context.imageSmoothingQuality = "high";
-    context.drawImage(cellsOf(matrix, palette(state, limit, dark)), 0, 0, matrix.columns * scale, matrix.rows * scale);
+    context.drawImage(cellsOf(matrix, palette(state, limit, dark)), (size - matrix.columns * scale) / 2, (size - matrix.rows * scale) / 2, matrix.columns * scale, matrix.rows * scale);
   }
 }

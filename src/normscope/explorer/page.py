@@ -1,7 +1,7 @@
 """The explorer as one HTML file: no network, no other file, nothing left to run but the page's own script.
 
-Owns the HTML around the payload and the promise that goes with it: a content security policy that lets the page load nothing,
-and no text of a user anywhere but escaped.
+Owns the HTML around the payload and the promise that goes with it: a content security policy that lets the page load
+nothing, and no text of a user anywhere but escaped.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def bundle() -> str:
     """The built front end, as JavaScript that may stand inside a `<script>` element."""
     script = (resources("normscope.explorer") / "static" / "explorer.js").read_text(encoding="utf-8")
     if "</script" in script.lower() or "<!--" in script:
-        raise NormscopeError("The built front end would end its own <script> element. Rebuild it with `make front-end`.")
+        raise NormscopeError(
+            "The built front end would end its own <script> element. Rebuild it with `make front-end`."
+        )
     return script
 
 
@@ -71,7 +73,9 @@ def render(data: str, *, title: str) -> str:
     """The page around some payload (which must already be safe inside HTML)."""
     script = bundle()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; script-src 'sha256-{digest}'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
     return _TEMPLATE.format(
         policy=escape(policy, quote=True), title=escape(title), door="page", data=data, source="", script=script
     )

@@ -1,0 +1,118 @@
+"""`normscope explore` and `normscope serve`: the explorer as a file, and as a local web app."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from normscope.cli import options
+from normscope.cli.session import ModelChoice, read_text, say, say_written
+from normscope.errors import InputError, NormscopeError
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+_SIDE = "Side by side"
+
+EXPLORE_EXAMPLES = """[bold]Examples[/bold]
+
+normscope explore "The opera singer caught a soap bubble." --out bubble.html\n
+normscope explore "The opera singer caught a soap bubble." --heads --compare "The soap bubble caught an opera singer."
+"""
+
+SERVE_EXAMPLES = """[bold]Examples[/bold]
+
+normscope serve\n
+normscope serve --model ./my-model --model ./my-other-model --port 9000
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("explore", epilog=EXPLORE_EXAMPLES)(explore)
+    app.command("serve", epilog=SERVE_EXAMPLES)(serve)
+
+
+def explore(
+    text: options.TextArgument,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("explorer.html"),
+    pair: options.Pair = None,
+    model: options.Model = None,
+    heads: Annotated[bool, typer.Option("--heads", metavar="", help="Also the maps of single heads.")] = False,
+    compare: Annotated[
+        str | None,
+        typer.Option("--compare", help="A second text to show beside it.", show_default=False, rich_help_panel=_SIDE),
+    ] = None,
+    compare_model: Annotated[
+        str | None,
+        typer.Option(
+            "--compare-model", help="A second model to show beside it.", show_default=False, rich_help_panel=_SIDE
+        ),
+    ] = None,
+    precision: Annotated[
+        str, typer.Option("--precision", help="Values quantised for 'display', or 'full' float32 (a larger file).")
+    ] = "display",
+    truncate: options.Truncate = False,
+    dtype: options.Dtype = None,
+    allow_pickle: options.AllowPickle = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+) -> None:
+    """Write one HTML file in which to explore the maps of a text. It works from disk and loads nothing.
+
+    Step through the chain of a layer and watch each component rewrite the map; click tokens; compare; export.
+    """
+    chosen = _precision(precision)
+    first = ModelChoice(model, dtype, allow_pickle, trust_remote_code).load()
+    analyses = [first.analyze(read_text(text, pair), heads=heads, truncate=truncate)]
+    if compare is not None or compare_model is not None:
+        second = first
+        if compare_model is not None:
+            second = ModelChoice(compare_model, dtype, allow_pickle, trust_remote_code).load()
+        other = read_text(text, pair) if compare is None else compare
+        analyses.append(second.analyze(other, heads=heads, truncate=truncate))
+
+    from normscope.explorer.page import write_page  # noqa: PLC0415  (imports numpy and xarray)
+
+    say_written(write_page(*analyses, path=out, precision=chosen))
+
+
+def serve(
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A folder or hub name; may be given several times. Default: the embedded all-MiniLM-L6-v2.",
+            show_default=False,
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen on. Any but this machine's own needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="The port; 0 takes any free one.")] = 8311,
+    most_tokens: Annotated[int, typer.Option("--most-tokens", min=1, help="The longest text, in tokens.")] = 512,
+    dtype: options.Dtype = None,
+    allow_pickle: options.AllowPickle = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+) -> None:
+    """Serve the explorer as a local web app: type a text, watch its maps. Only this machine can reach it by default."""
+    try:
+        from normscope.explorer.server import Limits  # noqa: PLC0415  (an optional dependency)
+        from normscope.explorer.serving import serve as run  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise NormscopeError(
+            f"The web app needs {error.name}, which is not installed: pip install 'normscope[server]'."
+        ) from error
+    analyzers: dict[str, Analyzer] = {}
+    for name in model or [None]:
+        analyzer = ModelChoice(name, dtype, allow_pickle, trust_remote_code).load()
+        analyzers[analyzer.name] = analyzer
+    run(analyzers, host=host, port=port, limits=Limits(tokens=most_tokens), say=say)
+
+
+def _precision(name: str) -> Literal["display", "full"]:
+    if name == "display" or name == "full":  # noqa: PLR1714  (so that the type is known)
+        return name
+    raise InputError(f"The precision of a page is 'display' or 'full', not {name!r}.")

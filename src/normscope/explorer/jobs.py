@@ -1,0 +1,162 @@
+"""Analyses asked for over the web: a queue with a limit, one at a time in a thread, each with a state that can be followed.
+
+Owns the life of a job, from waiting to done, failed or cancelled, and how many are kept. Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from normscope.analysis import Analysis
+from normscope.errors import NormscopeError
+from normscope.explorer.watch import Cancelled
+
+_log = logging.getLogger(__name__)
+
+Stage = Literal["waiting", "running", "done", "failed", "cancelled"]
+FINISHED: tuple[Stage, ...] = ("done", "failed", "cancelled")
+
+_KEEP_ALIVE_SECONDS = 15.0
+_PATIENCE_SECONDS = 10.0
+"""How long an unfinished job lives on after the last one who followed it has gone."""
+
+
+class QueueFull(NormscopeError):
+    """More analyses are waiting than the server takes."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a job is: `ahead` jobs before it while it waits, `begun` of `total` layers while it runs."""
+
+    stage: Stage
+    ahead: int = 0
+    begun: int = 0
+    total: int = 0
+    message: str = ""
+
+
+@dataclass
+class Result:
+    """What a job made: the analyses, and the same as the front end reads them."""
+
+    analyses: list[Analysis]
+    payload: str
+
+
+class Job:
+    """One request for an analysis (or two to compare)."""
+
+    def __init__(self, work: Callable[[Job], Result]) -> None:
+        self.id = secrets.token_urlsafe(16)
+        self.work = work
+        self.status = Status("waiting")
+        self.result: Result | None = None
+        self.cancelled = False
+        self.followers = 0
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+
+    def become(self, status: Status) -> None:
+        """Change the status (on the event loop's thread) and wake everyone who follows it."""
+        if self.status.stage in FINISHED or status == self.status:
+            return
+        self.status = status
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def progress(self, begun: int, total: int) -> None:
+        """Say, from the working thread, how far it is."""
+        self._loop.call_soon_threadsafe(self.become, Status("running", begun=begun, total=total))
+
+    async def follow(self) -> AsyncGenerator[Status | None]:
+        """Every status until the last; `None` now and then, so that a closed connection is noticed."""
+        self.followers += 1
+        try:
+            while True:
+                changed, status = self._changed, self.status
+                yield status
+                if status.stage in FINISHED:
+                    return
+                while not changed.is_set():
+                    try:
+                        await asyncio.wait_for(changed.wait(), _KEEP_ALIVE_SECONDS)
+                    except TimeoutError:
+                        yield None
+        finally:
+            self.followers -= 1
+
+
+@dataclass
+class Queue:
+    """Jobs in their order. `most_waiting` may wait; of those finished, the last `most_kept` keep their results."""
+
+    most_waiting: int = 64
+    most_kept: int = 8
+    jobs: dict[str, Job] = field(default_factory=dict[str, Job])
+    _waiting: deque[Job] = field(default_factory=deque[Job])
+    _wanted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def submit(self, work: Callable[[Job], Result]) -> Job:
+        """Put a job at the end of the queue."""
+        if len(self._waiting) >= self.most_waiting:
+            raise QueueFull(f"The server is busy: {len(self._waiting)} analyses are waiting. Try again in a while.")
+        job = Job(work)
+        self.jobs[job.id] = job
+        self._waiting.append(job)
+        self._number()
+        self._wanted.set()
+        return job
+
+    def cancel(self, job: Job) -> None:
+        """Take a job out of the queue, or stop it at its next layer."""
+        job.cancelled = True
+        if job in self._waiting:
+            self._waiting.remove(job)
+            self._number()
+        job.become(Status("cancelled", message="Cancelled."))
+
+    async def abandon(self, job: Job) -> None:
+        """Cancel a job that nobody follows any more, after giving them a chance to come back."""
+        await asyncio.sleep(_PATIENCE_SECONDS)
+        if job.followers == 0 and job.status.stage not in FINISHED:
+            self.cancel(job)
+
+    async def run(self) -> None:
+        """Work through the queue for ever, one job at a time."""
+        while True:
+            while not self._waiting:
+                self._wanted.clear()
+                await self._wanted.wait()
+            job = self._waiting.popleft()
+            self._number()
+            job.become(Status("running"))
+            await self._work(job)
+            self._forget()
+
+    async def _work(self, job: Job) -> None:
+        try:
+            job.result = await asyncio.to_thread(job.work, job)
+            job.become(Status("done"))
+        except Cancelled:
+            job.become(Status("cancelled", message="Cancelled."))
+        except NormscopeError as error:
+            job.become(Status("failed", message=str(error)))
+        except Exception:  # whatever it is, the next job must still run
+            _log.exception("An analysis failed")
+            job.become(Status("failed", message="The analysis failed inside the server; its terminal says why."))
+
+    def _number(self) -> None:
+        for ahead, job in enumerate(self._waiting):
+            job.become(Status("waiting", ahead=ahead + 1))
+
+    def _forget(self) -> None:
+        finished = [job for job in self.jobs.values() if job.status.stage in FINISHED]
+        for job in finished[: -self.most_kept]:
+            del self.jobs[job.id]

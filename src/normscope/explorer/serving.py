@@ -1,0 +1,69 @@
+"""Starting the web app: its address, its token and the words that go with them.
+
+Loopback is the default; any other address gets a token and a warning. Owns the socket, so that a taken port is one clear
+message and port 0 means any free one.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Callable, Mapping
+
+import uvicorn
+
+from normscope.analyzer import Analyzer
+from normscope.errors import InputError
+from normscope.explorer.guard import is_loopback
+from normscope.explorer.server import Limits, WebApp
+
+_MOST_CONNECTIONS = 512
+
+
+def serve(
+    analyzers: Mapping[str, Analyzer],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8311,
+    limits: Limits | None = None,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Serve the explorer until interrupted."""
+    web = WebApp(analyzers, limits)
+    listening = _listen(host, port)
+    token = None if is_loopback(host) else secrets.token_urlsafe(24)
+    app = web.starlette(host=host, token=token)
+    if token is not None:
+        say(
+            f"Warning: {host} can be reached by other machines, without encryption. Whoever has the address below, with "
+            "its token, can run analyses here. Prefer the default (127.0.0.1) and an SSH tunnel."
+        )
+    say(f"Serving {', '.join(web.analyzers)} at {_address(host, listening, token)} (Ctrl-C ends it)")
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=_MOST_CONNECTIONS,
+        timeout_graceful_shutdown=2,
+        ws="none",
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"Cannot listen on {host} port {port}: {reason}. Choose another with --port.") from error
+    return listening
+
+
+def _address(host: str, listening: socket.socket, token: str | None) -> str:
+    port = listening.getsockname()[1]
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}/" + ("" if token is None else f"?token={token}")

@@ -1,0 +1,46 @@
+"""The explorer in a notebook, through anywidget: Jupyter, VS Code, Colab and marimo show it, and it loads nothing.
+
+Owns the widget's traits and the one message that the front end sends: a map at full precision.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anywidget
+import traitlets
+
+from normscope.analysis import Analysis
+from normscope.errors import NormscopeError
+from normscope.explorer.page import bundle, frame
+from normscope.explorer.payload import exact_map, payload_json
+
+
+class ExplorerWidget(anywidget.AnyWidget):
+    """One analysis, or two side by side. `state` is what is looked at, as the page has it in its address."""
+
+    _esm = bundle()
+    payload = traitlets.Unicode().tag(sync=True)
+    state = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, *analyses: Analysis, state: str = "") -> None:
+        super().__init__(payload=payload_json(*analyses), state=state)
+        self._analyses = analyses
+        self.on_msg(self._answer)
+
+    def _answer(self, _: Any, content: dict[str, Any], __: list[bytes]) -> None:
+        """Answer a request for exact values; anything else is not for us."""
+        if content.get("kind") != "exact":
+            return
+        try:
+            analysis = self._analyses[int(content["analysis"])]
+            analysis = analysis.encoder if content.get("encoder") is True else analysis
+            values = exact_map(analysis, str(content["scope"]), int(content["layer"]), int(content["head"]) or None)
+        except (NormscopeError, KeyError, ValueError, IndexError, TypeError) as error:
+            self.send({"id": content.get("id"), "error": f"there is no such map ({error})"})
+            return
+        self.send({"id": content.get("id")}, buffers=[values.tobytes()])
+
+    def _repr_html_(self) -> str | None:
+        """For viewers of saved notebooks that know no widgets."""
+        return frame(*self._analyses)

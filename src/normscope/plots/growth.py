@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from normscope.plots.panels import Panels, panel_figure
 from normscope.plots.style import SEQUENTIAL, sequential_norm, typical_largest
+from normscope.scopes import weights_scope
 from normscope.selection import check_scopes, select_map
 
 if TYPE_CHECKING:
@@ -59,8 +60,12 @@ def plot_growth(
 
 def steps(scopes: Sequence[str]) -> list[str]:
     """What each scope adds to the one before it, above its name: `+ Res` above `AttnRes`."""
-    titles: list[str] = []
-    for before, scope in zip(["", *scopes], scopes, strict=False):
-        joined = f"+ {scope.removeprefix(before)}" if before and scope.startswith(before) else ""
-        titles.append(f"{joined}\n{scope}")
-    return titles
+    return [f"{_step(before, scope)}\n{scope}" for before, scope in zip(["", *scopes], scopes, strict=False)]
+
+
+def _step(before: str, scope: str) -> str:
+    if scope.endswith("W"):
+        return "weights alone"
+    if before == weights_scope(scope):
+        return "+ vectors"
+    return f"+ {scope.removeprefix(before)}" if before and scope.startswith(before) else ""

@@ -124,7 +124,7 @@ def add_colour_bar(
     mappable = ScalarMappable(norm, colours)
     if beside is None:
         bar = figure.colorbar(
-            mappable, ax=list(axes), extend=extend, extendfrac=0.02, fraction=0.04, pad=0.02, aspect=30
+            mappable, ax=list(axes), extend=extend, extendfrac=0.02, fraction=0.04, pad=0.02, aspect=30, shrink=0.6
         )
     else:
         place = axes[-1].inset_axes((1 + _BAR_WIDTH / beside, 0, _BAR_WIDTH / beside, 1))

@@ -21,7 +21,7 @@ _SINGLE = (3.0, 14.0)
 """The smallest and the largest side of a panel that is alone, in inches."""
 
 _ONE_OF_MANY = (1.6, 4.0)
-_MARGIN = (1.6, 0.8)
+_MARGIN = (1.6, 0.55)
 """Room for titles and colour bar around the panels and their labels, in inches."""
 
 
@@ -80,7 +80,7 @@ def _size(panels: Panels, rows: int, columns: int, scale: Scale) -> tuple[float,
 
 def _title_pad(panels: Panels) -> float:
     """The distance of a panel's title, in points: further away where groups of keys are named below it."""
-    return 13 if len(key_groups(next(iter(panels.maps.values())))) > 1 else 5
+    return 13.0 if len(key_groups(next(iter(panels.maps.values())))) > 1 else 5.0
 
 
 def _draw(axes: list[Axes], panels: Panels, columns: int, scale: Scale) -> None:

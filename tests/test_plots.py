@@ -1,0 +1,271 @@
+"""Pictures show the numbers of the analysis, whatever the tokens are, and leave matplotlib as it was."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
+
+import normscope as ns
+from normscope.plots import plot_amplification, plot_growth, plot_map, plot_mixing_ratio, plot_tokens
+
+TEXT = "The opera singer caught a soap bubble."
+WHOLE = "AttnResLnFfResLn"
+
+
+@pytest.fixture(scope="module")
+def analysis(analyzer: ns.Analyzer) -> ns.Analysis:
+    return analyzer.analyze(TEXT, heads=True)
+
+
+@pytest.fixture(scope="module")
+def causal(analysis: ns.Analysis) -> ns.Analysis:
+    """The analysis with keys after the query missing and keys in two groups."""
+    dataset = analysis.dataset.copy(deep=True)
+    dataset["map"] = dataset["map"].where(dataset["key"] <= dataset["query"])
+    groups = np.array(["target"] * 6 + ["source"] * 4, dtype=object)
+    return ns.Analysis(dataset.assign_coords(key_group=("key", groups)))
+
+
+def with_tokens(analysis: ns.Analysis, tokens: list[str]) -> ns.Analysis:
+    names = np.array(tokens, dtype=object)
+    return ns.Analysis(analysis.dataset.assign_coords(key_token=("key", names), query_token=("query", names)))
+
+
+def meshes(figure: Figure) -> list[QuadMesh]:
+    """The panels' cells; a colour bar is a mesh too, but on axes of its own that have a colour bar's label."""
+    found = [item for axes in figure.axes if axes.get_ylabel() in ("", "query", "layer") for item in axes.collections]
+    return [item for item in found if isinstance(item, QuadMesh)]
+
+
+def cells(figure: Figure, panel: int = 0) -> np.ndarray:
+    return np.asarray(np.ma.filled(meshes(figure)[panel].get_array().astype(float), np.nan)).squeeze()
+
+
+def svg(figure: Figure) -> str:
+    buffer = BytesIO()
+    with mpl.rc_context({"svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg")
+    return buffer.getvalue().decode()
+
+
+def tick_labels(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.axes[0].get_xticklabels()]
+
+
+# ---- maps ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_map_of_one_layer_shows_the_values_of_that_layer(analysis: ns.Analysis) -> None:
+    figure = plot_map(analysis, WHOLE, 3)
+    np.testing.assert_array_equal(cells(figure), analysis.map(WHOLE).sel(layer=3).values)
+    assert tick_labels(figure) == analysis.tokens
+    assert "layer 3" in figure.axes[0].get_title()
+
+
+def test_all_layers_are_small_multiples_in_order_with_one_scale_of_colours(analysis: ns.Analysis) -> None:
+    figure = plot_map(analysis, "Attn")
+    panels = meshes(figure)
+    assert [axes.get_title() for axes in figure.axes[:6]] == [f"layer {layer}" for layer in range(1, 7)]
+    assert len({(panel.norm.vmin, panel.norm.vmax) for panel in panels}) == 1
+    for place, layer in enumerate(analysis.layers):
+        np.testing.assert_array_equal(cells(figure, place), analysis.map("Attn").sel(layer=layer).values)
+
+
+def test_rows_normalised_in_a_picture_sum_to_one(analysis: ns.Analysis) -> None:
+    np.testing.assert_allclose(cells(plot_map(analysis, WHOLE, 1, normalise="row")).sum(1), 1, rtol=1e-5)
+
+
+def test_a_head_is_shown_alone(analysis: ns.Analysis) -> None:
+    expected = analysis.map("Attn", heads=True).sel(layer=2, head=7).values
+    np.testing.assert_array_equal(cells(plot_map(analysis, "Attn", 2, head=7)), expected)
+
+
+def test_an_outlier_does_not_wash_out_the_rest_and_the_colour_bar_says_so(analysis: ns.Analysis) -> None:
+    values = analysis.map("AttnResLnFf").sel(layer=3).values
+    assert values.max() > 10 * np.median(values.max(1)), "the outlier of [CLS] is what this test is about"
+    figure = plot_map(analysis, "AttnResLnFf", 3)
+    assert meshes(figure)[0].norm.vmax == pytest.approx(2.5 * np.median(values.max(1)))
+    bars = [axes for axes in figure.axes[0].child_axes if axes.get_ylabel() == "norm of the part"]
+    assert len(bars) == 1
+    assert len(bars[0].patches) >= 1, "no arrow for the values beyond"
+
+
+def test_a_limit_given_is_the_limit_of_the_colours(analysis: ns.Analysis) -> None:
+    assert meshes(plot_map(analysis, WHOLE, 1, limit=3.5))[0].norm.vmax == 3.5
+
+
+def test_keys_that_do_not_exist_are_blank_and_not_zero(causal: ns.Analysis) -> None:
+    figure = plot_map(causal, "Attn", 2)
+    shown = cells(figure)
+    assert np.isnan(shown[np.triu_indices(10, 1)]).all()
+    assert np.isfinite(shown[np.tril_indices(10)]).all()
+    mesh = meshes(figure)[0]
+    colours = mesh.cmap(mesh.norm(np.ma.masked_invalid(shown)))
+    assert (colours[0, 1:, 3] == 0).all(), "a blank cell must be transparent"
+
+
+def test_groups_of_keys_are_separated_by_a_line_where_they_meet(causal: ns.Analysis, analysis: ns.Analysis) -> None:
+    axes = plot_map(causal, "Attn", 2).axes[0]
+    assert [list(line.get_xdata()) for line in axes.lines] == [[6, 6]]
+    assert [text.get_text() for text in axes.texts] == ["target", "source"]
+    assert not plot_map(analysis, "Attn", 2).axes[0].lines
+
+
+def test_tokens_that_look_like_formulas_are_drawn_as_they_are(analysis: ns.Analysis) -> None:
+    odd = with_tokens(analysis, ["$x$", "$\\frac{", "$", "\\alpha", "<b>&", "_{^", "%", "#", "~", "$$"])
+    drawn = svg(plot_map(odd, "Attn", 1))
+    for written in ("$x$", "$\\frac{", "\\alpha", "&lt;b&gt;&amp;", "_{^", "$$"):
+        assert f">{written}<" in drawn
+
+
+def test_spaces_and_line_breaks_in_tokens_are_visible_and_long_tokens_are_cut(analysis: ns.Analysis) -> None:
+    odd = with_tokens(analysis, ["Ġthe", "▁a", "\n", "", "a" * 50, "\x00", "é", "ß", "x", "y"])
+    shown = tick_labels(plot_map(odd, "Attn", 1))
+    assert shown[:6] == ["␣the", "␣a", "↵", "␣", "a" * 17 + "…", "�"]
+
+
+@pytest.mark.filterwarnings("ignore:Glyph .* missing from font")
+def test_scripts_without_a_font_are_drawn_in_every_picture(analysis: ns.Analysis) -> None:
+    odd = with_tokens(analysis, ["日本", "🙂", "ب", "\u0301", "क", "한", "\ud7ff", "ა", "\U00012000", "."])
+    for figure in (plot_map(odd, "Attn", 1), plot_tokens(odd, "Attn", 1, 3), plot_mixing_ratio(odd, "Attn")):
+        figure.savefig(BytesIO(), format="png", dpi=50)
+
+
+def test_many_tokens_have_as_many_labels_as_can_be_read(analyzer: ns.Analyzer) -> None:
+    long = analyzer.analyze("The norms say more than weights alone. " * 25, scopes="AttnW", layers=1)
+    figure = plot_map(long, "AttnW", 1)
+    assert len(long.tokens) > 200
+    labels = figure.axes[0].get_xticklabels()
+    inches_apart = figure.axes[0].get_position().width * figure.get_figwidth() / len(labels)
+    assert 20 < len(labels) < len(long.tokens)
+    assert inches_apart * 72 >= labels[0].get_fontsize() >= 4.5
+    assert max(figure.get_size_inches()) < 17
+
+
+# ---- growth, amplification, mixing, tokens ------------------------------------------------------------------------------
+
+
+def test_the_growth_strip_shows_every_scope_in_order_and_what_it_adds(analysis: ns.Analysis) -> None:
+    figure = plot_growth(analysis, 3)
+    titles = [axes.get_title() for axes in figure.axes[:7]]
+    assert [title.split("\n")[1] for title in titles] == analysis.scopes[:7]
+    assert [title.split("\n")[0] for title in titles] == [
+        *("weights alone", "+ vectors", "+ Res", "+ Ln", "+ Ff", "+ Res", "+ Ln")
+    ]
+    for place, scope in enumerate(analysis.scopes[:7]):
+        np.testing.assert_array_equal(cells(figure, place), analysis.normalised(scope, "row").sel(layer=3).values)
+
+
+def test_a_growth_strip_of_norms_shows_each_panel_relative_to_itself(analysis: ns.Analysis) -> None:
+    shown = cells(plot_growth(analysis, 1, ["Attn", "AttnRes"], normalise="none"), 1)
+    values = analysis.map("AttnRes").sel(layer=1).values
+    np.testing.assert_allclose(shown / shown.max(), values / values.max(), rtol=1e-5)
+
+
+def test_amplification_is_centred_on_zero(analysis: ns.Analysis) -> None:
+    figure = plot_amplification(analysis, "AttnResLn", "AttnResLnFf", 3)
+    mesh = meshes(figure)[0]
+    assert mesh.norm.vmin == -mesh.norm.vmax
+    assert float(mesh.norm(0.0)) == pytest.approx(0.5)
+    expected = analysis.amplification("AttnResLn", "AttnResLnFf").sel(layer=3).values
+    np.testing.assert_array_equal(cells(figure), expected)
+
+
+def test_mixing_ratios_have_the_first_layer_at_the_bottom(analysis: ns.Analysis) -> None:
+    figure = plot_mixing_ratio(analysis, "AttnRes")
+    np.testing.assert_array_equal(cells(figure), analysis.mixing_ratio("AttnRes").values[::-1])
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["6", "5", "4", "3", "2", "1"]
+
+
+def test_mixing_ratios_without_maps_make_the_same_picture(analyzer: ns.Analyzer, analysis: ns.Analysis) -> None:
+    ratios: xr.DataArray = analyzer.mixing_ratios(TEXT, scopes="AttnRes")  # pyright: ignore[reportAssignmentType]
+    np.testing.assert_allclose(
+        cells(plot_mixing_ratio(ratios)), cells(plot_mixing_ratio(analysis, "AttnRes")), atol=1e-5
+    )
+
+
+def test_highlighted_tokens_are_all_there_with_a_frame_around_the_query(analysis: ns.Analysis) -> None:
+    axes = plot_tokens(analysis, WHOLE, 3, "caught").axes[0]
+    assert [text.get_text() for text in axes.texts] == analysis.tokens
+    framed = [place for place, patch in enumerate(axes.patches) if patch.get_edgecolor()[3] > 0]
+    assert [analysis.tokens[place] for place in framed] == ["caught"]
+    lightness = [sum(patch.get_facecolor()[:3]) for patch in axes.patches]
+    row = analysis.map(WHOLE).sel(layer=3).values[analysis.tokens.index("caught")]
+    assert list(np.argsort(lightness)) == list(np.argsort(-row)), "a larger part must be darker"
+
+
+def test_highlighted_tokens_fit_their_boxes_and_the_line(analyzer: ns.Analyzer) -> None:
+    names = analyzer.analyze("Szymborska read poems in Ouagadougou before Djokovic beat Kyrgios.", layers=1)
+    figure = plot_tokens(names, "Attn", 1, 0, width=4.0)
+    figure.savefig(BytesIO(), format="png")  # lays it out
+    axes = figure.axes[0]
+    boxes = [patch.get_window_extent() for patch in axes.patches]
+    assert max(patch.get_x() + patch.get_width() for patch in axes.patches) <= 4.0  # pyright: ignore
+    assert len({round(box.y0) for box in boxes}) > 1, "the text must need several lines"
+    for text, box in zip(axes.texts, boxes, strict=True):
+        extent = text.get_window_extent()
+        assert box.x0 <= extent.x0 < extent.x1 <= box.x1, text.get_text()
+
+
+# ---- what cannot be drawn ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (("Nowhere", 1), {}, "Available scopes: AttnW, Attn"),
+        (("Attn", 9), {}, "There is no layer 9 here. Analysed layers: 1, 2"),
+        (("Attn", 1), {"head": 13}, "There is no head 13 here. Heads: 1 to 12"),
+        (("AttnRes", 1), {"head": 1}, "already mixed"),
+        (("Attn", 1), {"normalise": "rows"}, "none, row, column, not by 'rows'"),
+        (("Attn", 1), {"colours": "rainbows"}, "no colour map 'rainbows'"),
+        (("Attn", 1), {"colour_scale": "log"}, "'sqrt' or 'linear', not 'log'"),
+    ],
+)
+def test_what_does_not_exist_is_refused_with_what_does(
+    analysis: ns.Analysis, arguments: tuple[Any, ...], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ns.InputError, match=message.replace("(", r"\(")):
+        plot_map(analysis, *arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"), [(10, "no query 10"), ("nothing", "No query is the token"), ("the", "2 times")]
+)
+def test_a_query_that_is_not_one_is_refused(analyzer: ns.Analyzer, query: int | str, message: str) -> None:
+    twice = analyzer.analyze("The man saw the dog.", scopes="AttnW", layers=1)
+    with pytest.raises(ns.SelectionError, match=message):
+        plot_tokens(twice, "AttnW", 1, query)
+
+
+def test_several_scopes_need_a_choice_for_mixing_ratios(analysis: ns.Analysis) -> None:
+    with pytest.raises(ns.InputError, match="say which one"):
+        plot_mixing_ratio(analysis)
+
+
+# ---- manners -------------------------------------------------------------------------------------------------------------
+
+
+def test_drawing_leaves_the_settings_of_matplotlib_as_they_were(analysis: ns.Analysis) -> None:
+    before = dict(mpl.rcParams)
+    plot_growth(analysis, 1)
+    plot_tokens(analysis, "Attn", 1, 0)
+    assert dict(mpl.rcParams) == before
+
+
+def test_no_figure_is_left_with_pyplot(analysis: ns.Analysis) -> None:
+    import matplotlib.pyplot as plt  # noqa: PLC0415
+
+    plot_map(analysis, "Attn")
+    assert plt.get_fignums() == []
+
+
+def test_an_analysis_plots_itself(analysis: ns.Analysis) -> None:
+    np.testing.assert_array_equal(cells(analysis.plot("Attn", 1)), cells(plot_map(analysis, "Attn", 1)))

@@ -100,7 +100,7 @@ export class Explorer {
   private show(state: State): void {
     const begun = performance.now();
     this.root.dataset["theme"] = this.dark() ? "dark" : "light";
-    document.documentElement.dataset["normscopeTheme"] = this.root.dataset["theme"];
+    this.host.dress?.(this.dark());
     const look: Look = { ink: this.ink(), dark: this.dark() };
     for (const stage of this.stages) stage.update(state, look);
     this.stepper.update(state);

@@ -1,7 +1,7 @@
 /** Where the cells and labels of a heat map are, given the room there is. Pure arithmetic. */
 import { clamp } from "./state";
 
-export const LARGEST_CELL = 34;
+export const LARGEST_CELL = 40;
 const SMALLEST_LABEL = 9;
 const ANGLED_FROM = 13;
 const RIGHT_MARGIN = 10;

@@ -14,6 +14,9 @@ const addressBar: Host = {
       // A sandboxed frame has no address of its own: the view works, it just cannot be shared by link.
     }
   },
+  dress: (dark) => {
+    document.documentElement.dataset["normscopeTheme"] = dark ? "dark" : "light";
+  },
   onState: (listener) => window.addEventListener("hashchange", () => listener(window.location.hash.slice(1))),
 };
 
@@ -36,8 +39,12 @@ async function openPage(data: HTMLElement): Promise<void> {
 function openWebApp(data: HTMLElement): void {
   dressDocument();
   const root = shadow(document.getElementById("normscope")!);
-  root.dataset["theme"] = window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
-  new WebApp(root, JSON.parse(data.textContent ?? "") as Settings, addressBar);
+  const dress = (dark: boolean): void => {
+    addressBar.dress?.(dark);
+    root.dataset["theme"] = dark ? "dark" : "light";
+  };
+  dress(window.matchMedia("(prefers-color-scheme: dark)").matches);
+  new WebApp(root, JSON.parse(data.textContent ?? "") as Settings, { ...addressBar, dress });
 }
 
 const pageData = document.getElementById("normscope-page");

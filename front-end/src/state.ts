@@ -71,9 +71,10 @@ export function formatState(state: State, initial: State): string {
 export function parseState(fragment: string, initial: State): State {
   const state: Record<string, unknown> = { ...initial };
   for (const [name, text] of new URLSearchParams(fragment.replace(/^#/u, ""))) {
+    if (!Object.hasOwn(initial, name)) continue;
     const before = (initial as unknown as Record<string, unknown>)[name];
     const choices = CHOICES[name as keyof State];
-    if (before === undefined || (choices && !choices.includes(text))) continue;
+    if (choices && !choices.includes(text)) continue;
     if (typeof before === "boolean") state[name] = text === "true";
     else if (typeof before === "number") state[name] = /^-?\d{1,6}$/u.test(text) ? Number(text) : before;
     else state[name] = text;

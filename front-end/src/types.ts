@@ -58,6 +58,8 @@ export interface Host {
   writeState(fragment: string): void;
   /** Called when the state changes from outside (the address bar, another view of the same widget). */
   onState?(listener: (fragment: string) => void): void;
+  /** Told whether the theme is dark, for what is around the explorer. */
+  dress?(dark: boolean): void;
   /** Float32 values [query, key] of one map at full precision, where something that has them is still there. */
   exact?(analysis: number, encoder: boolean, scope: string, layer: number, head: number): Promise<Float32Array>;
 }

@@ -67,6 +67,9 @@ export class WebApp {
         form.requestSubmit();
       }
     });
+    this.stage.append(
+      h("div", { class: "welcome" }, h("span", { class: "wordmark" }, "normscope"), h("p", {}, "See what really flows between the tokens of a text: type one above.")),
+    );
     root.replaceChildren(form, this.stage);
     root.classList.add("webapp");
     this.text.focus();

@@ -1,0 +1,222 @@
+"""Files hold the numbers of the analysis, in the format of their ending, and are whole or not there at all."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import xarray as xr
+
+import normscope as ns
+from normscope import export
+from normscope.export import export_map, export_mixing_ratios, write_figure
+from normscope.plots import plot_map
+
+TEXT = 'Say "hello, world" for $5.'
+
+
+@pytest.fixture(scope="module")
+def analysis(analyzer: ns.Analyzer) -> ns.Analysis:
+    return analyzer.analyze(TEXT, heads=True)
+
+
+@pytest.fixture(scope="module")
+def causal(analysis: ns.Analysis) -> ns.Analysis:
+    dataset = analysis.dataset.copy(deep=True)
+    dataset["map"] = dataset["map"].where(dataset["key"] <= dataset["query"])
+    return ns.Analysis(dataset)
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize(
+    ("ending", "start"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF"), ("PNG", b"\x89PNG")]
+)
+def test_a_picture_is_of_the_kind_its_ending_says(
+    analysis: ns.Analysis, tmp_path: Path, ending: str, start: bytes
+) -> None:
+    path = export_map(analysis, tmp_path / f"map.{ending}", "Attn", 1)
+    assert path.read_bytes().startswith(start)
+    assert [found.name for found in tmp_path.iterdir()] == [f"map.{ending}"]
+
+
+@pytest.mark.parametrize("ending", ["svg", "png", "pdf"])
+def test_the_same_picture_gives_the_same_file(analysis: ns.Analysis, tmp_path: Path, ending: str) -> None:
+    first = export_map(analysis, tmp_path / f"first.{ending}", "Attn", 1).read_bytes()
+    assert export_map(analysis, tmp_path / f"second.{ending}", "Attn", 1).read_bytes() == first
+
+
+def test_a_csv_table_is_tidy_and_gives_every_value_back(analysis: ns.Analysis, tmp_path: Path) -> None:
+    rows = rows_of(export_map(analysis, tmp_path / "map.csv", "AttnResLn", 2))
+    assert list(rows[0]) == ["scope", "layer", "query", "query_token", "key", "key_token", "value"]
+    values = analysis.map("AttnResLn").sel(layer=2).values
+    assert len(rows) == values.size
+    for row in rows:
+        assert (row["scope"], row["layer"]) == ("AttnResLn", "2")
+        assert row["query_token"] == analysis.tokens[int(row["query"])]
+        assert row["key_token"] == analysis.tokens[int(row["key"])]
+        assert float(row["value"]) == pytest.approx(values[int(row["query"]), int(row["key"])], rel=1e-6)
+
+
+def test_all_scopes_and_layers_go_into_a_table_by_default(analysis: ns.Analysis, tmp_path: Path) -> None:
+    table = pq.read_table(export_map(analysis, tmp_path / "maps.parquet"))
+    assert table.num_rows == analysis.dataset["map"].size
+    np.testing.assert_array_equal(table["value"].to_numpy(), analysis.dataset["map"].values.ravel())
+    assert table["scope"].unique().to_pylist() == list(analysis.dataset["scope"].values)
+
+
+def test_a_head_has_a_column_of_its_own(analysis: ns.Analysis, tmp_path: Path) -> None:
+    rows = rows_of(export_map(analysis, tmp_path / "map.csv", "Attn", 1, head=5))
+    assert list(rows[0]) == ["scope", "layer", "head", "query", "query_token", "key", "key_token", "value"]
+    values = analysis.map("Attn", heads=True).sel(layer=1, head=5).values
+    assert {row["head"] for row in rows} == {"5"}
+    np.testing.assert_allclose([float(row["value"]) for row in rows], values.ravel(), rtol=1e-6)
+
+
+def test_cells_that_do_not_exist_have_no_row_and_are_null_in_json(causal: ns.Analysis, tmp_path: Path) -> None:
+    rows = rows_of(export_map(causal, tmp_path / "map.csv", "Attn", 1))
+    count = len(causal.tokens)
+    assert len(rows) == count * (count + 1) // 2
+    assert all(int(row["key"]) <= int(row["query"]) for row in rows)
+    document = json.loads(export_map(causal, tmp_path / "map.json", "Attn", 1).read_text(encoding="utf-8"))
+    values = document["maps"][0]["values"]
+    assert [value is None for value in values[2]] == [key > 2 for key in range(count)]
+
+
+def test_groups_of_keys_are_told_apart_in_a_table(analysis: ns.Analysis, tmp_path: Path) -> None:
+    count = len(analysis.tokens)
+    groups = np.array(["target"] * 4 + ["source"] * (count - 4), dtype=object)
+    grouped = ns.Analysis(analysis.dataset.assign_coords(key_group=("key", groups)))
+    rows = rows_of(export_map(grouped, tmp_path / "map.csv", "Attn", 1))
+    assert [row["key_group"] for row in rows[:count]] == list(groups)
+
+
+def test_json_holds_the_map_its_tokens_and_where_it_came_from(analysis: ns.Analysis, tmp_path: Path) -> None:
+    path = export_map(analysis, tmp_path / "map.json", "Attn", [1, 3], normalise="row")
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert document["key_token"] == analysis.tokens
+    assert document["attributes"]["text"] == TEXT
+    assert [(entry["scope"], entry["layer"]) for entry in document["maps"]] == [("Attn", 1), ("Attn", 3)]
+    np.testing.assert_allclose(document["maps"][1]["values"], analysis.normalised("Attn").sel(layer=3).values)
+
+
+def test_netcdf_opens_as_an_analysis_with_only_what_was_asked_for(analysis: ns.Analysis, tmp_path: Path) -> None:
+    opened = ns.open(export_map(analysis, tmp_path / "map.nc", "Attn", [2, 4], head=3))
+    assert opened.layers == [2, 4]
+    assert opened.scopes == ["Attn"]
+    np.testing.assert_array_equal(opened.map("Attn").values, analysis.map("Attn").sel(layer=[2, 4]).values)
+    assert opened.map("Attn", heads=True)["head"].values.tolist() == [3]
+
+
+def test_an_opened_analysis_exports_to_json_too(analysis: ns.Analysis, tmp_path: Path) -> None:
+    opened = ns.open(analysis.save(tmp_path / "all.nc"))
+    document = json.loads(export_map(opened, tmp_path / "map.json", "Attn", 1).read_text(encoding="utf-8"))
+    assert document["attributes"]["schema_version"] == 1
+
+
+def test_half_attention_weights_are_saved_as_what_they_derive_from(analysis: ns.Analysis, tmp_path: Path) -> None:
+    opened = ns.open(export_map(analysis, tmp_path / "map.nc", "AttnResW", 1))
+    np.testing.assert_array_equal(opened.map("AttnResW").values, analysis.map("AttnResW").sel(layer=[1]).values)
+
+
+def test_mixing_ratios_are_written_as_tables_json_and_pictures(analyzer: ns.Analyzer, tmp_path: Path) -> None:
+    ratios: xr.DataArray = analyzer.mixing_ratios(TEXT, scopes=["Attn", "AttnRes"])  # pyright: ignore
+    rows = rows_of(export_mixing_ratios(ratios, tmp_path / "mixing.csv"))
+    assert list(rows[0]) == ["scope", "layer", "query", "query_token", "mixing_ratio"]
+    np.testing.assert_allclose([float(row["mixing_ratio"]) for row in rows], ratios.values.ravel(), rtol=1e-6)
+    assert pq.read_table(export_mixing_ratios(ratios, tmp_path / "mixing.parquet")).num_rows == ratios.size
+    document = json.loads(export_mixing_ratios(ratios, tmp_path / "mixing.json").read_text(encoding="utf-8"))
+    np.testing.assert_allclose(document["mixing_ratios"][1]["values"], ratios.sel(scope="AttnRes").values)
+    export_mixing_ratios(ratios, tmp_path / "mixing.png", "Attn")
+    with pytest.raises(ns.InputError, match="one scope"):
+        export_mixing_ratios(ratios, tmp_path / "both.png")
+
+
+# ---- what cannot be written ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("map.xyz", r"ends in \.xyz.*Known endings: svg, png, pdf, csv, parquet, json, nc"),
+        ("map", "has no ending"),
+        ("nowhere/map.svg", "there is no folder"),
+        ("folder.svg", "is a folder"),
+    ],
+)
+def test_a_file_that_cannot_be_is_refused_and_nothing_is_written(
+    analysis: ns.Analysis, tmp_path: Path, name: str, message: str
+) -> None:
+    (tmp_path / "folder.svg").mkdir()
+    with pytest.raises(ns.FileError, match=message):
+        export_map(analysis, tmp_path / name, "Attn", 1)
+    assert [found.name for found in tmp_path.iterdir()] == ["folder.svg"]
+    assert not list((tmp_path / "folder.svg").iterdir())
+
+
+@pytest.mark.parametrize("ending", ["svg", "png", "pdf", "csv", "parquet", "json", "nc"])
+def test_a_folder_that_takes_no_files_is_an_error_of_ours(analysis: ns.Analysis, ending: str) -> None:
+    with pytest.raises(ns.FileError, match="cannot be written"):
+        export_map(analysis, Path("/proc") / f"map.{ending}", "Attn", 1)
+
+
+@pytest.mark.parametrize(
+    ("ending", "breaks"),
+    [("png", "matplotlib.figure.Figure.savefig"), ("csv", "pyarrow.csv.write_csv"), ("json", "json.dumps")],
+)
+def test_a_disk_that_fills_up_leaves_the_old_file_and_no_half_new_one(
+    analysis: ns.Analysis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, breaks: str
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / f"map.{ending}"
+    path.write_text("old")
+    monkeypatch.setattr(breaks, fail)
+    with pytest.raises(ns.FileError, match="No space left on device"):
+        export_map(analysis, path, "Attn", 1)
+    assert path.read_text() == "old"
+    assert [found.name for found in tmp_path.iterdir()] == [path.name]
+
+
+def test_several_scopes_do_not_go_into_one_picture(analysis: ns.Analysis, tmp_path: Path) -> None:
+    with pytest.raises(ns.InputError, match="A picture shows one scope"):
+        export_map(analysis, tmp_path / "map.svg")
+    assert not list(tmp_path.iterdir())
+
+
+def test_netcdf_refuses_normalised_maps_rather_than_leave_them_as_they_are(
+    analysis: ns.Analysis, tmp_path: Path
+) -> None:
+    with pytest.raises(ns.InputError, match="never normalised"):
+        export_map(analysis, tmp_path / "map.nc", "Attn", normalise="row")
+
+
+@pytest.mark.parametrize("ending", ["svg", "csv", "json", "nc"])
+def test_a_layer_or_head_that_is_not_there_is_refused_in_every_format(
+    analysis: ns.Analysis, tmp_path: Path, ending: str
+) -> None:
+    for wrong in ({"layer": 7}, {"layer": 1, "head": 0}):
+        with pytest.raises(ns.SelectionError, match="There is no"):
+            export_map(analysis, tmp_path / f"map.{ending}", "Attn", **wrong)
+    assert not list(tmp_path.iterdir())
+
+
+def test_characters_that_no_font_has_do_not_warn_when_written(analysis: ns.Analysis, tmp_path: Path) -> None:
+    names = np.array(["日本", *analysis.tokens[1:]], dtype=object)
+    odd = ns.Analysis(analysis.dataset.assign_coords(key_token=("key", names)))
+    drawn = write_figure(plot_map(odd, "Attn", 1), tmp_path / "map.svg").read_text(encoding="utf-8")
+    assert "日本" in drawn
+    write_figure(plot_map(odd, "Attn", 1), tmp_path / "map.png")
+
+
+def test_the_endings_offered_are_all_tested_here() -> None:
+    assert {*export.FIGURES, *export.TABLES, export.NETCDF} == {"svg", "png", "pdf", "csv", "parquet", "json", "nc"}

@@ -114,7 +114,9 @@ class Corpus:
         if found is None:
             if not path.exists():
                 raise CorpusError(f"There is no corpus file {self.path!r}.")
-            raise CorpusError(f"The format of {self.path!r} does not show in its name. Say which (--format): {listing(FORMATS)}.")
+            raise CorpusError(
+                f"The format of {self.path!r} does not show in its name. Say which (--format): {listing(FORMATS)}."
+            )
         return found
 
     def records(self, problems: Problems) -> Iterator[Record]:
@@ -141,7 +143,9 @@ class Corpus:
     def items(self, tokenizer: PreTrainedTokenizerBase | None, problems: Problems) -> Iterator[Item]:
         """The tokenized sequences, in order, numbered from 0."""
         if tokenizer is None:
-            raise CorpusError("The model has no tokenizer, so a corpus of texts cannot be read. Name one (--tokenizer).")
+            raise CorpusError(
+                "The model has no tokenizer, so a corpus of texts cannot be read. Name one (--tokenizer)."
+            )
         encoder = Encoder(
             tokenizer, problems, max_tokens=self.max_tokens, too_long=self.too_long, lowercase=self.lowercase
         )

@@ -114,5 +114,7 @@ def _usual(row: Iterable[str]) -> str | None:
 def _field(names: list[str], field: str | None, where: str) -> str:
     found = field if field in names else None if field else _usual(names)
     if found is None:
-        raise CorpusError(f"{where!r} has no column {field or 'text'!r}. Its columns: {listing(names)}. Name one (--field).")
+        raise CorpusError(
+            f"{where!r} has no column {field or 'text'!r}. Its columns: {listing(names)}. Name one (--field)."
+        )
     return found

@@ -93,7 +93,9 @@ class Encoder:
         tokens = tokens[: self.max_tokens]
         ids = cast(list[Any], self.tokenizer.convert_tokens_to_ids(tokens))
         unknown = self.tokenizer.unk_token_id
-        lost = [t for t, i in zip(tokens, ids, strict=True) if i is None or (i == unknown and t != self.tokenizer.unk_token)]
+        lost = [
+            t for t, i in zip(tokens, ids, strict=True) if i is None or (i == unknown and t != self.tokenizer.unk_token)
+        ]
         if lost:
             what = f"the token {lost[0]!r:.40} is not in the model's vocabulary."
             self.problems.bad_row(record.where, "unknown token", what)
@@ -130,7 +132,11 @@ class Encoder:
         if not self.tokenizer.is_fast:
             raise CorpusError("Entities need a fast tokenizer, which says what characters a token covers.")
         encoding = self.tokenizer(
-            text, return_offsets_mapping=True, return_special_tokens_mask=True, truncation=True, max_length=max(length, 1)
+            text,
+            return_offsets_mapping=True,
+            return_special_tokens_mask=True,
+            truncation=True,
+            max_length=max(length, 1),
         )
         at = [word for word, string in enumerate(words) for _ in range(len(string) + 1)]
         spans = cast(list[tuple[int, int]], encoding["offset_mapping"])

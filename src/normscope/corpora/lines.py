@@ -23,6 +23,8 @@ def read_lines(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
 
 def check_file(path: Path) -> None:
     if path.is_dir():
-        raise CorpusError(f"{str(path)!r} is a folder; a corpus is a file (or, with format 'dataset', a saved dataset).")
+        raise CorpusError(
+            f"{str(path)!r} is a folder; a corpus is a file (or, with format 'dataset', a saved dataset)."
+        )
     if not path.is_file():
         raise CorpusError(f"There is no corpus file {str(path)!r}.")

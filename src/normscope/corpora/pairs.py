@@ -28,7 +28,9 @@ def read_pairs(path: Path, problems: Problems, gold: Path | None, base: Base = "
         return
     lines = sum(1 for _ in path.open("rb"))
     if lines != len(links):
-        raise CorpusError(f"{str(gold)!r} has {len(links)} lines, but {str(path)!r} has {lines}: they do not belong together.")
+        raise CorpusError(
+            f"{str(gold)!r} has {len(links)} lines, but {str(path)!r} has {lines}: they do not belong together."
+        )
     first = _base(pairs, links, base, gold)
     for number, source, target in pairs:
         found = _gold(links[number - 1], first)
@@ -59,7 +61,9 @@ def _read_links(path: Path) -> list[list[tuple[int, str, int]]]:
         for word in line.split():
             match = _LINK.fullmatch(word)
             if match is None:
-                raise CorpusError(f"{path}:{number}: {word!r:.40} is no link such as 3-4 (sure), 3p4 or 3?4 (possible).")
+                raise CorpusError(
+                    f"{path}:{number}: {word!r:.40} is no link such as 3-4 (sure), 3p4 or 3?4 (possible)."
+                )
             links.append((int(match[1]), match[2], int(match[3])))
         lines.append(links)
     return lines
@@ -75,11 +79,15 @@ def _base(
         return int(stated)
     zero = any(0 in (source, target) for line in links for source, _, target in line)
     full = any(
-        source == len(left) or target == len(right) for number, left, right in pairs for source, _, target in links[number - 1]
+        source == len(left) or target == len(right)
+        for number, left, right in pairs
+        for source, _, target in links[number - 1]
     )
     if zero == full:
         found = "both an index 0 and one equal to a sentence's length" if zero else "neither an index 0 nor a full one"
-        raise CorpusError(f"{str(gold)!r} does not show whether it counts from 0 or 1: it has {found}. Say which (--gold-base).")
+        raise CorpusError(
+            f"{str(gold)!r} does not show whether it counts from 0 or 1: it has {found}. Say which (--gold-base)."
+        )
     return 0 if zero else 1
 
 

@@ -6,6 +6,7 @@ and gives the same tables to the last bit. What is computed for a sequence is th
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -93,7 +94,9 @@ def run(
         progress: show a progress bar (`None`: in a terminal).
         loading: further arguments of `normscope.load`, such as dtype, tokenizer or revision.
     """
-    chosen = [item if isinstance(item, Experiment) else experiment(item, (options or {}).get(item)) for item in experiments]
+    chosen = [
+        item if isinstance(item, Experiment) else experiment(item, (options or {}).get(item)) for item in experiments
+    ]
     if not chosen or len({item.name for item in chosen}) < len(chosen):
         raise InputError("Name at least one experiment, and each only once.")
     if jobs < 1 or shard_size < 1:
@@ -101,7 +104,9 @@ def run(
     source = {"model": model, **(loading or {})}
     analyzer = model if isinstance(model, Analyzer) else load(**source)
     with ExitStack() as stack:
-        folder = Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory(prefix="normscope-run-")))
+        folder = (
+            Path(out) if out is not None else Path(stack.enter_context(TemporaryDirectory(prefix="normscope-run-")))
+        )
         job = _Job(
             tuple(_with_masking(item, masking) for item in chosen),
             analyzer,
@@ -171,7 +176,9 @@ class _Job:
         self.facts = ModelFacts.of_analyzer(analyzer)
         mask_id = getattr(analyzer.tokenizer, "mask_token_id", None)
         if masking == "all" and mask_id is None:
-            raise InputError(f"{analyzer.name} has no mask token: nothing can be masked. Say masking='none' (--masking none).")
+            raise InputError(
+                f"{analyzer.name} has no mask token: nothing can be masked. Say masking='none' (--masking none)."
+            )
         mask_token = str(getattr(analyzer.tokenizer, "mask_token", ""))
         self.plan = Plan(experiments, self.facts, mask_id, mask_token, self.seed)
         self.needs_corpus = any(item.needs(self.facts).corpus for item in experiments)
@@ -180,6 +187,7 @@ class _Job:
         self.shards = Shards(folder / "shards")
         self.problems = Problems()
         self.sequences = self.tokens = 0
+        self.tokens_fingerprint = ""
 
     def settings(self) -> dict[str, Any]:
         """Everything that the tables depend on."""
@@ -189,6 +197,7 @@ class _Job:
             "model": {name: facts[name] for name in ("model", "model_type", "revision", "fingerprint", "dtype")},
             "corpus": None if self.corpus is None else self.corpus.settings(),
             "corpus_fingerprint": None if self.corpus is None else self.corpus.fingerprint(),
+            "tokens_fingerprint": self.tokens_fingerprint,
             "normscope": facts["normscope_version"],
             **self.own_settings,
         }
@@ -203,9 +212,13 @@ class _Job:
         if self.corpus is None or not self.needs_corpus:
             return
         self.problems = Problems(self.corpus.bad_rows)
+        digest = hashlib.sha256()
         for item in self.corpus.items(self.analyzer.tokenizer, self.problems):
             self.sequences += 1
             self.tokens += item.length
+            ids = [item.token_ids, *([] if item.target is None else [item.target.features["input_ids"]])]
+            digest.update(repr([list(map(int, each)) for each in ids]).encode())
+        self.tokens_fingerprint = digest.hexdigest()[:16]
         if not self.sequences:
             found = ", ".join(f"{count} x {kind}" for kind, count in self.problems.counts.items()) or "it is empty"
             raise CorpusError(f"The corpus {self.corpus.path!r} has no sequence that can be used ({found}).")
@@ -288,7 +301,10 @@ class _Job:
         }
         for name, outcome in outcomes.items():
             written_names = output.write_outcome(self.folder, outcome) if written else {}
-            manifest["experiments"][name] = {**written_names, "columns": dict(experiment_columns(self.experiments, name))}
+            manifest["experiments"][name] = {
+                **written_names,
+                "columns": dict(experiment_columns(self.experiments, name)),
+            }
         if written:
             output.write_manifest(self.folder, manifest)
         return manifest

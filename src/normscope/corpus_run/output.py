@@ -17,7 +17,18 @@ import pyarrow.parquet as pq
 from normscope.experiments.base import Outcome
 from normscope.files import replacing
 
-_PACKAGES = ("normscope", "torch", "transformers", "tokenizers", "numpy", "scipy", "xarray", "pyarrow", "duckdb", "matplotlib")
+_PACKAGES = (
+    "normscope",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "numpy",
+    "scipy",
+    "xarray",
+    "pyarrow",
+    "duckdb",
+    "matplotlib",
+)
 
 
 def write_outcome(folder: Path, outcome: Outcome) -> dict[str, list[str]]:

@@ -19,7 +19,14 @@ class _Rate(ProgressColumn):
 def shown(counts: Iterable[int], *, total: int, done: int, progress: bool | None) -> Iterator[int]:
     """Pass counts of finished sequences on, showing them unless standard error is no terminal (or as asked)."""
     visible = sys.stderr.isatty() if progress is None else progress
-    columns = (TextColumn("Analysing"), BarColumn(), MofNCompleteColumn(), _Rate(), TextColumn("time left"), TimeRemainingColumn())
+    columns = (
+        TextColumn("Analysing"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _Rate(),
+        TextColumn("time left"),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), disable=not visible, transient=True) as bar:
         task = bar.add_task("", total=total, completed=done)
         for count in counts:

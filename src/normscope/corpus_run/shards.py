@@ -59,7 +59,9 @@ class Shards:
             np.savez(temporary / _SUMS, **arrays)  # pyright: ignore[reportArgumentType]
             temporary.rename(self.path(index))
         except OSError as error:
-            raise FileError(f"The shard {str(self.path(index))!r} cannot be written: {error.strerror or error}.") from error
+            raise FileError(
+                f"The shard {str(self.path(index))!r} cannot be written: {error.strerror or error}."
+            ) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 

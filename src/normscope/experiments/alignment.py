@@ -82,7 +82,9 @@ class Alignment(Experiment):
     name: ClassVar[str] = "alignment"
     paper: ClassVar[str] = "Kobayashi et al. 2020"
     shows: ClassVar[str] = "alignment error rates of weights and norms"
-    summary: ClassVar[str] = "word alignment from cross-attention: error rate by layer and head (needs pairs with gold links)"
+    summary: ClassVar[str] = (
+        "word alignment from cross-attention: error rate by layer and head (needs pairs with gold links)"
+    )
     columns: ClassVar[dict[str, str]] = {
         "setting": "AWO: a row belongs to the token it gives out; AWI: to the token it reads",
         "method": "weights: head mean of attention weights (or one head's); norms: ||sum_h a f(x)|| (or one head's ||a f(x)||)",
@@ -111,7 +113,9 @@ class Alignment(Experiment):
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         pair = observation.pair
         if pair is None:
-            raise InputError("alignment needs sentence pairs with gold links: --corpus pairs.src-tgt --gold pairs.gold.")
+            raise InputError(
+                "alignment needs sentence pairs with gold links: --corpus pairs.src-tgt --gold pairs.gold."
+            )
         maps = {method: _maps(observation, model, method) for method in METHODS}
         layers, per_layer, rows, columns = maps["weights"].shape
         counts = np.zeros((len(self.settings), len(METHODS), layers, per_layer, 4), np.int64)

@@ -19,10 +19,10 @@ import pyarrow as pa
 from matplotlib.figure import Figure
 
 from normscope.analysis import NormaliseAxis, normalise
+from normscope.errors import InputError
 from normscope.experiments import chain, figures, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.partial import Partial, Rows
-from normscope.errors import InputError
 
 KINDS = ("ff", "group")
 """The feed-forward alone, and with the norms and the residual around it."""
@@ -62,7 +62,9 @@ class FeedForwardAmplification(Experiment):
     name: ClassVar[str] = "ff-amplification"
     paper: ClassVar[str] = "Kobayashi et al. 2023"
     shows: ClassVar[str] = "Tables 2, 3"
-    summary: ClassVar[str] = "the pairs of subword types that the feed-forward (and the group around it) brings together most"
+    summary: ClassVar[str] = (
+        "the pairs of subword types that the feed-forward (and the group around it) brings together most"
+    )
     columns: ClassVar[dict[str, str]] = {
         "kind": "ff: the feed-forward alone; group: norm, feed-forward, residual and norm (as far as the model has them)",
         "layer": "layer, from 1",
@@ -92,7 +94,9 @@ class FeedForwardAmplification(Experiment):
         units = np.rint(change[..., query, key] * _UNIT).astype(np.int64)
         for kind, name in enumerate(KINDS):
             columns |= {f"{name}_{layer}": units[kind, place] for place, layer in enumerate(model.layers)}
-        vocabulary = pa.table({"type": types, "token": observation.tokens, "occurrences": np.ones(len(types), np.int64)})
+        vocabulary = pa.table(
+            {"type": types, "token": observation.tokens, "occurrences": np.ones(len(types), np.int64)}
+        )
         return Partial(
             rows={
                 "pairs": Rows((pa.table(columns),), keys=("query", "key")),

@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     from normscope.experiments.alignment import AlignedPair
 
 CLS, SEP, MASK = "[CLS]", "[SEP]", "[MASK]"
-_ROLES = {"[CLS]": CLS, "<s>": CLS, "<cls>": CLS, "[SEP]": SEP, "</s>": SEP, "<sep>": SEP, "[MASK]": MASK, "<mask>": MASK}
+_ROLES = {
+    "[CLS]": CLS,
+    "<s>": CLS,
+    "<cls>": CLS,
+    "[SEP]": SEP,
+    "</s>": SEP,
+    "<sep>": SEP,
+    "[MASK]": MASK,
+    "<mask>": MASK,
+}
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,9 @@ class ModelFacts:
     def of_analysis(cls, analysis: Analysis) -> ModelFacts:
         scopes = tuple(str(scope) for scope in analysis.dataset["scope"].values)
         attributes = analysis.attrs
-        return cls(str(attributes.get("model", "")), tuple(analysis.layers), scopes, str(attributes.get("model_type", "")))
+        return cls(
+            str(attributes.get("model", "")), tuple(analysis.layers), scopes, str(attributes.get("model_type", ""))
+        )
 
     @classmethod
     def of_analyzer(cls, analyzer: Analyzer) -> ModelFacts:

@@ -37,7 +37,9 @@ class ExpansionRate(Experiment):
     name: ClassVar[str] = "expansion-rate"
     paper: ClassVar[str] = "Kobayashi et al. 2021"
     shows: ClassVar[str] = "expansion rate of f"
-    summary: ClassVar[str] = "how much the attention's value and output projections stretch vectors (from the weights alone)"
+    summary: ClassVar[str] = (
+        "how much the attention's value and output projections stretch vectors (from the weights alone)"
+    )
     columns: ClassVar[dict[str, str]] = {
         "layer": "layer, from 1; empty for the mean over layers",
         "expansion_rate": "root mean square of the singular values of x -> x W_V W_O",
@@ -59,7 +61,8 @@ class ExpansionRate(Experiment):
         chain = stack.topology_of(config).chain()
         part = next(part for part in chain if isinstance(part, DispatchedAttention | HookedAttention))
         rates = [
-            _rate(BlockWeights(block, torch.float64), part, int(config.num_attention_heads), self.form) for block in blocks
+            _rate(BlockWeights(block, torch.float64), part, int(config.num_attention_heads), self.form)
+            for block in blocks
         ]
         of_layers = [rates[place % len(rates)] for place in range(len(analyzer.layers))]  # blocks may be shared
         return Partial(moments={"rate": Moments.once(np.array(of_layers))})

@@ -73,7 +73,9 @@ class OutlierDimensions(Experiment):
     name: ClassVar[str] = "outlier-dimensions"
     paper: ClassVar[str] = "Kobayashi et al. 2023"
     shows: ClassVar[str] = "Figure 11, removal"
-    summary: ClassVar[str] = "dimensions of the feed-forward beside the gamma of the norm after it, and the map without the outliers"
+    summary: ClassVar[str] = (
+        "dimensions of the feed-forward beside the gamma of the norm after it, and the map without the outliers"
+    )
     columns: ClassVar[dict[str, str]] = {
         "layer": "layer, from 1",
         "dimension": "dimension of the hidden state, from 0",
@@ -143,7 +145,9 @@ def _dimensions_figure(dimensions: np.ndarray, removed: np.ndarray, model: Model
         for row, name in enumerate(("FF input", "FF output")):
             axes.plot(dimensions[place, 2], dimensions[place, row], ".", ms=3, color=figures.PALETTE[row], label=name)
         worst = removed[place]
-        axes.plot(dimensions[place, 2, worst], dimensions[place, 1, worst], "o", ms=6, mfc="none", color="k", label="removed")
+        axes.plot(
+            dimensions[place, 2, worst], dimensions[place, 1, worst], "o", ms=6, mfc="none", color="k", label="removed"
+        )
         axes.set(xlabel="γ of the norm after FF", ylabel="mean |value|", yscale="log")
         axes.set_title(f"layer {layer}", fontsize=10)
     grid[0].legend(fontsize=7, frameon=False)

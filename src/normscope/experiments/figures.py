@@ -23,9 +23,7 @@ def panels(count: int, *, columns: int = 3, width: float = 3.4, height: float = 
     return figure, list(grid[:count])
 
 
-def lines(
-    axes: Axes, layers: Sequence[int], series: Mapping[str, np.ndarray], *, label: str, title: str = ""
-) -> None:
+def lines(axes: Axes, layers: Sequence[int], series: Mapping[str, np.ndarray], *, label: str, title: str = "") -> None:
     """One line per series over the layers."""
     for place, (name, values) in enumerate(series.items()):
         axes.plot(layers, values, marker="o", markersize=3.5, linewidth=1.4, color=PALETTE[place % 8], label=name)

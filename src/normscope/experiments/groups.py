@@ -27,9 +27,7 @@ _SPARE = 2
 """How many other pairs of a distance are kept for each group pair of a sequence, so that matching can choose."""
 
 
-def match_distances(
-    in_group: np.ndarray, distances: np.ndarray, order: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def match_distances(in_group: np.ndarray, distances: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The rows of group pairs and of other pairs to compare: equally many of every distance, the first by `order`."""
     chosen: list[list[np.ndarray]] = [[], []]
     for distance in np.unique(distances[in_group]):
@@ -214,7 +212,9 @@ class WordSplit(GroupAmplification):
 
     name: ClassVar[str] = "word-split"
     shows: ClassVar[str] = "Figure 7"
-    summary: ClassVar[str] = "whether the feed-forward brings subwords of one word together, against distance-matched pairs"
+    summary: ClassVar[str] = (
+        "whether the feed-forward brings subwords of one word together, against distance-matched pairs"
+    )
     label: ClassVar[str] = "same word"
 
     def groups(self, observation: Observation) -> np.ndarray:
@@ -227,7 +227,9 @@ class Entities(GroupAmplification):
 
     name: ClassVar[str] = "entities"
     shows: ClassVar[str] = "Figure 8"
-    summary: ClassVar[str] = "whether the feed-forward brings tokens of one named entity together (needs a CoNLL corpus)"
+    summary: ClassVar[str] = (
+        "whether the feed-forward brings tokens of one named entity together (needs a CoNLL corpus)"
+    )
     label: ClassVar[str] = "same entity"
 
     def needs(self, model: ModelFacts) -> Needs:

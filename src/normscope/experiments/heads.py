@@ -123,7 +123,9 @@ def _dispersion_figure(table: pa.Table, model: ModelFacts) -> Figure:
             {"med": r["median"], "q1": r["q25"], "q3": r["q75"], "whislo": r["q05"], "whishi": r["q95"], "fliers": []}
             for r in chosen
         ]
-        axes.bxp(boxes, positions=list(model.layers), showfliers=False, patch_artist=True, boxprops={"facecolor": "#9ecae1"})
+        axes.bxp(
+            boxes, positions=list(model.layers), showfliers=False, patch_artist=True, boxprops={"facecolor": "#9ecae1"}
+        )
         axes.set(xlabel="layer", ylabel="norm", title=f"‖{quantity}‖ (5, 25, 50, 75, 95 %)")
     return figure
 
@@ -157,7 +159,10 @@ class Categories(Experiment):
         for name, scope in (("weights", ATTENTION_WEIGHTS), ("norms", "Attn")):
             maps = head_maps(observation, scope)
             sums = [np.nansum(maps[..., chosen].astype(np.float64), -1).mean(-1) for chosen in members]
-            there = [value if chosen.any() else np.full_like(value, np.nan) for value, chosen in zip(sums, members, strict=True)]
+            there = [
+                value if chosen.any() else np.full_like(value, np.nan)
+                for value, chosen in zip(sums, members, strict=True)
+            ]
             moments[name] = Moments.once(np.stack(there, -1))
         return Partial(moments=moments)
 
@@ -197,7 +202,9 @@ class WeightVersusNorm(Experiment):
     name: ClassVar[str] = "weight-vs-norm"
     paper: ClassVar[str] = "Kobayashi et al. 2020"
     shows: ClassVar[str] = "relation of α and ||f(x)||"
-    summary: ClassVar[str] = "attention weight against the norm of the vector it weighs, over all layers, heads, queries and keys"
+    summary: ClassVar[str] = (
+        "attention weight against the norm of the vector it weighs, over all layers, heads, queries and keys"
+    )
     columns: ClassVar[dict[str, str]] = {
         "category": "category of the key, or all",
         "spearman": "rank correlation of the weight and ||f(x)||; from a joint histogram with logarithmic bins (6 % and 5 % wide)",

@@ -51,8 +51,13 @@ def binned_spearman(counts: np.ndarray) -> float:
         return float("nan")
     rows, columns = np.nonzero(counts)
     weights = counts[rows, columns].astype(np.float64)
-    centred = (first[rows] - np.average(first[rows], weights=weights), second[columns] - np.average(second[columns], weights=weights))
-    products = [float((weights * a * b).sum()) for a, b in ((centred[0], centred[1]), (centred[0],) * 2, (centred[1],) * 2)]
+    centred = (
+        first[rows] - np.average(first[rows], weights=weights),
+        second[columns] - np.average(second[columns], weights=weights),
+    )
+    products = [
+        float((weights * a * b).sum()) for a, b in ((centred[0], centred[1]), (centred[0],) * 2, (centred[1],) * 2)
+    ]
     return products[0] / float(np.sqrt(products[1] * products[2]))
 
 

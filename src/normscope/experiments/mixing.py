@@ -26,7 +26,9 @@ class MixingRatio(Experiment):
     name: ClassVar[str] = "mixing-ratio"
     paper: ClassVar[str] = "Kobayashi et al. 2021"
     shows: ClassVar[str] = "Table 1, mixing ratio by layer and kind of token"
-    summary: ClassVar[str] = "share of a state that comes from other tokens: mean, maximum, minimum; by layer and kind of token"
+    summary: ClassVar[str] = (
+        "share of a state that comes from other tokens: mean, maximum, minimum; by layer and kind of token"
+    )
     columns: ClassVar[dict[str, str]] = {
         "scope": "scope of the ratio; AttnResW is half of AttnW's",
         "layer": "layer, from 1",

@@ -127,7 +127,9 @@ def _sequences(analyzer: Analyzer, group: list[Item]) -> list[TokenSequence]:
     targets: list[list[int]] = []
     for item in group:
         if item.target is None:
-            raise InputError(f"{analyzer.name} is an encoder-decoder model: its corpus is sentence pairs (--format pairs).")
+            raise InputError(
+                f"{analyzer.name} is an encoder-decoder model: its corpus is sentence pairs (--format pairs)."
+            )
         targets.append(item.target.features["input_ids"])
     sources = [item.sequence for item in group]
     encoding = {"input_ids": targets}

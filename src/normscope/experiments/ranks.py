@@ -60,5 +60,7 @@ def _pair_by_pair(tensor: Float[Tensor, "batch series n"], there: Tensor) -> np.
                 both = there[place, first] & there[place, second]
                 if int(both.sum()) >= 2:
                     pair = tensor[place][[first, second]][:, both]
-                    result[place, first, second] = result[place, second, first] = correlations(average_ranks(pair))[0, 1]
+                    result[place, first, second] = result[place, second, first] = correlations(average_ranks(pair))[
+                        0, 1
+                    ]
     return result

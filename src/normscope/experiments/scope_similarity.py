@@ -63,7 +63,9 @@ class ScopeSimilarity(Experiment):
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         rho = partial.moments["rho"]
         model = facts.model
-        pairs = [(model.scopes[i], model.scopes[j]) for i, j in zip(*np.triu_indices(len(model.scopes), 1), strict=True)]
+        pairs = [
+            (model.scopes[i], model.scopes[j]) for i, j in zip(*np.triu_indices(len(model.scopes), 1), strict=True)
+        ]
         mean, deviation = rho.mean(), rho.deviation()
         layered = tables.from_records(
             [

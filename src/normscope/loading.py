@@ -64,12 +64,12 @@ def load_model(
 ) -> LoadedModel:
     """Load (or take) a model and check that it can be analysed."""
     if isinstance(source, PreTrainedModel):
-        model, name, found_revision = source, source.config._name_or_path or type(source).__name__, None
+        model, name, found_revision = source, source.name_or_path or type(source).__name__, None
     elif isinstance(source, torch.nn.Module):
         model = getattr(source, "_orig_mod", None)  # a compiled model keeps the original here
         if not isinstance(model, PreTrainedModel):
             raise ModelError(f"A {type(source).__name__} is not a Hugging Face model (transformers.PreTrainedModel).")
-        name, found_revision = model.config._name_or_path or type(model).__name__, None
+        name, found_revision = model.name_or_path or type(model).__name__, None
     else:
         location = str(embedded.model_folder() if source is None else source)
         name = embedded.NAME if source is None else str(source)
@@ -80,7 +80,7 @@ def load_model(
     if isinstance(tokenizer, str | Path):
         tokenizer = _tokenizer(str(tokenizer), {"trust_remote_code": trust_remote_code}, required=True)
     if device is not None:
-        model = cast(PreTrainedModel, model.to(device))  # pyright: ignore[reportArgumentType]
+        model = model.to(device)  # pyright: ignore[reportArgumentType]
     family = family_of(model.config.model_type)
     _refuse_nan(model)
     processor = _image_processor(source) if family.reads == "image" else None

@@ -11,10 +11,14 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.activations import Activation
+
+Rows = slice | Int[Tensor, " row"]
+"""Some of the query rows: a stretch of them, or their numbers in any order."""
 
 # ---- weights -----------------------------------------------------------------------------------------------------------
 
@@ -170,37 +174,45 @@ class LayerTrace:
         """Names of the steps that are components, in chain order."""
         return [step.name for step in self.steps if step.name]
 
-    def select(self, rows: Int[Tensor, " row"]) -> LayerTrace:
-        """The same trace with only some of its query rows."""
+    def select(self, rows: Rows, after: int = -1) -> LayerTrace:
+        """The same trace with only some of its query rows; the steps up to `after` are done with and stay as they are."""
+        later = [
+            (index > after, step, state)
+            for index, (step, state) in enumerate(zip(self.steps, self.states, strict=True))
+        ]
         return replace(
             self,
             hidden=self.hidden[rows],
             queries=self.queries[rows],
-            steps=tuple(_select(step, rows) for step in self.steps),
-            states=tuple(None if state is None else state[rows] for state in self.states),
+            steps=tuple(_select(step, rows) if wanted else step for wanted, step, _ in later),
+            states=tuple(None if state is None else state[rows] if wanted else state for wanted, _, state in later),
         )
 
 
-def _select(step: Step, rows: Tensor) -> Step:
+def _select(step: Step, rows: Rows) -> Step:
     match step:
         case Attention():
             return replace(step, weights=step.weights[:, rows])
         case Normalise():
             return replace(step, state_before=step.state_before[rows])
         case OwnFeedForward():
-            return replace(step, experts=_select_experts(step.experts, rows), hidden=step.hidden[rows])
+            return replace(
+                step, experts=_select_experts(step.experts, rows, len(step.hidden)), hidden=step.hidden[rows]
+            )
         case FeedForward():
-            return replace(step, experts=_select_experts(step.experts, rows))
+            count = 1 + max(int(expert.rows.max()) for expert in step.experts)
+            return replace(step, experts=_select_experts(step.experts, rows, count))
         case Fork() | Residual():
             return step
 
 
-def _select_experts(experts: tuple[Expert, ...], rows: Tensor) -> tuple[Expert, ...]:
-    selected = (_select_expert(expert, rows) for expert in experts)
+def _select_experts(experts: tuple[Expert, ...], rows: Rows, count: int) -> tuple[Expert, ...]:
+    numbers = torch.arange(count, device=experts[0].rows.device)[rows] if isinstance(rows, slice) else rows
+    selected = (_select_expert(expert, numbers) for expert in experts)
     return tuple(expert for expert in selected if len(expert.rows))
 
 
-def _select_expert(expert: Expert, rows: Tensor) -> Expert:
+def _select_expert(expert: Expert, rows: Int[Tensor, " row"]) -> Expert:
     """`rows` in their order; where an expert serves row `rows[k]`, the new row is `k`."""
     new_row, old_place = (rows[:, None] == expert.rows[None, :]).nonzero(as_tuple=True)
     return replace(

@@ -6,7 +6,7 @@ an affine map is known from what it makes of zero and of the unit vectors.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,10 @@ from normscope.families.spec import LayerNormPart, NormPart, RmsNormPart, UnitRm
 from normscope.trace import LayerNorm, Linear, Norm, RmsNorm
 
 
+_PLAIN_SUBCLASSES = ("FalconLinear",)
+"""Linear layers with a `forward` of their own that only multiplies and adds."""
+
+
 class BlockWeights:
     """The weights of one block, by the paths of its submodules."""
 
@@ -27,13 +31,11 @@ class BlockWeights:
     def linear(self, path: str) -> Linear:
         """The affine map of a submodule."""
         module = self.block.get_submodule(path)
-        weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
         if isinstance(module, Conv1D):
             return Linear(self._read(module.weight).T, self._read(module.bias))
-        shape = (getattr(module, "out_features", None), getattr(module, "in_features", None))
-        if isinstance(module, nn.Linear) and tuple(module.weight.shape) == shape and module.weight.is_floating_point():
-            if type(module).forward in (nn.Linear.forward, _plain_forward(module)):
-                return Linear(self._read(weight), None if bias is None else self._read(bias))
+        if isinstance(module, nn.Linear) and _shows_its_matrix(module):
+            bias = cast("Tensor | None", module.bias)
+            return Linear(self._read(module.weight), None if bias is None else self._read(bias))
         return self._probe(path, module)
 
     def parameter(self, path: str) -> Tensor:
@@ -94,6 +96,8 @@ class BlockWeights:
             ) from error
 
 
-def _plain_forward(module: nn.Module) -> Any:
-    """The `forward` of a subclass that still only multiplies (Falcon's own linear layer)."""
-    return type(module).forward if type(module).__name__ == "FalconLinear" else None
+def _shows_its_matrix(module: nn.Linear) -> bool:
+    """Whether a linear layer is what it seems: quantised ones pack their weight, adapters do more than multiply."""
+    plain = type(module).forward is nn.Linear.forward or type(module).__name__ in _PLAIN_SUBCLASSES
+    shape = (module.out_features, module.in_features)
+    return plain and module.weight.is_floating_point() and tuple(module.weight.shape) == shape

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from normscope.decompose.carrier import SELF, SOURCE, Carrier
@@ -27,6 +27,7 @@ from normscope.trace import (
     Normalise,
     OwnFeedForward,
     Residual,
+    Rows,
 )
 
 __all__ = ["LayerResult", "decompose", "mixing_ratios"]
@@ -77,14 +78,15 @@ class _Walk:
         )
 
     def run(self, carrier: Carrier) -> LayerResult:
-        self._follow(carrier, [], self.trace, self.everything, start=0)
+        self._follow(carrier, [], self.trace, slice(None), start=0)
         return self.result
 
     def _follow(
-        self, carrier: Carrier, bypasses: list[Carrier], trace: LayerTrace, rows: Int[Tensor, " row"], start: int
+        self, carrier: Carrier, bypasses: list[Carrier], trace: LayerTrace, rows: Rows, start: int
     ) -> None:
         """Go on from a step. `rows` are those of the whole trace that `carrier` and `trace` hold."""
         for index in range(start, self.end):
+            state = trace.states[index]
             match step := trace.steps[index]:
                 case Fork():
                     bypasses = [*bypasses, carrier]
@@ -102,15 +104,14 @@ class _Walk:
                     carrier = carrier.add(Summed(sums=own))
                 case FeedForward():
                     for tile, result in carrier.feed_forward(sloped(step)):
-                        tiled = trace.select(tile)
-                        self._note(index, result, tiled, tile)
+                        tiled = trace.select(tile, after=index)
+                        self._note(index, result, state if state is None else state[tile], tile)
                         self._follow(result, [bypass.select(tile) for bypass in bypasses], tiled, tile, index + 1)
                     return
-            self._note(index, carrier, trace, rows)
+            self._note(index, carrier, state, rows)
 
-    def _note(self, index: int, carrier: Carrier, trace: LayerTrace, rows: Int[Tensor, " row"]) -> None:
-        scope, state = self.scope_after[index], trace.states[index]
-        sums = carrier.sums
+    def _note(self, index: int, carrier: Carrier, state: Tensor | None, rows: Rows) -> None:
+        scope, sums = self.scope_after[index], carrier.sums
         if state is not None:
             self._write(self.result.errors, scope, sums.error_against(state), rows)
         if scope not in self.scopes:
@@ -129,17 +130,17 @@ class _Walk:
             if kind == SELF:
                 self.result.mixing[scope] = 1 - mean[self.everything, self.trace.queries]
             if self.maps:
-                self._write_map(scope, kind, mean, self.everything)
+                self._write_map(scope, kind, mean, slice(None))
         if self.heads:
             by_head = {scope: step.weights, step.name: carrier.groups[0].head_norms()}
             self.result.heads |= {name: self._over_all_keys(kind, values) for name, values in by_head.items()}
 
-    def _write(self, into: dict[str, Tensor], scope: str, values: Tensor, rows: Int[Tensor, " row"]) -> None:
+    def _write(self, into: dict[str, Tensor], scope: str, values: Tensor, rows: Rows) -> None:
         if scope not in into:
             into[scope] = values.new_empty(len(self.everything))
         into[scope][rows] = values
 
-    def _write_map(self, scope: str, kind: int, norms: Float[Tensor, "row key"], rows: Int[Tensor, " row"]) -> None:
+    def _write_map(self, scope: str, kind: int, norms: Float[Tensor, "row key"], rows: Rows) -> None:
         if scope not in self.result.maps:
             keys = self.trace.length + self.trace.source_length
             self.result.maps[scope] = norms.new_full((len(self.everything), keys), math.nan)
@@ -150,15 +151,15 @@ class _Walk:
         self, kind: int, values: Float[Tensor, "head query key"]
     ) -> Float[Tensor, "head query every_key"]:
         """Maps of one group of keys among the keys of all groups."""
-        marked = self._marked(kind, values, self.everything)
+        marked = self._marked(kind, values, slice(None))
         before, after = (self.trace.length, 0) if kind == SOURCE else (0, self.trace.source_length)
         return torch.nn.functional.pad(marked, (before, after), value=math.nan)
 
-    def _marked(self, kind: int, values: Tensor, rows: Int[Tensor, " row"]) -> Tensor:
+    def _marked(self, kind: int, values: Tensor, rows: Rows) -> Tensor:
         """Keys after the query, which do not exist for a causal model, marked as missing."""
         if kind == SOURCE or not self.trace.causal:
             return values
-        after = torch.arange(values.shape[-1], device=values.device) > self.trace.queries[rows, None]
+        after = torch.arange(values.shape[-1], device=values.device) > self.trace.queries[rows][:, None]
         return values.masked_fill(after, math.nan)
 
 

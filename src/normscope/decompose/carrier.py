@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from normscope.trace import Attention, Norm
+from normscope.trace import Attention, Norm, Rows
 
 if TYPE_CHECKING:
     from normscope.decompose.factored import KeyGroup
@@ -36,7 +36,7 @@ class Carrier(ABC):
     groups: tuple[KeyGroup, ...] = ()
 
     @abstractmethod
-    def select(self, rows: Int[Tensor, " row"]) -> Carrier:
+    def select(self, rows: Rows) -> Carrier:
         """The same decomposition for some of its query rows."""
 
     @abstractmethod
@@ -52,7 +52,7 @@ class Carrier(ABC):
         """LN: every part by itself, with the deviation of the actual state."""
 
     @abstractmethod
-    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[Int[Tensor, " row"], Carrier]]:
+    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[slice, Carrier]]:
         """FF: yields the result for all query rows, tile by tile. A tile is valid until the next one is asked for."""
 
     @abstractmethod

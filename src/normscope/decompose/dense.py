@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from normscope.decompose.carrier import SELF, Carrier
 from normscope.decompose.linear import SlopedNetwork, scale_
-from normscope.trace import Attention, Norm
+from normscope.trace import Attention, Norm, Rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,13 +26,13 @@ class Dense(Carrier):
     parts: Float[Tensor, "key query d"]
     extents: dict[int, slice]
 
-    def select(self, rows: Int[Tensor, " row"]) -> NoReturn:
+    def select(self, rows: Rows) -> NoReturn:
         raise NotImplementedError("a tile is not divided further")
 
     def attend(self, attention: Attention, *, causal: bool) -> NoReturn:
         raise NotImplementedError("attention after the feed-forward of the same block")
 
-    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[Int[Tensor, " row"], Carrier]]:
+    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[slice, Carrier]]:
         raise NotImplementedError("a second feed-forward in the same block")
 
     def add(self, bypass: Carrier) -> Dense:

@@ -20,6 +20,7 @@ from normscope.decompose.carrier import SELF
 from normscope.decompose.dense import Dense
 from normscope.decompose.linear import SlopedNetwork
 from normscope.decompose.sums import BIAS, OWN, Sums
+from normscope.trace import Rows
 
 if TYPE_CHECKING:
     from normscope.decompose.factored import KeyGroup
@@ -53,46 +54,45 @@ class Expansion:
         self.weights = [group.scaled_weights for group in groups]
         self.networks = [ExpandedNetwork(network, groups, sums, self.memory) for network in networks]
 
-    def tiles(self) -> Iterator[tuple[Int[Tensor, " row"], Dense]]:
-        rows = torch.arange(len(self.queries), device=self.queries.device)
+    def tiles(self) -> Iterator[tuple[slice, Dense]]:
         start = 0
-        while start < len(rows):
-            height = max(1, TILE_VECTORS // sum(self._visible(rows[start : start + 1])))
-            tile = rows[start : start + height]
-            yield tile, self._tile(tile)
-            start += height
+        while start < len(self.queries):
+            height = max(1, TILE_VECTORS // sum(self._visible(slice(start, start + 1))))
+            rows = slice(start, min(start + height, len(self.queries)))
+            yield rows, self._tile(rows)
+            start = rows.stop
 
-    def _visible(self, rows: Int[Tensor, " row"]) -> list[int]:
+    def _visible(self, rows: slice) -> list[int]:
         """How many keys of each group the queries of a tile can see."""
         last = int(self.queries[rows].max()) + 1
         return [last if group.causal else len(group.weights) for group in self.groups]
 
-    def _tile(self, rows: Int[Tensor, " row"]) -> Dense:
+    def _tile(self, rows: slice) -> Dense:
         visible, queries = self._visible(rows), self.queries[rows]
         parts, bias = self._parts(rows, visible)
         ends = list(itertools.accumulate(visible, initial=0))
         extents = {group.kind: slice(*ends[index : index + 2]) for index, group in enumerate(self.groups)}
         own = torch.zeros_like(bias)
         if SELF in extents:
-            own = parts[queries, torch.arange(len(rows), device=rows.device)]
+            own = parts[queries, torch.arange(len(queries), device=queries.device)]
         by_group = [parts[keys].sum(0) for keys in extents.values()]
         sums = Sums(torch.stack([own, bias, by_group[0] - own, *by_group[1:]]), queries)
         return Dense(sums=sums, parts=parts, extents=extents)
 
-    def _parts(self, rows: Int[Tensor, " row"], visible: list[int]) -> tuple[Tensor, Tensor]:
+    def _parts(self, rows: slice, visible: list[int]) -> tuple[Tensor, Tensor]:
         """Part vectors and biases of a tile, added up over the networks that serve it."""
         weights = [some[:keys, rows] for some, keys in zip(self.weights, visible, strict=True)]
-        parts = self.memory("parts", sum(visible), len(rows), self.d)
+        parts = self.memory("parts", sum(visible), len(self.queries[rows]), self.d)
         if self.one_for_all:
             self.networks[0].write(parts, weights, rows, self.queries[rows])
             return parts, self.networks[0].bias[rows]
         parts.zero_()
-        bias = parts.new_zeros(len(rows), self.d)
+        bias = parts.new_zeros(len(self.queries[rows]), self.d)
         for network in self.networks:
             local, place = network.serving(rows)
             if len(local):
                 some = self.memory("expert", len(parts), len(local), self.d)
-                network.write(some, [each[:, local] for each in weights], place, self.queries[rows[local]])
+                network.write(some, [each[:, local] for each in weights], place, self.queries[rows][local])
                 parts[:, local] += some
                 bias[local] += network.bias[place]
         return parts, bias
@@ -109,15 +109,16 @@ class ExpandedNetwork:
         hidden[1] += network.hidden_bias
         self.bias = network.out(hidden[1:], bias=0)[0]
 
-    def serving(self, rows: Int[Tensor, " row"]) -> tuple[Int[Tensor, " some"], Int[Tensor, " some"]]:
+    def serving(self, rows: slice) -> tuple[Int[Tensor, " some"], Int[Tensor, " some"]]:
         """Which rows of a tile the network serves: their places in the tile, and in the network's own rows."""
-        return (rows[:, None] == self.network.rows[None, :]).nonzero(as_tuple=True)
+        (place,) = ((self.network.rows >= rows.start) & (self.network.rows < rows.stop)).nonzero(as_tuple=True)
+        return self.network.rows[place] - rows.start, place
 
     def write(
         self,
         parts: Float[Tensor, "key some d"],
         weights: list[Float[Tensor, "_ some head"]],
-        place: Int[Tensor, " some"],
+        place: Rows,
         queries: Int[Tensor, " some"],
     ) -> None:
         """The part vectors of some queries (at `place` among the network's rows), by the cheaper of two orders."""
@@ -140,7 +141,7 @@ class ExpandedNetwork:
             folded += value_size * (neurons * (d + branches) + count * (d + 1))
         return folded < expanded
 
-    def _write_expanded(self, parts: Tensor, weights: list[Tensor], place: Tensor) -> None:
+    def _write_expanded(self, parts: Tensor, weights: list[Tensor], place: Rows) -> None:
         slopes = [slope[place] for slope in self.network.slopes]
         hidden = self.memory("hidden", *parts.shape[:2], slopes[0].shape[-1])
         start = 0
@@ -158,12 +159,13 @@ class ExpandedNetwork:
         """For each group of keys and each branch, the factors times the first matrix: `P`."""
         return [[group.through(linear) for linear in self.network.projections] for group in self.groups]
 
-    def _write_folded(self, parts: Tensor, weights: list[Tensor], place: Tensor) -> None:
-        output = self.network.output.weight.T
-        for column, row in enumerate(place.tolist()):
+    def _write_folded(self, parts: Tensor, weights: list[Tensor], place: Rows) -> None:
+        output, slopes = self.network.output.weight.T, [slope[place] for slope in self.network.slopes]
+        for column in range(parts.shape[1]):
             start = 0
             for some, group, folded in zip(weights, self.groups, self._folded, strict=True):
-                matrix = sum((first * slope[row] for first, slope in zip(folded, self.network.slopes, strict=True)))
+                scaled = [first * slope[column] for first, slope in zip(folded, slopes, strict=True)]
+                matrix = scaled[0] if len(scaled) == 1 else scaled[0].add_(scaled[1])
                 values = group.values[:, : len(some)] * some[:, column].T[..., None]
                 flat = values.transpose(0, 1).flatten(1)
                 parts[start : start + len(some), column] = flat @ (matrix @ output)

@@ -19,7 +19,7 @@ from normscope.decompose.carrier import SELF, SOURCE, Carrier
 from normscope.decompose.dense import Dense
 from normscope.decompose.expand import Expansion
 from normscope.decompose.linear import SlopedNetwork, scale_
-from normscope.trace import Attention, CrossAttention, Linear, Norm
+from normscope.trace import Attention, CrossAttention, Linear, Norm, Rows
 
 _GRAM_ELEMENTS = 1_000_000
 """How many float64 numbers each of the Gram products may hold at once."""
@@ -48,7 +48,7 @@ class KeyGroup:
         kind, causal = (SOURCE, False) if cross else (SELF, causal)
         return KeyGroup(kind, weights, values, attention.output, scale, queries, causal)
 
-    def select(self, rows: Int[Tensor, " row"]) -> KeyGroup:
+    def select(self, rows: Rows) -> KeyGroup:
         selected = replace(self, weights=self.weights[:, rows], scale=self.scale[rows], queries=self.queries[rows])
         selected.__dict__["factors"] = self.factors  # they do not depend on the query
         return selected
@@ -99,7 +99,7 @@ class KeyGroup:
 class Factored(Carrier):
     """Parts in factored form; none before the attention, where every state is still its own token's."""
 
-    def select(self, rows: Int[Tensor, " row"]) -> Factored:
+    def select(self, rows: Rows) -> Factored:
         return Factored(sums=self.sums.select(rows), groups=tuple(group.select(rows) for group in self.groups))
 
     def attend(self, attention: Attention, *, causal: bool) -> Factored:
@@ -116,7 +116,7 @@ class Factored(Carrier):
         groups = tuple(group.normalise(norm, deviation) for group in self.groups)
         return Factored(sums=self.sums.normalise(norm, deviation), groups=groups)
 
-    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[Int[Tensor, " row"], Dense]]:
+    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[slice, Dense]]:
         yield from Expansion(self.sums, self.groups, networks).tiles()
 
     def maps(self) -> dict[int, Float[Tensor, "query key"]]:

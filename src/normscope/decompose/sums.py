@@ -16,7 +16,7 @@ from torch import Tensor
 
 from normscope.decompose.carrier import Carrier
 from normscope.decompose.linear import SlopedNetwork, scale_, shift
-from normscope.trace import Attention, CrossAttention, Norm
+from normscope.trace import Attention, CrossAttention, Norm, Rows
 
 OWN, BIAS, OTHERS, SOURCE_TOKENS = range(4)
 
@@ -41,7 +41,7 @@ class Sums:
     def own(self) -> Float[Tensor, "query d"]:
         return self.rows[OWN]
 
-    def select(self, rows: Int[Tensor, " row"]) -> Sums:
+    def select(self, rows: Rows) -> Sums:
         return Sums(self.rows[:, rows], self.queries[rows])
 
     def attend(self, attention: Attention) -> Sums:
@@ -101,7 +101,7 @@ class Sums:
 class Summed(Carrier):
     """The sums alone."""
 
-    def select(self, rows: Int[Tensor, " row"]) -> Summed:
+    def select(self, rows: Rows) -> Summed:
         return Summed(sums=self.sums.select(rows))
 
     def attend(self, attention: Attention, *, causal: bool) -> Summed:
@@ -113,9 +113,8 @@ class Summed(Carrier):
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Summed:
         return Summed(sums=self.sums.normalise(norm, deviation))
 
-    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[Int[Tensor, " row"], Summed]]:
-        rows = torch.arange(len(self.sums.queries), device=self.sums.rows.device)
-        yield rows, Summed(sums=self.sums.feed_forward(networks))
+    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[slice, Summed]]:
+        yield slice(None), Summed(sums=self.sums.feed_forward(networks))
 
     def maps(self) -> NoReturn:
         raise NotImplementedError("sums hold no key apart, so they have no map")

@@ -45,7 +45,7 @@ def _full_table(values: xr.DataArray) -> Table:
     for name, width in zip(_names(values, "key"), _key_widths(values), strict=True):
         table.add_column(Text(name), justify="right", no_wrap=True, min_width=width)
     norm, decimals = _norm(values), _decimals(values)
-    for query, row in zip(_names(values, "query"), values.transpose("query", "key").values, strict=True):
+    for query, row in zip(_names(values, "query"), _rows(values, "query", "key"), strict=True):
         table.add_row(Text(query), *(_cell(value, norm, decimals) for value in row))
     return table
 
@@ -60,8 +60,8 @@ def _top_table(values: xr.DataArray, width: int) -> tuple[Table, int]:
     table.add_column("", no_wrap=True)
     for place in range(count):
         table.add_column("strongest keys" if place == 0 else "", no_wrap=True)
-    for query, row in zip(queries, values.transpose("query", "key").values, strict=True):
-        order = [key for key in np.argsort(-np.nan_to_num(row, nan=-1.0), kind="stable") if np.isfinite(row[key])]
+    for query, row in zip(queries, _rows(values, "query", "key"), strict=True):
+        order = sorted((key for key, value in enumerate(row) if np.isfinite(value)), key=lambda key: -row[key])
         cells = [Text.assemble(keys[key], " ", _cell(row[key], norm, decimals)) for key in order[:count]]
         table.add_row(Text(query), *cells)
     return table, count
@@ -74,9 +74,9 @@ def mixing_table(ratios: xr.DataArray, scope: str) -> Group:
     for layer in ratios["layer"].values:
         table.add_column(str(layer), justify="right", no_wrap=True)
     norm = Normalize(0, 1)
-    for name, row in zip(_names(ratios, "query"), ratios.transpose("query", "layer").values, strict=True):
+    for name, row in zip(_names(ratios, "query"), _rows(ratios, "query", "layer"), strict=True):
         table.add_row(Text(name), *(_cell(value, norm, 2) for value in row))
-    means = ratios.mean("query").values
+    means: list[float] = ratios.mean("query").values.tolist()
     table.add_section()
     table.add_row(Text("mean", style="bold"), *(_cell(value, norm, 2) for value in means))
     return _titled(f"{scope}: mixing ratio (how much comes from other tokens), tokens by layers", table)
@@ -84,13 +84,13 @@ def mixing_table(ratios: xr.DataArray, scope: str) -> Group:
 
 def completeness_table(dataset: xr.Dataset, tolerance: float) -> Group:
     """The completeness error after every component, by layer: green within the tolerance, red above."""
-    errors = dataset["component_error"].transpose("layer", "component")
+    errors = dataset["component_error"]
     title = f"Completeness: relative error of parts + bias against the model's own state (tolerance {tolerance:.0e})"
     table = _table()
     table.add_column("layer", justify="right")
     for component in errors["component"].values:
         table.add_column(str(component), justify="right", overflow="fold")
-    for layer, row in zip(errors["layer"].values, errors.values, strict=True):
+    for layer, row in zip(errors["layer"].values, _rows(errors, "layer", "component"), strict=True):
         table.add_row(str(layer), *(_error(value, tolerance) for value in row))
     return _titled(title, table)
 
@@ -139,6 +139,10 @@ def _decimals(values: xr.DataArray) -> int:
     return 0 if largest >= 1000 else 1 if largest >= 100 else 2
 
 
+def _rows(values: xr.DataArray, rows: str, columns: str) -> list[list[float]]:
+    return values.transpose(rows, columns).values.tolist()
+
+
 def _names(values: xr.DataArray, dimension: str) -> list[str]:
     return [label(str(token), _LONGEST_NAME) for token in values[f"{dimension}_token"].values]
 
@@ -149,8 +153,7 @@ def _longest(names: Sequence[str]) -> int:
 
 def _key_widths(values: xr.DataArray) -> list[int]:
     decimals = _decimals(values)
-    cells = values.transpose("key", "query").values
     return [
         max(cell_len(name), *(len(f"{value:.{decimals}f}") for value in column))
-        for name, column in zip(_names(values, "key"), cells, strict=True)
+        for name, column in zip(_names(values, "key"), _rows(values, "key", "query"), strict=True)
     ]

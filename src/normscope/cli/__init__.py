@@ -34,7 +34,7 @@ app.command("check", epilog=models.CHECK_EXAMPLES)(models.check_command)
 app.command("models")(models.models_command)
 
 
-def _show_version(wanted: bool) -> None:
+def _show_version(wanted: bool | None) -> None:
     if wanted:
         from importlib.metadata import version
 
@@ -45,9 +45,9 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def common(
     version: Annotated[
-        bool,
+        bool | None,
         typer.Option("--version", metavar="", callback=_show_version, is_eager=True, help="Show the version and exit."),
-    ] = False,
+    ] = None,
 ) -> None:
     """Options that come before the command."""
 

@@ -4,7 +4,7 @@ import { bdi, h } from "./dom";
 import * as format from "./format";
 import { shade } from "./colour";
 import { label } from "./tokens";
-import { type PanelEvents, valueAt, type View } from "./view";
+import { named, type PanelEvents, valueAt, type View } from "./view";
 import type { Store } from "./store";
 import { segmented, type Control } from "./controls";
 
@@ -32,7 +32,7 @@ export class Bars {
   update(view: View): void {
     const { state, keys, palette, focus } = view;
     this.order.set(state.order);
-    this.element.querySelector("h2")!.replaceChildren("What ", bdi(label(view.queries.labels[focus.row] ?? ""), { class: "token" }), " is made of");
+    this.element.querySelector("h2")!.replaceChildren("What ", named(view.queries.labels[focus.row]), " is made of");
     const entries = keys.labels.map((text, column) => ({ text, column, value: valueAt(view, focus.row, column) })).filter(({ value }) => !Number.isNaN(value));
     const chosen = entries.toSorted((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, MOST);
     if (state.order === "text") chosen.sort((a, b) => a.column - b.column);

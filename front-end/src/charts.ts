@@ -4,12 +4,11 @@ import { max, mean } from "d3-array";
 import { scaleLinear, scalePoint } from "d3-scale";
 import { select } from "d3-selection";
 import { palette, shade } from "./colour";
-import { bdi, h, s, sized } from "./dom";
+import { h, s, sized } from "./dom";
 import * as format from "./format";
 import { tickFormat } from "./legend";
 import { stepsOf } from "./scopes";
-import { label } from "./tokens";
-import type { PanelEvents, View } from "./view";
+import { named, type PanelEvents, type View } from "./view";
 
 const MARGIN = { top: 10, right: 12, bottom: 22, left: 38 };
 
@@ -64,7 +63,7 @@ export class ChainChart {
       return [scope, matrix.values[focus.row * matrix.columns + column] ?? Number.NaN];
     });
     this.title.replaceChildren(
-      bdi(label(queries.labels[focus.row] ?? ""), { class: "token" }), " \u2190 ", bdi(label(keys.labels[column] ?? ""), { class: "token" }), " through the chain",
+      named(queries.labels[focus.row]), " \u2190 ", named(keys.labels[column]), " through the chain",
     );
     const titles = new Map(stepsOf(scopes).map(({ scope, title }) => [scope, abbreviated(title, scopes.length > 8)]));
     const most = max(points, ([, value]) => value) ?? 1;
@@ -132,7 +131,7 @@ export class MixingChart {
     const names = layers.map(String);
     const own = names.map((name, index): [string, number] => [name, units[index]![focus.row] ?? Number.NaN]);
     const all = names.map((name, index): [string, number] => [name, mean(units[index]!.filter((value) => !Number.isNaN(value))) ?? Number.NaN]);
-    this.title.replaceChildren("Mixing ratio of ", bdi(label(queries.labels[focus.row] ?? ""), { class: "token" }));
+    this.title.replaceChildren("Mixing ratio of ", named(queries.labels[focus.row]));
     lineChart(this.svg, Math.max(240, this.element.clientWidth - 28), 118, names, [{ name: "mean", points: all }, { name: "cell", points: own }], {
       most: 1, tick: tickFormat("row", 1), chosen: String(state.layer), short: (name) => name,
     });

@@ -24,13 +24,15 @@ export class Rows {
   read(first: number, count: number): Float32Array {
     const width = this.shape[this.shape.length - 1] ?? 0;
     const begin = first * width;
-    if (this.scale === null) return Float32Array.from(this.codes.subarray(begin, begin + count * width));
-    const missing = this.codes instanceof Uint8Array ? 255 : 65535;
+    const { scale } = this;
+    const codes = this.codes.subarray(begin, begin + count * width);
+    if (scale === null) return Float32Array.from(codes);
+    const missing = codes instanceof Uint8Array ? 255 : 65535;
     const values = new Float32Array(count * width);
     for (let row = 0, at = 0; row < count; row++) {
-      const step = (this.scale[first + row] ?? 0) / (missing - 1);
+      const step = (scale[first + row] ?? 0) / (missing - 1);
       for (let column = 0; column < width; column++, at++) {
-        const code = this.codes[begin + at]!;
+        const code = codes[at]!;
         values[at] = code === missing ? Number.NaN : code * step;
       }
     }

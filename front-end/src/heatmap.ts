@@ -38,6 +38,7 @@ export class HeatMap {
   private scroll = { x: 0, y: 0 };
   private drag: { x: number; y: number; moved: boolean } | null = null;
   private drawnWidth = 0;
+  private readonly widths = new WeakMap<Units, number>();
 
   constructor(private readonly events: HeatMapEvents) {
     this.base = h("canvas", { class: "base", "aria-hidden": "true" });
@@ -93,22 +94,30 @@ export class HeatMap {
   private plan(): Layout | null {
     const { content } = this;
     if (!content) return null;
-    const context = this.base.getContext("2d")!;
-    context.font = labelFont(14, true);
-    const widest = (units: Units): number =>
-      Math.min(150, units.labels.reduce((most, text) => Math.max(most, context.measureText(isolated(shortLabel(text))).width), 20));
     return layout({
       width: this.element.clientWidth,
       height: Math.max(SMALLEST_HEIGHT, Math.min(window.innerHeight - CHROME, 1200)),
       rows: content.matrix.rows,
       columns: content.matrix.columns,
-      rowLabels: widest(content.queries),
-      columnLabels: widest(content.keys),
+      rowLabels: this.widest(content.queries),
+      columnLabels: this.widest(content.keys),
       zoom: this.zoom,
       scrollX: this.scroll.x,
       scrollY: this.scroll.y,
       header: groupsOf(content.keys).length > 1 ? 18 : 0,
     });
+  }
+
+  /** The width of the widest label, measured once. */
+  private widest(units: Units): number {
+    let found = this.widths.get(units);
+    if (found === undefined) {
+      const context = this.base.getContext("2d")!;
+      context.font = labelFont(14, true);
+      found = units.labels.reduce((most, text) => Math.max(most, context.measureText(isolated(shortLabel(text))).width), 20);
+      this.widths.set(units, Math.min(150, found));
+    }
+    return Math.min(150, found);
   }
 
   private draw(): void {

@@ -54,21 +54,36 @@ function meanOfSums(values: Float32Array, columns: number, queries: number[], ke
 /** Rows or columns scaled to sum to 1. A row whose sum is 0 does not exist (as 0/0). */
 export function normalise(matrix: Matrix, axis: Norm): Matrix {
   if (axis === "none") return matrix;
-  const { rows, columns, values } = matrix;
-  const sums = new Float64Array(axis === "row" ? rows : columns);
+  return { ...matrix, values: axis === "row" ? rowShares(matrix) : columnShares(matrix) };
+}
+
+function rowShares({ rows, columns, values }: Matrix): Float32Array {
+  const out = new Float32Array(values.length);
+  for (let row = 0; row < rows; row++) {
+    const [begin, end] = [row * columns, (row + 1) * columns];
+    let sum = 0;
+    for (let at = begin; at < end; at++) {
+      const value = values[at]!;
+      if (value === value) sum += value;
+    }
+    for (let at = begin; at < end; at++) out[at] = values[at]! / sum;
+  }
+  return out;
+}
+
+function columnShares({ rows, columns, values }: Matrix): Float32Array {
+  const out = new Float32Array(values.length);
+  const sums = new Float64Array(columns);
   for (let row = 0, at = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++, at++) {
       const value = values[at]!;
-      if (value === value) sums[axis === "row" ? row : column]! += value;
+      if (value === value) sums[column]! += value;
     }
   }
-  const out = new Float32Array(values.length);
   for (let row = 0, at = 0; row < rows; row++) {
-    for (let column = 0; column < columns; column++, at++) {
-      out[at] = values[at]! / sums[axis === "row" ? row : column]!;
-    }
+    for (let column = 0; column < columns; column++, at++) out[at] = values[at]! / sums[column]!;
   }
-  return { rows, columns, values: out };
+  return out;
 }
 
 export function subtract(after: Matrix, before: Matrix): Matrix {

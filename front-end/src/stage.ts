@@ -18,7 +18,7 @@ import type { State } from "./state";
 import type { Store } from "./store";
 import { Table } from "./table";
 import type { Thumbnails } from "./thumbnails";
-import { label } from "./tokens";
+import { label, shortLabel } from "./tokens";
 import { valueAt, type View } from "./view";
 
 export interface Look {
@@ -178,10 +178,11 @@ export class Stage {
     this.tooltip.hidden = !cell || !view || cell.row < 0;
     if (!cell || !view || cell.row < 0) return;
     const value = valueAt(view, cell.row, cell.column);
-    this.tooltip.replaceChildren(
-      h("strong", {}, bdi(label(view.queries.labels[cell.row] ?? "")), cell.column >= 0 ? " \u2190 " : "", cell.column >= 0 ? bdi(label(view.keys.labels[cell.column] ?? "")) : ""),
-      cell.column >= 0 ? h("span", {}, Number.isNaN(value) ? "not there at this scope" : `${format.cell(value, view.state.norm, view.palette.diverging)} ${view.state.norm === "none" ? "" : view.palette.diverging ? "points" : `of its ${view.state.norm}`}`) : "",
-    );
+    const names = [view.queries.labels[cell.row], ...(cell.column >= 0 ? [view.keys.labels[cell.column]] : [])].map((text) => bdi(shortLabel(text ?? "", 60)));
+    const { norm } = view.state;
+    const unit = norm === "none" ? "" : view.palette.diverging ? " points" : ` of its ${norm}`;
+    const told = Number.isNaN(value) ? "not there at this scope" : format.cell(value, norm, view.palette.diverging) + unit;
+    this.tooltip.replaceChildren(h("strong", {}, names[0]!, ...(names[1] ? [" \u2190 ", names[1]] : [])), ...(names[1] ? [h("span", {}, told)] : []));
     const room = this.mapCard.clientWidth;
     const offset = this.heatmap.element.offsetTop;
     this.tooltip.style.left = `${Math.min(x + 22, room - this.tooltip.offsetWidth - 8)}px`;

@@ -2,7 +2,7 @@
 import { bdi, h } from "./dom";
 import * as format from "./format";
 import { label } from "./tokens";
-import type { PanelEvents, View } from "./view";
+import { named, type PanelEvents, type View } from "./view";
 
 export class Table {
   readonly element: HTMLElement;
@@ -44,7 +44,7 @@ export class Table {
         ...matrices.map((matrix, index) => h("td", { class: !signed && scopes[index] === state.scope ? "now" : "" }, format.cell(matrix.values[at]!, state.norm, false))),
       );
     });
-    const caption = h("caption", {}, "Row of ", bdi(label(view.queries.labels[selected.row] ?? ""), { class: "token" }), `, layer ${state.layer}, at every scope`);
+    const caption = h("caption", {}, "Row of ", named(view.queries.labels[selected.row]), `, layer ${state.layer}, at every scope`);
     this.holder.replaceChildren(h("table", {}, caption, h("thead", {}, head), h("tbody", {}, ...rows)));
   }
 }

@@ -5,7 +5,8 @@ import type { Lens } from "./lens";
 import type { Matrix } from "./matrix";
 import type { Ink } from "./paint";
 import type { State } from "./state";
-import type { Units } from "./tokens";
+import { bdi } from "./dom";
+import { shortLabel, type Units } from "./tokens";
 
 export interface View {
   /** The state as this pane shows it. */
@@ -32,4 +33,9 @@ export interface PanelEvents {
 /** The value of a view's cell; NaN outside. */
 export function valueAt({ matrix }: View, row: number, column: number): number {
   return matrix.values[row * matrix.columns + column] ?? Number.NaN;
+}
+
+/** A token inside a heading. */
+export function named(token: string | undefined): HTMLElement {
+  return bdi(shortLabel(token ?? "", 28), { class: "token" });
 }

@@ -1,0 +1,137 @@
+"""A real browser with its network cut, and pages opened in it from disk.
+
+Without chromium these tests are skipped with a loud line, except in CI, where they fail.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from normscope import Analysis
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if CHROMIUM is None:
+        line = "NO BROWSER: the explorer was NOT tested. Install chromium (apt-get install chromium)."
+        terminalreporter.write_line(line, red=True, bold=True)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        if os.environ.get("CI"):
+            pytest.fail("There is no chromium, and in CI the explorer's tests are never skipped.")
+        pytest.skip("there is no chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+class Shown:
+    """An explorer page in the browser, and the ways a user deals with it."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.trouble: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", lambda message: self.trouble.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: self.trouble.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def open(self, url: str) -> Shown:
+        self.page.goto(url)
+        self.page.locator(".heatmap[data-drawn], .table table").first.wait_for(state="attached")
+        self.settle()
+        return self
+
+    def settle(self) -> None:
+        """Wait until everything that a change brings about is drawn."""
+        self.page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
+        )
+
+    def fragment(self) -> str:
+        self.settle()
+        return self.page.evaluate("() => location.hash.slice(1)")
+
+    def go(self, fragment: str) -> None:
+        self.page.evaluate("(text) => { location.hash = text; }", fragment)
+        self.settle()
+
+    def press(self, key: str) -> None:
+        self.page.keyboard.press(key)
+        self.settle()
+
+    def title(self) -> str:
+        self.settle()
+        return self.page.locator("h1").first.inner_text()
+
+    def step(self, scope: str) -> None:
+        self.page.locator(f".step[data-scope={scope}]").click()
+        self.settle()
+
+    def cell(self, row: int, column: int, stage: int = 0) -> tuple[float, float]:
+        """Where a cell of the heat map is on the page."""
+        heatmap = self.page.locator(".heatmap").nth(stage)
+        left, top, size = heatmap.evaluate("(element) => JSON.parse(element.dataset.layout)")
+        box = heatmap.bounding_box()
+        assert box is not None
+        return box["x"] + left + (column + 0.5) * size, box["y"] + top + (row + 0.5) * size
+
+    def export(self, kind: str) -> bytes:
+        self.page.locator(".exports").evaluate("(element) => { element.open = true; }")
+        with self.page.expect_download() as download:
+            self.page.locator(f"[data-export={kind}]").click()
+        self.page.locator(".exports").evaluate("(element) => { element.open = false; }")
+        return Path(download.value.path()).read_bytes()
+
+    def values(self) -> dict[tuple[str, str, str], float]:
+        """What the page exports as CSV, by query, key and key group."""
+        rows = csv.DictReader(io.StringIO(self.export("csv").decode()))
+        return {
+            (f"{row['query']} {row['query_token']}", row["key_group"], f"{row['key']} {row['key_token']}"): float(
+                row["value"]
+            )
+            for row in rows
+        }
+
+
+@pytest.fixture
+def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Shown]]:
+    """Write the page of some analyses and open it from disk, with no network."""
+    contexts: list[Any] = []
+
+    def shown(*analyses: Analysis, fragment: str = "", precision: str = "display", **options: Any) -> Shown:
+        from normscope.explorer import write_page  # noqa: PLC0415  (after the root conftest's import hook)
+
+        path = write_page(*analyses, path=tmp_path / "page.html", precision=precision)
+        options = {"viewport": {"width": 1440, "height": 900}, "accept_downloads": True, "offline": True, **options}
+        context = browser.new_context(**options)
+        contexts.append(context)
+        context.set_default_timeout(15_000)
+        return Shown(context.new_page()).open(f"{path.as_uri()}#{fragment}")
+
+    yield shown
+    for context in contexts:
+        context.close()

@@ -1,0 +1,105 @@
+"""Analyses without a model, of any shape: what the explorer must show, however it came about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+
+from normscope import Analysis
+
+POST_NORM = ["AttnW", "Attn", "AttnRes", "AttnResLn", "AttnResLnFf", "AttnResLnFfRes", "AttnResLnFfResLn"]
+CROSS = [
+    "AttnW",
+    "Attn",
+    "AttnRes",
+    "AttnResLn",
+    "CrossW",
+    "AttnResLnCross",
+    "AttnResLnCrossRes",
+    "AttnResLnCrossResLn",
+]
+HOSTILE = [
+    "[CLS]",
+    "<script>window.hacked = 1</script>",
+    "</script><img src=x onerror='window.hacked=1'>",
+    "<!--",
+    "שלום",
+    "مرحبا",
+    "👩‍👩‍👧‍👦",
+    "x" * 200,
+    "a\u202eb",
+    "\n",
+    "&amp;\"',",
+    "=1+1",
+    "[SEP]",
+]
+
+
+def sample(
+    tokens: Sequence[str],
+    *,
+    layers: int = 3,
+    scopes: Sequence[str] = POST_NORM,
+    causal: bool = False,
+    heads: int = 0,
+    source: Sequence[str] = (),
+    grid: tuple[int, int] | None = None,
+    queries: Sequence[int] | None = None,
+    text: str | None = None,
+    encoder: Analysis | None = None,
+    model: str = "sample",
+) -> Analysis:
+    """An analysis with random maps. `source` tokens are keys from the first scope with Cross in its name on."""
+    random = np.random.default_rng(0)
+    own, keys = len(tokens), [*tokens, *source]
+    maps = random.gamma(0.6, 1.0, (len(scopes), layers, own, len(keys))).astype(np.float32)
+    if causal:
+        maps[..., :own][..., np.triu(np.ones((own, own), dtype=bool), 1)] = np.nan
+    for index, scope in enumerate(scopes):
+        if source and "Cross" not in scope:
+            maps[index, ..., own:] = np.nan
+        elif scope == "CrossW" or scope.endswith("Cross"):
+            maps[index, ..., :own] = np.nan
+    chosen = np.arange(own) if queries is None else np.asarray(queries)
+    special = np.array([token in ("[CLS]", "[SEP]") for token in keys])
+    words = np.where(special, -1, np.arange(len(keys)))
+    names = np.array(keys, dtype=object)
+    groups = ["target"] * own + ["source"] * len(source) if source else ["self"] * own
+    coordinates = {
+        "layer": np.arange(1, layers + 1),
+        "scope": list(scopes),
+        "key": np.concatenate([np.arange(own), np.arange(len(source))]),
+        "key_token": ("key", names),
+        "key_special": ("key", special),
+        "key_word": ("key", words),
+        "key_word_text": ("key", names),
+        "key_group": ("key", np.array(groups, dtype=object)),
+        "query": chosen,
+        "query_token": ("query", names[chosen]),
+        "query_special": ("query", special[chosen]),
+        "query_word": ("query", words[chosen]),
+        "query_word_text": ("query", names[chosen]),
+    }
+    ratios = random.uniform(size=(len(scopes), layers, len(chosen))).astype(np.float32)
+    variables = {
+        "map": (("scope", "layer", "query", "key"), maps[:, :, chosen]),
+        "mixing_ratio": (("scope", "layer", "query"), ratios),
+        "completeness": ("layer", np.full(layers, 3e-7, dtype=np.float32)),
+    }
+    if heads:
+        coordinates |= {"head_scope": list(scopes[:2]), "head": np.arange(1, heads + 1)}
+        shape = (2, layers, heads, len(chosen), len(keys))
+        variables["head_map"] = (
+            ("head_scope", "layer", "head", "query", "key"),
+            random.gamma(0.6, 1.0, shape).astype("f4"),
+        )
+    if grid is not None:
+        rows, columns = grid
+        before = np.full(own - rows * columns, -1)
+        coordinates["key_row"] = ("key", np.concatenate([before, np.repeat(np.arange(rows), columns)]))
+        coordinates["key_column"] = ("key", np.concatenate([before, np.tile(np.arange(columns), rows)]))
+        variables["image"] = (("y", "x", "channel"), random.integers(0, 255, (32, 32, 3)).astype(np.uint8))
+    facts = {"schema_version": 1, "model": model, "family": "none", "text": " ".join(tokens) if text is None else text}
+    return Analysis(xr.Dataset(variables, coordinates, facts), encoder)

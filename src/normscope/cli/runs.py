@@ -17,7 +17,7 @@ from normscope.errors import InputError
 if TYPE_CHECKING:
     from normscope.experiments import Experiment
 
-RUN_EXAMPLES = """normscope run scope-similarity mixing-ratio ff-amplification --corpus wiki.txt --unit packed --out runs/minilm
+RUN_EXAMPLES = """normscope run scope-similarity mixing-ratio --corpus wiki.txt --unit packed --out runs/minilm
 
 normscope run entities --model roberta-base --corpus eng.testa --limit 1000 --out runs/entities
 

@@ -102,7 +102,7 @@ class Encoder:
             return None
         separator = str(self.tokenizer.sep_token)
         first = tokens.index(separator) if separator in tokens else len(tokens)
-        framing = {self.tokenizer.cls_token, self.tokenizer.sep_token, self.tokenizer.pad_token}
+        framing = {str(getattr(self.tokenizer, name, None)) for name in ("cls_token", "sep_token", "pad_token")}
         features = {"input_ids": [int(i) for i in ids]}
         if "token_type_ids" in self.tokenizer.model_input_names:
             features["token_type_ids"] = [int(place > first) for place in range(len(tokens))]
@@ -172,7 +172,7 @@ class Encoder:
         ids: list[int] = []
         owners: list[int] = []
         for place, word in enumerate(words):
-            option = {"text_target": self._cased(word)} if target else {"text": self._cased(word)}
+            option: dict[str, Any] = {"text_target" if target else "text": self._cased(word)}
             pieces = cast(list[int], self.tokenizer(**option, add_special_tokens=False)["input_ids"])
             ids += pieces
             owners += [place] * len(pieces)
@@ -256,7 +256,7 @@ class _Stream:
         return ids, [word - words[0] for word in words]
 
 
-def _words_of_pieces(tokens: list[str], framing: set[Any]) -> list[int]:
+def _words_of_pieces(tokens: list[str], framing: set[str]) -> list[int]:
     """Words from WordPiece marks: a token that starts with ## belongs to the word before it."""
     words: list[int] = []
     current = -1

@@ -1,4 +1,4 @@
-"""What is wrong with a corpus: rows that cannot be used are noted with their place, then left out or refused, and counted."""
+"""What is wrong with a corpus: rows that cannot be used are noted with their place, left out or refused, and counted."""
 
 from __future__ import annotations
 

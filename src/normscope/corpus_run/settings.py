@@ -1,4 +1,4 @@
-"""What a run was asked for, in a form that can be compared: a folder belongs to one run, and only the same run may go on in it."""
+"""What a run was asked for, to be compared: a folder belongs to one run, and only the same run may go on in it."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from normscope.errors import FileError
+from normscope.experiments.arrow import Schema, Table
 from normscope.experiments.exact import Moments
 from normscope.experiments.partial import Partial, Rows
 
@@ -52,8 +53,7 @@ class Shards:
                 compact = partial.compacted()
                 arrays |= _arrays(name, compact)
                 for bag, rows in compact.rows.items():
-                    (table,) = rows.chunks
-                    assert isinstance(table, pa.Table)
+                    table: Table = rows.chunks[0]
                     kept = table.replace_schema_metadata({"keys": _BETWEEN.join(rows.keys)})
                     pq.write_table(kept, temporary / f"{name}{_BETWEEN}{bag}.parquet", compression="zstd")
             np.savez(temporary / _SUMS, **arrays)  # pyright: ignore[reportArgumentType]
@@ -86,7 +86,7 @@ def _arrays(name: str, partial: Partial) -> dict[str, np.ndarray]:
     return found | {_BETWEEN.join((name, "counts", key)): array for key, array in partial.counts.items()}
 
 
-def _partials(arrays: Mapping[str, np.ndarray], bags: Mapping[Path, pa.Schema]) -> dict[str, Partial]:
+def _partials(arrays: Mapping[str, np.ndarray], bags: Mapping[Path, Schema]) -> dict[str, Partial]:
     found: dict[str, Partial] = {}
     parts: dict[tuple[str, str], dict[str, np.ndarray]] = {}
     for key, array in arrays.items():

@@ -1,4 +1,4 @@
-"""Shards computed here or in worker processes: every process loads the model once, and threads are shared out between them."""
+"""Shards computed here or in processes: each loads the model once, and threads are shared out between them."""
 
 from __future__ import annotations
 

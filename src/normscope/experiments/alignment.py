@@ -87,7 +87,7 @@ class Alignment(Experiment):
     )
     columns: ClassVar[dict[str, str]] = {
         "setting": "AWO: a row belongs to the token it gives out; AWI: to the token it reads",
-        "method": "weights: head mean of attention weights (or one head's); norms: ||sum_h a f(x)|| (or one head's ||a f(x)||)",
+        "method": "weights: mean attention weights (or one head's); norms: ||sum_h a f(x)|| (or one head's ||a f(x)||)",
         "layer": "layer of the decoder, from 1",
         "head": "head, from 1; empty for the whole layer",
         "aer": "alignment error rate over the corpus",
@@ -221,12 +221,11 @@ def _summary(setting: str, aer: np.ndarray, norm: np.ndarray, model: ModelFacts)
 
 def _correlation(setting: str, aer: np.ndarray, norm: np.ndarray) -> dict[str, object]:
     first, second = aer.reshape(-1), norm.reshape(-1)
-    varied = len(first) > 2 and np.ptp(first) > 0 and np.ptp(second) > 0
-    return {
-        "setting": setting,
-        "spearman": float(stats.spearmanr(first, second).statistic) if varied else float("nan"),
-        "pearson": float(stats.pearsonr(first, second).statistic) if varied else float("nan"),
-    }
+    if np.ptp(first) == 0 or np.ptp(second) == 0 or len(first) < 3:
+        return {"setting": setting, "spearman": float("nan"), "pearson": float("nan")}
+    ranked: Any = stats.spearmanr(first, second)
+    linear: Any = stats.pearsonr(first, second)
+    return {"setting": setting, "spearman": float(ranked.statistic), "pearson": float(linear.statistic)}
 
 
 def _figure(aer: np.ndarray, setting: str, model: ModelFacts) -> Figure:

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from normscope.analysis import NormaliseAxis, normalise
 from normscope.errors import InputError
 from normscope.experiments import chain, figures, tables
+from normscope.experiments.arrow import Table
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.partial import Partial, Rows
 
@@ -85,7 +86,7 @@ class FeedForwardAmplification(Experiment):
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         change = changes(observation, model, self.axis)
-        kept = ~np.eye(change.shape[2], dtype=bool) & np.isfinite(change).all((0, 1))[:, : change.shape[2]]
+        kept = ~np.eye(change.shape[2], dtype=bool) & np.asarray(np.isfinite(change).all((0, 1)))[:, : change.shape[2]]
         if not self.special_tokens:
             kept &= ~observation.special[:, None] & ~observation.special[None, :]
         query, key = np.nonzero(kept)
@@ -142,7 +143,8 @@ def _sum_up(connection: duckdb.DuckDBPyConnection, layers: tuple[int, ...]) -> t
     """Add up all rows of each pair of types; the numbers of pairs, of pairs of types, and of those seen once."""
     sums = ", ".join(f"sum({kind}_{layer}) AS {kind}_{layer}" for kind in KINDS for layer in layers)
     connection.execute(
-        f"CREATE TABLE sums AS SELECT query, key, sum(occurrences)::BIGINT AS occurrences, {sums} FROM rows GROUP BY query, key"
+        f"CREATE TABLE sums AS SELECT query, key, sum(occurrences)::BIGINT AS occurrences, {sums} "
+        f"FROM rows GROUP BY query, key"
     )
     row = connection.execute(
         "SELECT coalesce(sum(occurrences), 0)::BIGINT, count(*), count(*) FILTER (occurrences = 1) FROM sums"
@@ -171,7 +173,7 @@ def _top(
     ]
 
 
-def _figure(table: pa.Table, kind: str, model: ModelFacts) -> Figure:
+def _figure(table: Table, kind: str, model: ModelFacts) -> Figure:
     """The top pairs of every layer, as bars."""
     figure, grid = figures.panels(len(model.layers), width=3.6, height=2.9)
     rows = [row for row in table.to_pylist() if row["kind"] == kind]

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 
 from normscope.analysis import Analysis
 from normscope.errors import InputError, listing
+from normscope.experiments.arrow import Table
 from normscope.experiments.partial import Partial, merged
 from normscope.experiments.statistics import Statistic
 
@@ -105,8 +105,8 @@ class Needs:
 class Observation:
     """One sequence as experiments see it: its analysis, and what an analysis does not hold.
 
-    `statistics` are arrays `[layer, ...]`; `entities` has for every token the number of its
-    entity, -1 outside; `pair` has the words and gold alignment of a sentence pair. `number` is the sequence's place in the corpus.
+    `statistics` are arrays `[layer, ...]`; `entities` has for every token the number of its entity, -1 outside; `pair` has
+    the words and the gold alignment of a sentence pair. `number` is the sequence's place in the corpus.
     """
 
     analysis: Analysis
@@ -144,8 +144,8 @@ class Observation:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the finish of an experiment may know of the run: model, corpus as the papers call it, seed, and token frequency ranks
-    by vocabulary id (`None`: counted in the corpus)."""
+    """What the finish of an experiment may know of the run: model, corpus as the papers call it, seed, and
+    token frequency ranks by vocabulary id (`None`: counted in the corpus)."""
 
     model: ModelFacts
     corpus: str = ""
@@ -157,7 +157,7 @@ class RunFacts:
 class Outcome:
     """Finished tables (tidy, columns documented by the experiment) and figures, which are drawn when called."""
 
-    tables: dict[str, pa.Table]
+    tables: dict[str, Table]
     figures: dict[str, Callable[[], Figure]] = field(default_factory=dict)
 
 

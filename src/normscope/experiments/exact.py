@@ -133,4 +133,5 @@ class Moments:
 
 
 def _pool(sums: ExactSum, axis: int) -> ExactSum:
-    return ExactSum(sums.high.sum(axis), sums.low.sum(axis)) + ExactSum(np.int64(0), np.int64(0))
+    zero = np.zeros((), np.int64)
+    return ExactSum(sums.high.sum(axis), sums.low.sum(axis)) + ExactSum(zero, zero)

@@ -148,7 +148,7 @@ def _dimensions_figure(dimensions: np.ndarray, removed: np.ndarray, model: Model
         axes.plot(
             dimensions[place, 2, worst], dimensions[place, 1, worst], "o", ms=6, mfc="none", color="k", label="removed"
         )
-        axes.set(xlabel="γ of the norm after FF", ylabel="mean |value|", yscale="log")
+        axes.set(xlabel=f"{figures.GAMMA} of the norm after FF", ylabel="mean |value|", yscale="log")
         axes.set_title(f"layer {layer}", fontsize=10)
     grid[0].legend(fontsize=7, frameon=False)
     return figure
@@ -158,5 +158,7 @@ def _removal_figure(rho: np.ndarray, model: ModelFacts) -> Figure:
     figure, grid = figures.panels(len(_AXES), width=3.8, height=3.2)
     for place, (axes, name) in enumerate(zip(grid, _AXES, strict=True)):
         series = {"all dimensions": rho[place, :, 0], "without outliers": rho[place, :, 1]}
-        figures.lines(axes, model.layers, series, label="ρ of maps before and after FF", title=f"normalised: {name}")
+        figures.lines(
+            axes, model.layers, series, label="similarity of maps before and after FF", title=f"normalised: {name}"
+        )
     return figure

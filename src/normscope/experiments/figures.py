@@ -8,6 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+ALPHA, GAMMA, RHO = "\u03b1", "\u03b3", "\u03c1"
+
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#F0E442")
 """Okabe and Ito's colours, which people with colour-blindness can tell apart."""
 

@@ -80,10 +80,10 @@ class Frequency(Experiment):
 
     name: ClassVar[str] = "frequency"
     paper: ClassVar[str] = "Kobayashi et al. 2020"
-    shows: ClassVar[str] = "frequency rank against α and ||f(x)||"
+    shows: ClassVar[str] = "frequency rank against attention weight and ||f(x)||"
     summary: ClassVar[str] = "how attention weights and ||f(x)|| go with token frequency"
     columns: ClassVar[dict[str, str]] = {
-        "quantity": "weight: attention weight the token gets (mean over heads, queries, layers); f: ||f(x)|| (mean over heads, layers)",
+        "quantity": "weight: attention the token gets (mean over heads, queries, layers); f: ||f(x)|| (over heads, layers)",
         **_COLUMNS,
     }
 
@@ -99,7 +99,7 @@ class Frequency(Experiment):
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         columns = _ordered(partial)
         records, rank = _correlations(columns, ["weight", "f"], facts)
-        drawn = bind(_figure, rank, {"α": columns["weight"], "‖f(x)‖": columns["f"]})
+        drawn = bind(_figure, rank, {figures.ALPHA: columns["weight"], "‖f(x)‖": columns["f"]})
         return Outcome({"frequency": tables.from_records(records)}, {"frequency": drawn})
 
 
@@ -140,6 +140,6 @@ class MixingFrequency(Experiment):
 def _figure(rank: np.ndarray, panels: dict[str, np.ndarray]) -> Figure:
     figure, grid = figures.panels(len(panels), columns=4, width=3.3, height=3.0)
     for axes, (name, values) in zip(grid, panels.items(), strict=True):
-        title = f"{name} (ρ = {spearman(rank, values):.2f})"
+        title = f"{name} ({figures.RHO} = {spearman(rank, values):.2f})"
         figures.density(axes, rank, values, title=title, xlabel="frequency rank", ylabel=name)
     return figure

@@ -19,6 +19,7 @@ from normscope.analysis import NormaliseAxis
 from normscope.errors import InputError
 from normscope.experiments import figures, tables
 from normscope.experiments.amplification import KINDS, changes, scopes_needed
+from normscope.experiments.arrow import Table
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.bootstrap import Comparison, compare_means
 from normscope.experiments.partial import Partial, Rows
@@ -86,7 +87,7 @@ class GroupAmplification(Experiment):
         change = changes(observation, model, self.axis)
         groups = self.groups(observation)
         count = len(groups)
-        query, key = np.nonzero(~np.eye(count, dtype=bool) & np.isfinite(change).all((0, 1))[:, :count])
+        query, key = np.nonzero(~np.eye(count, dtype=bool) & np.asarray(np.isfinite(change).all((0, 1)))[:, :count])
         content = ~observation.special[query] & ~observation.special[key]
         query, key = query[content], key[content]
         same = (groups[query] == groups[key]) & (groups[query] >= 0)
@@ -182,7 +183,7 @@ def _candidates(same: np.ndarray, distance: np.ndarray, order: np.ndarray) -> np
     return np.sort(np.concatenate(kept))
 
 
-def _distance_table(group: np.ndarray, other: np.ndarray) -> pa.Table:
+def _distance_table(group: np.ndarray, other: np.ndarray) -> Table:
     values, counts = np.unique(group, return_counts=True)
     return tables.tidy(
         {"distance": values.tolist()},

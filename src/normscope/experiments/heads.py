@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 from matplotlib.figure import Figure
 
 from normscope.experiments import figures, tables
+from normscope.experiments.arrow import Table
 from normscope.experiments.base import CLS, SEP, Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.exact import Moments
 from normscope.experiments.histograms import LogBins, binned_spearman
@@ -99,7 +101,7 @@ _SPREAD_TYPES = {
 
 
 def _spread(
-    moments: Moments, counts: np.ndarray, place: tuple[int, ...], labels: dict[str, object]
+    moments: Moments, counts: np.ndarray, place: tuple[int, ...], labels: Mapping[str, object]
 ) -> dict[str, object]:
     mean, deviation = float(moments.mean()[place]), float(moments.deviation()[place])
     return {
@@ -114,7 +116,7 @@ def _spread(
     }
 
 
-def _dispersion_figure(table: pa.Table, model: ModelFacts) -> Figure:
+def _dispersion_figure(table: Table, model: ModelFacts) -> Figure:
     figure, grid = figures.panels(2, columns=2, width=4.4, height=3.4)
     rows = [row for row in table.to_pylist() if row["head"] is None]
     for axes, quantity in zip(grid, ("x", "f(x)"), strict=True):
@@ -188,7 +190,7 @@ def _mean_of(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 
 def _categories_figure(pooled: dict[str, np.ndarray], model: ModelFacts) -> Figure:
     figure, grid = figures.panels(3, width=4.2, height=3.4)
-    titles = {"weights": "attention weights α", "norms": "norms ‖αf(x)‖", "f": "‖f(x)‖"}
+    titles = {"weights": f"attention weights {figures.ALPHA}", "norms": f"norms ‖{figures.ALPHA}f(x)‖", "f": "‖f(x)‖"}
     for axes, (name, title) in zip(grid, titles.items(), strict=True):
         series = {category: pooled[name][:, place] for place, category in enumerate(CATEGORIES)}
         figures.lines(axes, model.layers, series, label="mean", title=title)
@@ -201,13 +203,13 @@ class WeightVersusNorm(Experiment):
 
     name: ClassVar[str] = "weight-vs-norm"
     paper: ClassVar[str] = "Kobayashi et al. 2020"
-    shows: ClassVar[str] = "relation of α and ||f(x)||"
+    shows: ClassVar[str] = "relation of attention weight and ||f(x)||"
     summary: ClassVar[str] = (
         "attention weight against the norm of the vector it weighs, over all layers, heads, queries and keys"
     )
     columns: ClassVar[dict[str, str]] = {
         "category": "category of the key, or all",
-        "spearman": "rank correlation of the weight and ||f(x)||; from a joint histogram with logarithmic bins (6 % and 5 % wide)",
+        "spearman": "rank correlation of weight and ||f(x)||, from a joint histogram with logarithmic bins (6 and 5 % wide)",
         "pairs": "number of (layer, head, query, key)",
     }
 
@@ -241,7 +243,7 @@ def _joint_figure(joint: dict[str, np.ndarray]) -> Figure:
     for axes, (name, counts) in zip(grid, joint.items(), strict=True):
         shown = np.where(counts > 0, counts, np.nan)
         axes.pcolormesh(edges, _WEIGHTS.edges(), np.log10(shown), cmap="viridis", rasterized=True)
-        axes.set(xscale="log", yscale="log", xlabel="‖f(x)‖", ylabel="α")
-        axes.set_xlim(edges[used[0]], edges[used[-1] + 1])
-        axes.set_title(f"{name} (ρ = {binned_spearman(counts):.2f})", fontsize=10)
+        axes.set(xscale="log", yscale="log", xlabel="‖f(x)‖", ylabel=figures.ALPHA)
+        axes.set_xlim(float(edges[used[0]]), float(edges[used[-1] + 1]))
+        axes.set_title(f"{name} ({figures.RHO} = {binned_spearman(counts):.2f})", fontsize=10)
     return figure

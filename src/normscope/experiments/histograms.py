@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -72,4 +73,5 @@ def spearman(first: np.ndarray, second: np.ndarray) -> float:
     first, second = first[there], second[there]
     if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
         return float("nan")
-    return float(stats.spearmanr(first, second).statistic)
+    result: Any = stats.spearmanr(first, second)
+    return float(result.statistic)

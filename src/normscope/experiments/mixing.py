@@ -1,4 +1,4 @@
-"""mixing-ratio (2021, Table 1 and figures): how much of a token's state comes from other tokens, by scope, layer and kind of token."""
+"""mixing-ratio (2021): how much of a token's state comes from other tokens, by scope, layer and kind of token."""
 
 from __future__ import annotations
 

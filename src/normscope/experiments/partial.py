@@ -7,18 +7,19 @@ of rows may *lie* in a Parquet file, which only DuckDB reads, out of core.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
+from normscope.experiments.arrow import Table
 from normscope.experiments.exact import Moments
 
 _Content = TypeVar("_Content", Moments, np.ndarray, "Rows")
@@ -28,13 +29,13 @@ _Content = TypeVar("_Content", Moments, np.ndarray, "Rows")
 class Rows:
     """A bag of rows of one schema. With `keys`, rows of equal keys may be replaced by one: the sum of all other columns."""
 
-    chunks: tuple[pa.Table | Path, ...]
+    chunks: tuple[Table | Path, ...]
     keys: tuple[str, ...] = ()
 
     def __add__(self, other: Rows) -> Rows:
         return Rows(self.chunks + other.chunks, self.keys)
 
-    def compacted(self) -> pa.Table:
+    def compacted(self) -> Table:
         """The rows in memory as one table, those of equal keys summed (whole numbers, so exactly)."""
         table = pa.concat_tables([chunk for chunk in self.chunks if isinstance(chunk, pa.Table)])
         if not self.keys:
@@ -46,7 +47,7 @@ class Rows:
         )
 
     @contextmanager
-    def database(self, name: str = "rows") -> Iterator[duckdb.DuckDBPyConnection]:
+    def database(self, name: str = "rows") -> Generator[duckdb.DuckDBPyConnection]:
         """A DuckDB connection with a view of all rows, which works on disk when they do not fit into memory."""
         with TemporaryDirectory(prefix="normscope-") as scratch:
             connection = duckdb.connect(str(Path(scratch) / "rows.duckdb"))
@@ -69,7 +70,7 @@ class Rows:
             parts.append(f"SELECT * FROM read_parquet([{listed}])")
         return " UNION ALL ".join(parts)
 
-    def select(self, sql: str) -> pa.Table:
+    def select(self, sql: str) -> Table:
         """The result of a query on the view `rows`, as an Arrow table."""
         with self.database() as connection:
             return connection.sql(sql).to_arrow_table()
@@ -109,7 +110,6 @@ def _names(first: Mapping[str, object], second: Mapping[str, object]) -> list[st
     return sorted({*first, *second})
 
 
-def _both(first: dict[str, _Content], second: dict[str, _Content], name: str) -> _Content:
-    if name not in first:
-        return second[name]
-    return first[name] + second[name] if name in second else first[name]
+def _both(first: Mapping[str, _Content], second: Mapping[str, _Content], name: str) -> _Content:
+    found = [contents[name] for contents in (first, second) if name in contents]
+    return found[0] if len(found) == 1 else cast(_Content, found[0] + found[1])

@@ -8,6 +8,7 @@ as they are, normalised by row, and normalised by column.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -129,7 +130,7 @@ class _Grid:
 
     def adjacent(self) -> Figure:
         scopes = self.model.scopes
-        return self._lines([(first, second) for first, second in zip(scopes, scopes[1:], strict=False)])
+        return self._lines(list(pairwise(scopes)))
 
     def against_ff_input(self) -> Figure:
         anchor = chain.feed_forward(self.model.scopes)[0]
@@ -139,8 +140,10 @@ class _Grid:
     def _lines(self, chosen: list[tuple[str, str]]) -> Figure:
         figure, grid = figures.panels(len(self.normalisations), width=4.4, height=3.6)
         for place, (axes, axis) in enumerate(zip(grid, self.normalisations, strict=True)):
-            series = {f"{a} – {b}": self.mean[place][:, self.pairs.index((a, b))] for a, b in chosen}
-            figures.lines(axes, self.model.layers, series, label="Spearman's ρ", title=f"normalised: {axis}")
+            series = {f"{a} → {b}": self.mean[place][:, self.pairs.index((a, b))] for a, b in chosen}
+            figures.lines(
+                axes, self.model.layers, series, label=f"Spearman's {figures.RHO}", title=f"normalised: {axis}"
+            )
             axes.set_ylim(min(0.0, float(np.nanmin(self.mean))) - 0.02, 1.02)
         return figure
 

@@ -1,4 +1,4 @@
-"""Statistics of a block that a map does not show: norms of vectors, dimensions of the feed-forward, maps without some of them.
+"""Statistics of a block that a map does not show: norms of vectors, dimensions of the feed-forward, maps without some.
 
 Each is computed from a trace while the layer's tensors are alive, in the one forward pass that the maps come from too.
 """
@@ -59,7 +59,7 @@ class FeedForwardNorms(Statistic):
 
 @dataclass(frozen=True)
 class FeedForwardDimensions(Statistic):
-    """`[3, d]`: mean absolute value of each dimension of the feed-forward's input and output, and the norm's gamma after it."""
+    """`[3, d]`: mean absolute value of each dimension of the FF's input and output, and gamma of the norm after it."""
 
     def compute(self, trace: LayerTrace) -> np.ndarray:
         entering = feed_forward_input(trace).double().abs().mean(0)

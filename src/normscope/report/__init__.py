@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial as bind
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from normscope.errors import FileError, InputError
+from normscope.experiments.arrow import Table
 from normscope.files import replacing
 from normscope.report.tables import comparison, html_table
 
@@ -64,7 +66,7 @@ class FinishedRun:
     def experiments(self) -> dict[str, Any]:
         return self.manifest["experiments"]
 
-    def table(self, name: str) -> pa.Table:
+    def table(self, name: str) -> Table:
         try:
             return pq.read_table(self.folder / "tables" / f"{name}.parquet")
         except (OSError, pa.ArrowInvalid) as error:
@@ -97,7 +99,7 @@ def _page(runs: list[FinishedRun]) -> str:
         having = [run for run in runs if name in run.experiments]
         parts.append(f"<h2 id='{escape(name)}'>{escape(name)}</h2>")
         parts += _compared(having, name)
-        parts.append(_side_by_side(having, lambda run, name=name: _experiment(run, name)))
+        parts.append(_side_by_side(having, bind(_experiment, name)))
         parts.append(_columns(having[0], name))
     listed = " · ".join(f"<a href='#{escape(name)}'>{escape(name)}</a>" for name in names)
     parts.insert(1, f"<p>{listed}</p>")
@@ -112,7 +114,7 @@ def _page(runs: list[FinishedRun]) -> str:
     )
 
 
-def _side_by_side(runs: list[FinishedRun], show: Any) -> str:
+def _side_by_side(runs: list[FinishedRun], show: Callable[[FinishedRun], str]) -> str:
     return "<div class='runs'>" + "".join(f"<section>{show(run)}</section>" for run in runs) + "</div>"
 
 
@@ -122,7 +124,7 @@ def _facts(run: FinishedRun) -> str:
     rows = {
         "model": run.title,
         "weights": f"{manifest['model']['fingerprint']} ({manifest['model']['dtype']})",
-        "corpus": f"{corpus.get('path', 'none')} ({settings.get('corpus_fingerprint') or '–'})",
+        "corpus": f"{corpus.get('path', 'none')} ({settings.get('corpus_fingerprint') or '-'})",
         "sequences": f"{manifest['sequences']} ({manifest['tokens']} tokens)",
         "left out or cut": ", ".join(f"{kind}: {n}" for kind, n in manifest["rows_left_out_or_changed"].items())
         or "none",
@@ -148,7 +150,7 @@ def _compared(runs: list[FinishedRun], name: str) -> list[str]:
     return [] if table is None else [f"<h3>side by side: {escape(first)}</h3>", html_table(table)]
 
 
-def _experiment(run: FinishedRun, name: str) -> str:
+def _experiment(name: str, run: FinishedRun) -> str:
     parts = [f"<h3>{escape(run.title)}</h3>"]
     for figure in run.experiments[name]["figures"]:
         data = base64.b64encode(run.figure(figure)).decode()

@@ -8,11 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from normscope.experiments.arrow import Table
+
 _MOST_ROWS = 400
 _LABELS = ("layer", "head", "rank", "distance", "dimension")
 
 
-def html_table(table: pa.Table) -> str:
+def html_table(table: Table) -> str:
     """A table that scrolls; of a long one, the beginning."""
     head = "".join(f"<th>{escape(name)}</th>" for name in table.column_names)
     rows = "".join(_row(row.values()) for row in table.slice(0, _MOST_ROWS).to_pylist())
@@ -34,7 +36,7 @@ def _cell(value: object) -> str:
     return f"<td{kind}>{escape(str(value))}</td>"
 
 
-def comparison(tables: Sequence[tuple[str, pa.Table]]) -> pa.Table | None:
+def comparison(tables: Sequence[tuple[str, Table]]) -> Table | None:
     """The first number of each table by the labels they share; `None` where there is none to compare."""
     first = tables[0][1]
     labels = [field.name for field in first.schema if pa.types.is_string(field.type) or field.name in _LABELS]

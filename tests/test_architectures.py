@@ -1,0 +1,373 @@
+"""Every architecture beyond the BERT line, from tiny random models, by the same battery that third parties use."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel, ViTModel
+from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+
+import normscope as ns
+from normscope.families import families, family_of
+from normscope.families.spec import DispatchedAttention, Family, Parallel, PreNorm, Stack
+from normscope.testing import assert_family
+
+# Deliberately awkward: three heads, a hidden size that divides nothing, a feed-forward of a prime size.
+SIZE: dict[str, Any] = {
+    **dict(vocab_size=50, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=37),
+    **dict(max_position_embeddings=32, pad_token_id=1, bos_token_id=0, eos_token_id=2),
+}
+GROUPED = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=6)
+GPT2 = dict(n_embd=24, n_layer=2, n_head=3, n_positions=32)
+T5 = dict(d_model=24, d_kv=10, d_ff=37, num_layers=2, num_decoder_layers=3, num_heads=3, decoder_start_token_id=1)
+BART = dict(
+    **dict(d_model=24, encoder_layers=2, decoder_layers=3, encoder_attention_heads=3, decoder_attention_heads=3),
+    **dict(encoder_ffn_dim=37, decoder_ffn_dim=29, decoder_start_token_id=1),
+)
+# transformers multiplies experts in groups, which wants sizes in multiples of four.
+EXPERTS = dict(num_local_experts=5, num_experts=5, num_experts_per_tok=2, intermediate_size=36, moe_intermediate_size=20)
+IMAGE = dict(image_size=12, patch_size=4, num_channels=3)
+
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("gpt2", GPT2),
+    ("gpt2", {**GPT2, "activation_function": "relu", "n_inner": 31}),
+    ("gpt-sw3", GPT2),
+    ("gpt_bigcode", {**GPT2, "multi_query": True}),
+    ("gpt_bigcode", {**GPT2, "multi_query": False}),
+    ("gpt_neo", dict(num_layers=2, num_heads=3, attention_types=[[["global", "local"], 1]], window_size=4)),
+    ("gpt_neox", {}),
+    ("gpt_neox", dict(use_parallel_residual=False, hidden_act="relu")),
+    ("gptj", {**GPT2, "rotary_dim": 4}),
+    ("opt", dict(ffn_dim=37, word_embed_proj_dim=24)),
+    ("opt", dict(ffn_dim=37, word_embed_proj_dim=24, do_layer_norm_before=False)),
+    ("bloom", dict(n_layer=2, n_head=3)),
+    ("falcon", dict(multi_query=True, new_decoder_architecture=False, parallel_attn=True)),
+    ("falcon", dict(multi_query=False, new_decoder_architecture=False, parallel_attn=False, alibi=True, bias=True)),
+    ("falcon", dict(num_attention_heads=4, new_decoder_architecture=True, num_kv_heads=2)),
+    ("falcon", dict(num_attention_heads=4, new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1)),
+    ("phi", dict(hidden_size=32, num_attention_heads=4, partial_rotary_factor=0.5)),
+    ("phi3", dict(num_attention_heads=4, num_key_value_heads=2)),
+    ("starcoder2", GROUPED),
+    ("stablelm", dict(num_attention_heads=4, num_key_value_heads=2)),
+    ("stablelm", dict(num_attention_heads=4, num_key_value_heads=2, use_parallel_residual=True)),
+    ("biogpt", {}),
+    ("cohere", GROUPED),
+    ("cohere2", {**GROUPED, "sliding_window": 4}),
+    ("llama", dict(num_key_value_heads=1, head_dim=10, attention_bias=True, mlp_bias=True)),
+    ("mistral", {**GROUPED, "sliding_window": 3}),
+    ("qwen2", GROUPED),
+    ("qwen3", GROUPED),
+    ("smollm3", GROUPED),
+    ("ministral", GROUPED),
+    ("helium", GROUPED),
+    ("seed_oss", GROUPED),
+    ("glm", GROUPED),
+    ("gemma", GROUPED),
+    ("gemma2", {**GROUPED, "sliding_window": 3}),
+    ("gemma3_text", {**GROUPED, "sliding_window": 3}),
+    ("olmo2", GROUPED),
+    ("olmo3", GROUPED),
+    ("exaone4", GROUPED),
+    ("mixtral", {**GROUPED, **EXPERTS}),
+    ("qwen3_moe", {**GROUPED, **EXPERTS}),
+    ("olmoe", {**GROUPED, **EXPERTS}),
+    ("gpt_oss", {**GROUPED, **EXPERTS, "sliding_window": 3}),
+    ("modernbert", dict(local_attention=4, global_attn_every_n_layers=2)),
+    ("modernbert-decoder", dict(local_attention=4, global_attn_every_n_layers=2)),
+    ("eurobert", GROUPED),
+    ("nomic_bert", {}),
+    ("gte", {}),
+    ("roberta-prelayernorm", {}),
+    ("t5", T5),
+    ("t5", {**T5, "feed_forward_proj": "gated-gelu"}),
+    ("t5", {**T5, "feed_forward_proj": "gated-silu"}),
+    ("umt5", T5),
+    ("bart", BART),
+    ("marian", {**BART, "activation_function": "swish"}),
+    ("plbart", BART),
+    ("blenderbot-small", BART),
+    ("mbart", BART),
+    ("pegasus", {**BART, "activation_function": "relu"}),
+    ("m2m_100", BART),
+    ("blenderbot", BART),
+    ("vit", IMAGE),
+    ("deit", IMAGE),
+]
+IDS = [f"{name}-{index}" for index, (name, _) in enumerate(VARIANTS)]
+
+
+def tiny(model_type: str, auto: Any = AutoModel, **overrides: Any) -> PreTrainedModel:
+    """A tiny random model with weights large enough to matter, norms and biases included."""
+    known = AutoConfig.for_model(model_type)
+    settings = {**{key: value for key, value in SIZE.items() if hasattr(known, key)}, **overrides}
+    torch.manual_seed(0)
+    model = auto.from_config(AutoConfig.for_model(model_type, **settings))
+    for parameter in model.parameters():
+        parameter.data.normal_(0, 0.3)
+    return model
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("model_type", "overrides"), VARIANTS, ids=IDS)
+def test_a_family_passes_the_whole_battery(model_type: str, overrides: dict[str, Any]) -> None:
+    assert_family(family_of(model_type), tiny(model_type, **overrides))
+
+
+def test_every_registered_architecture_but_the_bert_line_is_in_the_battery() -> None:
+    bert_line = {"bert", "roberta", "distilbert", "albert", "mpnet", "deberta", "deberta-v2"}
+    covered = {family_of(model_type).name for model_type, _ in VARIANTS} | bert_line
+    assert {family.name for family in families().values()} <= covered
+
+
+def test_the_battery_refuses_a_family_that_leaves_out_a_norm() -> None:
+    llama = family_of("llama").stack.topology
+    assert isinstance(llama, PreNorm)
+    wrong = Parallel(llama.attention, "input_layernorm", llama.feed_forward)  # type: ignore[arg-type]
+    with pytest.raises(ns.UnsupportedArchitectureError, match="side by side"):
+        assert_family(Family("wrong", ("llama",), Stack("layers.*", wrong, causal=True)), tiny("llama", **GROUPED))
+
+
+def test_the_battery_refuses_a_bidirectional_model_described_as_causal() -> None:
+    family = family_of("eurobert")
+    wrong = Family("wrong", ("eurobert",), Stack("layers.*", family.stack.topology, causal=True))
+    with pytest.raises(ns.UnsupportedArchitectureError, match="causal"):
+        assert_family(wrong, tiny("eurobert", **GROUPED))
+
+
+def test_the_battery_refuses_a_wrong_norm() -> None:
+    with pytest.raises(AssertionError, match="not complete after AttnResLn "):
+        assert_family(family_of("llama"), tiny("gemma", **GROUPED))
+
+
+def test_a_third_party_family_is_registered_by_a_call() -> None:
+    attention = DispatchedAttention("self_attn", family_of("llama").stack.topology.attention.value, "self_attn.o_proj")  # type: ignore[union-attr]
+    family = Family("mine", ("my-llama",), Stack("layers.*", PreNorm(attention, *_rest_of_llama()), causal=True))
+    ns.register(family)
+    assert family_of("my-llama") is family
+
+
+def _rest_of_llama() -> tuple[Any, Any]:
+    topology = family_of("llama").stack.topology
+    assert isinstance(topology, PreNorm)
+    return topology.feed_forward_norm, topology.feed_forward
+
+
+# ---- causal ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def llama() -> ns.Analyzer:
+    return ns.load(tiny("llama", AutoModelForCausalLM, num_key_value_heads=1))
+
+
+def ids(*numbers: int) -> dict[str, list[list[int]]]:
+    return {"input_ids": [list(numbers)]}
+
+
+def test_keys_after_the_query_are_missing(llama: ns.Analyzer) -> None:
+    analysis = llama.analyze(ids(5, 6, 7, 8), heads=True)
+    for scope in llama.scopes:
+        missing = np.isnan(analysis.map(scope).values)
+        assert (missing == np.triu(np.ones((4, 4), bool), 1)).all(), scope
+    assert np.isnan(analysis.map("Attn", heads=True).values[..., 0, 1]).all()
+
+
+def test_one_query_costs_one_row_and_equals_that_of_the_whole(llama: ns.Analyzer) -> None:
+    whole, row = llama.analyze(ids(5, 6, 7, 8)), llama.analyze(ids(5, 6, 7, 8), queries=-1)
+    assert row.map("Attn").sizes["query"] == 1
+    for scope in llama.scopes:
+        np.testing.assert_allclose(row.map(scope).values[:, 0], whole.map(scope).values[:, -1], rtol=1e-4, atol=1e-6)
+
+
+def test_left_and_right_padding_give_the_same(llama: ns.Analyzer) -> None:
+    left = llama.analyze({"input_ids": [[1, 1, 5, 6, 7]], "attention_mask": [[0, 0, 1, 1, 1]]})
+    right = llama.analyze({"input_ids": [[5, 6, 7, 1, 1]], "attention_mask": [[1, 1, 1, 0, 0]]})
+    np.testing.assert_array_equal(left.map("AttnResLnFfRes").values, right.map("AttnResLnFfRes").values)
+
+
+def test_cached_generation_is_unaffected_by_an_analysis(llama: ns.Analyzer) -> None:
+    prompt = torch.tensor([[5, 6, 7]])
+    generate = lambda: llama.model.generate(prompt, max_new_tokens=5, do_sample=False, use_cache=True)  # noqa: E731  # type: ignore[operator]
+    before = generate()
+    llama.analyze(ids(5, 6, 7, 8))
+    assert torch.equal(generate(), before)
+
+
+def test_attention_sinks_keep_their_lost_mass_visible() -> None:
+    analyzer = ns.load(tiny("gpt_oss", **GROUPED, **EXPERTS))
+    sums = analyzer.analyze(ids(5, 6, 7, 8), scopes="AttnW").map("AttnW").sum("key").values
+    assert (sums < 0.999).all()
+
+
+def test_a_target_for_a_decoder_only_model_is_refused(llama: ns.Analyzer) -> None:
+    with pytest.raises(ns.InputError, match="no encoder"):
+        llama.analyze(ids(5, 6), target=ids(5, 6))
+
+
+def test_a_scope_that_the_topology_lacks_is_refused_with_those_it_has() -> None:
+    analyzer = ns.load(tiny("gptj", **GPT2, rotary_dim=4))
+    with pytest.raises(ns.ScopeError, match="AttnW, Attn, AttnFf, AttnFfRes"):
+        analyzer.analyze(ids(5, 6), scopes="AttnResLnFf")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_weights_are_analysed_in_float32(dtype: torch.dtype) -> None:
+    model = tiny("llama", **GROUPED).to(dtype)
+    analysis = ns.load(model).analyze(ids(5, 6, 7, 8, 9))
+    assert analysis.map("Attn").dtype == np.float32
+    assert float(analysis.completeness.max()) < analysis.attrs["tolerance"]
+
+
+def test_a_quantised_model_is_probed_for_its_hidden_matrices() -> None:
+    model = tiny("llama", **GROUPED)
+    expected = ns.load(model).analyze(ids(5, 6, 7), scopes="AttnRes").map("AttnRes").values
+    for layer in model.layers:  # type: ignore[union-attr]
+        layer.self_attn.o_proj = _HiddenLinear(layer.self_attn.o_proj)
+    found = ns.load(model).analyze(ids(5, 6, 7), scopes="AttnRes").map("AttnRes").values
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
+class _HiddenLinear(torch.nn.Module):
+    """A linear layer that does not show its matrix, as packed and quantised ones do not."""
+
+    def __init__(self, linear: torch.nn.Linear) -> None:
+        super().__init__()
+        self.in_features = linear.in_features
+        self.packed = torch.nn.Parameter(linear.weight.detach().flatten())
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        return states @ self.packed.view(-1, self.in_features).T
+
+
+# ---- encoder-decoder -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bart() -> ns.Analyzer:
+    return ns.load(tiny("bart", AutoModelForSeq2SeqLM, **BART))
+
+
+def test_a_decoder_has_target_and_source_keys_after_the_cross_attention(bart: ns.Analyzer) -> None:
+    analysis = bart.analyze(ids(5, 6, 7, 8, 2), target=ids(9, 10, 2))
+    groups = analysis.dataset["key_group"].values.tolist()
+    assert groups == ["target"] * 3 + ["source"] * 5
+    assert analysis.tokens == ["1", "9", "10", "5", "6", "7", "8", "2"]
+    assert analysis.dataset["query_output_token"].values.tolist() == ["9", "10", "2"]
+    exists = ~np.isnan(analysis.dataset["map"].values)
+    scopes = analysis.dataset["scope"].values.tolist()
+    before, cross, after = (exists[scopes.index(s)] for s in ("AttnResLn", "AttnResLnCross", "AttnResLnCrossRes"))
+    assert not before[..., 3:].any()
+    assert not cross[..., :3].any() and cross[..., 3:].all()
+    assert after[..., 3:].all() and (after[..., :3] == np.tril(np.ones((3, 3), bool))).all()
+
+
+def test_cross_is_short_for_the_cross_attention_alone(bart: ns.Analyzer) -> None:
+    analysis = bart.analyze(ids(5, 6, 2), target=ids(9, 2), heads=True)
+    np.testing.assert_array_equal(analysis.map("Cross").values, analysis.map("AttnResLnCross").values)
+    assert analysis.map("CrossW", heads=True).sizes["head"] == 3
+    np.testing.assert_allclose(
+        analysis.map("CrossW", heads=True).mean("head").values, analysis.map("CrossW").values, rtol=1e-5
+    )
+
+
+def test_the_encoder_has_an_analysis_of_its_own(bart: ns.Analyzer) -> None:
+    encoder = bart.analyze(ids(5, 6, 7, 2), target=ids(9, 2)).encoder
+    assert encoder.tokens == ["5", "6", "7", "2"]
+    assert encoder.map("AttnResLnFfResLn").shape == (2, 4, 4)
+    assert float(encoder.completeness.max()) < 1e-5
+
+
+def test_only_the_decoder_is_followed_when_only_its_scopes_are_asked_for(bart: ns.Analyzer) -> None:
+    analysis = bart.analyze(ids(5, 6, 2), target=ids(9, 2), scopes="Cross")
+    assert analysis.scopes == ["AttnResLnCross"]
+    with pytest.raises(ns.SelectionError, match="no encoder here"):
+        _ = analysis.encoder
+
+
+def test_mixing_shares_of_own_others_and_source_add_up(bart: ns.Analyzer) -> None:
+    analysis = bart.analyze(ids(5, 6, 2), target=ids(9, 10, 2))
+    shares = analysis.mixing_shares("AttnResLnCrossRes")
+    np.testing.assert_allclose(shares.sum("share").values, 1, rtol=1e-6)
+    assert (shares.sel(share="source").values > 0).all()
+    assert (analysis.mixing_shares("AttnRes").sel(share="source").values == 0).all()
+
+
+def test_without_a_target_the_model_generates_one(bart: ns.Analyzer) -> None:
+    generated = bart.model.generate(torch.tensor([[5, 6, 7, 2]]), do_sample=False, num_beams=1, max_new_tokens=128)  # type: ignore[operator]
+    analysis = bart.analyze(ids(5, 6, 7, 2))
+    outputs = [int(token) for token in analysis.dataset["query_output_token"].values]
+    assert outputs == generated[0, 1:].tolist()
+
+
+def test_a_model_that_cannot_generate_asks_for_a_target() -> None:
+    with pytest.raises(ns.ModelError, match="target="):
+        ns.load(tiny("bart", **BART)).analyze(ids(5, 6, 2))
+
+
+def test_sources_and_targets_must_be_as_many(bart: ns.Analyzer) -> None:
+    with pytest.raises(ns.InputError, match="2 sources but 1 targets"):
+        bart.analyze({"input_ids": [[5, 6], [7, 8]]}, target=ids(9, 2))
+
+
+def test_an_encoder_decoder_analysis_survives_saving(bart: ns.Analyzer, tmp_path: Path) -> None:
+    analysis = bart.analyze(ids(5, 6, 2), target=ids(9, 2))
+    analysis.save(tmp_path / "both.nc")
+    opened = ns.open(tmp_path / "both.nc")
+    assert opened.dataset.identical(analysis.dataset)
+    assert opened.encoder.dataset.identical(analysis.encoder.dataset)
+
+
+def test_a_batch_of_pairs_equals_each_pair_alone(bart: ns.Analyzer) -> None:
+    sources, targets = [[5, 6, 7, 2], [8, 2, 1, 1]], [[9, 2, 1], [10, 11, 2]]
+    both = bart.analyze(
+        {"input_ids": sources, "attention_mask": [[1, 1, 1, 1], [1, 1, 0, 0]]},
+        target={"input_ids": targets, "attention_mask": [[1, 1, 0], [1, 1, 1]]},
+    )
+    alone = [bart.analyze(ids(5, 6, 7, 2), target=ids(9, 2)), bart.analyze(ids(8, 2), target=ids(10, 11, 2))]
+    for one, other in zip(both, alone, strict=True):
+        for scope in one.scopes:
+            np.testing.assert_allclose(one.map(scope).values, other.map(scope).values, rtol=1e-4, atol=1e-5)
+
+
+# ---- vision ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def vit_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("vit")
+    model = tiny("vit", **IMAGE)
+    assert isinstance(model, ViTModel)
+    model.save_pretrained(folder)
+    ViTImageProcessorPil(size={"height": 12, "width": 12}).save_pretrained(folder)
+    return folder
+
+
+def test_an_image_gives_patches_with_rows_and_columns(vit_folder: Path, tmp_path: Path) -> None:
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 255, (30, 40, 3), dtype=np.uint8))
+    picture.save(tmp_path / "picture.png")
+    analyzer = ns.load(vit_folder)
+    analysis = analyzer.analyze(tmp_path / "picture.png")
+    assert analysis.tokens[:5] == ["[CLS]", "0,0", "0,1", "0,2", "1,0"]
+    assert analysis.dataset["key_row"].values.tolist() == [-1, 0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert analysis.dataset["key_column"].values.tolist() == [-1, 0, 1, 2, 0, 1, 2, 0, 1, 2]
+    assert analysis.dataset["image"].shape == (12, 12, 3)
+    for same in (picture, np.asarray(picture), str(tmp_path / "picture.png")):
+        np.testing.assert_array_equal(analyzer.analyze(same).map("Attn").values, analysis.map("Attn").values)
+    assert not math.isnan(float(analysis.completeness.max()))
+
+
+def test_a_file_that_is_no_image_is_refused(vit_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "no.png").write_text("no")
+    with pytest.raises(ns.InputError, match="not an image"):
+        ns.load(vit_folder).analyze(tmp_path / "no.png")
+
+
+def test_an_image_for_a_text_model_is_refused(llama: ns.Analyzer) -> None:
+    with pytest.raises(ns.InputError, match="reads text"):
+        llama.analyze(Image.new("RGB", (4, 4)))

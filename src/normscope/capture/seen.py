@@ -20,12 +20,15 @@ class Seen:
     attention: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def note(self, path: str, given: Tensor, output: Any) -> None:
-        """Keep copies. A module called again within its block ran on the next chunk of the sequence (dimension 1)."""
+        """Keep what a module took in, and a copy of what it gave out, which some models go on to add to in place.
+
+        A module called again within its block ran on the next chunk of the sequence (dimension 1).
+        """
         if path in self.outputs:
             self.inputs[path] = torch.cat([self.inputs[path], given], dim=1)
             self.outputs[path] = torch.cat([self.outputs[path], output], dim=1)
         else:
-            self.inputs[path] = given.clone()
+            self.inputs[path] = given
             self.outputs[path] = output.clone() if isinstance(output, Tensor) else output
 
 

@@ -1,12 +1,23 @@
-"""The architectures normscope knows. Each is one data value in a module of its kind; this is where they are looked up."""
+"""The architectures normscope knows. Each is one data value in a module of its kind; this is where they are looked up.
+
+Other packages add theirs by calling `register`, or by an entry point of the group `normscope.families` that names a
+`Family` (or a tuple of them).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import entry_points
+from typing import cast
 
 from normscope.errors import UnsupportedArchitectureError, listing
 from normscope.families import bert, deberta, encoder_decoder, gpt, llama, modern_encoders, vision
 from normscope.families.spec import Family
 
 __all__ = ["Family", "families", "family_of", "register"]
+
+ENTRY_POINTS = "normscope.families"
 
 _BY_MODEL_TYPE: dict[str, Family] = {}
 
@@ -20,19 +31,29 @@ def register(family: Family) -> Family:
 
 def families() -> dict[str, Family]:
     """Every supported `config.model_type` and its family."""
+    _register_installed()
     return dict(sorted(_BY_MODEL_TYPE.items()))
 
 
 def family_of(model_type: str) -> Family:
     """The family of a model type; raises with what is supported and how to add another."""
-    family = _BY_MODEL_TYPE.get(model_type)
+    family = families().get(model_type)
     if family is None:
         raise UnsupportedArchitectureError(
             f"The architecture {model_type!r} is not supported: no family is registered for this config.model_type. "
-            f"Supported: {listing(families())}. To add one, describe its blocks in a normscope.Family "
-            f"and pass it to normscope.register()."
+            f"Supported: {listing(families())}. To add one, describe its blocks in a normscope.Family, "
+            f"check it with normscope.testing.assert_family() and pass it to normscope.register()."
         )
     return family
+
+
+@cache
+def _register_installed() -> None:
+    """Families of other packages, once, when first asked for."""
+    for entry_point in entry_points(group=ENTRY_POINTS):
+        found = entry_point.load()
+        for family in [found] if isinstance(found, Family) else cast(Iterable[Family], found):
+            register(family)
 
 
 for _module in (bert, deberta, modern_encoders, gpt, llama, encoder_decoder, vision):

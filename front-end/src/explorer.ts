@@ -59,7 +59,7 @@ export class Explorer {
     this.stepper = new Stepper(this.store, panes, thumbnails);
     this.toolbar = new Toolbar(this.store, panes);
     this.stages = panes.map((pane) => new Stage(this.store, pane, thumbnails, (from, query, key) => this.follow(from, query, key)));
-    this.exports = new Exports(panes, host, () => this.stages.map((stage) => stage.current()));
+    this.exports = new Exports(panes, host, () => this.stages.map((stage) => stage.current()), () => this.show(this.store.state));
     root.classList.add("explorer");
     root.classList.toggle("comparison", panes.length > 1);
     root.replaceChildren(this.header(), this.stepper.element, this.toolbar.element, h("div", { class: "stages" }, ...this.stages.map((stage) => stage.element)));

@@ -15,6 +15,7 @@ export class Exports {
     private readonly panes: Pane[],
     private readonly host: Host,
     private readonly views: () => View[],
+    private readonly redraw: () => void,
   ) {
     const button = (name: string, kind: string, make: () => Promise<Blob> | Blob): HTMLElement =>
       h("button", { type: "button", "data-export": kind, click: () => void this.save(kind, make) }, name);
@@ -57,6 +58,7 @@ export class Exports {
       }
       lens.forget();
     }
+    this.redraw();
     return this.views();
   }
 

@@ -455,8 +455,8 @@ def test_broken_data_is_told_and_not_blank(browser: Any, tmp_path: Path) -> None
 
 
 def test_mixing_ratios_alone_are_no_page(tmp_path: Path) -> None:
-    from normscope.explorer import page  # noqa: PLC0415
+    from normscope.explorer import page_html  # noqa: PLC0415
 
     analysis = Analysis(sample(["a", "b"]).dataset.drop_vars("map"))
     with pytest.raises(normscope.InputError, match="no maps"):
-        page(analysis)
+        page_html(analysis)

@@ -4,7 +4,7 @@
 TypeScript under `front-end/`, built into `static/explorer.js`.
 """
 
-from normscope.explorer.page import page, write_page
-from normscope.explorer.payload import Precision, payload
+from normscope.explorer.page import page_html, write_page
+from normscope.explorer.payload import Precision
 
-__all__ = ["Precision", "page", "payload", "write_page"]
+__all__ = ["Precision", "page_html", "write_page"]

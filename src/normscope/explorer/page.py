@@ -53,7 +53,7 @@ def bundle() -> str:
     return script
 
 
-def page(*analyses: Analysis, precision: Precision = "display") -> str:
+def page_html(*analyses: Analysis, precision: Precision = "display") -> str:
     """The page of one analysis, or of two side by side, as HTML."""
     return render(
         payload_json(*analyses, precision=precision),
@@ -63,7 +63,7 @@ def page(*analyses: Analysis, precision: Precision = "display") -> str:
 
 def write_page(*analyses: Analysis, path: str | Path, precision: Precision = "display") -> Path:
     """Write the page to a file, all of it or nothing."""
-    html = page(*analyses, precision=precision)
+    html = page_html(*analyses, precision=precision)
     with files.replacing(path) as temporary:
         temporary.write_text(html, encoding="utf-8")
     return Path(path)
@@ -95,7 +95,7 @@ def shell(data: str, *, title: str, script_url: str) -> str:
 
 def frame(*analyses: Analysis) -> str | None:
     """The page inside a frame, for notebooks without the widget; `None` where it would be too large for that."""
-    html = page(*analyses)
+    html = page_html(*analyses)
     if len(html) > LARGEST_FRAME:
         return None
     return (

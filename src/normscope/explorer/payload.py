@@ -30,7 +30,7 @@ _MOST_16_BIT_VALUES = 200_000
 MOST_ANALYSES = 2
 
 
-def payload(*analyses: Analysis, precision: Precision = "display") -> dict[str, Any]:
+def build_payload(*analyses: Analysis, precision: Precision = "display") -> dict[str, Any]:
     """What the front end needs of one analysis, or of two to compare."""
     if not 1 <= len(analyses) <= MOST_ANALYSES:
         raise InputError(f"The explorer shows one analysis, or two side by side, not {len(analyses)}.")
@@ -41,7 +41,7 @@ def payload(*analyses: Analysis, precision: Precision = "display") -> dict[str, 
 
 def payload_json(*analyses: Analysis, precision: Precision = "display") -> str:
     """The payload as JSON that is pure ASCII and free of `<`, `>` and `&`, so that it can stand inside HTML."""
-    text = json.dumps(payload(*analyses, precision=precision), ensure_ascii=True, separators=(",", ":"))
+    text = json.dumps(build_payload(*analyses, precision=precision), ensure_ascii=True, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 

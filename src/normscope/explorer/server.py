@@ -65,7 +65,7 @@ class WebApp:
     def starlette(self, *, host: str = "127.0.0.1", token: str | None = None) -> Starlette:
         """The application, guarded for an address."""
         rules = Rules(host, token, self.limits.body)
-        return Starlette(
+        app = Starlette(
             routes=[
                 Route("/", self.home),
                 Route("/explorer.js", self.script),
@@ -78,6 +78,8 @@ class WebApp:
             middleware=[Middleware(Guard, rules=rules)],
             lifespan=self._lifespan,
         )
+        app.router.redirect_slashes = False
+        return app
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncGenerator[None]:

@@ -1,0 +1,359 @@
+"""The web app: a real server with the real model, under good and bad requests, alone and with fifty clients at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx2
+import numpy as np
+import pytest
+import uvicorn
+
+import normscope
+from normscope.explorer import guard, serving
+from normscope.explorer.jobs import Job, Result
+from normscope.explorer.payload import payload_json
+from normscope.explorer.server import Limits, Order, WebApp
+from normscope.explorer.watch import Cancelled, watched
+
+TEXT = "The chef opened a restaurant."
+JSON = {"Content-Type": "application/json"}
+
+
+class Running:
+    """A server in a thread."""
+
+    def __init__(self, app: Any) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.host = f"127.0.0.1:{self.socket.getsockname()[1]}"
+        self.url = f"http://{self.host}"
+        config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=1)
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, args=([self.socket],))
+        self.thread.start()
+        while not self.server.started:
+            time.sleep(0.01)
+
+    def client(self, **headers: str) -> httpx2.Client:
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=30)
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join()
+        self.socket.close()
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[[Any], Running]]:
+    started: list[Running] = []
+
+    def start(app: Any) -> Running:
+        started.append(Running(app))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+def server(run: Callable[[Any], Running], analyzer: Any) -> Running:
+    return run(WebApp({"mini": analyzer}, Limits(tokens=40, characters=2_000)).starlette())
+
+
+def submit(client: httpx2.Client, text: Any = TEXT, **more: Any) -> httpx2.Response:
+    return client.post("/api/jobs", json={"analyses": [{"text": text}], **more})
+
+
+def follow(client: httpx2.Client, job: str) -> list[dict[str, Any]]:
+    with client.stream("GET", f"/api/jobs/{job}/events") as answer:
+        return [json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line.startswith("data: ")]
+
+
+# ---- good requests -----------------------------------------------------------------------------------------------------
+
+
+def test_a_text_is_analysed_with_progress(server: Running, analyzer: Any) -> None:
+    with server.client() as client:
+        job = submit(client, heads=True).json()["id"]
+        told = follow(client, job)
+        assert told[-1]["stage"] == "done"
+        result = client.get(f"/api/jobs/{job}/result").json()
+        assert result["analyses"][0]["keys"]["token"] == analyzer.analyze(TEXT).tokens
+        assert result["analyses"][0]["heads"]["numbers"] == list(range(1, 13))
+
+
+def test_exact_values_are_had_on_demand(server: Running, analyzer: Any) -> None:
+    with server.client() as client:
+        job = submit(client).json()["id"]
+        follow(client, job)
+        asked = {"analysis": 0, "scope": "AttnRes", "layer": 2, "head": 0}
+        answer = client.get(f"/api/jobs/{job}/exact", params=asked)
+        exact = analyzer.analyze(TEXT).map("AttnRes").sel(layer=2).values
+        np.testing.assert_allclose(np.frombuffer(answer.content, "<f4").reshape(exact.shape), exact, rtol=1e-5)
+        for wrong in ({"layer": 99}, {"scope": "../../etc/passwd"}, {"analysis": 5}, {"head": 3}, {"layer": "x"}):
+            assert client.get(f"/api/jobs/{job}/exact", params={**asked, **wrong}).status_code == 404
+
+
+def test_the_page_is_used_in_a_browser(browser: Any, server: Running) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    trouble: list[str] = []
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
+    page.goto(server.url)
+    page.get_by_label("Text to analyse").fill(TEXT)
+    page.get_by_label("Text to analyse").press("Enter")
+    page.locator(".heatmap[data-drawn]").wait_for(state="attached")
+    assert page.locator(".tokens button", has_text="chef").count() == 1
+    page.locator(".exports summary").click()
+    with page.expect_download() as download:
+        page.locator("[data-export=json]").click()
+    with open(download.value.path(), encoding="utf-8") as file:
+        assert json.load(file)["views"][0]["precision"] == "float32"
+    page.get_by_text("Compare with").click()
+    page.get_by_label("Second text").fill("The chef closed a restaurant.")
+    page.get_by_role("button", name="Analyse").click()
+    page.locator(".stage").nth(1).wait_for()
+    page.get_by_label("Text to analyse").fill("word " * 100)
+    page.get_by_role("button", name="Analyse").click()
+    page.locator(".message.wrong").wait_for()
+    assert "at most 40" in page.locator(".message").inner_text()
+    assert trouble == []
+    page.close()
+
+
+# ---- bad requests ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"analyses": [{"text": "  "}]}, "empty"),
+        ({"analyses": [{"text": "x" * 2_001}]}, "at most 2000"),
+        ({"analyses": [{"text": 7}]}, "empty"),
+        ({"analyses": [{"text": "a", "model": "/etc/passwd"}]}, "model"),
+        ({"analyses": [{"text": "a", "model": ["mini"]}]}, "model"),
+        ({"analyses": []}, "one analysis"),
+        ({"analyses": [{"text": "a"}] * 3}, "one analysis"),
+        ({"analyses": "a"}, "one analysis"),
+        ({"analyses": [None]}, "empty"),
+        ({"analyses": [{"text": "a"}], "heads": "yes"}, "true or false"),
+        ({"analyses": [{"text": "\ud800"}]}, "half a character"),
+        ([], "object"),
+        ("text", "object"),
+    ],
+)
+def test_a_bad_request_gets_a_message(server: Running, content: Any, words: str) -> None:
+    with server.client() as client:
+        answer = client.post("/api/jobs", content=json.dumps(content), headers=JSON)
+        assert answer.status_code == 422
+        assert words in answer.json()["error"]
+
+
+def test_what_is_no_json_or_too_large_is_refused(server: Running) -> None:
+    with server.client() as client:
+        assert client.post("/api/jobs", content=b"{", headers=JSON).status_code == 422
+        assert client.post("/api/jobs", content=b"[" * 100_000, headers=JSON).status_code == 422
+        assert client.post("/api/jobs", content=b"a=b").status_code == 415
+        assert client.post("/api/jobs", content=b" " * 200_000, headers=JSON).status_code == 413
+
+        def chunks() -> Iterator[bytes]:
+            for _ in range(40):
+                yield b" " * 10_000
+
+        assert client.post("/api/jobs", content=chunks(), headers=JSON).status_code == 422
+        assert submit(client).status_code == 202
+
+
+def test_a_text_of_too_many_tokens_fails_with_a_message(server: Running) -> None:
+    with server.client() as client:
+        told = follow(client, submit(client, "word " * 60).json()["id"])
+        assert told[-1]["stage"] == "failed"
+        assert told[-1]["message"] == "The text has 62 tokens, and this server takes at most 40."
+
+
+def test_nothing_is_read_by_url(server: Running) -> None:
+    with server.client() as client:
+        for path in ("/..%2f..%2fetc/passwd", "/static/explorer.js", "/api/jobs/..%2f", "/api/jobs/x/result", "/x"):
+            assert client.get(path).status_code == 404, path
+        assert client.delete("/api/jobs/unknown").status_code == 404
+        assert client.put("/api/jobs").status_code == 405
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "127.0.0.1.evil.example"},
+        {"Host": "192.168.0.7"},
+        {"Host": ""},
+        {"Host": "[::1"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:1"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ],
+)
+def test_other_hosts_and_other_pages_are_refused(server: Running, headers: dict[str, str]) -> None:
+    with server.client(**headers) as client:
+        assert submit(client).status_code in (403, 421)
+        assert client.get("/api/jobs/x/result").status_code in (403, 421)
+
+
+def test_own_pages_are_served_with_strict_headers(server: Running) -> None:
+    with server.client(Origin=server.url, **{"Sec-Fetch-Site": "same-origin"}) as client:
+        assert submit(client).status_code == 202
+        answer = client.get("/")
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "access-control-allow-origin" not in answer.headers
+    with server.client(**{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}) as client:
+        assert client.get("/").status_code == 200  # following a link is no attack
+
+
+# ---- addresses and tokens ----------------------------------------------------------------------------------------------
+
+
+def test_another_address_wants_the_token(run: Callable[[Any], Running], analyzer: Any) -> None:
+    server = run(WebApp({"mini": analyzer}).starlette(host="0.0.0.0", token="sesame"))
+    with server.client() as client:
+        assert client.get("/").status_code == 401
+        assert submit(client).status_code == 401
+        assert client.get("/", params={"token": "wrong"}).status_code == 401
+        assert client.get("/explorer.js", params={"token": "sesame"}).status_code == 401
+        answer = client.get("/", params={"token": "sesame"})
+        assert answer.status_code == 303
+        assert "httponly" in answer.headers["set-cookie"].lower()
+        assert "samesite=strict" in answer.headers["set-cookie"].lower()
+        assert client.get("/").status_code == 200
+        assert submit(client).status_code == 202
+    with server.client(Authorization="Bearer sesame", Host="192.168.0.7:80") as client:
+        assert client.get("/").status_code == 200
+    with server.client(Authorization="Bearer sesame", Host="rebound.example") as client:
+        assert client.get("/").status_code == 421
+
+
+@pytest.mark.parametrize(
+    ("host", "local"), [("127.0.0.1", True), ("localhost", True), ("::1", True), ("0.0.0.0", False), ("a.b", False)]
+)
+def test_loopback_is_known(host: str, local: bool) -> None:
+    assert guard.is_loopback(host) == local
+
+
+def test_serving_warns_and_prints_the_token(analyzer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: sockets[0].close())
+    said: list[str] = []
+    serving.serve({"mini": analyzer}, host="0.0.0.0", port=0, say=said.append)
+    assert said[0].startswith("Warning: 0.0.0.0 can be reached by other machines")
+    assert "?token=" in said[1]
+    said.clear()
+    serving.serve({"mini": analyzer}, port=0, say=said.append)
+    assert len(said) == 1
+    assert "token" not in said[0]
+
+
+def test_a_taken_port_is_one_message(analyzer: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(normscope.InputError, match="Choose another with --port"):
+            serving.serve({"mini": analyzer}, port=port)
+
+
+# ---- the queue ---------------------------------------------------------------------------------------------------------
+
+
+class Held(WebApp):
+    """Analyses that wait until they are let go, or cancelled."""
+
+    def __init__(self, analyzer: Any, limits: Limits) -> None:
+        super().__init__({"mini": analyzer}, limits)
+        self.gate = threading.Event()
+        self.at_once = self.most_at_once = 0
+        self.ready = analyzer.analyze(TEXT, layers=1, scopes="AttnW")
+
+    def _analyze(self, job: Job, orders: list[Order], *, heads: bool) -> Result:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            while not self.gate.wait(0.01):
+                if job.cancelled:
+                    raise Cancelled
+            if orders[0].text == "crash":
+                raise RuntimeError("a bug")
+            return Result([self.ready], payload_json(self.ready))
+        finally:
+            self.at_once -= 1
+
+
+def test_jobs_wait_are_cancelled_and_refused_when_too_many(run: Callable[[Any], Running], analyzer: Any) -> None:
+    app = Held(analyzer, Limits(waiting=2))
+    server = run(app.starlette())
+    with server.client() as client:
+        running = submit(client).json()["id"]
+        while app.at_once == 0:
+            time.sleep(0.01)
+        waiting = [submit(client).json()["id"] for _ in range(2)]
+        refused = submit(client)
+        assert refused.status_code == 429
+        assert "busy" in refused.json()["error"]
+        assert client.get(f"/api/jobs/{waiting[0]}/result").status_code == 404
+        assert client.delete(f"/api/jobs/{waiting[0]}").json() == {"stage": "cancelled"}
+        assert client.delete(f"/api/jobs/{running}").json() == {"stage": "cancelled"}
+        app.gate.set()
+        assert follow(client, waiting[1])[-1]["stage"] == "done"
+        assert follow(client, running)[-1]["stage"] == "cancelled"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_crash_is_told_and_the_next_job_runs(run: Callable[[Any], Running], analyzer: Any) -> None:
+    app = Held(analyzer, Limits())
+    app.gate.set()
+    server = run(app.starlette())
+    with server.client() as client:
+        told = follow(client, submit(client, "crash").json()["id"])
+        assert told[-1]["stage"] == "failed"
+        assert "bug" not in told[-1]["message"]
+        assert follow(client, submit(client).json()["id"])[-1]["stage"] == "done"
+
+
+def test_fifty_clients_at_once_are_all_served_one_at_a_time(run: Callable[[Any], Running], analyzer: Any) -> None:
+    app = Held(analyzer, Limits())
+    app.gate.set()
+    server = run(app.starlette())
+
+    async def client(number: int) -> str:
+        async with httpx2.AsyncClient(base_url=server.url, timeout=60) as client:
+            answer = await client.post("/api/jobs", json={"analyses": [{"text": f"text {number}"}]})
+            job = answer.json()["id"]
+            async with client.stream("GET", f"/api/jobs/{job}/events") as events:
+                told = [line async for line in events.aiter_lines() if line.startswith("data: ")]
+            stage = json.loads(told[-1].removeprefix("data: "))["stage"]
+            await client.get("/")
+            return stage
+
+    async def all_clients() -> list[str]:
+        return await asyncio.gather(*(client(number) for number in range(50)))
+
+    # In a thread of its own, as the browser of other tests has an event loop in this one.
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(asyncio.run, all_clients()).result() == ["done"] * 50
+    assert app.most_at_once == 1
+    assert len(app.queue.jobs) <= 8  # results of long ago are forgotten
+
+
+def test_an_analysis_is_stopped_between_layers_and_leaves_the_model_as_it_was(analyzer: Any) -> None:
+    before = analyzer.analyze(TEXT).map("Attn").values
+    begun: list[int] = []
+    with pytest.raises(Cancelled), watched(analyzer, lambda done, _: begun.append(done), lambda: len(begun) == 3):
+        analyzer.analyze(TEXT)
+    assert begun == [1, 2, 3]
+    assert (analyzer.analyze(TEXT).map("Attn").values == before).all()
+    assert all(not module._forward_pre_hooks for module in analyzer.model.modules())

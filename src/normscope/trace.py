@@ -175,7 +175,7 @@ class LayerTrace:
         return [step.name for step in self.steps if step.name]
 
     def select(self, rows: Rows, after: int = -1) -> LayerTrace:
-        """The same trace with only some of its query rows; the steps up to `after` are done with and stay as they are."""
+        """The same trace with only some query rows; the steps up to `after` are done with and lose their states."""
         later = [
             (index > after, step, state)
             for index, (step, state) in enumerate(zip(self.steps, self.states, strict=True))
@@ -185,7 +185,7 @@ class LayerTrace:
             hidden=self.hidden[rows],
             queries=self.queries[rows],
             steps=tuple(_select(step, rows) if wanted else step for wanted, step, _ in later),
-            states=tuple(None if state is None else state[rows] if wanted else state for wanted, _, state in later),
+            states=tuple(state[rows] if wanted and state is not None else None for wanted, _, state in later),
         )
 
 

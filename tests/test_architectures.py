@@ -371,3 +371,12 @@ def test_a_file_that_is_no_image_is_refused(vit_folder: Path, tmp_path: Path) ->
 def test_an_image_for_a_text_model_is_refused(llama: ns.Analyzer) -> None:
     with pytest.raises(ns.InputError, match="reads text"):
         llama.analyze(Image.new("RGB", (4, 4)))
+
+
+def test_the_plot_of_an_image_lays_the_map_over_it(vit_folder: Path) -> None:
+    analysis = ns.load(vit_folder).analyze(np.full((20, 20, 3), 128, dtype=np.uint8))
+    figure = analysis.plot("AttnRes", layer=2, query=0)
+    image, overlay = figure.axes[0].get_images()
+    assert image.get_array().shape == (12, 12, 3)  # type: ignore[union-attr]
+    row = analysis.map("AttnRes").sel(layer=2, query=0).values[1:]
+    np.testing.assert_array_equal(overlay.get_array(), row.reshape(3, 3))

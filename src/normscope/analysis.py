@@ -143,10 +143,14 @@ class Analysis:
     # ---- out of here ---------------------------------------------------------------------------------------------------
 
     def plot(self, scope: str, layer: int | None = None, **options: Any) -> Figure:
-        """A heat map of one layer, or of all layers as small multiples. Options are those of `normscope.plots.plot_map`."""
-        from normscope.plots import plot_map  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
+        """A heat map of one layer, or of all layers as small multiples; of an image, over the image itself.
 
-        return plot_map(self, scope, layer, **options)
+        Options are those of `normscope.plots.plot_map`, or of `plot_image_map` for an image.
+        """
+        from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
+
+        plot = plots.plot_image_map if "key_row" in self._dataset.coords else plots.plot_map
+        return plot(self, scope, layer, **options)
 
     def save(self, path: str | Path) -> Path:
         """Write everything to a netCDF file, which opens without normscope too."""

@@ -4,8 +4,9 @@ Each function takes an analysis and returns a `Figure`; `normscope.export` write
 """
 
 from normscope.plots.growth import plot_growth
+from normscope.plots.image import plot_image_map
 from normscope.plots.maps import plot_amplification, plot_map
 from normscope.plots.mixing import plot_mixing_ratio
 from normscope.plots.text import plot_tokens
 
-__all__ = ["plot_amplification", "plot_growth", "plot_map", "plot_mixing_ratio", "plot_tokens"]
+__all__ = ["plot_amplification", "plot_growth", "plot_image_map", "plot_map", "plot_mixing_ratio", "plot_tokens"]

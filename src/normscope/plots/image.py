@@ -1,0 +1,94 @@
+"""Maps of vision models, laid over the image: what flows into one query from every patch, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
+from matplotlib.figure import Figure
+
+from normscope import schema
+from normscope.errors import InputError, SelectionError
+from normscope.plots.style import SEQUENTIAL, colour_map, publication, sequential_norm
+from normscope.selection import MapSelection, select_map
+
+if TYPE_CHECKING:
+    from normscope.analysis import Analysis
+
+_PANEL = 2.1
+_COLUMNS = 4
+
+
+def plot_image_map(
+    analysis: Analysis,
+    scope: str,
+    layer: int | Sequence[int] | None = None,
+    *,
+    query: int = 0,
+    normalise: str = "none",
+    colours: str | Colormap = SEQUENTIAL,
+    opacity: float = 0.65,
+    title: str | None = None,
+) -> Figure:
+    """The row of one query over the image, one panel per layer.
+
+    Args:
+        analysis: an analysis of an image.
+        scope: the scope of the map.
+        layer: a layer, several, or all of them.
+        query: the position of the query among the tokens (default 0, the class token where there is one).
+        normalise: `"row"` or `"column"` shows shares that sum to 1 along it, `"none"` the norms.
+        colours: a matplotlib colour map or its name.
+        opacity: how much of the image the map covers, from 0 to 1.
+        title: the title (default: scope and query).
+    """
+    if "key_row" not in analysis.dataset.coords:
+        raise InputError("There are no patches here: this analysis is not one of an image.")
+    if query not in analysis.dataset["query"].values:
+        raise SelectionError(f"There is no query {query} here.")
+    selection = select_map(analysis, scope, layer, normalised=normalise)
+    grids = {layer: _grid(selection, layer, query) for layer in selection.layers}
+    norm = sequential_norm(np.stack(list(grids.values())), None, "linear")
+    columns = min(_COLUMNS, len(grids))
+    rows = ceil(len(grids) / columns)
+    with publication():
+        figure = Figure(figsize=(_PANEL * columns + 0.6, (_PANEL + 0.25) * rows + 0.35), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False).flatten()
+        shown = None
+        for place, (number, grid) in enumerate(grids.items()):
+            height, width = _draw_image(analysis, axes[place], grid.shape)
+            extent = (0, width, height, 0)
+            shown = axes[place].imshow(
+                grid, colour_map(colours), norm, alpha=opacity, extent=extent, interpolation="nearest"
+            )
+            axes[place].set_title(f"layer {number}")
+        for axis in axes:
+            axis.set_axis_off()
+        if shown is not None:
+            figure.colorbar(shown, ax=list(axes), label=selection.quantity, shrink=0.8)
+        token = str(analysis.dataset["query_token"].sel(query=query).values)
+        figure.suptitle(f"{selection.name}, query {token}" if title is None else title)
+    return figure
+
+
+def _grid(selection: MapSelection, layer: int, query: int) -> np.ndarray:
+    """One query's row as rows and columns of patches."""
+    values = selection.of_layer(layer).sel(query=query)
+    rows, columns = values["key_row"].values, values["key_column"].values
+    patches = rows >= 0
+    grid = np.full((rows.max() + 1, columns.max() + 1), np.nan)
+    grid[rows[patches], columns[patches]] = values.values[patches]
+    return grid
+
+
+def _draw_image(analysis: Analysis, axis: Axes, grid: tuple[int, ...]) -> tuple[int, int]:
+    """The image itself, where the analysis has it; its height and width."""
+    if schema.IMAGE not in analysis.dataset:
+        return grid[0], grid[1]
+    image = analysis.dataset[schema.IMAGE].values
+    axis.imshow(image, extent=(0, image.shape[1], image.shape[0], 0))
+    return image.shape[0], image.shape[1]

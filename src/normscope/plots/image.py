@@ -86,9 +86,10 @@ def _grid(selection: MapSelection, layer: int, query: int) -> np.ndarray:
 
 
 def _draw_image(analysis: Analysis, axis: Axes, grid: tuple[int, ...]) -> tuple[int, int]:
-    """The image itself, where the analysis has it; its height and width."""
+    """The image, where the analysis has it, in grey so that only the map has colours; its height and width."""
     if schema.IMAGE not in analysis.dataset:
         return grid[0], grid[1]
     image = analysis.dataset[schema.IMAGE].values
-    axis.imshow(image, extent=(0, image.shape[1], image.shape[0], 0))
+    grey = np.repeat(image.mean(-1, keepdims=True), 3, axis=-1).astype(np.uint8)
+    axis.imshow(grey, extent=(0, image.shape[1], image.shape[0], 0))
     return image.shape[0], image.shape[1]

@@ -1,0 +1,111 @@
+"""What Python hands to the front end: small, safe inside HTML, and as precise as it says; and the commands that do it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from explorer_samples import HOSTILE, POST_NORM, sample
+from typer.testing import CliRunner
+
+import normscope
+from normscope.explorer import commands, page_html, write_page
+from normscope.explorer.payload import build_payload, exact_map, payload_json
+
+APP = typer.Typer()
+commands.register(APP)
+
+
+def unpacked(text: str, dtype: str) -> np.ndarray:
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype)
+
+
+def decoded(block: dict[str, Any]) -> np.ndarray:
+    """A block read by the rules of the format, written a second time."""
+    if block["bits"] == 32:
+        return unpacked(block["data"], "<f4").reshape(block["shape"])
+    missing = 2 ** block["bits"] - 1
+    codes = unpacked(block["data"], f"<u{block['bits'] // 8}").reshape(block["shape"])
+    scale = unpacked(block["scale"], "<f4").reshape(block["shape"][:-1])[..., None]
+    return np.where(codes == missing, np.nan, codes / (missing - 1) * scale)
+
+
+@pytest.mark.parametrize(("tokens", "bits"), [(6, 16), (120, 8)])
+def test_display_precision_is_relative_to_each_row(tokens: int, bits: int) -> None:
+    analysis = sample([str(index) for index in range(tokens)], causal=True)
+    block = build_payload(analysis)["analyses"][0]["map"]
+    wanted = analysis.dataset["map"].values
+    assert block["bits"] == bits
+    found = decoded(block)
+    assert (np.isnan(found) == np.isnan(wanted)).all()
+    most = np.nanmax(wanted, axis=-1, keepdims=True)
+    assert np.nanmax(np.abs(found - wanted) / most) <= 0.51 / (2**bits - 2)
+
+
+def test_full_precision_is_exact() -> None:
+    analysis = sample(["a", "b", "c"], causal=True, heads=2)
+    made = build_payload(analysis, precision="full")["analyses"][0]
+    np.testing.assert_array_equal(decoded(made["map"]), analysis.dataset["map"].values)
+    np.testing.assert_array_equal(decoded(made["heads"]["map"]), analysis.dataset["head_map"].values)
+    np.testing.assert_array_equal(decoded(made["mixing"]), analysis.dataset["mixing_ratio"].values)
+
+
+def test_rows_of_zeros_and_of_nothing_are_kept() -> None:
+    analysis = sample(["a", "b", "c"])
+    analysis.dataset["map"].values[:, :, 0] = 0
+    analysis.dataset["map"].values[:, :, 1] = np.nan
+    found = decoded(build_payload(analysis)["analyses"][0]["map"])
+    assert (found[:, :, 0] == 0).all()
+    assert np.isnan(found[:, :, 1]).all()
+
+
+def test_the_payload_stands_inside_html() -> None:
+    analysis = sample([*HOSTILE, "\u2028"], text="</script><!--")
+    text = payload_json(analysis)
+    assert text.isascii()
+    assert not set("<>&") & set(text)
+    assert json.loads(text)["analyses"][0]["keys"]["token"] == [*HOSTILE, "\u2028"]
+    html = page_html(analysis)
+    assert html.lower().count("</script") == 2
+    assert html.count("<!--") == 0
+
+
+def test_one_or_two_analyses_are_shown_and_no_more() -> None:
+    one = sample(["a"])
+    assert len(build_payload(one, one)["analyses"]) == 2
+    with pytest.raises(normscope.InputError, match="not 3"):
+        build_payload(one, one, one)
+    with pytest.raises(normscope.InputError, match="not 0"):
+        build_payload()
+
+
+def test_exact_maps_are_those_of_the_analysis() -> None:
+    analysis = sample(["a", "b"], heads=3)
+    assert (exact_map(analysis, "Attn", 2, 3) == analysis.map("Attn", heads=True).sel(layer=2, head=3).values).all()
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    with pytest.raises(normscope.FileError, match="cannot be written"):
+        write_page(sample(["a"]), path=tmp_path / "missing" / "page.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_writes_a_page(tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    arguments = ["explore", "The cat sleeps.", "--compare", "The dog sleeps.", "--heads", "--out", str(out)]
+    result = CliRunner().invoke(APP, arguments)
+    assert result.exit_code == 0, result.output
+    assert "The dog sleeps." in out.read_text(encoding="utf-8")
+    assert all(scope in out.read_text(encoding="utf-8") for scope in POST_NORM)
+
+
+def test_the_command_refuses_what_it_does_not_know(tmp_path: Path) -> None:
+    result = CliRunner().invoke(APP, ["explore", "a", "--precision", "some", "--out", str(tmp_path / "page.html")])
+    assert isinstance(result.exception, normscope.InputError)
+    assert list(tmp_path.iterdir()) == []

@@ -26,7 +26,8 @@ def read_pairs(path: Path, problems: Problems, gold: Path | None, base: Base = "
     if gold is None or links is None:
         yield from (Record(f"{path}:{number}", words=source, target=target) for number, source, target in pairs)
         return
-    lines = sum(1 for _ in path.open("rb"))
+    with path.open("rb") as file:
+        lines = sum(1 for _ in file)
     if lines != len(links):
         raise CorpusError(
             f"{str(gold)!r} has {len(links)} lines, but {str(path)!r} has {lines}: they do not belong together."

@@ -31,5 +31,5 @@ def feed_forward_group(scopes: Sequence[str]) -> tuple[str, str]:
 
 def mixing(scopes: Sequence[str]) -> list[str]:
     """The scopes of the mixing-ratio tables: everything up to the state that enters the feed-forward."""
-    before, _ = feed_forward(scopes)
-    return [scope for scope in scopes[: list(scopes).index(before) + 1] if scope != weights_scope("Cross")]
+    last = next((place for place, scope in enumerate(scopes) if scope.endswith("Ff")), len(scopes))
+    return [scope for scope in scopes[:last] if scope != weights_scope("Cross")]

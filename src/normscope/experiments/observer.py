@@ -62,8 +62,8 @@ def observe(analyzer: Analyzer, plan: Plan, items: Sequence[Item]) -> dict[str, 
     for needs, chosen in plan.forms():
         for group in _groups(items, plan, needs):
             for observation in _observations(analyzer, plan, needs, group):
-                errors = observation.analysis.completeness.values.max()
-                proof = Partial(moments={"worst": Moments.once(np.asarray(errors))})
+                errors = observation.analysis.completeness.values.max(keepdims=True)
+                proof = Partial(moments={"worst": Moments.once(errors)})
                 found[COMPLETENESS] = found[COMPLETENESS].merge(proof)
                 for experiment in chosen:
                     partial = experiment.observe(observation, plan.model)

@@ -1,0 +1,70 @@
+"""Hand-made analyses: maps with numbers that a reader can check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from normscope import Analysis
+from normscope.experiments import Observation
+
+SCOPES = ("AttnW", "Attn", "AttnRes", "AttnResLn", "AttnResLnFf", "AttnResLnFfRes", "AttnResLnFfResLn")
+
+
+def analysis(
+    maps: Mapping[str, Any],
+    tokens: Sequence[str],
+    *,
+    mixing: Mapping[str, Any] | None = None,
+    words: Sequence[int] | None = None,
+    heads: Mapping[str, Any] | None = None,
+    special: Sequence[str] = ("[CLS]", "[SEP]"),
+) -> Analysis:
+    """An analysis with the maps `[layer, query, key]` given by scope."""
+    scopes = list(maps) or list(mixing or {})
+    layers = len(np.asarray(next(iter((maps or mixing or {}).values()))))
+    flags = np.array([token in special for token in tokens])
+    ids = np.arange(len(tokens)) if words is None else np.asarray(words)
+    coordinates: dict[str, Any] = {"scope": scopes, "layer": np.arange(1, 1 + layers)}
+    for dimension in ("query", "key"):
+        coordinates |= {
+            dimension: np.arange(len(tokens)),
+            f"{dimension}_token": (dimension, np.array(tokens, object)),
+            f"{dimension}_special": (dimension, flags),
+            f"{dimension}_word": (dimension, np.where(flags, -1, ids)),
+        }
+    coordinates["key_group"] = "key", np.array(["self"] * len(tokens), object)
+    variables: dict[str, Any] = {"completeness": ("layer", np.zeros(layers))}
+    if maps:
+        variables["map"] = ("scope", "layer", "query", "key"), np.stack([np.asarray(maps[s], float) for s in scopes])
+    if mixing:
+        variables["mixing_ratio"] = (
+            ("scope", "layer", "query"),
+            np.stack([np.asarray(mixing[s], float) for s in scopes]),
+        )
+    if heads:
+        coordinates["head_scope"] = list(heads)
+        variables["head_map"] = (
+            ("head_scope", "layer", "head", "query", "key"),
+            np.stack([np.asarray(heads[scope], float) for scope in heads]),
+        )
+    return Analysis(xr.Dataset(variables, coordinates, {"model": "made", "model_type": "bert"}))
+
+
+def random_analysis(seed: int, tokens: Sequence[str], *, layers: int = 2, **options: Any) -> Analysis:
+    """Random positive maps at all scopes of a BERT."""
+    chance = np.random.default_rng(seed)
+    maps = {scope: chance.random((layers, len(tokens), len(tokens))) for scope in SCOPES}
+    return analysis(maps, tokens, **options)
+
+
+def rows(outcome: Any, table: str, **wanted: Any) -> list[dict[str, Any]]:
+    """The rows of a table with these values."""
+    return [row for row in outcome.tables[table].to_pylist() if all(row[key] == value for key, value in wanted.items())]
+
+
+def observed(item: Analysis, number: int, **extra: Any) -> Observation:
+    return Observation(item, number, **extra)

@@ -1,0 +1,80 @@
+"""Sums that do not depend on order, and ranks that agree with scipy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from normscope.experiments.exact import ExactSum, Moments
+from normscope.experiments.histograms import LogBins, binned_spearman
+from normscope.experiments.ranks import average_ranks, spearman_matrix
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.randoms())
+def test_the_sum_is_the_same_in_every_order_and_grouping(values: list[float], chance: object) -> None:
+    parts = [ExactSum.of(np.array([[value]])) for value in values]
+    chance.shuffle(parts)  # type: ignore[attr-defined]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    whole = ExactSum.of(np.array(values)[:, None])
+    assert (total.high == whole.high).all() and (total.low == whole.low).all()
+    assert float(whole.value()[0]) == pytest.approx(math.fsum(values), abs=1e-9, rel=1e-12)
+
+
+def test_moments_are_those_of_numpy_and_leave_missing_values_out() -> None:
+    values = np.random.default_rng(0).normal(size=(50, 3))
+    values[:7, 1] = np.nan
+    values[:, 2] = np.nan
+    moments = Moments.of(values[:20]) + Moments.of(values[20:])
+    kept = values[7:, 1]
+    assert moments.count.tolist() == [50, 43, 0]
+    assert moments.mean()[1] == pytest.approx(kept.mean(), abs=1e-14)
+    assert moments.deviation()[1] == pytest.approx(kept.std(), abs=1e-12)
+    assert (moments.minimum()[1], moments.maximum()[1]) == (kept.min(), kept.max())
+    assert np.isnan([moments.mean()[2], moments.minimum()[2]]).all()
+
+
+def test_moments_of_other_shapes_are_refused() -> None:
+    with pytest.raises(ValueError, match="do not belong together"):
+        _ = Moments.once(np.zeros(2)) + Moments.once(np.zeros(3))
+
+
+def test_ranks_share_ties_as_scipy_does() -> None:
+    values = np.random.default_rng(1).integers(0, 6, (4, 30)).astype(float)
+    assert np.array_equal(average_ranks(torch.from_numpy(values)).numpy(), stats.rankdata(values, axis=1))
+
+
+def test_rank_correlations_are_those_of_scipy() -> None:
+    maps = np.random.default_rng(2).integers(0, 9, (3, 4, 50)).astype(float)
+    found = spearman_matrix(maps)
+    for batch in range(3):
+        assert found[batch] == pytest.approx(stats.spearmanr(maps[batch], axis=1).statistic, abs=1e-12)
+
+
+def test_missing_entries_are_left_out_whether_shared_or_not() -> None:
+    maps = np.random.default_rng(3).random((1, 3, 20))
+    maps[..., :5] = np.nan
+    expected = stats.spearmanr(maps[0, 0, 5:], maps[0, 1, 5:]).statistic
+    assert spearman_matrix(maps)[0, 0, 1] == pytest.approx(expected)
+    maps[0, 2] = np.nan
+    found = spearman_matrix(maps)
+    assert found[0, 0, 1] == pytest.approx(expected)
+    assert np.isnan(found[0, 0, 2])
+
+
+def test_the_binned_correlation_is_near_the_exact_one() -> None:
+    chance = np.random.default_rng(4)
+    first = 10 ** chance.normal(-1, 0.5, 20_000)
+    second = first ** (-0.5) * 10 ** chance.normal(0, 0.3, 20_000)
+    bins = LogBins(-4, 4, 50)
+    joint = np.zeros((bins.size, bins.size), np.int64)
+    np.add.at(joint, (bins.places(first), bins.places(second)), 1)
+    assert binned_spearman(joint) == pytest.approx(stats.spearmanr(first, second).statistic, abs=1e-3)
+    assert bins.quantile(bins.counts(first), 0.5) == pytest.approx(float(np.median(first)), rel=0.03)

@@ -1,0 +1,94 @@
+"""Distance-matched groups and the bootstrap: matching really matches, a planted effect is found, a null one is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.experiments.made import SCOPES, analysis, rows
+
+from normscope.errors import InputError
+from normscope.experiments import Observation
+from normscope.experiments.bootstrap import compare_means
+from normscope.experiments.groups import Entities, WordSplit, holm, match_distances
+
+TOKENS = ["[CLS]", *"abcdefghijklmnop", "[SEP]"]
+WORDS = [0, 1, 1, 2, 3, 3, 3, 4, 5, 6, 7, 7, 8, 9, 10, 11, 12, 13]
+
+
+def _corpus(effect: float, count: int = 12) -> list[Observation]:
+    chance = np.random.default_rng(0)
+    words = np.array(WORDS)
+    same = (words[:, None] == words[None, :]) & ~np.eye(len(words), dtype=bool)
+    found = []
+    for number in range(count):
+        maps = {scope: chance.random((1, len(TOKENS), len(TOKENS))) + 1 for scope in SCOPES}
+        maps["AttnResLnFf"] = maps["AttnResLnFf"] + effect * same
+        found.append(Observation(analysis(maps, TOKENS, words=WORDS), number, entities=np.where(words == 3, 0, -1)))
+    return found
+
+
+def test_both_sides_have_equally_many_pairs_of_every_distance() -> None:
+    chance = np.random.default_rng(1)
+    in_group = chance.random(500) < 0.2
+    distances = chance.integers(-4, 5, 500)
+    group, other = match_distances(in_group, distances, chance.permutation(500))
+    assert in_group[group].all() and not in_group[other].any()
+    assert np.array_equal(np.sort(distances[group]), np.sort(distances[other]))
+    assert len(group) == in_group.sum()  # there were others enough
+    assert len(np.unique(group)) == len(group) and len(np.unique(other)) == len(other)
+
+
+def test_where_others_are_few_the_group_is_cut_to_match() -> None:
+    in_group = np.array([True, True, True, False])
+    group, other = match_distances(in_group, np.array([1, 1, 2, 1]), np.arange(4))
+    assert (group.tolist(), other.tolist()) == ([0], [3])
+
+
+def test_signed_and_absolute_distances_match_as_named() -> None:
+    signed = WordSplit(resamples=50).over(_corpus(0.0, 2)).tables["word-split-distances"].to_pylist()
+    absolute = (
+        WordSplit(resamples=50, distance="absolute").over(_corpus(0.0, 2)).tables["word-split-distances"].to_pylist()
+    )
+    assert [row["distance"] for row in signed] == [-2, -1, 1, 2]
+    assert [row["distance"] for row in absolute] == [1, 2]
+    assert all(row["group_pairs"] == row["other_pairs"] for row in (*signed, *absolute))
+
+
+def test_a_planted_effect_is_found_and_a_null_one_is_not() -> None:
+    planted = rows(WordSplit(resamples=500).over(_corpus(0.8)), "word-split", kind="ff")[0]
+    null = rows(WordSplit(resamples=500).over(_corpus(0.0)), "word-split", kind="ff")[0]
+    assert planted["significant"] and planted["effect"] > 0 and planted["low"] > 0
+    assert not null["significant"] and null["low"] < 0 < null["high"]
+    assert planted["pairs"] == 12 * 10 and planted["group_pairs_left_out"] == 0
+
+
+def test_the_null_is_rejected_about_as_often_as_the_level_says() -> None:
+    chance = np.random.default_rng(3)
+    first, second = chance.normal(size=(300, 60)), chance.normal(size=(300, 60))
+    p = np.array([found.p for found in compare_means(first, second, 400, 0.95, "two", 0)])
+    assert 0.01 < (p < 0.05).mean() < 0.12
+
+
+def test_sides_say_which_difference_counts() -> None:
+    first, second = np.full((1, 30), 1.0) + np.arange(30) / 100, np.zeros((1, 30)) + np.arange(30) / 100
+    p = {sides: compare_means(first, second, 200, 0.95, sides, 0)[0].p for sides in ("two", "greater", "less")}
+    assert p["greater"] < 0.01 and p["two"] == pytest.approx(2 * p["greater"]) and p["less"] == 1
+
+
+def test_holm_corrects_step_by_step() -> None:
+    assert holm(np.array([0.01, 0.04, 0.03])).tolist() == pytest.approx([0.03, 0.06, 0.06])
+    assert holm(np.array([0.9, 0.8])).tolist() == [1.0, 1.0]
+
+
+def test_entities_are_those_of_the_labels() -> None:
+    outcome = Entities(resamples=50).over(_corpus(0.8))
+    found = rows(outcome, "entities", kind="ff")[0]
+    assert found["pairs"] == 12 * 6  # three tokens: six ordered pairs
+    with pytest.raises(InputError, match="CoNLL"):
+        Entities().over([Observation(_corpus(0, 1)[0].analysis)])
+
+
+def test_a_corpus_without_any_group_says_so() -> None:
+    bare = [Observation(analysis({s: np.ones((1, 3, 3)) for s in SCOPES}, ["a", "b", "c"]))]
+    with pytest.raises(InputError, match="no pair of the group"):
+        WordSplit().over(bare)

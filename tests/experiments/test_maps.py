@@ -1,0 +1,282 @@
+"""Experiments on maps, against direct computations on small cases."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+from tests.experiments.made import SCOPES, analysis, random_analysis, rows
+
+from normscope.errors import InputError
+from normscope.experiments import EXPERIMENTS, Observation, experiment, merged
+from normscope.experiments.amplification import FeedForwardAmplification
+from normscope.experiments.base import ModelFacts, RunFacts
+from normscope.experiments.feed_forward import FeedForwardNormsExperiment, OutlierDimensions
+from normscope.experiments.frequency import Frequency, MixingFrequency, rank_of_types
+from normscope.experiments.heads import CATEGORIES, Categories, Dispersion, WeightVersusNorm
+from normscope.experiments.mixing import MixingRatio
+from normscope.experiments.scope_similarity import ScopeSimilarity
+from normscope.experiments.statistics import (
+    FeedForwardDimensions,
+    FeedForwardNorms,
+    HiddenNorms,
+    MapWithoutDimensions,
+    ValueNorms,
+)
+
+TOKENS = ["[CLS]", "a", "b", ",", "a", "[SEP]"]
+
+
+def _normalised(values: np.ndarray, axis: str) -> np.ndarray:
+    return {
+        "none": values,
+        "row": values / values.sum(-1, keepdims=True),
+        "column": values / values.sum(-2, keepdims=True),
+    }[axis]
+
+
+@pytest.mark.parametrize("axis", ["none", "row", "column"])
+def test_similarity_is_the_mean_over_sequences_then_layers_of_spearmans_rho(axis: str) -> None:
+    analyses = [random_analysis(seed, TOKENS) for seed in range(3)]
+    outcome = ScopeSimilarity().over(analyses)
+    rho = [
+        [
+            stats.spearmanr(
+                *(_normalised(a.map(s).values[k], axis).reshape(-1) for s in ("AttnResLn", "AttnResLnFf"))
+            ).statistic
+            for a in analyses
+        ]
+        for k in range(2)
+    ]
+    labels = {"normalisation": axis, "first": "AttnResLn", "second": "AttnResLnFf"}
+    (summary,) = rows(outcome, "scope-similarity", **labels)
+    (layer,) = rows(outcome, "scope-similarity-layers", **labels, layer=2)
+    assert summary["similarity"] == pytest.approx(np.mean(rho), abs=1e-12)
+    assert layer["similarity"] == pytest.approx(np.mean(rho[1]), abs=1e-12)
+    assert layer["change"] == pytest.approx(1 - np.mean(rho[1]), abs=1e-12)
+    assert summary["relation"] == "adjacent" and summary["sequences"] == 3
+
+
+def test_a_map_that_only_scales_its_columns_is_unchanged_by_column() -> None:
+    chance = np.random.default_rng(0)
+    base = chance.random((1, 4, 4))
+    maps = {scope: base * (chance.random(4) if scope.endswith("Ff") else 1) for scope in SCOPES}
+    outcome = ScopeSimilarity(normalisations=("column",)).over([analysis(maps, ["a", "b", "c", "d"])])
+    assert all(row["similarity"] == pytest.approx(1) for row in outcome.tables["scope-similarity"].to_pylist())
+
+
+def test_causal_maps_are_compared_where_keys_exist() -> None:
+    item = random_analysis(1, ["a", "b", "c", "d"])
+    dataset = item.dataset.copy(deep=True)
+    lower = np.tril(np.ones((4, 4), bool))
+    dataset["map"] = dataset["map"].where(np.broadcast_to(lower, dataset["map"].shape))
+    outcome = ScopeSimilarity(normalisations=("none",)).over([type(item)(dataset)])
+    expected = stats.spearmanr(*(item.map(s).values[0][lower] for s in ("AttnW", "Attn"))).statistic
+    (found,) = rows(outcome, "scope-similarity-layers", first="AttnW", second="Attn", layer=1)
+    assert found["similarity"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_mixing_ratios_are_averaged_by_kind_of_token_per_sequence_first() -> None:
+    scopes = SCOPES[:4]
+    first = {scope: [[0.1, 0.2, 0.4, 0.9]] for scope in scopes}
+    second = {scope: [[0.3, 0.6, 0.9]] for scope in scopes}
+    outcome = MixingRatio().over(
+        [
+            analysis({}, ["[CLS]", "a", "b", "[MASK]"], mixing=first),
+            analysis({}, ["[CLS]", "a", "[SEP]"], mixing=second),
+        ]
+    )
+    overall = {row["scope"]: row for row in outcome.tables["mixing-ratio"].to_pylist()}
+    assert overall["Attn"]["mean"] == pytest.approx((0.1 + 0.2 + 0.4 + 0.9 + 0.3 + 0.6 + 0.9) / 7)
+    assert (overall["Attn"]["maximum"], overall["Attn"]["minimum"], overall["Attn"]["count"]) == (0.9, 0.1, 7)
+    assert overall["AttnResW"]["mean"] == pytest.approx(overall["AttnW"]["mean"] / 2)
+    by_kind = {row["kind"]: row for row in rows(outcome, "mixing-ratio-layers", scope="Attn")}
+    assert by_kind["normal"]["mean"] == pytest.approx(((0.2 + 0.4) / 2 + 0.6) / 2)
+    assert by_kind["[MASK]"] | {"mean": 0.9, "count": 1} == by_kind["[MASK]"]
+    assert by_kind["[SEP]"]["count"] == 1
+    assert by_kind["overall"]["mean"] == pytest.approx((0.4 + 0.6) / 2)
+
+
+def test_amplification_is_the_mean_change_of_column_shares_over_occurrences_of_a_pair() -> None:
+    chance = np.random.default_rng(5)
+    sequences = [["a", "b", "a"], ["b", "a", "c"]]
+    analyses = [random_analysis(int(chance.integers(99)), tokens) for tokens in sequences]
+    direct: dict[tuple[str, str], list[float]] = {}
+    for tokens, item in zip(sequences, analyses, strict=True):
+        before, after = (_normalised(item.map(s).values[1], "column") for s in ("AttnResLn", "AttnResLnFf"))
+        for query, key in itertools.permutations(range(3), 2):
+            direct.setdefault((tokens[key], tokens[query]), []).append(after[query, key] - before[query, key])
+    expected = {pair: np.mean(values) for pair, values in direct.items() if len(values) > 1}
+    outcome = FeedForwardAmplification(top=50).over(analyses)
+    found = rows(outcome, "ff-amplification", kind="ff", layer=2)
+    assert {(row["key_type"], row["query_type"]) for row in found} == set(expected)
+    assert ("a", "a") in expected  # the same type at two positions stays in
+    for row in found:
+        assert row["amplification"] == pytest.approx(expected[row["key_type"], row["query_type"]], abs=1e-10)
+    assert [row["amplification"] for row in found] == sorted((row["amplification"] for row in found), reverse=True)
+    assert outcome.tables["ff-amplification-totals"].to_pylist() == [{"pairs": 12, "types_of_pairs": 7, "seen_once": 4}]
+
+
+def test_the_group_amplification_goes_from_the_first_residual_to_the_whole_layer() -> None:
+    item = random_analysis(3, ["a", "b", "a", "b"])
+    outcome = FeedForwardAmplification(axis="none", top=9).over([item])
+    change = item.map("AttnResLnFfResLn").values[0] - item.map("AttnRes").values[0]
+    (found,) = rows(outcome, "ff-amplification", kind="group", layer=1, key_type="a", query_type="b")
+    assert found["amplification"] == pytest.approx(np.mean([change[1, 0], change[1, 2], change[3, 0], change[3, 2]]))
+
+
+def test_a_category_that_a_sequence_lacks_does_not_poison_the_mean() -> None:
+    chance = np.random.default_rng(6)
+    observations = []
+    for number, tokens in enumerate((TOKENS, ["[CLS]", "a", "[SEP]"])):
+        heads = {scope: chance.random((2, 3, len(tokens), len(tokens))) for scope in ("AttnW", "Attn")}
+        item = random_analysis(number, tokens, heads=heads)
+        observations.append(Observation(item, number, statistics={ValueNorms(): chance.random((2, 3, len(tokens)))}))
+    outcome = Categories().over(observations)
+    first = observations[0]
+    expected = first.analysis.map("AttnW", heads=True).values[0, :, :, 3].mean(-1).mean()
+    (found,) = rows(outcome, "categories", layer=1, category="comma, period")
+    assert found["weights"] == pytest.approx(expected) and found["sequences"] == 1
+    assert found["f"] == pytest.approx(first.statistics[ValueNorms()][0, :, 3].mean())
+    columns = sum(row["weights"] for row in rows(outcome, "categories-heads", layer=2, head=3) if row["sequences"] == 2)
+    both = [o.analysis.map("AttnW", heads=True).values[1, 2] for o in observations]
+    direct = np.mean([both[0][:, [0, 1, 2, 4, 5]].sum(-1).mean(), both[1].sum(-1).mean()])
+    assert columns == pytest.approx(direct)
+    assert len(CATEGORIES) == 4
+
+
+def test_dispersion_is_that_of_all_vectors() -> None:
+    chance = np.random.default_rng(7)
+    hidden, values = chance.random((2, 6)) + 1, chance.random((2, 3, 6)) + 1
+    item = random_analysis(0, TOKENS)
+    outcome = Dispersion().over([Observation(item, 0, statistics={HiddenNorms(): hidden, ValueNorms(): values})])
+    (x,) = rows(outcome, "dispersion", quantity="x", layer=1)
+    (f,) = rows(outcome, "dispersion", quantity="f(x)", layer=2, head=None)
+    assert x["mean"] == pytest.approx(hidden[0].mean()) and x["cv"] == pytest.approx(hidden[0].std() / hidden[0].mean())
+    assert (f["count"], f["maximum"]) == (18, values[1].max())
+    assert f["deviation"] == pytest.approx(values[1].std())
+
+
+def test_weight_and_norm_correlate_as_their_values_do() -> None:
+    chance = np.random.default_rng(8)
+    values = chance.random((2, 3, 6)) + 0.1
+    weights = np.broadcast_to(0.2 / values[:, :, None, :], (2, 3, 6, 6)) ** 2
+    item = random_analysis(0, TOKENS, heads={"AttnW": weights})
+    outcome = WeightVersusNorm().over([Observation(item, 0, statistics={ValueNorms(): values})])
+    (found,) = rows(outcome, "weight-vs-norm", category="all")
+    assert found["pairs"] == 2 * 3 * 6 * 6
+    assert found["spearman"] == pytest.approx(-1, abs=0.02)
+
+
+def test_frequency_ranks_come_from_the_list_or_the_corpus() -> None:
+    types = np.array([5, 5, 7, 9])
+    assert rank_of_types(types, {5: 1, 7: 4}).tolist() == [1, 1, 4, 5]  # unseen: last rank + 1
+    assert rank_of_types(types, None).tolist() == [1, 1, 2.5, 2.5]
+
+
+def test_frequency_correlates_occurrences_with_ranks() -> None:
+    chance = np.random.default_rng(9)
+    ids = np.array([101, 5, 6, 7, 5, 102])
+    weights, values = chance.random((2, 3, 6, 6)), chance.random((2, 3, 6))
+    item = random_analysis(0, TOKENS, heads={"AttnW": weights})
+    observation = Observation(item, 0, token_ids=ids, statistics={ValueNorms(): values})
+    ranks = {5: 1, 6: 2, 7: 3, 101: 4, 102: 5}
+    outcome = Frequency().over([observation], ranks=ranks)
+    rank = [ranks[number] for number in ids]
+    expected = stats.spearmanr(rank, weights.mean((0, 1, 2))).statistic
+    (found,) = rows(outcome, "frequency", quantity="weight", tokens="all")
+    assert found["spearman"] == pytest.approx(expected)
+    (inner,) = rows(outcome, "frequency", quantity="f", tokens="without special tokens")
+    assert inner["spearman"] == pytest.approx(stats.spearmanr(rank[1:5], values.mean((0, 1))[1:5]).statistic)
+
+
+def test_mixing_frequency_averages_layers_per_occurrence() -> None:
+    ratios = {scope: np.random.default_rng(1).random((2, 6)) for scope in SCOPES[:4]}
+    dataset = analysis({}, TOKENS, mixing=ratios)
+    observation = Observation(dataset, 0, token_ids=np.array([1, 2, 3, 4, 2, 5]))
+    (found,) = rows(
+        MixingFrequency().over([observation], ranks={1: 3, 2: 1, 3: 9, 4: 2}),
+        "mixing-frequency",
+        quantity="Attn",
+        tokens="all",
+    )
+    assert found["spearman"] == pytest.approx(stats.spearmanr([3, 1, 9, 2, 1, 10], ratios["Attn"].mean(0)).statistic)
+
+
+def test_norms_of_the_feed_forward_are_averaged_over_tokens() -> None:
+    norms = np.random.default_rng(2).random((2, 2, 6))
+    outcome = FeedForwardNormsExperiment().over(
+        [Observation(random_analysis(0, TOKENS), 0, statistics={FeedForwardNorms(): norms})]
+    )
+    (found,) = rows(outcome, "ff-norms", layer=2, vector="bypass")
+    assert found["mean"] == pytest.approx(norms[1, 1].mean())
+
+
+def test_removing_outliers_compares_the_changed_map_with_the_one_before_the_feed_forward() -> None:
+    item = random_analysis(0, TOKENS)
+    removed = item.map("AttnResLn").values * 2  # same order: similarity 1
+    dimensions = np.random.default_rng(3).random((2, 3, 200))
+    statistics = {MapWithoutDimensions(0.01): removed, FeedForwardDimensions(): dimensions}
+    outcome = OutlierDimensions().over([Observation(item, 0, statistics=statistics)])
+    (found,) = rows(outcome, "outlier-dimensions", normalisation="none", layer=1)
+    expected = stats.spearmanr(*(item.map(s).values[0].reshape(-1) for s in ("AttnResLn", "AttnResLnFf"))).statistic
+    assert (found["before"], found["after"]) == (pytest.approx(expected), pytest.approx(1))
+    chosen = rows(outcome, "outlier-dimensions-values", layer=1, removed=True)
+    assert {row["dimension"] for row in chosen} == set(np.argsort(dimensions[0, 2])[:2])
+
+
+def test_an_experiment_that_needs_more_than_an_analysis_says_so() -> None:
+    with pytest.raises(InputError, match="HiddenNorms"):
+        Dispersion().over([random_analysis(0, TOKENS)])
+
+
+def test_no_analyses_are_an_error() -> None:
+    with pytest.raises(InputError, match="no analyses"):
+        ScopeSimilarity().over([])
+
+
+@pytest.mark.parametrize("name", ["scope-similarity", "ff-amplification", "word-split"])
+def test_the_order_of_merging_does_not_matter(name: str) -> None:
+    tokens = ["[CLS]", "a", "##b", "c", "a", "##d", "[SEP]"]
+    items = [
+        random_analysis(seed, tokens[: 7 - seed % 2], words=[0, 1, 1, 2, 3, 3, 4][: 7 - seed % 2]) for seed in range(5)
+    ]
+    chosen = experiment(name, {"resamples": 99} if name == "word-split" else {})
+    model = ModelFacts.of_analysis(items[0])
+    partials = [chosen.observe(Observation(item, number), model) for number, item in enumerate(items)]
+    ways = [
+        merged(partials),
+        merged(reversed(partials)),
+        merged([merged(partials[3:]).compacted(), merged(partials[:3]).compacted()]),
+    ]
+    first, *others = [chosen.finish(partial, RunFacts(model)) for partial in ways]
+    for other in others:
+        assert first.tables.keys() == other.tables.keys()
+        assert all(table.equals(other.tables[key]) for key, table in first.tables.items())
+
+
+@pytest.mark.parametrize("kind", EXPERIMENTS.values())
+def test_every_experiment_says_what_it_is(kind: type) -> None:
+    assert kind.name and kind.paper and kind.shows and kind.summary and kind.columns  # type: ignore[attr-defined]
+
+
+def test_every_column_is_documented_and_typed() -> None:
+    items = [random_analysis(seed, TOKENS) for seed in range(2)]
+    for name in ("scope-similarity", "ff-amplification"):
+        outcome = experiment(name).over(items)
+        for table in outcome.tables.values():
+            assert set(table.column_names) <= set(EXPERIMENTS[name].columns)
+            assert not any(pa.types.is_null(column.type) for column in table.schema)
+
+
+@pytest.mark.usefixtures("unchecked_types")
+def test_unknown_names_and_options_are_refused_with_what_exists() -> None:
+    with pytest.raises(InputError, match="scope-similarity"):
+        experiment("scope-dissimilarity")
+    with pytest.raises(InputError, match="Its options: axis"):
+        experiment("ff-amplification", {"axes": "row"})
+    with pytest.raises(InputError, match="none, row, column"):
+        experiment("ff-amplification", {"axis": "diagonal"})

@@ -75,9 +75,11 @@ export class Explorer {
   }
 
   private header(): HTMLElement {
-    const texts = this.panes.map(({ analysis }) =>
-      h("p", { class: "text", title: analysis.text }, bdi(analysis.text === "" ? `${analysis.keys.token.length} tokens` : analysis.text.replace(/\s+/gu, " "))),
-    );
+    const texts = this.panes.map(({ analysis }) => {
+      const parts = [String(analysis.facts["source_text"] ?? ""), analysis.text].filter((text) => text.trim() !== "").map((text) => text.replace(/\s+/gu, " "));
+      const shown = parts.length > 0 ? parts.flatMap((text, index) => [index > 0 ? " \u2192 " : "", bdi(text)]) : [`${analysis.keys.token.length} tokens`];
+      return h("p", { class: "text", title: parts.join(" \u2192 ") }, ...shown);
+    });
     const help = popover("Keys", "help", h("dl", {}, ...KEYS.flatMap(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)])));
     return h("header", { class: "masthead" }, h("span", { class: "wordmark" }, "normscope"), h("div", { class: "texts" }, ...texts), help, this.exports.element);
   }

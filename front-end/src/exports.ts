@@ -30,7 +30,7 @@ export class Exports {
       h("div", { class: "row" },
         button("CSV", "csv", async () => new Blob([csvOf(await this.exact())], { type: "text/csv" })),
         button("JSON", "json", async () => new Blob([jsonOf(await this.exact())], { type: "application/json" }))),
-      h("div", { class: "row" }, h("button", { type: "button", "data-export": "link", click: () => void this.copyLink() }, "Copy link to this view")),
+      h("div", { class: "row", hidden: !host.linkable }, h("button", { type: "button", "data-export": "link", click: () => void this.copyLink() }, "Copy link to this view")),
       this.note,
     );
   }

@@ -6,6 +6,7 @@ import { type Settings, WebApp } from "./webapp";
 import { type WidgetModel, widgetHost } from "./widget";
 
 const addressBar: Host = {
+  linkable: window.self === window.top,
   readState: () => window.location.hash.slice(1),
   writeState: (fragment) => {
     try {

@@ -41,8 +41,18 @@ export class Stepper {
       child.classList.toggle("passed", index < chosen);
       child.classList.toggle("base", scopes[index] === state.base);
     });
+    this.reveal(this.strip.children[chosen] as HTMLElement | undefined);
     // A difference has no film strip of its own: the strip goes on showing the maps themselves.
     this.drawer.update(this.thumbnails, state);
+  }
+
+  /** Scroll the strip (and nothing else) to a step. */
+  private reveal(step: HTMLElement | undefined): void {
+    if (!step || this.strip.scrollWidth <= this.strip.clientWidth) return;
+    const left = step.offsetLeft - this.strip.offsetLeft;
+    if (left < this.strip.scrollLeft || left + step.offsetWidth > this.strip.scrollLeft + this.strip.clientWidth) {
+      this.strip.scrollLeft = left - (this.strip.clientWidth - step.offsetWidth) / 2;
+    }
   }
 
   step(by: number): void {

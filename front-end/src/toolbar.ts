@@ -28,12 +28,15 @@ export class Toolbar {
       this.special(),
       this.heads(),
       this.difference(),
-      h("span", { class: "spring" }),
-      this.segments("view", "View", [
-        { value: "map", label: "Map" },
-        { value: "table", label: "Table" },
-      ]),
-      this.display(),
+      h(
+        "div",
+        { class: "end" },
+        this.segments("view", "View", [
+          { value: "map", label: "Map" },
+          { value: "table", label: "Table" },
+        ]),
+        this.display(),
+      ),
     );
   }
 

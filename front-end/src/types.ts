@@ -58,6 +58,8 @@ export interface Host {
   writeState(fragment: string): void;
   /** Called when the state changes from outside (the address bar, another view of the same widget). */
   onState?(listener: (fragment: string) => void): void;
+  /** Whether the address bar has the state, so that a link to a view can be shared. */
+  linkable?: boolean;
   /** Told whether the theme is dark, for what is around the explorer. */
   dress?(dark: boolean): void;
   /** Float32 values [query, key] of one map at full precision, where something that has them is still there. */

@@ -6,7 +6,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DOCS := $(VENV)/.installed-docs
 PIP_INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
-CHECKED := $(wildcard src tests examples benchmarks)
+BROWSER := $(VENV)/.browser
+FRONT_END := front-end/node_modules/.installed
+CHECKED := $(wildcard src tests examples benchmarks tools)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -33,8 +35,31 @@ $(INSTALLED_DOCS): $(INSTALLED)
 demo: $(INSTALLED) ## Run the demonstration
 	$(BIN)/python examples/demo.py
 
+# The explorer is tested in Debian's chromium, which only root can install.
+$(BROWSER): $(INSTALLED)
+	@if [ ! -x /usr/bin/chromium ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; \
+	fi
+	touch $@
+
+$(FRONT_END): front-end/package.json front-end/package-lock.json
+	cd front-end && npm ci --silent --no-audit --no-fund
+	touch $@
+
+.PHONY: front-end
+front-end: $(FRONT_END) ## Build the explorer's front end into the package (needs node and npm)
+	cd front-end && npm run --silent types && npm run --silent test && npm run --silent build
+
+.PHONY: front-end-check
+front-end-check: ## Check that the built front end matches its sources (left out without npm, but not in CI)
+	@if command -v npm >/dev/null; then \
+		$(MAKE) --no-print-directory $(FRONT_END) && cd front-end \
+		&& npm run --silent types && npm run --silent test && npm run --silent check; \
+	elif [ -n "$$CI" ]; then echo "npm is missing, and CI does not go without it"; exit 1; \
+	else echo "*** npm is missing: the front end is NOT checked against its sources ***"; fi
+
 .PHONY: test
-test: lint types ## Check style and types, then run the tests that are not slow
+test: lint types front-end-check $(BROWSER) ## Check style and types, then run the tests that are not slow
 	$(BIN)/python -m pytest -m "not slow"
 
 .PHONY: test-slow

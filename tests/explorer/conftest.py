@@ -129,7 +129,7 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Shown]]:
         options = {"viewport": {"width": 1440, "height": 900}, "accept_downloads": True, "offline": True, **options}
         context = browser.new_context(**options)
         contexts.append(context)
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(60_000)
         return Shown(context.new_page()).open(f"{path.as_uri()}#{fragment}")
 
     yield shown

@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from transformers import BertConfig, BertModel
+from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration, BertConfig, BertModel
 
 import normscope as ns
+from normscope import embedded
 from normscope.cli import main, session
 from normscope.run import TOLERANCE
 
@@ -163,6 +164,39 @@ def test_value_bias_and_dtype_reach_the_analysis(run: Callable[..., Output], tmp
     assert ns.open(tmp_path / "map.nc").attrs["value_bias"] == "bias"
 
 
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a tiny encoder-decoder model with a real tokenizer."""
+    folder = tmp_path_factory.mktemp("translator")
+    torch.manual_seed(0)
+    sizes = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in _SIDE_SIZES.items()}
+    tokens = {"pad_token_id": 0, "bos_token_id": 101, "eos_token_id": 102, "decoder_start_token_id": 102}
+    config = BartConfig(vocab_size=30522, d_model=24, max_position_embeddings=64, **sizes, **tokens)
+    BartForConditionalGeneration(config).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(embedded.model_folder()).save_pretrained(folder)
+    return str(folder)
+
+
+_SIDE_SIZES = {"layers": 2, "attention_heads": 3, "ffn_dim": 32}
+
+
+def test_a_decoder_is_shown_with_both_groups_of_keys_and_its_encoder_on_demand(
+    run: Callable[..., Output], translator: str
+) -> None:
+    shown = ("map", "The opera singer", "--target", "La diva", "--model", translator)
+    code, out, err = run(*shown)
+    assert code == 0, err
+    source, target = ["[CLS]", "the", "opera", "singer", "[SEP]"], ["[SEP]", "[CLS]", "la", "diva"]
+    assert out.startswith("AttnResLnCrossResLnFfResLn, layer 2")
+    assert out.splitlines()[1].split() == [*target, *source]
+    assert run(*shown, "--scope", "Attn")[1].splitlines()[1].split() == target, "the source is not there yet"
+    code, out, err = run(*shown, "--encoder")
+    assert code == 0, err
+    assert out.startswith("AttnResLnFfResLn, layer 2")
+    assert out.splitlines()[1].split() == source
+    assert run("check", "--model", translator)[0] == 0
+
+
 # ---- mix, growth, check, models ------------------------------------------------------------------------------------------
 
 
@@ -243,8 +277,8 @@ def test_models_lists_every_supported_architecture(run: Callable[..., Output]) -
         (["map", TEXT, "--layer", "7"], "has layers 1 to 6"),
         (["map", TEXT, "--layer", "0"], "has layers 1 to 6"),
         (["map", TEXT, "--layer", "two"], "valid integer"),
-        (["map", TEXT, "--head", "13"], "has heads 1 to 12"),
-        (["map", TEXT, "--head", "0"], "has heads 1 to 12"),
+        (["map", TEXT, "--head", "13"], "Heads: 1 to 12"),
+        (["map", TEXT, "--head", "0"], "Heads: 1 to 12"),
         (["map", TEXT, "--head", "1", "--scope", "AttnRes"], "already mixed"),
         (["map", TEXT, "--normalise", "rows"], "none, row, column"),
         (["map", TEXT, "--value-bias", "none"], "'token' or 'bias'"),
@@ -258,6 +292,8 @@ def test_models_lists_every_supported_architecture(run: Callable[..., Output]) -
         (["map", TEXT, "--out", "/proc/map.csv"], "cannot be written"),
         (["map", "soap " * 600, "--out", "map.svg"], "at most 512"),
         (["map", TEXT, "--model", "./nowhere"], "No model was found under './nowhere'"),
+        (["map", TEXT, "--target", TEXT], "has no encoder"),
+        (["map", TEXT, "--encoder"], "leave out --encoder"),
         (["mix", TEXT, "--scope", "Nowhere", "--out", "mixing.csv"], "Available scopes"),
         (["mix", TEXT, "--out", "mixing.nc"], "Known endings: svg, png, pdf, csv, parquet, json"),
         (["mix", TEXT, "--scope", "all", "--out", "mixing.png"], "A picture shows one scope"),
@@ -338,6 +374,7 @@ def test_version_and_help_name_the_commands(run: Callable[..., Output]) -> None:
     assert run("--version") == (0, f"normscope {ns.__version__}\n", "")
     code, out, _ = run("--help")
     assert code == 0
-    assert all(command in out for command in ("map", "mix", "growth", "check", "models"))
+    commands = ("map", "mix", "growth", "check", "models", "explore", "serve", "experiments", "run", "report")
+    assert all(re.search(rf"│ {command} ", out) for command in commands)
     for command in ("map", "mix", "growth", "check"):
         assert f"normscope {command}" in run(command, "--help")[1], "help must have an example"

@@ -176,7 +176,7 @@ def ratio_document(ratios: xr.DataArray) -> dict[str, Any]:
 def narrowed(
     analysis: Analysis, scopes: Sequence[str], layer: int | Sequence[int] | None, head: int | None, normalise: str
 ) -> Analysis:
-    """The analysis with only the scopes, layers and head asked for, in the same schema."""
+    """The analysis with only the scopes, layers and head asked for, in the same schema; an encoder's stays whole."""
     if normalise_axis(normalise) != "none":
         raise InputError(
             "A netCDF file holds an analysis, whose maps are never normalised: leave normalise out and use "
@@ -191,7 +191,8 @@ def narrowed(
     }
     if head is not None:
         chosen["head"] = [head]
-    return type(analysis)(analysis.dataset.sel(chosen))
+    encoder = analysis.encoder if analysis.has_encoder else None
+    return type(analysis)(analysis.dataset.sel(chosen), encoder)
 
 
 def _nested(values: xr.DataArray) -> list[list[float | None]]:

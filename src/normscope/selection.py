@@ -6,7 +6,7 @@ Owns the checks of what was asked against what was analysed. What becomes of the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
@@ -44,6 +44,11 @@ class MapSelection:
     def name(self) -> str:
         """The scope, and the head if there is one."""
         return self.scope if self.head is None else f"{self.scope}, head {self.head}"
+
+    def without_missing_keys(self) -> MapSelection:
+        """The same without keys that exist for no query, as the source's do before a cross-attention."""
+        there = np.isfinite(self.values.transpose("key", ...).values).any(axis=(1, 2))
+        return replace(self, values=self.values.isel(key=np.flatnonzero(there)))
 
     def of_layer(self, layer: int) -> xr.DataArray:
         """`[query, key]`: the map of one layer."""

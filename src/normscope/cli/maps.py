@@ -10,7 +10,7 @@ import typer
 from normscope.cli import options
 from normscope.cli.session import ModelChoice, read_text, result_console, say, say_written, units_of
 from normscope.errors import FileError, InputError, SelectionError, listing
-from normscope.scopes import ATTENTION_WEIGHTS, HALF_ATTENTION_WEIGHTS, resolve, resolve_all
+from normscope.scopes import ATTENTION_WEIGHTS, HALF_ATTENTION_WEIGHTS, resolve
 
 if TYPE_CHECKING:
     from normscope.analysis import Analysis
@@ -33,9 +33,16 @@ normscope growth "The opera singer caught a soap bubble." --layer 3 --out growth
 """
 
 
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command("map", epilog=MAP_EXAMPLES)(map_command)
+    app.command("growth", epilog=GROWTH_EXAMPLES)(growth_command)
+
+
 def map_command(
     text: options.TextArgument,
     pair: options.Pair = None,
+    target: options.Target = None,
     model: options.Model = None,
     scope: Annotated[
         str | None,
@@ -53,6 +60,7 @@ def map_command(
     normalise: options.Normalise = "none",
     words: options.Words = False,
     no_special: options.NoSpecial = False,
+    encoder: options.Encoder = False,
     out: options.Out = None,
     truncate: options.Truncate = False,
     value_bias: options.ValueBias = "token",
@@ -67,17 +75,18 @@ def map_command(
     """
     _check_request(out, scope, normalise)
     analyzer = ModelChoice(model, dtype, allow_pickle, trust_remote_code).load()
-    scopes = _scopes(analyzer, scope, head)
+    scopes = _scopes(analyzer, scope, head, encoder=encoder)
     layers = layer if layer is not None or out is not None else analyzer.layers[-1]
     analysis = analyzer.analyze(
         read_text(text, pair),
-        scopes=sorted({ATTENTION_WEIGHTS if name == HALF_ATTENTION_WEIGHTS else name for name in scopes}),
+        target=target,
+        scopes=_computed(scopes, encoder=encoder),
         layers=layers,
         heads=head is not None,
         truncate=truncate,
         value_bias=value_bias,
     )
-    analysis = units_of(analysis, words=words, no_special=no_special)
+    analysis = units_of(analysis, words=words, no_special=no_special, encoder=encoder)
     if out is None:
         if layer is None:
             say(f"Layer {layers}, the last; choose another with --layer.")
@@ -94,11 +103,13 @@ def growth_command(
         Path, typer.Option("--out", "-o", help="The picture to write: svg, png or pdf.", show_default=False)
     ],
     pair: options.Pair = None,
+    target: options.Target = None,
     model: options.Model = None,
     layer: options.Layer = None,
     normalise: options.Normalise = "row",
     words: options.Words = False,
     no_special: options.NoSpecial = False,
+    encoder: options.Encoder = False,
     truncate: options.Truncate = False,
     value_bias: options.ValueBias = "token",
     dtype: options.Dtype = None,
@@ -115,11 +126,13 @@ def growth_command(
     if layer is None:
         layer = analyzer.layers[-1]
         say(f"Layer {layer}, the last; choose another with --layer.")
-    analysis = analyzer.analyze(read_text(text, pair), layers=layer, truncate=truncate, value_bias=value_bias)
+    analysis = analyzer.analyze(
+        read_text(text, pair), target=target, layers=layer, truncate=truncate, value_bias=value_bias
+    )
+    analysis = units_of(analysis, words=words, no_special=no_special, encoder=encoder)
     from normscope.plots import plot_growth
 
-    figure = plot_growth(units_of(analysis, words=words, no_special=no_special), layer, normalise=normalise)
-    say_written(write_figure(figure, out))
+    say_written(write_figure(plot_growth(analysis, layer, normalise=normalise), out))
 
 
 def _check_request(out: Path | None, scope: str | None, normalise: str) -> None:
@@ -138,18 +151,22 @@ def _check_request(out: Path | None, scope: str | None, normalise: str) -> None:
         raise FileError("A netCDF file holds the norms as they are: leave out --normalise, or write a table (csv).")
 
 
-def _scopes(analyzer: Analyzer, scope: str | None, head: int | None) -> list[str]:
+def _scopes(analyzer: Analyzer, scope: str | None, head: int | None, *, encoder: bool) -> list[str]:
     """The scopes meant by `--scope`: by default the whole layer, or with a head the last where heads are apart."""
-    if head is not None:
-        heads = analyzer.model.config.num_attention_heads
-        if not 1 <= head <= heads:
-            raise SelectionError(f"There is no head {head}: {analyzer.name} has heads 1 to {heads}.")
-    available = [*analyzer.scopes, HALF_ATTENTION_WEIGHTS]
+    chain = analyzer.encoder_scopes if encoder else analyzer.scopes
+    if encoder and not chain:
+        raise SelectionError(f"There is no encoder apart in {analyzer.name}: leave out --encoder.")
     if scope == _ALL:
-        return resolve_all(None, analyzer.scopes)
+        return chain
     if scope is None:
-        return ["Attn"] if head is not None else analyzer.scopes[-1:]
-    return [resolve(scope, available)]
+        return ["Attn"] if head is not None else chain[-1:]
+    return [resolve(scope, [*chain, HALF_ATTENTION_WEIGHTS])]
+
+
+def _computed(scopes: list[str], *, encoder: bool) -> list[str]:
+    """The scopes to compute for those to show: what they derive from, and the cheapest of a decoder that is not shown."""
+    computed = [ATTENTION_WEIGHTS if name == HALF_ATTENTION_WEIGHTS else name for name in scopes]
+    return [*computed, ATTENTION_WEIGHTS] if encoder else computed
 
 
 def _show(analysis: Analysis, scope: str, layer: int, head: int | None, normalise: str) -> None:
@@ -157,5 +174,5 @@ def _show(analysis: Analysis, scope: str, layer: int, head: int | None, normalis
     from normscope.terminal import map_table
 
     console = result_console()
-    selection = select_map(analysis, scope, layer, head=head, normalised=normalise)
+    selection = select_map(analysis, scope, layer, head=head, normalised=normalise).without_missing_keys()
     console.print(map_table(selection, layer, console.width))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 import xarray as xr
@@ -20,9 +20,15 @@ normscope mix "The opera singer caught a soap bubble." --scope all --out mixing.
 _ALL = "all"
 
 
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("mix", epilog=EXAMPLES)(mix_command)
+
+
 def mix_command(
     text: options.TextArgument,
     pair: options.Pair = None,
+    target: options.Target = None,
     model: options.Model = None,
     scope: Annotated[
         str | None,
@@ -53,9 +59,8 @@ def mix_command(
         ending(out, (*FIGURES, *TABLES))
     analyzer = ModelChoice(model, dtype, allow_pickle, trust_remote_code).load()
     scopes = None if scope == _ALL else [scope or analyzer.scopes[-1]]
-    ratios = cast(
-        xr.DataArray,
-        analyzer.mixing_ratios(read_text(text, pair), scopes=scopes, truncate=truncate, value_bias=value_bias),
+    ratios: xr.DataArray = analyzer.mixing_ratios(
+        read_text(text, pair), target=target, scopes=scopes, truncate=truncate, value_bias=value_bias
     )
     if no_special:
         ratios = ratios.isel(query=~ratios["query_special"].values)

@@ -12,6 +12,8 @@ from normscope.cli import options
 from normscope.cli.session import ModelChoice, result_console, say
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from normscope.analysis import Analysis
     from normscope.analyzer import Analyzer
     from normscope.families import Family
@@ -28,9 +30,20 @@ _WIDE = 115
 """So many columns a terminal needs for the table of models with their chains."""
 
 
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command("check", epilog=CHECK_EXAMPLES)(check_command)
+    app.command("models")(models_command)
+
+
 def check_command(
     model: options.Model = None,
-    text: Annotated[str | None, typer.Option("--text", help="The text to analyse.", show_default=_SENTENCE)] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            "--text", help="The text to analyse (and, for an encoder-decoder model, to decode).", show_default=_SENTENCE
+        ),
+    ] = None,
     dtype: options.Dtype = None,
     allow_pickle: options.AllowPickle = False,
     trust_remote_code: options.TrustRemoteCode = False,
@@ -59,16 +72,33 @@ def check_command(
 
 
 def _analyze(analyzer: Analyzer, text: str | None) -> Analysis:
+    if analyzer.family.reads == "image":
+        say("Analysing an image of random pixels.")
+        return analyzer.analyze({"pixel_values": _random_pixels(analyzer)})
+    decoded = analyzer.family.encoder is not None
     if analyzer.tokenizer is not None or text is not None:
-        return analyzer.analyze(text or _SENTENCE)
+        text = text or _SENTENCE
+        return analyzer.analyze(text, target=text if decoded else None)
+    say(f"There is no tokenizer beside the model: analysing {_RANDOM_TOKENS} random token ids.")
+    ids = {"input_ids": _random_ids(analyzer)}
+    return analyzer.analyze(ids, target=ids if decoded else None)
+
+
+def _random_ids(analyzer: Analyzer) -> Tensor:
     import torch
 
-    say(f"There is no tokenizer beside the model: analysing {_RANDOM_TOKENS} random token ids.")
     vocabulary = analyzer.model.config.vocab_size
-    generator = torch.Generator().manual_seed(0)
     first = min(vocabulary - 1, 5)  # special ids, such as padding, are usually the first few
-    ids = torch.randint(first, vocabulary, (1, _RANDOM_TOKENS), generator=generator)
-    return analyzer.analyze({"input_ids": ids})
+    return torch.randint(first, vocabulary, (1, _RANDOM_TOKENS), generator=torch.Generator().manual_seed(0))
+
+
+def _random_pixels(analyzer: Analyzer) -> Tensor:
+    import torch
+
+    config: Any = analyzer.model.config
+    size = config.image_size
+    height, width = (size, size) if isinstance(size, int) else size
+    return torch.randn(1, config.num_channels, height, width, generator=torch.Generator().manual_seed(0))
 
 
 def models_command() -> None:

@@ -10,9 +10,28 @@ import typer
 _MODEL = "The model"
 _SHOWN = "What is shown"
 
-TextArgument = Annotated[str, typer.Argument(help="The text to analyse.", show_default=False)]
+TextArgument = Annotated[
+    str, typer.Argument(help="The text to analyse; for a vision model, the file of an image.", show_default=False)
+]
 Pair = Annotated[
     str | None, typer.Option("--pair", help="A second text, for models that read pairs.", show_default=False)
+]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        help="For an encoder-decoder model, what the decoder reads. Default: what the model generates.",
+        show_default=False,
+    ),
+]
+Encoder = Annotated[
+    bool,
+    typer.Option(
+        "--encoder",
+        metavar="",
+        help="Of an encoder-decoder model, show the encoder instead of the decoder.",
+        rich_help_panel=_SHOWN,
+    ),
 ]
 Truncate = Annotated[
     bool,

@@ -68,8 +68,10 @@ def read_text(text: str, pair: str | None) -> str | tuple[str, str]:
     return text if pair is None else (text, pair)
 
 
-def units_of(analysis: Analysis, *, words: bool, no_special: bool) -> Analysis:
-    """The analysis in the units asked for."""
+def units_of(analysis: Analysis, *, words: bool, no_special: bool, encoder: bool) -> Analysis:
+    """The analysis, or that of the encoder, in the units asked for."""
+    if encoder:
+        analysis = analysis.encoder
     if words:
         analysis = analysis.words()
     return analysis.without_special_tokens() if no_special else analysis

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Sequence
+from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,14 +14,16 @@ from matplotlib.figure import Figure
 
 from normscope.plots.panels import Panels, panel_figure
 from normscope.plots.style import SEQUENTIAL, sequential_norm, typical_largest
-from normscope.scopes import weights_scope
 from normscope.selection import check_scopes, select_map
 
 if TYPE_CHECKING:
     from normscope.analysis import Analysis
 
-_ONE_ROW_UP_TO = 16
-"""Up to so many tokens the strip is one row; panels of more tokens are larger, and go into rows of four."""
+_ONE_ROW_UP_TO, _LONGEST_ROW = 16, 7
+"""Up to so many tokens and panels the strip is one row; otherwise it goes on in a second."""
+
+_LONGEST_LINE = 22
+"""The longest line of a panel's title."""
 
 
 def plot_growth(
@@ -54,18 +59,26 @@ def plot_growth(
         quantity = "relative to the panel's largest"
     norm = sequential_norm(np.stack([values.values for values in maps]), limit, colour_scale)
     panels = Panels(dict(zip(steps(chosen), maps, strict=True)), colours, norm, quantity)
-    columns = len(chosen) if max(panels.shape) <= _ONE_ROW_UP_TO else min(4, len(chosen))
-    return panel_figure(panels, f"How the map grows, layer {layer}" if title is None else title, columns)
+    rows = 1 if max(panels.shape) <= _ONE_ROW_UP_TO and len(chosen) <= _LONGEST_ROW else 2
+    return panel_figure(
+        panels, f"How the map grows, layer {layer}" if title is None else title, ceil(len(chosen) / rows)
+    )
 
 
 def steps(scopes: Sequence[str]) -> list[str]:
     """What each scope adds to the one before it, above its name: `+ Res` above `AttnRes`."""
-    return [f"{_step(before, scope)}\n{scope}" for before, scope in zip(["", *scopes], scopes, strict=False)]
+    names = [textwrap.wrap(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", scope), _LONGEST_LINE) for scope in scopes]
+    lines = max(map(len, names))
+    added = [_step(before, scope) for before, scope in zip(["", *scopes], scopes, strict=False)]
+    return [
+        "\n".join([*[""] * (lines - len(name)), step, *(line.replace(" ", "") for line in name)])
+        for step, name in zip(added, names, strict=True)
+    ]
 
 
 def _step(before: str, scope: str) -> str:
     if scope.endswith("W"):
         return "weights alone"
-    if before == weights_scope(scope):
+    if before.endswith("W") and scope.endswith(before.removesuffix("W")):
         return "+ vectors"
     return f"+ {scope.removeprefix(before)}" if before and scope.startswith(before) else ""

@@ -51,7 +51,7 @@ def plot_map(
         limit: the value of the darkest colour (default: the largest but for outliers). All panels share it.
         title: the title (default: scope and layer).
     """
-    selection = select_map(analysis, scope, layer, head=head, normalised=normalise)
+    selection = select_map(analysis, scope, layer, head=head, normalised=normalise).without_missing_keys()
     norm = sequential_norm(selection.values.values, limit, colour_scale)
     maps = {layer: selection.of_layer(layer) for layer in selection.layers}
     panels = Panels({f"layer {layer}": values for layer, values in maps.items()}, colours, norm, selection.quantity)

@@ -70,7 +70,7 @@ def plot_tokens(
         width: the width of a line, in inches.
         title: the title (default: query, scope and layer).
     """
-    selection = select_map(analysis, scope, layer, head=head, normalised=normalise)
+    selection = select_map(analysis, scope, layer, head=head, normalised=normalise).without_missing_keys()
     values = selection.of_layer(layer)
     row = values.isel(query=find_query(values, query))
     norm = sequential_norm(row.values[None], limit, colour_scale)

@@ -246,10 +246,10 @@ def _tell(out: Path, manifest: dict[str, Any]) -> None:
         f"{manifest['sequences']} sequences, {manifest['tokens']} tokens{f' ({skipped})' if skipped else ''}."
     )
     for problem in manifest["problems"]:
-        console.print(f"  {problem}", markup=False)
+        console.print(f"  {problem}", markup=False, soft_wrap=True)
     if manifest["worst_completeness_error"] is not None:
         console.print(f"Worst completeness error: {manifest['worst_completeness_error']:.1e}.")
-    console.print(f"Wrote {out}/tables, {out}/figures and {out}/manifest.json.", markup=False)
+    console.print(f"Wrote {out}/tables, {out}/figures and {out}/manifest.json.", markup=False, soft_wrap=True)
 
 
 def _shown(value: object) -> str:

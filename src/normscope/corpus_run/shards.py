@@ -10,6 +10,7 @@ import os
 import shutil
 import zipfile
 from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,7 @@ class Shards:
         """The partial results of a shard; rows stay on disk."""
         folder = self.path(index)
         try:
-            with np.load(folder / _SUMS, allow_pickle=False) as file:
+            with np.load(BytesIO((folder / _SUMS).read_bytes()), allow_pickle=False) as file:
                 arrays = {key: file[key] for key in file.files}
             bags = {path: pq.read_schema(path) for path in sorted(folder.glob("*.parquet"))}
         except (OSError, ValueError, EOFError, zipfile.BadZipFile, pa.ArrowInvalid) as error:

@@ -197,8 +197,8 @@ def _figure(group: np.ndarray, other: np.ndarray, layers: tuple[int, ...], label
         both = np.concatenate([group[place], other[place]])
         low, high = np.quantile(both, [0.005, 0.995])
         edges = cast(list[float], np.linspace(low, high, 51).tolist()) if high > low else 10
-        axes.hist(other[place], edges, density=True, alpha=0.55, color=figures.PALETTE[6], label="other pairs")
-        axes.hist(group[place], edges, density=True, alpha=0.55, color=figures.PALETTE[1], label=label)
+        axes.hist(np.clip(other[place], low, high), edges, density=True, alpha=0.55, color=figures.PALETTE[6], label="other pairs")
+        axes.hist(np.clip(group[place], low, high), edges, density=True, alpha=0.55, color=figures.PALETTE[1], label=label)
         axes.set_title(f"layer {layer}", fontsize=10)
         axes.set_yticks([])
         axes.tick_params(axis="x", labelsize=7)

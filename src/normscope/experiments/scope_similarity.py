@@ -155,6 +155,6 @@ class _Grid:
             for pair, value in zip(self.pairs, self.mean[place].mean(0), strict=True):
                 first, second = (scopes.index(scope) for scope in pair)
                 matrix[first, second] = matrix[second, first] = value
-            figures.heat(axes, matrix, scopes, scopes, title=f"normalised: {axis}", limits=(0, 1))
+            figures.heat(axes, matrix, scopes, scopes, title=f"normalised: {axis}", limits=(0.0, 1.0))
             axes.tick_params(axis="x", rotation=60)
         return figure

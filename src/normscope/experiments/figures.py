@@ -53,12 +53,12 @@ def heat(
     axes.set_yticks(range(len(rows)), [str(row) for row in rows])
     axes.tick_params(length=0, labelsize=8)
     axes.set_title(title, fontsize=10)
-    low, high = image.get_clim()
     for row, column in np.ndindex(values.shape):
         value = values[row, column]
         if np.isfinite(value):
-            dark = high > low and (value - low) / (high - low) > 0.6
-            axes.text(column, row, form.format(value), ha="center", va="center", fontsize=7, color="w" if dark else "k")
+            red, green, blue, _ = image.to_rgba(np.array([value]))[0]
+            colour = "w" if 0.3 * red + 0.6 * green + 0.1 * blue < 0.5 else "k"
+            axes.text(column, row, form.format(value), ha="center", va="center", fontsize=7, color=colour)
 
 
 def density(axes: Axes, x: np.ndarray, y: np.ndarray, *, title: str, xlabel: str, ylabel: str) -> None:

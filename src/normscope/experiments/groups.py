@@ -197,8 +197,9 @@ def _figure(group: np.ndarray, other: np.ndarray, layers: tuple[int, ...], label
         both = np.concatenate([group[place], other[place]])
         low, high = np.quantile(both, [0.005, 0.995])
         edges = cast(list[float], np.linspace(low, high, 51).tolist()) if high > low else 10
-        axes.hist(np.clip(other[place], low, high), edges, density=True, alpha=0.55, color=figures.PALETTE[6], label="other pairs")
-        axes.hist(np.clip(group[place], low, high), edges, density=True, alpha=0.55, color=figures.PALETTE[1], label=label)
+        for values, name, colour in ((other, "other pairs", 6), (group, label, 1)):
+            shown = np.clip(values[place], low, high)
+            axes.hist(shown, edges, density=True, alpha=0.55, color=figures.PALETTE[colour], label=name)
         axes.set_title(f"layer {layer}", fontsize=10)
         axes.set_yticks([])
         axes.tick_params(axis="x", labelsize=7)

@@ -123,6 +123,8 @@ def _or_nan(values: list[float | None]) -> np.ndarray:
 def _figure(scopes: list[str], model: ModelFacts, mean: np.ndarray) -> Figure:
     figure, grid = figures.panels(len(scopes), width=4.0, height=0.26 * len(model.layers) + 1.4)
     for place, (axes, scope) in enumerate(zip(grid, scopes, strict=True)):
-        figures.heat(axes, 100 * mean[place], model.layers, KINDS, title=f"{scope} (%)", limits=(0.0, 100.0), form="{:.0f}")
+        figures.heat(
+            axes, 100 * mean[place], model.layers, KINDS, title=f"{scope} (%)", limits=(0.0, 100.0), form="{:.0f}"
+        )
         axes.set_ylabel("layer")
     return figure

@@ -24,7 +24,8 @@ export interface HeatMapEvents {
 
 const SMALLEST_HEIGHT = 380;
 const LARGEST_ZOOM = 40;
-const CHROME = 210;
+/** Pixels of the window that everything above and below the map takes. */
+const CHROME = 330;
 
 export class HeatMap {
   readonly element: HTMLElement;

@@ -88,7 +88,9 @@ def test_entities_are_those_of_the_labels() -> None:
         Entities().over([Observation(_corpus(0, 1)[0].analysis)])
 
 
-def test_a_corpus_without_any_group_says_so() -> None:
+def test_a_corpus_without_any_group_finds_nothing_and_does_not_fail() -> None:
     bare = [Observation(analysis({s: np.ones((1, 3, 3)) for s in SCOPES}, ["a", "b", "c"]))]
-    with pytest.raises(InputError, match="no pair of the group"):
-        WordSplit().over(bare)
+    outcome = WordSplit().over(bare)
+    for row in outcome.tables["word-split"].to_pylist():
+        assert (row["pairs"], row["effect"], row["p"], row["significant"]) == (0, None, None, False)
+    assert not outcome.figures

@@ -29,7 +29,10 @@ def compare_means(
     """`[row, n]` and `[row, m]` to one comparison per row. Rows are resampled together.
 
     The p-value is how often the resampled difference, like the data, is not on its side of zero; two-sided, twice that.
+    With fewer than two values on a side, nothing is known, and everything is NaN.
     """
+    if min(first.shape[1], second.shape[1]) < 2:
+        return [Comparison(*[float("nan")] * 6)] * len(first)
 
     def difference(a: np.ndarray, b: np.ndarray, axis: int = -1) -> np.ndarray:
         return a.mean(axis) - b.mean(axis)

@@ -57,7 +57,7 @@ class GroupAmplification(Experiment):
     columns: ClassVar[dict[str, str]] = {
         "kind": "ff: the feed-forward alone; group: norm, feed-forward, residual and norm",
         "layer": "layer, from 1",
-        "effect": "mean amplification of the group's pairs minus that of the other pairs",
+        "effect": "mean amplification of the group's pairs minus that of the other pairs; empty with fewer than two pairs",
         "low": "lower end of the bootstrap confidence interval (percentile)",
         "high": "upper end of it",
         "p": "p-value of no difference, corrected as asked",
@@ -115,11 +115,6 @@ class GroupAmplification(Experiment):
         distances = rows["distance"].to_numpy()
         order = np.random.default_rng(facts.seed).permutation(len(distances))
         group, other = match_distances(in_group, distances, order)
-        if not len(group):
-            raise InputError(
-                f"{self.name}: the corpus has no pair of the group with a partner of the same distance "
-                f"({int(in_group.sum())} group pairs in all). Analyse more, or longer, sequences."
-            )
         layers = facts.model.layers
         values = {kind: np.stack([rows[f"{kind}_{layer}"].to_numpy() for layer in layers]) for kind in KINDS}
         records: list[dict[str, object]] = []
@@ -136,6 +131,7 @@ class GroupAmplification(Experiment):
             {
                 f"{self.name}-{kind}": bind(_figure, values[kind][:, group], values[kind][:, other], layers, self.label)
                 for kind in KINDS
+                if len(group) > 1
             },
         )
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import xarray as xr
 
 from normscope import files, schema, units
-from normscope.errors import SelectionError, listing
+from normscope.errors import NormscopeError, SelectionError, listing
 from normscope.scopes import ATTENTION_WEIGHTS, HALF_ATTENTION_WEIGHTS, resolve
 
 if TYPE_CHECKING:
@@ -151,6 +151,20 @@ class Analysis:
 
         plot = plots.plot_image_map if "key_row" in self._dataset.coords else plots.plot_map
         return plot(self, scope, layer, **options)
+
+    def explore(self, compare: Analysis | None = None) -> Any:
+        """The explorer as a notebook widget, alone or beside another analysis (needs the extra `notebook`)."""
+        try:
+            from normscope.explorer.widget import ExplorerWidget  # noqa: PLC0415  (an extra)
+        except ModuleNotFoundError as error:
+            raise NormscopeError(f"The widget needs {error.name}: pip install 'normscope[notebook]'.") from error
+        return ExplorerWidget(self, *([] if compare is None else [compare]))
+
+    def _repr_html_(self) -> str | None:
+        """The explorer inside a notebook's cell, without any extra; the plain text of large analyses."""
+        from normscope.explorer.page import frame  # noqa: PLC0415  (only notebooks need it)
+
+        return frame(self)
 
     def save(self, path: str | Path) -> Path:
         """Write everything to a netCDF file, which opens without normscope too."""

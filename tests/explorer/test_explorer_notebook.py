@@ -17,8 +17,8 @@ from normscope.explorer.widget import ExplorerWidget
 
 CELLS = [
     "import sys; sys.path.insert(0, FOLDER)\nfrom explorer_samples import sample\na = sample(['The', 'cat', 'sleeps'])",
-    "from normscope.explorer.widget import ExplorerWidget\nExplorerWidget(a)",
-    "from IPython.display import HTML\nfrom normscope.explorer.page import frame\nHTML(frame(a))",
+    "a.explore()",
+    "a",
 ]
 # What anywidget's own front end gives to a widget: a model to read from, write to and send messages with.
 MOUNT = """async ([script, state]) => {

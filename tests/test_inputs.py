@@ -11,6 +11,7 @@ from tiny_models import tiny
 from transformers import ByT5Tokenizer, PreTrainedTokenizerBase
 
 import normscope as ns
+from normscope.inputs import batches, read_inputs
 
 HELLO_WORLD = [101, 7592, 2088, 102]
 """[CLS] hello world [SEP], in the vocabulary of the embedded model."""
@@ -94,6 +95,18 @@ def test_every_item_of_a_list_gives_what_it_gives_alone(analyzer: ns.Analyzer) -
         for name in ("map", "mixing_ratio", "head_map"):
             np.testing.assert_allclose(together.dataset[name], alone.dataset[name], rtol=1e-4, atol=1e-6)
         assert together.tokens == alone.tokens
+
+
+@pytest.mark.parametrize("lengths", [[1, 500] * 10, [2048, 3000, 7], [100] * 50])
+def test_a_batch_holds_about_two_thousand_tokens_padding_included(lengths: list[int]) -> None:
+    sequences = [read_inputs(torch.full((1, n), 7), None, None, words=False, truncate=False)[0][0] for n in lengths]
+    found = list(batches(sequences, 0, torch.device("cpu")))
+    assert sorted(place for batch in found for place in batch.places) == list(range(len(lengths)))
+    for batch in found:
+        ids = batch.features["input_ids"]
+        assert len(batch.places) == 1 or ids.numel() <= 2048
+        assert batch.lengths == [lengths[place] for place in batch.places]
+        assert (ids != 0).sum(1).tolist() == batch.features["attention_mask"].sum(1).tolist() == batch.lengths
 
 
 # ---- words -------------------------------------------------------------------------------------------------------------

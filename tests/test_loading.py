@@ -298,20 +298,19 @@ def test_equal_weights_have_equal_fingerprints_wherever_they_lie(saved: Path, fo
     assert fingerprint(live) == fingerprint(saved) == fingerprint(folder)
 
 
-@pytest.mark.parametrize("place", [0, -1, 5000])
+@pytest.mark.parametrize("place", [0, 301, -1])
 def test_another_value_gives_another_fingerprint_wherever_it_is_in_a_small_weight(place: int) -> None:
-    one, other = tiny("bert", vocab_size=1000), tiny("bert", vocab_size=1000)
+    one, other = tiny("bert"), tiny("bert")
     assert fingerprint(one) == fingerprint(other)
-    weight = other.embeddings.position_embeddings.weight.data.view(-1)
-    weight[place % weight.numel()] += 0.5
+    other.embeddings.position_embeddings.weight.data.view(-1)[place] += 0.5
     assert fingerprint(one) != fingerprint(other)
 
 
-def test_a_change_throughout_a_large_weight_changes_the_fingerprint() -> None:
+@pytest.mark.parametrize("part", [slice(0, 50), slice(475, 525), slice(950, 1000)])
+def test_a_change_in_any_part_of_a_large_weight_changes_the_fingerprint(part: slice) -> None:
     one, other = tiny("bert", vocab_size=1000), tiny("bert", vocab_size=1000)
-    second_half = other.embeddings.word_embeddings.weight.data[600:]
     assert other.embeddings.word_embeddings.weight.numel() > 8192
-    second_half += 0.5
+    other.embeddings.word_embeddings.weight.data[part] += 0.5
     assert fingerprint(one) != fingerprint(other)
 
 

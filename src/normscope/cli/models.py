@@ -26,8 +26,6 @@ normscope check --model ./my-model --dtype float64
 
 _SENTENCE = "The opera singer caught a soap bubble."
 _RANDOM_TOKENS = 16
-_WIDE = 115
-"""So many columns a terminal needs for the table of models with their chains."""
 
 
 def register(app: typer.Typer) -> None:
@@ -109,7 +107,8 @@ def models_command() -> None:
     console = result_console()
     headings = ["model_type", "family", "kind", "topology", "feed-forward", "attention", "chain"]
     rows = [[model_type, *_description(model_type, family)] for model_type, family in families().items()]
-    if console.width < _WIDE:
+    needed = sum(1 + max(map(len, column)) for column in zip(headings, *rows, strict=True))
+    if needed > console.width:  # the chain is the longest, and the topology tells as much
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     console.print(plain_table(f"{len(rows)} supported architectures", headings, rows))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -190,15 +191,14 @@ def _network(
     """Integrated gradients from the zero baseline along the straight path: `x_j * integral of dg(t x)/dx over t`."""
     match network:
         case Plain():
-            z_parts, z_bias = _affine(network.first, parts, bias)
-            z = z_parts.sum(1) + z_bias
-            _, gradient, _ = path_integrals(network.activation.function, z)
-            neuron_parts = z_parts * gradient[:, None]
-            neuron_bias = z_bias * gradient + network.activation.function(torch.zeros_like(z))
+            neuron_parts, neuron_bias = _element_wise(network.activation.function, *_affine(network.first, parts, bias))
             output = network.second
         case Gated():
             a_parts, a_bias = _affine(network.gate, parts, bias)
             u_parts, u_bias = _affine(network.up, parts, bias)
+            if math.isfinite(network.up_limit):
+                u_parts, u_bias = _element_wise(partial(_clamp, limit=network.up_limit), u_parts, u_bias)
+            u_bias = u_bias + network.up_offset
             a, u = a_parts.sum(1) + a_bias, u_parts.sum(1) + u_bias
             # The derivatives of g(a) * u at (t a, t u) are g'(t a) * t u and g(t a).
             value, _, ramped_gradient = path_integrals(network.activation.function, a)
@@ -206,6 +206,18 @@ def _network(
             neuron_bias = a_bias * ramped_gradient * u + u_bias * value
             output = network.down
     return _affine(output, neuron_parts, neuron_bias)
+
+
+def _element_wise(
+    function: Callable[[Tensor], Tensor], parts: Float[Tensor, "row key f"], bias: Float[Tensor, "row f"]
+) -> tuple[Float[Tensor, "row key f"], Float[Tensor, "row f"]]:
+    """`z_j * integral of g'(t z) over t`; the value at the baseline belongs to no token."""
+    _, gradient, _ = path_integrals(function, parts.sum(1) + bias)
+    return parts * gradient[:, None], bias * gradient + function(torch.zeros_like(bias))
+
+
+def _clamp(z: Tensor, limit: float) -> Tensor:
+    return z.clamp(-limit, limit)
 
 
 def _affine(
@@ -219,7 +231,7 @@ def _affine(
 
 # ---- integrals along the path ----------------------------------------------------------------------------------------
 
-_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(20)
+_ABSCISSAE, _QUADRATURE_WEIGHTS = (torch.from_numpy(numbers) for numbers in np.polynomial.legendre.leggauss(12))
 
 
 def path_integrals(
@@ -231,17 +243,16 @@ def path_integrals(
     the known activations have kinks, they have them at whole numbers.
     """
     z = z.double()
+    nodes, weights = ((numbers / 2).view(-1, *[1] * z.ndim) for numbers in (_ABSCISSAE + 1, _QUADRATURE_WEIGHTS))
     value, gradient, ramped_gradient = torch.zeros_like(z), torch.zeros_like(z), torch.zeros_like(z)
     reach = z.abs().clamp(min=1)
     for panel in range(math.ceil(reach.max().item()) if reach.numel() else 0):
         start, end = (panel / reach).clamp(max=1), ((panel + 1) / reach).clamp(max=1)
-        for node, node_weight in zip(_NODES, _NODE_WEIGHTS, strict=True):
-            t = start + (end - start) * (node + 1) / 2
-            weight = (end - start) * node_weight / 2
-            g, slope = _value_and_gradient(function, t * z)
-            value += weight * g
-            gradient += weight * slope
-            ramped_gradient += weight * t * slope
+        t = start + (end - start) * nodes
+        g, slope = _value_and_gradient(function, t * z)
+        value += (end - start) * (weights * g).sum(0)
+        gradient += (end - start) * (weights * slope).sum(0)
+        ramped_gradient += (end - start) * (weights * t * slope).sum(0)
     return value, gradient, ramped_gradient
 
 

@@ -200,7 +200,7 @@ def _select(step: Step, rows: Rows) -> Step:
                 step, experts=_select_experts(step.experts, rows, len(step.hidden)), hidden=step.hidden[rows]
             )
         case FeedForward():
-            count = 1 + max(int(expert.rows.max()) for expert in step.experts)
+            count = max((1 + int(expert.rows.max()) for expert in step.experts if len(expert.rows)), default=0)
             return replace(step, experts=_select_experts(step.experts, rows, count))
         case Fork() | Residual():
             return step

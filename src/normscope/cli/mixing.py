@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-import xarray as xr
 
 from normscope.cli import options
 from normscope.cli.session import ModelChoice, read_text, result_console, say_written
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 EXAMPLES = """[bold]Examples[/bold]
 

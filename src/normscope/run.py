@@ -20,6 +20,7 @@ from normscope.capture import Side, capture_sides
 from normscope.decompose import LayerResult, decompose, mixing_ratios
 from normscope.errors import CompletenessError, InputError, SelectionError
 from normscope.inputs import Batch, TokenSequence, batches
+from normscope.scopes import scopes_of, weights_scope
 from normscope.trace import LayerTrace
 
 if TYPE_CHECKING:
@@ -142,15 +143,27 @@ class Run:
             encoder_found[place][layer] = self._proved(layer, trace, self.request.encoder_scopes)
 
         family, request = self.analyzer.family, self.request
-        sides = [Side(family.stack, batch.lengths, request.layers, consume)]
+        needed = None if self.observer is not None else self._components_needed()
+        sides = [Side(family.stack, batch.lengths, request.layers, consume, components=needed)]
         if family.encoder is not None:
-            sides = [Side(family.stack, batch.target_lengths, request.layers, consume, batch.lengths)]
+            sides = [Side(family.stack, batch.target_lengths, request.layers, consume, batch.lengths, needed)]
             if request.encoder_scopes:
                 sides.append(Side(family.encoder, batch.lengths, request.encoder_layers, consume_encoder))
         inputs = {**batch.features, **({"use_cache": False} if family.stack.causal else {})}
         value_bias = request.value_bias == "bias"
         capture_sides(self.analyzer.model, inputs, sides, dtype=self.dtype, value_bias=value_bias)
         return found, encoder_found
+
+    def _components_needed(self) -> int:
+        """How far along the chain the scopes asked for reach."""
+        components = self.analyzer.family.stack.topology_of(self.analyzer.model.config).components()
+        reached = scopes_of(components, weights=False)
+        attentions = [weights_scope(component) for component in components]
+        return max(
+            place + 1
+            for place, (scope, weights) in enumerate(zip(reached, attentions, strict=True))
+            if scope in self.request.scopes or weights in self.request.scopes
+        )
 
     def _proved(self, layer: int, trace: LayerTrace, scopes: list[str]) -> LayerResult:
         request = self.request

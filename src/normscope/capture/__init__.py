@@ -22,7 +22,7 @@ from normscope.capture.session import AttentionListener, eager_attention, evalua
 from normscope.capture.weights import BlockWeights
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families import Family
-from normscope.families.spec import DispatchedAttention, HookedAttention, Stack
+from normscope.families.spec import DispatchedAttention, HookedAttention, Part, Stack
 from normscope.trace import LayerTrace
 
 __all__ = ["Side", "blocks_of", "capture", "capture_sides"]
@@ -33,13 +33,17 @@ Consumer = Callable[[int, int, LayerTrace], None]
 
 @dataclass(frozen=True)
 class Side:
-    """One stack to follow: how long its sequences are (and those it looks at), which layers, and who consumes them."""
+    """One stack to follow: how long its sequences are (and those it looks at), which layers, and who consumes them.
+
+    `components` says how many components of the chain to look at (default all), so that no more is kept than is needed.
+    """
 
     stack: Stack
     lengths: Sequence[int]
     layers: Sequence[int]
     consume: Consumer
     source_lengths: Sequence[int] | None = None
+    components: int | None = None
 
 
 class _AllDone(Exception):
@@ -111,6 +115,14 @@ def capture_sides(
         bare_model(model)(**inputs)
 
 
+def _beginning(chain: Sequence[Part], components: int | None) -> Sequence[Part]:
+    """The chain up to some number of its components, and one more, which reads (and so shows) the state after them."""
+    if components is None:
+        return chain
+    ends = [index + 1 for index, part in enumerate(chain) if part.component]
+    return chain[: ends[min(components, len(ends) - 1)]]
+
+
 def _paths(chain: Sequence[Any]) -> list[str]:
     return list(dict.fromkeys(path for part in chain for path in watched(part)))
 
@@ -120,7 +132,7 @@ class _Listener:
 
     def __init__(self, model: PreTrainedModel, side: Side, dtype: torch.dtype, value_bias: bool) -> None:
         self.side, self.dtype, self.value_bias, self.config = side, dtype, value_bias, model.config
-        self.chain = side.stack.topology_of(model.config).chain()
+        self.chain = _beginning(side.stack.topology_of(model.config).chain(), side.components)
         self.layer = 0
         self.seen: Seen | None = None
 

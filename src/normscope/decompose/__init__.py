@@ -81,9 +81,7 @@ class _Walk:
         self._follow(carrier, [], self.trace, slice(None), start=0)
         return self.result
 
-    def _follow(
-        self, carrier: Carrier, bypasses: list[Carrier], trace: LayerTrace, rows: Rows, start: int
-    ) -> None:
+    def _follow(self, carrier: Carrier, bypasses: list[Carrier], trace: LayerTrace, rows: Rows, start: int) -> None:
         """Go on from a step. `rows` are those of the whole trace that `carrier` and `trace` hold."""
         for index in range(start, self.end):
             state = trace.states[index]

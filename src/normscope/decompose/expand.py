@@ -25,8 +25,11 @@ from normscope.trace import Rows
 if TYPE_CHECKING:
     from normscope.decompose.factored import KeyGroup
 
-TILE_VECTORS = 1024
-"""How many part vectors a tile holds: enough to keep the matrix multiplication busy, few enough to stay in cache."""
+TILE_VECTORS = 4096
+"""How many part vectors a tile holds: many queries share what is read of the keys' factors."""
+
+TILE_NEURONS = 1024
+"""How many neurons are expanded at a time: enough to keep the matrix multiplication busy, few enough to stay in cache."""
 
 
 class Memory:
@@ -143,16 +146,29 @@ class ExpandedNetwork:
 
     def _write_expanded(self, parts: Tensor, weights: list[Tensor], place: Rows) -> None:
         slopes = [slope[place] for slope in self.network.slopes]
-        hidden = self.memory("hidden", *parts.shape[:2], slopes[0].shape[-1])
+        output, vectors = self.network.output.weight, parts.flatten(0, 1)
+        neurons = output.shape[1]
+        for start in range(0, neurons, TILE_NEURONS):
+            some = slice(start, min(start + TILE_NEURONS, neurons))
+            hidden = self._hidden(weights, [slope[:, some] for slope in slopes], some)
+            if start == 0:
+                torch.mm(hidden, output[:, some].T, out=vectors)
+            else:
+                vectors.addmm_(hidden, output[:, some].T)
+
+    def _hidden(self, weights: list[Tensor], slopes: list[Tensor], neurons: slice) -> Float[Tensor, "key_some f"]:
+        """What every key puts into some of the activated neurons of every query."""
+        queries, width = slopes[0].shape
+        hidden = self.memory("hidden", sum(len(some) for some in weights), queries, width)
         start = 0
         for some, projected in zip(weights, self._projected, strict=True):
             target = hidden[start : start + len(some)]
-            torch.bmm(some, projected[0][: len(some)], out=target).mul_(slopes[0])
+            torch.bmm(some, projected[0][: len(some), :, neurons], out=target).mul_(slopes[0])
             for branch, slope in zip(projected[1:], slopes[1:], strict=True):
                 more = self.memory("branch", *target.shape)
-                target += torch.bmm(some, branch[: len(some)], out=more).mul_(slope)
+                target += torch.bmm(some, branch[: len(some), :, neurons], out=more).mul_(slope)
             start += len(some)
-        torch.mm(hidden.flatten(0, 1), self.network.output.weight.T, out=parts.flatten(0, 1))
+        return hidden.flatten(0, 1)
 
     @cached_property
     def _projected(self) -> list[list[Float[Tensor, "_ head f"]]]:

@@ -59,7 +59,7 @@ class KeyGroup:
     @cached_property
     def factors(self) -> Float[Tensor, "key head d"]:
         """`U[j, h] = values[h, j] @ output[h]`."""
-        return torch.bmm(self.values, self.output).transpose(0, 1).contiguous()
+        return torch.bmm(self.values, self.output).transpose(0, 1)
 
     @property
     def scaled_weights(self) -> Float[Tensor, "key query head"]:
@@ -74,7 +74,7 @@ class KeyGroup:
         _, keys, d_head = self.values.shape
         d = self.output.shape[-1]
         if d_head * (d + keys) < keys * d:
-            return torch.bmm(self.values, self.output @ linear.weight.T).transpose(0, 1).contiguous()
+            return torch.bmm(self.values, self.output @ linear.weight.T).transpose(0, 1)
         return self.factors @ linear.weight.T
 
     def norms(self) -> Float[Tensor, "query key"]:

@@ -129,7 +129,6 @@ def test_keys_that_do_not_exist_stay_missing_and_do_not_count(by_hand: ns.Analys
 
 
 @pytest.mark.usefixtures("unchecked_types")
-@pytest.mark.xfail(raises=pytest.fail.Exception, reason="an unknown axis gives None so far")
 def test_an_unknown_axis_is_refused(by_hand: ns.Analysis) -> None:
     with pytest.raises(ns.InputError):
         by_hand.normalised("Attn", "rows")  # pyright: ignore[reportArgumentType]

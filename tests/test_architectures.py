@@ -31,7 +31,9 @@ BART = dict(
     **dict(encoder_ffn_dim=37, decoder_ffn_dim=29, decoder_start_token_id=1),
 )
 # transformers multiplies experts in groups, which wants sizes in multiples of four.
-EXPERTS = dict(num_local_experts=5, num_experts=5, num_experts_per_tok=2, intermediate_size=36, moe_intermediate_size=20)
+EXPERTS = dict(
+    num_local_experts=5, num_experts=5, num_experts_per_tok=2, intermediate_size=36, moe_intermediate_size=20
+)
 IMAGE = dict(image_size=12, patch_size=4, num_channels=3)
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [

@@ -276,14 +276,7 @@ def test_only_the_tensors_of_one_layer_are_alive_at_a_time(model_type: str) -> N
 
 
 RESULTS = ("map", "mixing_ratio", "completeness")
-WIDE_DEBERTA = pytest.param(
-    "deberta",
-    marks=pytest.mark.xfail(
-        raises=ns.CompletenessError,
-        reason="DeBERTa's own norms compute in float32 whatever the weights, which the float64 tolerance refuses",
-    ),
-)
-IN_FLOAT64 = pytest.mark.parametrize("model_type", ["bert", "albert", "mpnet", WIDE_DEBERTA])
+IN_FLOAT64 = pytest.mark.parametrize("model_type", ["bert", "albert", "mpnet", "deberta"])
 
 
 @pytest.mark.parametrize(("dtype", "close"), [(torch.bfloat16, 5e-2), (torch.float16, 1e-2), (torch.float32, 1e-5)])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import xarray as xr
 
 from normscope import files, schema, units
-from normscope.errors import NormscopeError, SelectionError, listing
+from normscope.errors import InputError, NormscopeError, SelectionError, listing
 from normscope.scopes import ATTENTION_WEIGHTS, HALF_ATTENTION_WEIGHTS, resolve
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def open_analysis(path: str | Path) -> Analysis:
     return Analysis(dataset, None if encoder is None else Analysis(encoder))
 
 
-def normalise(values: xr.DataArray, axis: NormaliseAxis) -> xr.DataArray:
+def normalise(values: xr.DataArray, axis: str) -> xr.DataArray:
     """Scale rows or columns to sum to 1; keys that do not exist stay missing."""
     match axis:
         case "none":
@@ -186,3 +186,5 @@ def normalise(values: xr.DataArray, axis: NormaliseAxis) -> xr.DataArray:
             return values / values.sum("key")
         case "column":
             return values / values.sum("query")
+        case _:
+            raise InputError(f"Maps are normalised by 'none', 'row' or 'column', not by {axis!r}.")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import xarray as xr
@@ -24,13 +24,13 @@ from normscope.families import Family
 from normscope.images import ImageInput, read_images
 from normscope.inputs import Input, TokenSequence, read_inputs
 from normscope.loading import LoadedModel, load_model
-from normscope.run import TOLERANCE, Request, Run
-from normscope.scopes import resolve_all, scopes_of
+from normscope.run import TOLERANCE, Request, Run, whole_numbers
+from normscope.scopes import ATTENTION_WEIGHTS, HALF_ATTENTION_WEIGHTS, resolve_all, scopes_of
 from normscope.targets import with_targets
 
 
 def load(
-    model: str | Path | PreTrainedModel | None = None,
+    model: str | Path | torch.nn.Module | None = None,
     tokenizer: PreTrainedTokenizerBase | str | Path | None = None,
     *,
     dtype: torch.dtype | None = None,
@@ -223,7 +223,22 @@ class Analyzer:
         if self.family.encoder is not None:
             options = (self.model, self.tokenizer, self.longest)
             sequences = with_targets(sequences, target, *options, truncate=truncate)
+        for sequence in sequences:
+            self._refuse_unknown_ids(sequence)
         return sequences, single
+
+    def _refuse_unknown_ids(self, sequence: TokenSequence) -> None:
+        embeddings = cast("torch.nn.Embedding | None", self.model.get_input_embeddings())
+        known = {
+            "input_ids": getattr(embeddings, "num_embeddings", None),
+            "token_type_ids": getattr(self.model.config, "type_vocab_size", None),
+        }
+        for name, count in known.items():
+            for number in sequence.features.get(name, []) if count else []:
+                if not 0 <= number < count:
+                    raise InputError(f"The encoding's {name!r} has {number}, but the model knows 0 to {count - 1}.")
+        if sequence.target is not None:
+            self._refuse_unknown_ids(sequence.target)
 
     def _request(
         self,
@@ -237,9 +252,13 @@ class Analyzer:
         heads: bool = False,
     ) -> Request:
         encoder = self.encoder_scopes
-        asked = resolve_all(scopes, list(dict.fromkeys([*self.scopes, *encoder])))
+        asked = resolve_all(scopes, list(dict.fromkeys([*self.scopes, *encoder, HALF_ATTENTION_WEIGHTS])))
+        if HALF_ATTENTION_WEIGHTS in asked:  # is derived from the weights
+            asked.append(ATTENTION_WEIGHTS)
+        # Where only the encoder's scopes are asked for, its decoder still has an analysis to hang on.
+        own = [scope for scope in self.scopes if scope in asked] or [ATTENTION_WEIGHTS]
         return Request(
-            scopes=[scope for scope in self.scopes if scope in asked],
+            scopes=own,
             layers=self._layers(layers),
             queries=queries,
             value_bias=value_bias,
@@ -254,13 +273,13 @@ class Analyzer:
         if self.family.encoder is None:
             return []
         every = range(1, 1 + self.family.encoder.depth(self.model.config))
-        asked = every if layers is None else [layers] if isinstance(layers, int) else layers
+        asked = every if layers is None else whole_numbers(layers)
         return [layer for layer in every if layer in asked]
 
     def _layers(self, layers: int | Sequence[int] | None) -> list[int]:
         if layers is None:
             return self.layers
-        asked = [layers] if isinstance(layers, int) else list(layers)
+        asked = whole_numbers(layers)
         for layer in asked:
             if layer not in self.layers:
                 raise SelectionError(f"There is no layer {layer}: {self.name} has layers 1 to {len(self.layers)}.")

@@ -6,13 +6,13 @@ import os
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 
 import xarray as xr
 
 from normscope import schema
 from normscope.errors import FileError
-
 
 _ENCODER = "encoder"
 
@@ -45,10 +45,16 @@ def _umask() -> int:
 
 def write_netcdf(dataset: xr.Dataset, path: str | Path, encoder: xr.Dataset | None = None) -> Path:
     """Write a dataset, and its encoder's (if any) as a group of the same file."""
-    with replacing(path) as temporary:
-        dataset.to_netcdf(temporary, engine="h5netcdf")
+    # HDF5 does not survive a full disk, so that the file is made in memory and written as bytes.
+    content = BytesIO()
+    try:
+        dataset.to_netcdf(content, engine="h5netcdf")
         if encoder is not None:
-            encoder.to_netcdf(temporary, engine="h5netcdf", mode="a", group=_ENCODER)
+            encoder.to_netcdf(content, engine="h5netcdf", mode="a", group=_ENCODER)
+    except (ValueError, TypeError) as error:
+        raise FileError(f"The analysis cannot be written as netCDF: {error}") from error
+    with replacing(path) as temporary:
+        temporary.write_bytes(content.getvalue())
     return Path(path)
 
 
@@ -60,13 +66,15 @@ def read_netcdf(path: str | Path) -> tuple[xr.Dataset, xr.Dataset | None]:
     try:
         groups = xr.open_groups(source, engine="h5netcdf")
         loaded = {name: group.load() for name, group in groups.items()}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise FileError(f"{str(source)!r} is not a netCDF file that can be read: {error}") from error
     for group in groups.values():
         group.close()
     found = loaded["/"].attrs.get("schema_version")
     if found is None:
         raise FileError(f"{str(source)!r} was not written by normscope: it has no schema version.")
+    if not str(found).isdigit() or schema.COMPLETENESS not in loaded["/"]:
+        raise FileError(f"{str(source)!r} was not written by normscope, or is damaged.")
     if int(found) > schema.VERSION:
         raise FileError(
             f"{str(source)!r} has schema version {found}, this normscope reads up to {schema.VERSION}. Upgrade normscope."

@@ -6,7 +6,7 @@ Owns tokens, word ids and special flags, lengths and padding. Knows tokenizers; 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -81,6 +81,8 @@ def read_inputs(
             )
         reader = _TextReader(tokenizer, longest if truncate else None, words=words)
         sequences = [reader.read(text) for text in texts]
+    if truncate and longest is not None:
+        sequences = [_cut(sequence, longest) for sequence in sequences]
     for sequence in sequences:
         _refuse_unfit(sequence, longest)
     return sequences, single
@@ -117,6 +119,20 @@ def _padded(sequences: list[TokenSequence], pad_id: int, device: torch.device) -
     columns = torch.arange(max(lengths), device=device)
     features["attention_mask"] = (columns < torch.tensor(lengths, device=device)[:, None]).long()
     return features
+
+
+def _cut(sequence: TokenSequence, longest: int) -> TokenSequence:
+    """The beginning of a sequence. Texts were already cut by their tokenizer, which keeps its special tokens."""
+    if len(sequence) <= longest:
+        return sequence
+    return replace(
+        sequence,
+        features={name: values[:longest] for name, values in sequence.features.items()},
+        tokens=sequence.tokens[:longest],
+        special=sequence.special[:longest],
+        word_ids=None if sequence.word_ids is None else sequence.word_ids[:longest],
+        words=sequence.words[:longest],
+    )
 
 
 def _refuse_unfit(sequence: TokenSequence, longest: int | None) -> None:
@@ -177,15 +193,7 @@ class _TextReader:
         halves = [half if isinstance(half, str) else " ".join(half) for half in (first, second) if half]
         if not "".join(halves).strip():
             raise InputError("The text is empty. Give at least one word.")
-        encoding = self.tokenizer(
-            first,
-            second,
-            is_split_into_words=self.words,
-            return_special_tokens_mask=True,
-            truncation=self.truncate_to is not None,
-            max_length=self.truncate_to,
-            verbose=False,
-        )
+        encoding = self._encoded(first, second)
         ids = cast(list[int], encoding["input_ids"])
         word_ids = _word_ids(encoding)
         return TokenSequence(
@@ -196,6 +204,20 @@ class _TextReader:
             words=_word_strings(ids, word_ids, self.tokenizer),
             text=" | ".join(halves),
         )
+
+    def _encoded(self, first: Any, second: Any) -> BatchEncoding:
+        try:
+            return self.tokenizer(
+                first,
+                second,
+                is_split_into_words=self.words,
+                return_special_tokens_mask=True,
+                truncation=self.truncate_to is not None,
+                max_length=self.truncate_to,
+                verbose=False,
+            )
+        except (TypeError, ValueError, UnicodeError) as error:
+            raise InputError(f"The tokenizer cannot read {first!r:.80}: {error}") from error
 
 
 # ---- encodings ---------------------------------------------------------------------------------------------------------
@@ -219,10 +241,15 @@ def _from_encoding(
 def _rows(values: Any, name: str) -> list[list[int]]:
     """Ids as a list of rows, from tensors, arrays or lists, with or without a batch dimension."""
     listed: Any = values.tolist() if hasattr(values, "tolist") else list(values)
+    if not isinstance(listed, list):
+        raise InputError(f"The encoding's {name!r} is the single number {listed}: give a list of them.")
     rows: list[Any] = [listed] if listed and not isinstance(listed[0], Sequence) else listed
-    if not all(isinstance(value, int) for row in rows for value in row):
+    kinds = {type(value) for row in rows for value in row}
+    if not kinds <= ({int, bool} if name == "attention_mask" else {int}):
         raise InputError(f"The encoding's {name!r} must be whole numbers, one or two dimensions of them.")
-    return [list(row) for row in rows]
+    if any(value < 0 for row in rows for value in row):
+        raise InputError(f"The encoding's {name!r} has a negative number.")
+    return [[int(value) for value in row] for row in rows]
 
 
 def _one_of_encoding(

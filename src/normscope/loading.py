@@ -6,13 +6,13 @@ Safe by default: safetensors only, no remote code. Every refusal says what the u
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 import transformers
-from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoImageProcessor,
@@ -53,7 +53,7 @@ class LoadedModel:
 
 
 def load_model(
-    source: str | Path | PreTrainedModel | None,
+    source: str | Path | torch.nn.Module | None,
     tokenizer: PreTrainedTokenizerBase | str | Path | None,
     *,
     dtype: torch.dtype | None,
@@ -63,6 +63,8 @@ def load_model(
     trust_remote_code: bool,
 ) -> LoadedModel:
     """Load (or take) a model and check that it can be analysed."""
+    if dtype is not None and isinstance(source, torch.nn.Module):
+        raise ModelError("A live model is analysed as it is: convert it first (model.to(dtype)), or leave out dtype.")
     if isinstance(source, PreTrainedModel):
         model, name, found_revision = source, source.name_or_path or type(source).__name__, None
     elif isinstance(source, torch.nn.Module):
@@ -80,11 +82,18 @@ def load_model(
     if isinstance(tokenizer, str | Path):
         tokenizer = _tokenizer(str(tokenizer), {"trust_remote_code": trust_remote_code}, required=True)
     if device is not None:
-        model = model.to(device)  # pyright: ignore[reportArgumentType]
+        model = _moved(model, device)
     family = family_of(model.config.model_type)
     _refuse_nan(model)
     processor = _image_processor(source) if family.reads == "image" else None
     return LoadedModel(model, tokenizer, family, name, found_revision, processor)
+
+
+def _moved(model: PreTrainedModel, device: str | torch.device) -> PreTrainedModel:
+    try:
+        return model.to(device)  # pyright: ignore[reportArgumentType]
+    except (RuntimeError, AssertionError) as error:
+        raise ModelError(f"The model cannot be put on {str(device)!r}: {_first_line(error)}") from error
 
 
 def _from_pretrained(
@@ -100,16 +109,38 @@ def _from_pretrained(
             f"No model was found under {location!r}: it is neither a folder with a config.json "
             f"nor a model that the hub can be asked for now. ({_first_line(error)})"
         ) from error
-    family_of(config.model_type)
-    architectures = getattr(config, "architectures", None) or [""]
-    loader = getattr(transformers, architectures[0], AutoModel)
+    family = family_of(config.model_type)
+    options = {**options, "use_safetensors": None if allow_pickle else True, "output_loading_info": True}
     try:
-        model = loader.from_pretrained(
-            location, config=config, dtype=dtype or "auto", use_safetensors=None if allow_pickle else True, **options
-        )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        loader = _model_class(location, config)
+        model, report = loader.from_pretrained(location, config=config, dtype=dtype or "auto", **options)
+    except ModelError:
+        raise
+    except Exception as error:  # whatever a damaged checkpoint may throw
         raise _translated(location, error) from error
+    _refuse_incomplete(location, family, report["missing_keys"])
     return cast(PreTrainedModel, model.eval())
+
+
+def _model_class(location: str, config: Any) -> Any:
+    """The class that a checkpoint was saved from, so that all its weights find their place."""
+    name = (getattr(config, "architectures", None) or ["AutoModel"])[0]
+    found = getattr(transformers, name, AutoModel)
+    if found is not AutoModel and not (isinstance(found, type) and issubclass(found, PreTrainedModel)):
+        raise ModelError(f"The configuration of {location!r} names {name!r} as its architecture, which is no model.")
+    return found
+
+
+def _refuse_incomplete(location: str, family: Family, missing: Iterable[str]) -> None:
+    """Weights that a checkpoint lacks are made up at random, which no map should be about."""
+    stacks = [family.stack, *([] if family.encoder is None else [family.encoder])]
+    beginnings = [stack.blocks.split("*")[0] for stack in stacks]
+    lacking = sorted(name for name in missing if any(beginning in name for beginning in beginnings))
+    if lacking:
+        raise ModelError(
+            f"The checkpoint {location!r} lacks {len(lacking)} weights of the blocks, the first of them {lacking[0]!r}. "
+            f"It is damaged, or its configuration belongs to another model."
+        )
 
 
 def _refuse_pickle(location: str, *, allow_pickle: bool) -> None:
@@ -142,13 +173,26 @@ def _translated(location: str, error: Exception) -> ModelError:
 
 
 def _tokenizer(location: str, options: dict[str, Any], *, required: bool = False) -> PreTrainedTokenizerBase | None:
-    """The tokenizer beside a model, or `None` where there is none: token ids work without one."""
+    """The tokenizer beside a model, or `None` where there is none: token ids work without one.
+
+    A folder without a vocabulary has none, though transformers would make one up that knows no word.
+    """
+    folder = Path(location)
+    if folder.is_dir() and not _has_vocabulary(folder):
+        if required:
+            raise ModelError(f"No tokenizer could be loaded from {location!r}: there is no vocabulary.")
+        return None
     try:
         return cast(PreTrainedTokenizerBase, AutoTokenizer.from_pretrained(location, **options))
-    except (OSError, ValueError, KeyError, TypeError, ImportError) as error:
+    except Exception as error:  # tokenizers throw all sorts
         if required:
             raise ModelError(f"No tokenizer could be loaded from {location!r}: {_first_line(error)}") from error
         return None
+
+
+def _has_vocabulary(folder: Path) -> bool:
+    patterns = ("tokenizer.json", "vocab*", "merges.txt", "*.model", "*.spm", "*.bpe", "*.tiktoken", "tokenizer*.py")
+    return any(next(folder.glob(pattern), None) is not None for pattern in patterns)
 
 
 def _image_processor(source: Any) -> Any | None:

@@ -6,9 +6,10 @@ Owns the proof: no result leaves here whose parts do not add up to the model's o
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from operator import index
+from typing import TYPE_CHECKING, cast
 
 import torch
 import xarray as xr
@@ -26,10 +27,24 @@ from normscope.trace import LayerTrace
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
 
-TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""The completeness error above which a result is refused, by the dtype of the model's own arithmetic."""
+TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+"""The completeness error above which a result is refused, by the dtype of the model's own arithmetic.
+
+That of float64 leaves room for norms that compute in float32 whatever the weights are (DeBERTa, Llama).
+"""
 
 _SHOW_PROGRESS_FROM = 16
+
+
+def whole_numbers(asked: int | Sequence[int]) -> list[int]:
+    """One number or several, of Python or of numpy, as a list."""
+    try:
+        return [index(asked)] if not isinstance(asked, Sequence) else [index(number) for number in asked]
+    except TypeError:
+        try:
+            return [index(number) for number in cast(Iterable[int], asked)]
+        except TypeError as error:
+            raise SelectionError(f"Layers and queries are whole numbers, not {asked!r}.") from error
 
 
 @dataclass(frozen=True)
@@ -56,7 +71,7 @@ class Request:
         """The query positions of a sequence of some length."""
         if self.queries is None:
             return list(range(length))
-        asked = [self.queries] if isinstance(self.queries, int) else list(self.queries)
+        asked = whole_numbers(self.queries)
         for position in asked:
             if not -length <= position < length:
                 raise SelectionError(

@@ -17,7 +17,6 @@ from normscope.errors import ModelError, UnsupportedArchitectureError
 from normscope.families.spec import LayerNormPart, NormPart, RmsNormPart, UnitRmsNormPart
 from normscope.trace import LayerNorm, Linear, Norm, RmsNorm
 
-
 _PLAIN_SUBCLASSES = ("FalconLinear",)
 """Linear layers with a `forward` of their own that only multiplies and adds."""
 

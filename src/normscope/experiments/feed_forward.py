@@ -159,6 +159,6 @@ def _removal_figure(rho: np.ndarray, model: ModelFacts) -> Figure:
     for place, (axes, name) in enumerate(zip(grid, _AXES, strict=True)):
         series = {"all dimensions": rho[place, :, 0], "without outliers": rho[place, :, 1]}
         figures.lines(
-            axes, model.layers, series, label="similarity of maps before and after FF", title=f"normalised: {name}"
+            axes, model.layers, series, label=f"{figures.RHO} of the maps around FF", title=f"normalised: {name}"
         )
     return figure

@@ -29,7 +29,9 @@ TINY: dict[str, Any] = {
     **dict(num_hidden_layers=2, n_layer=2, num_layers=2, n_layers=2, encoder_layers=2, decoder_layers=2),
     **dict(num_decoder_layers=2, num_attention_heads=4, n_head=4, num_heads=4, n_heads=4, num_key_value_heads=2),
     **dict(encoder_attention_heads=4, decoder_attention_heads=4, head_dim=8, d_kv=8, kv_channels=8),
-    **dict(intermediate_size=48, d_ff=48, ffn_dim=48, n_inner=48, hidden_dim=48, encoder_ffn_dim=48, decoder_ffn_dim=48),
+    **dict(
+        intermediate_size=48, d_ff=48, ffn_dim=48, n_inner=48, hidden_dim=48, encoder_ffn_dim=48, decoder_ffn_dim=48
+    ),
     **dict(max_position_embeddings=64, n_positions=64, max_sequence_length=64, pad_token_id=1, bos_token_id=0),
     **dict(eos_token_id=2, decoder_start_token_id=1, num_local_experts=4, num_experts=4, num_experts_per_tok=2),
     **dict(moe_intermediate_size=48, rotary_dim=4, sliding_window=4, layer_types=None, is_decoder=False),
@@ -103,7 +105,9 @@ def main() -> None:
             except (NormscopeError, AttributeError):
                 continue
             except Exception as error:
-                print(f"error      {model_type:28} {family.name:16} {type(error).__name__}: {str(error)[:80]}", flush=True)
+                print(
+                    f"error      {model_type:28} {family.name:16} {type(error).__name__}: {str(error)[:80]}", flush=True
+                )
                 continue
             fits = completeness < 1e-5 and difference < 1e-5
             state = "registered" if registered.get(model_type) == family else "fits" if fits else "no"

@@ -119,7 +119,7 @@ class Corpus:
             )
         return found
 
-    def records(self, problems: Problems) -> Iterator[Record]:  # noqa: PLR0911  (one per format)
+    def records(self, problems: Problems) -> Iterator[Record]:
         """The rows, in order."""
         path = Path(self.path)
         match self.found_format:

@@ -229,13 +229,13 @@ class Analyzer:
 
     def _refuse_unknown_ids(self, sequence: TokenSequence) -> None:
         embeddings = cast("torch.nn.Embedding | None", self.model.get_input_embeddings())
-        known = {
-            "input_ids": getattr(embeddings, "num_embeddings", None),
-            "token_type_ids": getattr(self.model.config, "type_vocab_size", None),
+        known: dict[str, int] = {
+            "input_ids": getattr(embeddings, "num_embeddings", 0),
+            "token_type_ids": getattr(self.model.config, "type_vocab_size", 0),
         }
         for name, count in known.items():
-            for number in sequence.features.get(name, []) if count else []:
-                if not 0 <= number < count:
+            for number in sequence.features.get(name, []):
+                if count and not 0 <= number < count:
                     raise InputError(f"The encoding's {name!r} has {number}, but the model knows 0 to {count - 1}.")
         if sequence.target is not None:
             self._refuse_unknown_ids(sequence.target)

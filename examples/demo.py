@@ -17,6 +17,7 @@ from rich.console import Console
 from sentences import SENTENCES
 
 import normscope as ns
+from normscope.explorer import write_page
 from normscope.export import export_map, write_figure
 from normscope.plots import plot_amplification, plot_growth, plot_map, plot_mixing_ratio, plot_tokens
 from normscope.selection import select_map
@@ -57,7 +58,7 @@ def run(folder: Path, model: str | None) -> None:
     size = sum(path.stat().st_size for path in written) / 1e6
     console.print(
         f"\nWrote {len(written)} files ({size:.1f} MB) to {folder.resolve()} in {perf_counter() - start:.1f} s. "
-        f"Look first at {written[0].name}.",
+        f"Look first at {written[0]} in a browser.",
         soft_wrap=True,
     )
 
@@ -115,6 +116,7 @@ def write(folder: Path, analyses: dict[str, ns.Analysis]) -> Iterator[Path]:
     for name, analysis in analyses.items():
         layer, whole = shown_layer(analysis), str(analysis.dataset["scope"].values[-1])
         before, after = around_feed_forward(analysis)
+        yield write_page(analysis, path=folder / f"{name}-explorer.html")
         yield write_figure(plot_growth(analysis, layer), folder / f"{name}-growth.png")
         yield write_figure(plot_map(analysis, whole, normalise="row"), folder / f"{name}-layers.png")
         yield write_figure(plot_map(analysis.words(), whole, layer, normalise="row"), folder / f"{name}-words.svg")

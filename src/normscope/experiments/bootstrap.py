@@ -50,13 +50,13 @@ def compare_means(
         rng=np.random.default_rng(seed),
     )
     distribution = np.asarray(found.bootstrap_distribution)
-    interval = found.confidence_interval
+    low, high = (np.asarray(end) for end in (found.confidence_interval.low, found.confidence_interval.high))
     means = first.mean(-1), second.mean(-1)
     return [
         Comparison(
             float(means[0][row] - means[1][row]),
-            float(interval.low[row]),
-            float(interval.high[row]),
+            float(low[row]),
+            float(high[row]),
             _p_value(distribution[row], sides),
             float(means[0][row]),
             float(means[1][row]),

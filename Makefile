@@ -43,7 +43,7 @@ $(BROWSER): $(INSTALLED)
 	touch $@
 
 $(FRONT_END): front-end/package.json front-end/package-lock.json
-	cd front-end && npm ci --silent --no-audit --no-fund
+	cd front-end && npm install --no-save --silent --no-audit --no-fund
 	touch $@
 
 .PHONY: front-end

@@ -78,6 +78,7 @@ types: $(INSTALLED) ## Check types
 .PHONY: bench
 bench: $(INSTALLED) ## Run the benchmark of the engine
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/experiment_statistics.py
 
 .PHONY: docs
 docs: $(INSTALLED_DOCS) ## Build the documentation into site/

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -186,9 +188,18 @@ def test_ranks(tmp_path: Path) -> None:
         read_ranks(tmp_path / "r")
 
 
-def test_datasets_need_their_package(tmp_path: Path) -> None:
-    try:
-        import datasets  # noqa: F401, PLC0415
-    except ImportError:
-        with pytest.raises(CorpusError, match=r"normscope\[datasets\]"):
-            list(Corpus(str(tmp_path)).records(Problems()))
+def test_datasets_need_their_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(CorpusError, match=r"normscope\[datasets\]"):
+        list(Corpus(str(tmp_path)).records(Problems()))
+
+
+def test_a_dataset_saved_to_a_folder_is_read_by_its_split(tmp_path: Path) -> None:
+    texts = {"train": ["A cat sat."], "validation": ["A dog ran.", ""]}
+    splits = {name: datasets.Dataset.from_dict({"sentence": rows}) for name, rows in texts.items()}
+    datasets.DatasetDict(splits).save_to_disk(str(tmp_path / "both"))
+    problems = Problems()
+    records = list(Corpus(str(tmp_path / "both"), split="validation").records(problems))
+    assert [record.text for record in records] == ["A dog ran."]
+    with pytest.raises(CorpusError, match="could not be loaded"):
+        list(Corpus(str(tmp_path / "both"), split="nowhere").records(Problems()))

@@ -159,7 +159,7 @@ def test_value_bias_and_dtype_reach_the_analysis(run: Callable[..., Output], tmp
     code, out, err = run("check", "--dtype", "float64")
     assert code == 0, err
     assert "float64" in out
-    assert "tolerance 1e-08" in out
+    assert "tolerance 1e-06" in out
     assert run("map", TEXT, "--value-bias", "bias", "-o", "map.nc")[0] == 0
     assert ns.open(tmp_path / "map.nc").attrs["value_bias"] == "bias"
 

@@ -17,6 +17,9 @@ from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from normscope.errors import InputError, ModelError
 from normscope.inputs import NO_WORD, Input, TokenSequence, read_inputs
 
+_LONGEST_TARGET = 128
+"""How many tokens a model may generate as its target."""
+
 
 def with_targets(
     sources: list[TokenSequence],
@@ -29,7 +32,7 @@ def with_targets(
 ) -> list[TokenSequence]:
     """Every source with its target: the one given, or the one that the model generates."""
     if target is None:
-        outputs = [_generated(source, model, tokenizer) for source in sources]
+        outputs = [_generated(source, model, tokenizer, longest) for source in sources]
     else:
         outputs = _given(target, tokenizer, longest, truncate=truncate)
     if len(outputs) != len(sources):
@@ -59,7 +62,7 @@ def _as_targets(target: Any, tokenizer: PreTrainedTokenizerBase, truncate_to: in
 
 
 def _generated(
-    source: TokenSequence, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None
+    source: TokenSequence, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, longest: int | None
 ) -> TokenSequence:
     if not model.can_generate():
         raise ModelError(
@@ -67,8 +70,9 @@ def _generated(
             f"or load the model with its language-model head."
         )
     ids = torch.tensor([source.features["input_ids"]], device=model.device)
+    most = _LONGEST_TARGET if longest is None else min(_LONGEST_TARGET, longest - 1)
     generate = cast(Any, model).generate
-    sequence = cast(list[int], generate(input_ids=ids, do_sample=False, num_beams=1, max_new_tokens=128)[0].tolist())
+    sequence = cast(list[int], generate(input_ids=ids, do_sample=False, num_beams=1, max_new_tokens=most)[0].tolist())
     return read_inputs({"input_ids": [sequence[1:]]}, tokenizer, None, words=False, truncate=False)[0][0]
 
 

@@ -99,7 +99,7 @@ class BoundBlock:
             states=tuple(self._state_after(index, view) for index in range(len(self.chain))),
             length=view.length,
             causal=self.causal,
-            source_length=view.source_length if any(isinstance(p, DispatchedCrossAttention) for p in self.chain) else 0,
+            source_length=view.source_length,
         )
 
     def _step(self, part: Part, view: SequenceView) -> Step:

@@ -157,6 +157,11 @@ def runs_naive(analyzer: ns.Analyzer, length: int) -> bool:
     return analyzer.family.name == "bert" and 4.0 * length**2 * sizes(analyzer)[2] < NAIVE_LIMIT
 
 
+def possible(analyzer: ns.Analyzer, length: int, chosen: list[str]) -> list[str]:
+    """The tasks to run: the forward pass always, the naive method only where it can."""
+    return [t for t in TASKS if t == "forward" or (t in chosen and (t != "naive" or runs_naive(analyzer, length)))]
+
+
 # ---- measuring -------------------------------------------------------------------------------------------------------
 
 
@@ -176,12 +181,12 @@ def multiply_rate(d: int, width: int) -> float:
     return 2.0 * 4096 * width * d / best_of(5, lambda: torch.mm(left, right.T, out=out))
 
 
-def measure(name: str, length: int, repeats: int) -> dict[str, Any]:
+def measure(name: str, length: int, repeats: int, chosen: list[str]) -> dict[str, Any]:
     """One row: times in turn, over and over, and the best of each."""
     analyzer = make(name)
     inputs = ids(analyzer, length)
     _, d, width = sizes(analyzer)
-    tasks = {task: run for task, run in TASKS.items() if task != "naive" or runs_naive(analyzer, length)}
+    tasks = {task: TASKS[task] for task in possible(analyzer, length, chosen)}
     times = dict.fromkeys(tasks, float("inf"))
     rate = multiply_rate(d, width)
     for task, run in tasks.items():
@@ -196,7 +201,7 @@ def measure(name: str, length: int, repeats: int) -> dict[str, Any]:
     return {
         **dict(model=name, length=length, rate=rate, seconds=times),
         "ratio": {task: seconds / times["forward"] for task, seconds in times.items()},
-        "share of peak": floor(analyzer, length) / times["all maps"] / rate,
+        "share of peak": floor(analyzer, length) / times["all maps"] / rate if "all maps" in times else None,
     }
 
 
@@ -206,10 +211,8 @@ def peak_megabytes(name: str, length: int, task: str) -> float:
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
-def memory(name: str, length: int) -> dict[str, float]:
-    analyzer = make(name)
-    tasks = [task for task in TASKS if task != "naive" or runs_naive(analyzer, length)]
-    del analyzer
+def memory(name: str, length: int, chosen: list[str]) -> dict[str, float]:
+    tasks = possible(make(name), length, chosen)
     return {task: peak_megabytes(name, length, task) for task in tasks}
 
 
@@ -240,7 +243,10 @@ def table_of(rows: list[dict[str, Any]]) -> Table:
                 f"{ratio[task]:.2f}x" if task in ratio else "-"
                 for task in ("attention maps", "mixing", "all maps", "naive")
             ),
-            *(f"{100 * row['share of peak']:.0f} %", f"{row['rate'] / 1e9:.0f} Gflop/s"),
+            *(
+                "-" if row["share of peak"] is None else f"{100 * row['share of peak']:.0f} %",
+                f"{row['rate'] / 1e9:.0f} Gflop/s",
+            ),
             ", ".join(f"{task} {value:.0f}" for task, value in above.items()),
         )
     return table
@@ -250,6 +256,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--lengths", nargs="+", type=int, default=list(LENGTHS))
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("bench-output"))
@@ -265,8 +272,8 @@ def main() -> None:
     console, rows = Console(width=180), []
     for name in options.models:
         for length in options.lengths:
-            row = measure(name, length, options.repeats)
-            peaks = memory(name, length)
+            row = measure(name, length, options.repeats, options.tasks)
+            peaks = memory(name, length, options.tasks)
             row["memory"] = peaks
             row["memory above forward"] = {
                 task: peak - peaks["forward"] for task, peak in peaks.items() if task != "forward"

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 TILE_VECTORS = 4096
 """How many part vectors a tile holds: many queries share what is read of the keys' factors."""
 
+CAUSAL_SHARE = 4
+"""By how much a tile of a causal model is smaller."""
+
 TILE_NEURONS = 1024
 """How many neurons are expanded at a time: enough to keep the matrix multiplication busy, few enough to stay in cache."""
 
@@ -60,10 +63,19 @@ class Expansion:
     def tiles(self) -> Iterator[tuple[slice, Dense]]:
         start = 0
         while start < len(self.queries):
-            height = max(1, TILE_VECTORS // sum(self._visible(slice(start, start + 1))))
-            rows = slice(start, min(start + height, len(self.queries)))
+            rows = slice(start, start + self._height(start))
             yield rows, self._tile(rows)
             start = rows.stop
+
+    def _height(self, start: int) -> int:
+        """How many queries, from one on, make a tile. A causal tile is smaller: less of it is above the diagonal."""
+        limit = TILE_VECTORS // CAUSAL_SHARE if self.groups[0].causal else TILE_VECTORS
+        height = 1
+        while start + height < len(self.queries):
+            if (height + 1) * sum(self._visible(slice(start, start + height + 1))) > limit:
+                break
+            height += 1
+        return height
 
     def _visible(self, rows: slice) -> list[int]:
         """How many keys of each group the queries of a tile can see."""

@@ -13,7 +13,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
 import normscope as ns
-from normscope.plots import plot_amplification, plot_growth, plot_map, plot_mixing_ratio, plot_tokens
+from normscope.plots import plot_amplification, plot_grid, plot_growth, plot_map, plot_mixing_ratio, plot_tokens
 
 TEXT = "The opera singer caught a soap bubble."
 WHOLE = "AttnResLnFfResLn"
@@ -269,3 +269,17 @@ def test_no_figure_is_left_with_pyplot(analysis: ns.Analysis) -> None:
 
 def test_an_analysis_plots_itself(analysis: ns.Analysis) -> None:
     np.testing.assert_array_equal(cells(analysis.plot("Attn", 1)), cells(plot_map(analysis, "Attn", 1)))
+
+
+def test_a_grid_has_a_row_for_each_layer_and_a_column_for_each_scope(analyzer: ns.Analyzer) -> None:
+    analysis = analyzer.analyze("A cat sat.", layers=[2, 5], scopes=["AttnW", "Attn", "AttnRes"])
+    figure = plot_grid(analysis)
+    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    scopes = ("AttnW", "Attn", "AttnRes")
+    assert titles == [f"{scope}, layer {layer}" for layer in (2, 5) for scope in scopes]
+    shown = (
+        figure.axes[4].collections[0].get_array()
+        if figure.axes[4].collections
+        else figure.axes[4].images[0].get_array()
+    )
+    assert shown is not None and shown.size == analysis.map("Attn").sel(layer=5).size

@@ -3,10 +3,18 @@
 Each function takes an analysis and returns a `Figure`; `normscope.export` writes figures to files.
 """
 
-from normscope.plots.growth import plot_growth
+from normscope.plots.growth import plot_grid, plot_growth
 from normscope.plots.image import plot_image_map
 from normscope.plots.maps import plot_amplification, plot_map
 from normscope.plots.mixing import plot_mixing_ratio
 from normscope.plots.text import plot_tokens
 
-__all__ = ["plot_amplification", "plot_growth", "plot_image_map", "plot_map", "plot_mixing_ratio", "plot_tokens"]
+__all__ = [
+    "plot_amplification",
+    "plot_grid",
+    "plot_growth",
+    "plot_image_map",
+    "plot_map",
+    "plot_mixing_ratio",
+    "plot_tokens",
+]

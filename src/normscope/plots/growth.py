@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from normscope.plots.panels import Panels, panel_figure
 from normscope.plots.style import SEQUENTIAL, sequential_norm, typical_largest
-from normscope.selection import check_scopes, select_map
+from normscope.selection import check_layers, check_scopes, select_map
 
 if TYPE_CHECKING:
     from normscope.analysis import Analysis
@@ -63,6 +63,29 @@ def plot_growth(
     return panel_figure(
         panels, f"How the map grows, layer {layer}" if title is None else title, ceil(len(chosen) / rows)
     )
+
+
+def plot_grid(
+    analysis: Analysis,
+    layers: Sequence[int] | None = None,
+    scopes: Sequence[str] | None = None,
+    *,
+    normalise: str = "row",
+    colours: str | Colormap = SEQUENTIAL,
+    colour_scale: str = "sqrt",
+    title: str | None = None,
+) -> Figure:
+    """Every map there is: layers from top to bottom, scopes from left to right. Arguments are those of `plot_growth`."""
+    chosen, numbers = check_scopes(analysis, scopes), check_layers(analysis, layers)
+    maps = {
+        f"{scope}, layer {number}": select_map(analysis, scope, number, normalised=normalise).of_layer(number)
+        for number in numbers
+        for scope in chosen
+    }
+    norm = sequential_norm(np.stack([values.values for values in maps.values()]), None, colour_scale)
+    quantity = select_map(analysis, chosen[-1], numbers[0], normalised=normalise).quantity
+    heading = "Layers (down) by scopes (across)" if title is None else title
+    return panel_figure(Panels(maps, colours, norm, quantity), heading, len(chosen))
 
 
 def steps(scopes: Sequence[str]) -> list[str]:

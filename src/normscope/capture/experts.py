@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from normscope.activations import Activation, clamped_swish
+from normscope.activations import clamped_swish
 from normscope.capture.seen import SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.families.spec import ClampedExpertsPart, ExpertsPart
@@ -38,15 +38,11 @@ def _interleaved(part: ClampedExpertsPart, read: BlockWeights, expert: int) -> G
     return Gated(
         gate=Linear(weight[::2], bias[::2]),
         up=Linear(weight[1::2], bias[1::2]),
-        activation=_activation(float(read.attribute(f"{part.experts}.alpha")), limit),
+        activation=clamped_swish(float(read.attribute(f"{part.experts}.alpha")), limit),
         down=Linear(_of(part, read, "down_proj", expert).T, _of(part, read, "down_proj_bias", expert)),
         up_offset=1.0,
         up_limit=limit,
     )
-
-
-def _activation(alpha: float, limit: float) -> Activation:
-    return clamped_swish(alpha, limit)
 
 
 def _of(part: ExpertsPart | ClampedExpertsPart, read: BlockWeights, name: str, expert: int) -> Tensor:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import index
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 import xarray as xr
@@ -39,12 +39,9 @@ _SHOW_PROGRESS_FROM = 16
 def whole_numbers(asked: int | Sequence[int]) -> list[int]:
     """One number or several, of Python or of numpy, as a list."""
     try:
-        return [index(asked)] if not isinstance(asked, Sequence) else [index(number) for number in asked]
-    except TypeError:
-        try:
-            return [index(number) for number in cast(Iterable[int], asked)]
-        except TypeError as error:
-            raise SelectionError(f"Layers and queries are whole numbers, not {asked!r}.") from error
+        return [index(number) for number in (asked if isinstance(asked, Iterable) else [asked])]
+    except TypeError as error:
+        raise SelectionError(f"Layers and queries are whole numbers, not {asked!r}.") from error
 
 
 @dataclass(frozen=True)

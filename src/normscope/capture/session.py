@@ -43,18 +43,17 @@ def shown_attention(model: PreTrainedModel, listeners: dict[nn.Module, Attention
     AttentionInterface.register(_IMPLEMENTATION, _shown_eager_attention)
     # Without a mask function of the same name, transformers would silently drop the mask.
     AttentionMaskInterface.register(_IMPLEMENTATION, eager_mask)
-    before = [(config, config._attn_implementation_internal) for config in _configs(model)]
     _listeners.update(listeners)
     try:
-        model.set_attn_implementation(_IMPLEMENTATION)
-        if any(config._attn_implementation_internal != _IMPLEMENTATION for config, _ in before[:1]):
-            raise ModelError(
-                f"{type(model).__name__} does not let its attention implementation be changed, which its family expects."
-            )
-        yield
+        with _restored_implementations(model) as configs:
+            model.set_attn_implementation(_IMPLEMENTATION)
+            if configs[0]._attn_implementation_internal != _IMPLEMENTATION:
+                raise ModelError(
+                    f"{type(model).__name__} does not let its attention implementation be changed, "
+                    f"which its family expects."
+                )
+            yield
     finally:
-        for config, implementation in before:
-            config._attn_implementation_internal = implementation
         for module in listeners:
             _listeners.pop(module, None)
 
@@ -62,13 +61,21 @@ def shown_attention(model: PreTrainedModel, listeners: dict[nn.Module, Attention
 @contextmanager
 def eager_attention(model: PreTrainedModel) -> Generator[None]:
     """Eager attention for models that choose it by their configuration alone, so that masks and weights are explicit."""
-    before = [(config, config._attn_implementation_internal) for config in _configs(model)]
-    try:
-        for config, _ in before:
+    with _restored_implementations(model) as configs:
+        for config in configs:
             config._attn_implementation_internal = "eager"
         yield
+
+
+@contextmanager
+def _restored_implementations(model: PreTrainedModel) -> Generator[list[Any]]:
+    """The model's configurations, each of which has its own attention implementation back at the end."""
+    configs = _configs(model)
+    before = [config._attn_implementation_internal for config in configs]
+    try:
+        yield configs
     finally:
-        for config, implementation in before:
+        for config, implementation in zip(configs, before, strict=True):
             config._attn_implementation_internal = implementation
 
 

@@ -21,12 +21,10 @@ from normscope.analysis import Analysis
 from normscope.capture import blocks_of
 from normscope.errors import InputError, SelectionError
 from normscope.families import Family
-from normscope.images import ImageInput, read_images
-from normscope.inputs import Input, TokenSequence, read_inputs
+from normscope.inputs import ImageInput, Input, TokenSequence, read_images, read_inputs, with_targets
 from normscope.loading import LoadedModel, load_model
 from normscope.run import TOLERANCE, Request, Run, whole_numbers
 from normscope.scopes import ATTENTION_WEIGHTS, HALF_ATTENTION_WEIGHTS, resolve_all, scopes_of
-from normscope.targets import with_targets
 
 
 def load(

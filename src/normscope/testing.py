@@ -84,7 +84,7 @@ def _random_inputs(family: Family, model: PreTrainedModel) -> dict[str, Tensor]:
 def _lengths(family: Family, inputs: Mapping[str, Tensor], model: PreTrainedModel) -> dict[str, list[int]]:
     """How long the sequences of each stack are."""
     if family.reads == "image":
-        from normscope.images import read_images  # noqa: PLC0415  (images are not always needed)
+        from normscope.inputs import read_images  # noqa: PLC0415  (images are not always needed)
 
         sequences, _ = read_images([{"pixel_values": pixels} for pixels in inputs["pixel_values"]], model, None)
         return {"stack": [len(sequence) for sequence in sequences]}

@@ -34,8 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 @cache
 def application() -> typer.Typer:
     """The application with all its commands, which are imported only now: some of them import from here."""
-    from normscope.cli import maps, mixing, models, runs
-    from normscope.explorer import commands as explorer
+    from normscope.cli import explorer, maps, mixing, models, runs
 
     app = typer.Typer(
         name="normscope",

@@ -20,10 +20,9 @@ from normscope.experiments.base import Experiment, ModelFacts, Needs, Observatio
 from normscope.experiments.exact import Moments
 from normscope.experiments.partial import Partial
 from normscope.experiments.statistics import Statistic
-from normscope.inputs import TokenSequence
+from normscope.inputs import TokenSequence, with_targets
 from normscope.run import Request, Run
 from normscope.scopes import resolve_all
-from normscope.targets import with_targets
 from normscope.trace import LayerTrace
 
 if TYPE_CHECKING:

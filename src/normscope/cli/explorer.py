@@ -73,7 +73,7 @@ def explore(
         other = read_text(text, pair) if compare is None else compare
         analyses.append(second.analyze(other, heads=heads, truncate=truncate))
 
-    from normscope.explorer.page import write_page  # noqa: PLC0415  (imports numpy and xarray)
+    from normscope.explorer.page import write_page
 
     say_written(write_page(*analyses, path=out, precision=chosen))
 
@@ -99,8 +99,8 @@ def serve(
 ) -> None:
     """Serve the explorer as a local web app: type a text, watch its maps. Only this machine can reach it by default."""
     try:
-        from normscope.explorer.server import Limits  # noqa: PLC0415  (an optional dependency)
-        from normscope.explorer.serving import serve as run  # noqa: PLC0415
+        from normscope.explorer.server import Limits
+        from normscope.explorer.serving import serve as run
     except ModuleNotFoundError as error:
         raise NormscopeError(
             f"The web app needs {error.name}, which is not installed: pip install 'normscope[server]'."

@@ -15,7 +15,8 @@ from torch import Tensor
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope.errors import InputError, ModelError
-from normscope.inputs import NO_WORD, Input, TokenSequence, read_inputs
+from normscope.inputs.reading import Input, read_inputs
+from normscope.inputs.sequence import NO_WORD, TokenSequence
 
 _LONGEST_TARGET = 128
 """How many tokens a model may generate as its target."""

@@ -1,66 +1,27 @@
-"""From what a user passes (texts, pairs, words, encodings, ids) to sequences of token ids, and from those to batches.
+"""From what a user passes (texts, pairs, words, encodings, ids) to sequences of token ids.
 
-Owns tokens, word ids and special flags, lengths and padding. Knows tokenizers; knows neither blocks nor mathematics.
+Owns tokens, word ids and special flags, and the longest input. Knows tokenizers; knows neither blocks nor mathematics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
-import numpy as np
-import torch
 from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from normscope.errors import InputError, listing
+from normscope.inputs.sequence import NO_WORD, TokenSequence
 
 Input = (
     str | tuple[str, str] | Sequence[str | tuple[str, str] | Sequence[str]] | BatchEncoding | Mapping[str, Any] | Tensor
 )
 """A text, a pair of texts, a list of these (or, with `words=True`, lists of words), an encoding, or token ids."""
 
-NO_WORD = -1
-_BATCH_TOKENS = 2048
-"""How many tokens, padding included, go through the model at once."""
-
 _MODEL_FEATURES = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 _IGNORED_FEATURES = ("special_tokens_mask", "offset_mapping", "length", "labels", "overflow_to_sample_mapping")
-
-
-@dataclass(frozen=True)
-class TokenSequence:
-    """One input: its per-token features, how its tokens are called, and which word each belongs to (if known).
-
-    An encoder-decoder's source has a `target`, whose rows also have the tokens that they give out. An image has pixels, the
-    image as it is shown, and the row and column of each patch.
-    """
-
-    features: dict[str, list[int]]
-    tokens: list[str]
-    special: list[bool]
-    word_ids: list[int] | None
-    words: list[str]
-    text: str
-    target: TokenSequence | None = None
-    output_tokens: list[str] | None = None
-    pixels: Tensor | None = None
-    image: np.ndarray | None = None
-    grid: list[tuple[int, int]] | None = None
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Sequences padded on the right to one length, with their places in the user's list, as the model takes them in."""
-
-    places: list[int]
-    lengths: list[int]
-    features: dict[str, Tensor]
-    target_lengths: list[int]
 
 
 def read_inputs(
@@ -86,39 +47,6 @@ def read_inputs(
     for sequence in sequences:
         _refuse_unfit(sequence, longest)
     return sequences, single
-
-
-def batches(sequences: Sequence[TokenSequence], pad_id: int, device: torch.device) -> Iterator[Batch]:
-    """Sequences of similar length together, longest first."""
-    order = sorted(range(len(sequences)), key=lambda place: -len(sequences[place]))
-    while order:
-        size = max(1, _BATCH_TOKENS // len(sequences[order[0]]))
-        places, order = order[:size], order[size:]
-        yield _pad([sequences[place] for place in places], places, pad_id, device)
-
-
-def _pad(sequences: list[TokenSequence], places: list[int], pad_id: int, device: torch.device) -> Batch:
-    lengths = [len(sequence) for sequence in sequences]
-    targets = [sequence.target for sequence in sequences if sequence.target is not None]
-    features = _padded(sequences, pad_id, device)
-    if targets:
-        features |= {f"decoder_{name}": tensor for name, tensor in _padded(targets, pad_id, device).items()}
-    return Batch(places, lengths, features, [len(target) for target in targets])
-
-
-def _padded(sequences: list[TokenSequence], pad_id: int, device: torch.device) -> dict[str, Tensor]:
-    pixels = [sequence.pixels for sequence in sequences if sequence.pixels is not None]
-    if pixels:
-        return {"pixel_values": torch.stack(pixels).to(device)}
-    lengths = [len(sequence) for sequence in sequences]
-    features: dict[str, Tensor] = {}
-    for name in sequences[0].features:
-        filler = pad_id if name == "input_ids" else 0
-        rows = [s.features[name] + [filler] * (max(lengths) - len(s)) for s in sequences]
-        features[name] = torch.tensor(rows, device=device)
-    columns = torch.arange(max(lengths), device=device)
-    features["attention_mask"] = (columns < torch.tensor(lengths, device=device)[:, None]).long()
-    return features
 
 
 def _cut(sequence: TokenSequence, longest: int) -> TokenSequence:

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from normscope.errors import InputError
-from normscope.inputs import NO_WORD, TokenSequence
+from normscope.inputs.sequence import NO_WORD, TokenSequence
 
 ImageInput = str | Path | Image.Image | np.ndarray | Tensor | Mapping[str, Any]
 

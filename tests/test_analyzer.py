@@ -31,9 +31,9 @@ def test_a_real_model_is_complete_to_five_digits_after_every_component(full: ns.
     assert full.completeness.dims == ("layer",)
     assert float(full.completeness.max()) < 1e-5
     errors = full.dataset["component_error"]
-    assert errors["component"].values.tolist() == SCOPES[1:]
+    assert errors["checked_scope"].values.tolist() == SCOPES[1:]
     assert float(errors.max()) < 1e-5
-    assert bool((errors.isel(component=-1) == full.completeness).all())
+    assert bool((errors.max("checked_scope") == full.completeness).all())
 
 
 def test_layers_and_heads_are_numbered_from_one(full: ns.Analysis) -> None:
@@ -99,7 +99,8 @@ def test_tokens_name_the_rows_and_columns(full: ns.Analysis) -> None:
 
 def test_a_result_says_where_it_came_from(analyzer: ns.Analyzer, full: ns.Analysis) -> None:
     assert full.attrs == {
-        "schema_version": 1,
+        "schema_version": 2,
+        "method": "norms",
         "model": "all-MiniLM-L6-v2",
         "model_type": "bert",
         "family": "bert",
@@ -313,9 +314,10 @@ def test_a_head_map_beyond_the_attention_is_refused_with_where_heads_exist(full:
             full.map(scope, heads=True)
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_an_unknown_place_for_the_value_bias_is_refused(analyzer: ns.Analyzer) -> None:
     with pytest.raises(ns.InputError, match="value_bias is 'token' or 'bias', not 'nowhere'"):
-        analyzer.analyze(TEXT, value_bias="nowhere")
+        analyzer.analyze(TEXT, value_bias="nowhere")  # type: ignore[arg-type]
 
 
 def test_every_error_is_a_normscope_error_and_bad_input_a_value_error(analyzer: ns.Analyzer) -> None:

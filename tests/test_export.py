@@ -119,7 +119,7 @@ def test_netcdf_opens_as_an_analysis_with_only_what_was_asked_for(analysis: ns.A
 def test_an_opened_analysis_exports_to_json_too(analysis: ns.Analysis, tmp_path: Path) -> None:
     opened = ns.open(analysis.save(tmp_path / "all.nc"))
     document = json.loads(export_map(opened, tmp_path / "map.json", "Attn", 1).read_text(encoding="utf-8"))
-    assert document["attributes"]["schema_version"] == 1
+    assert document["attributes"]["schema_version"] == 2
 
 
 def test_half_attention_weights_are_saved_as_what_they_derive_from(analysis: ns.Analysis, tmp_path: Path) -> None:

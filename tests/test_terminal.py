@@ -101,7 +101,7 @@ def test_mixing_ratios_are_tokens_by_layers_with_their_mean(analysis: ns.Analysi
 def test_completeness_shows_every_layer_and_component_and_marks_what_is_too_large(analysis: ns.Analysis) -> None:
     text = printed(completeness_table(analysis.dataset, 1e-4), 200)
     lines = text.rstrip().splitlines()
-    assert lines[1].split() == ["layer", *analysis.dataset["component"].values]
+    assert lines[1].split() == ["layer", *analysis.dataset["checked_scope"].values]
     errors = analysis.dataset["component_error"]
     assert lines[2].split() == ["1", *(f"{error:.1e}" for error in errors.sel(layer=1).values)]
     assert len(lines) == 2 + 6

@@ -14,7 +14,7 @@ import xarray as xr
 
 from normscope import files, schema, units
 from normscope.errors import InputError, NormscopeError, SelectionError, listing
-from normscope.scopes import ATTENTION_WEIGHTS, HALF_ATTENTION_WEIGHTS, resolve
+from normscope.scopes import HALF_ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,12 +28,30 @@ class Analysis:
     def __init__(self, dataset: xr.Dataset, encoder: Analysis | None = None) -> None:
         self._dataset, self._encoder = dataset, encoder
 
+    @classmethod
+    def from_tree(cls, tree: xr.DataTree) -> Analysis:
+        """The analysis that a tree of datasets holds, as `tree` gives it."""
+        if schema.DECODER not in tree.children:
+            return cls(tree.to_dataset())
+        main, encoder = (tree[name].to_dataset() for name in (schema.DECODER, schema.ENCODER))
+        return cls(main, cls(encoder))
+
     # ---- what there is -------------------------------------------------------------------------------------------------
 
     @property
     def dataset(self) -> xr.Dataset:
         """All numbers and labels, in the documented schema."""
         return self._dataset
+
+    @property
+    def tree(self) -> xr.DataTree:
+        """The same as a tree: one dataset at its root, or those of `decoder` and `encoder` beside each other below it."""
+        return schema.tree(self._dataset, None if self._encoder is None else self._encoder.dataset)
+
+    @property
+    def method(self) -> str:
+        """What the maps were made by: `norms` of parts, or another method."""
+        return str(self._dataset.attrs.get("method", schema.NORMS))
 
     @property
     def tokens(self) -> list[str]:
@@ -56,14 +74,13 @@ class Analysis:
         return [int(layer) for layer in self._dataset["layer"].values]
 
     @property
-    def scopes(self) -> list[str]:
+    def scopes(self) -> list[Scope]:
         """The scopes analysed, in the order in which the map grows, and those derived from them."""
-        scopes = [str(scope) for scope in self._dataset["scope"].values]
-        return [*scopes, HALF_ATTENTION_WEIGHTS] if ATTENTION_WEIGHTS in scopes else scopes
+        return with_derived(str(scope) for scope in self._dataset["scope"].values)
 
     @property
     def completeness(self) -> xr.DataArray:
-        """`[layer]`: relative error of (sum of parts + bias) against the model's own state, worst query."""
+        """`[layer]`: relative error of (sum of parts + bias) against the model's own state, worst query and component."""
         return self._dataset[schema.COMPLETENESS]
 
     @property
@@ -85,19 +102,20 @@ class Analysis:
         name = resolve(scope, self.scopes)
         if heads:
             return self._head_map(name)
+        values = self._dataset[schema.MAP].sel(scope=basis(name)).rename(name)
         if name == HALF_ATTENTION_WEIGHTS:
-            weights = self.map(ATTENTION_WEIGHTS)
             same = self._dataset["query"] == self._dataset["key"]
-            return (0.5 * weights + 0.5 * same).transpose(*weights.dims).rename(name)
-        return self._dataset[schema.MAP].sel(scope=name).rename(name)
+            values = values.copy(data=(0.5 * values + 0.5 * same).transpose(*values.dims))
+        return values.assign_attrs(quantity=_quantity(values, name))
 
-    def _head_map(self, name: str) -> xr.DataArray:
+    def _head_map(self, name: Scope) -> xr.DataArray:
         if schema.HEAD_MAP not in self._dataset:
             raise SelectionError("There are no maps of single heads here: analyse with heads=True.")
         available = [str(scope) for scope in self._dataset["head_scope"].values]
         if name not in available:
             raise SelectionError(f"Heads are apart only at {listing(available)}; at {name} they are already mixed.")
-        return self._dataset[schema.HEAD_MAP].sel(head_scope=name).rename(name)
+        values = self._dataset[schema.HEAD_MAP].sel(head_scope=name).rename(name)
+        return values.assign_attrs(quantity=_quantity(values, name))
 
     def normalised(self, scope: str, axis: NormaliseAxis = "row") -> xr.DataArray:
         """A map with every row (query) or every column (key) scaled to sum to 1, or as it is."""
@@ -111,9 +129,8 @@ class Analysis:
     def mixing_ratio(self, scope: str) -> xr.DataArray:
         """`[layer, query]`: how much of a state comes from other tokens, from 0 (none) to 1 (all)."""
         name = resolve(scope, self.scopes)
-        if name == HALF_ATTENTION_WEIGHTS:
-            return (0.5 * self.mixing_ratio(ATTENTION_WEIGHTS)).rename(name)
-        return self._dataset[schema.MIXING_RATIO].sel(scope=name).rename(name)
+        ratios = self._dataset[schema.MIXING_RATIO].sel(scope=basis(name)).rename(name)
+        return 0.5 * ratios if name == HALF_ATTENTION_WEIGHTS else ratios
 
     def mixing_shares(self, scope: str) -> xr.DataArray:
         """`[share, layer, query]`, summing to 1: how much of a state comes from its own token, from other tokens of the
@@ -168,13 +185,17 @@ class Analysis:
 
     def save(self, path: str | Path) -> Path:
         """Write everything to a netCDF file, which opens without normscope too."""
-        return files.write_netcdf(self._dataset, path, None if self._encoder is None else self._encoder.dataset)
+        return files.write_netcdf(self.tree, path)
 
 
 def open_analysis(path: str | Path) -> Analysis:
     """Read an analysis that `Analysis.save` wrote."""
-    dataset, encoder = files.read_netcdf(path)
-    return Analysis(dataset, None if encoder is None else Analysis(encoder))
+    return Analysis.from_tree(files.read_netcdf(path))
+
+
+def _quantity(values: xr.DataArray, scope: Scope) -> str:
+    """What a map measures: attention weights at the scopes of weights, elsewhere what its method does."""
+    return "weight" if scope.quantity == "weight" else str(values.attrs.get("quantity", scope.quantity))
 
 
 def normalise(values: xr.DataArray, axis: str) -> xr.DataArray:

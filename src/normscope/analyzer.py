@@ -1,6 +1,6 @@
 """The analyzer: a model ready to be analysed, and the one way from inputs to results.
 
-Resolves what was asked for against what the model has; `run` does the work and `Analysis` holds the answer.
+Resolves what was asked for against what the model has; `passes` does the work and `Analysis` holds the answer.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypedDict, Unpack, cast, overload
 
 import torch
 import xarray as xr
@@ -23,8 +23,34 @@ from normscope.errors import InputError, SelectionError
 from normscope.families import Family
 from normscope.inputs import ImageInput, Input, TokenSequence, read_images, read_inputs, with_targets
 from normscope.loading import LoadedModel, load_model
-from normscope.run import TOLERANCE, Request, Run, whole_numbers
-from normscope.scopes import ATTENTION_WEIGHTS, HALF_ATTENTION_WEIGHTS, resolve_all, scopes_of
+from normscope.measures import Decomposition, KeptTraces, Measure
+from normscope.measures.decomposition import ValueBias
+from normscope.passes import TOLERANCE, Measured, Pass, Request, Results, StackRequest, Tell, whole_numbers
+from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, scopes_of, with_derived
+from normscope.trace import LayerTrace
+
+Text = str | tuple[str, str]
+"""One text, or a pair of them."""
+
+
+class MixingOptions(TypedDict, total=False):
+    """Options of `Analyzer.mixing_ratios`, which says what they mean."""
+
+    target: Input | None
+    scopes: str | Sequence[str] | None
+    layers: int | Sequence[int] | None
+    truncate: bool
+    value_bias: ValueBias
+    dtype: torch.dtype | None
+    progress: bool | None
+    tell: Tell | None
+
+
+class AnalysisOptions(MixingOptions, total=False):
+    """Options of `Analyzer.analyze`, which says what they mean."""
+
+    queries: int | Sequence[int] | None
+    heads: bool
 
 
 def load(
@@ -95,12 +121,12 @@ class Analyzer:
         return list(range(1, 1 + self.family.stack.depth(self.model.config)))
 
     @property
-    def scopes(self) -> list[str]:
+    def scopes(self) -> list[Scope]:
         """The scopes of the model's blocks, in the order in which their maps grow."""
         return scopes_of(self.family.stack.topology_of(self.model.config).components())
 
     @property
-    def encoder_scopes(self) -> list[str]:
+    def encoder_scopes(self) -> list[Scope]:
         """The scopes of the encoder's blocks, where there is an encoder."""
         encoder = self.family.encoder
         return [] if encoder is None else scopes_of(encoder.topology_of(self.model.config).components())
@@ -141,6 +167,17 @@ class Analyzer:
 
     # ---- analyses ------------------------------------------------------------------------------------------------------
 
+    @overload
+    def analyze(self, inputs: Text, **options: Unpack[AnalysisOptions]) -> Analysis: ...
+    @overload
+    def analyze(
+        self, inputs: list[str] | list[tuple[str, str]], **options: Unpack[AnalysisOptions]
+    ) -> list[Analysis]: ...
+    @overload
+    def analyze(
+        self, inputs: Input | ImageInput, *, words: bool = ..., **options: Unpack[AnalysisOptions]
+    ) -> Analysis | list[Analysis]: ...
+
     def analyze(
         self,
         inputs: Input | ImageInput,
@@ -152,10 +189,11 @@ class Analyzer:
         heads: bool = False,
         words: bool = False,
         truncate: bool = False,
-        value_bias: str = "token",
+        value_bias: ValueBias = "token",
         dtype: torch.dtype | None = None,
         progress: bool | None = None,
-    ) -> Any:
+        tell: Tell | None = None,
+    ) -> Analysis | list[Analysis]:
         """Attribution maps of one input, or of each of a list.
 
         Args:
@@ -173,6 +211,7 @@ class Analyzer:
             value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
             dtype: arithmetic of the decomposition (default float32, or float64 for a float64 model).
             progress: show a progress bar (default: for long lists in a terminal).
+            tell: called with the layers done and their number before each layer of each input; may raise, to cancel.
 
         Returns:
             An `Analysis`, or a list of them for a list.
@@ -180,11 +219,29 @@ class Analyzer:
         Raises:
             CompletenessError: if the parts do not add up to the model's own states within the tolerance.
         """
-        request = self._request(scopes, layers, queries, value_bias, dtype, maps=True, heads=heads)
+        own, of_encoder = self._scopes(scopes)
+        request = self._request(
+            [Decomposition(maps=tuple(own), heads=heads, value_bias=value_bias)],
+            [Decomposition(maps=tuple(of_encoder), heads=heads, value_bias=value_bias)] if of_encoder else [],
+            layers,
+            queries,
+            dtype,
+        )
         sequences, single = self._read(inputs, target, words=words, truncate=truncate)
-        pairs = Run(self, request).dataset_pairs(sequences, progress=progress)
-        analyses = [Analysis(main, None if side is None else Analysis(side)) for main, side in pairs]
+        measured = Pass(self, request).over(sequences, progress=progress, tell=tell)
+        analyses = [self.analysis_of(item, value_bias=value_bias) for item in measured]
         return analyses[0] if single else analyses
+
+    @overload
+    def mixing_ratios(self, inputs: Text, **options: Unpack[MixingOptions]) -> xr.DataArray: ...
+    @overload
+    def mixing_ratios(
+        self, inputs: list[str] | list[tuple[str, str]], **options: Unpack[MixingOptions]
+    ) -> list[xr.DataArray]: ...
+    @overload
+    def mixing_ratios(
+        self, inputs: Input | ImageInput, *, words: bool = ..., **options: Unpack[MixingOptions]
+    ) -> xr.DataArray | list[xr.DataArray]: ...
 
     def mixing_ratios(
         self,
@@ -195,18 +252,64 @@ class Analyzer:
         layers: int | Sequence[int] | None = None,
         words: bool = False,
         truncate: bool = False,
-        value_bias: str = "token",
+        value_bias: ValueBias = "token",
         dtype: torch.dtype | None = None,
         progress: bool | None = None,
-    ) -> Any:
+        tell: Tell | None = None,
+    ) -> xr.DataArray | list[xr.DataArray]:
         """Mixing ratios `[scope, layer, query]` without any map, for about the price of a few forward passes.
 
         Arguments and return value are as in `analyze`; the completeness error of each layer comes as a coordinate.
         """
-        request = self._request(scopes, layers, None, value_bias, dtype, maps=False)
+        own, _ = self._scopes(scopes)
+        measure = Decomposition(ratios=tuple(own), value_bias=value_bias)
+        request = self._request([measure], [], layers, None, dtype)
         sequences, single = self._read(inputs, target, words=words, truncate=truncate)
-        ratios = [_ratios(dataset) for dataset in Run(self, request).datasets(sequences, progress=progress)]
+        measured = Pass(self, request).over(sequences, progress=progress, tell=tell)
+        ratios = [_ratios(self._dataset(item, value_bias=value_bias)) for item in measured]
         return ratios[0] if single else ratios
+
+    def traces(self, inputs: Text, *, target: Input | None = None) -> list[LayerTrace]:
+        """The trace of every layer of the main stack: the tensors that `decompose` and the `oracle` compute with."""
+        sequences, _ = self._read(inputs, target, words=False, truncate=False)
+        measure = KeptTraces(below_attention=True)
+        (measured,) = Pass(self, self._request([measure], [], None, None, None)).over(sequences)
+        return list(measured.main[measure].values())
+
+    def measure(
+        self,
+        sequences: Sequence[TokenSequence],
+        measures: Sequence[Measure[Any, Any]],
+        *,
+        dtype: torch.dtype | None = None,
+        tell: Tell | None = None,
+    ) -> list[Measured]:
+        """Any measures of all layers of the main stack, for sequences that are ready for the model."""
+        return Pass(self, self._request(measures, [], None, None, dtype)).over(sequences, progress=False, tell=tell)
+
+    def analysis_of(self, measured: Measured, *, value_bias: ValueBias = "token") -> Analysis:
+        """The analysis that the results of a pass make up."""
+        encoder = measured.encoder
+        return Analysis(
+            self._dataset(measured, value_bias=value_bias),
+            None if encoder is None else Analysis(self._encoder_dataset(measured.sequence, encoder, value_bias)),
+        )
+
+    def _dataset(self, measured: Measured, *, value_bias: ValueBias) -> xr.Dataset:
+        source, results = measured.sequence, measured.main
+        queries, keys = source, {"self": source}
+        facts: dict[str, str | int | float] = {**self.facts, "text": source.text, "value_bias": value_bias}
+        if source.target is not None:
+            queries, keys = source.target, {"target": source.target, "source": source}
+            facts |= {"text": source.target.text, "source_text": source.text}
+        return schema.build(results.variables(), results.layers, queries, measured.positions, keys, facts)
+
+    def _encoder_dataset(self, sequence: TokenSequence, results: Results, value_bias: ValueBias) -> xr.Dataset:
+        facts = {**self.facts, "text": sequence.text, "value_bias": value_bias}
+        positions = range(len(sequence))
+        return schema.build(results.variables(), results.layers, sequence, positions, {"self": sequence}, facts)
+
+    # ---- what is asked -------------------------------------------------------------------------------------------------
 
     def _read(
         self, inputs: Any, target: Input | None, *, words: bool, truncate: bool
@@ -238,34 +341,26 @@ class Analyzer:
         if sequence.target is not None:
             self._refuse_unknown_ids(sequence.target)
 
-    def _request(
-        self,
-        scopes: str | Sequence[str] | None,
-        layers: int | Sequence[int] | None,
-        queries: int | Sequence[int] | None,
-        value_bias: str,
-        dtype: torch.dtype | None,
-        *,
-        maps: bool,
-        heads: bool = False,
-    ) -> Request:
+    def _scopes(self, scopes: str | Sequence[str] | None) -> tuple[list[Scope], list[Scope]]:
+        """The scopes asked for that the main stack has, and those that the encoder has."""
         encoder = self.encoder_scopes
-        asked = resolve_all(scopes, list(dict.fromkeys([*self.scopes, *encoder, HALF_ATTENTION_WEIGHTS])))
-        if HALF_ATTENTION_WEIGHTS in asked:  # is derived from the weights
-            asked.append(ATTENTION_WEIGHTS)
+        available = with_derived(dict.fromkeys([*self.scopes, *encoder]))
+        asked = {basis(scope) for scope in resolve_all(scopes, available)}
         # Where only the encoder's scopes are asked for, its decoder still has an analysis to hang on.
         own = [scope for scope in self.scopes if scope in asked] or [ATTENTION_WEIGHTS]
-        return Request(
-            scopes=own,
-            layers=self._layers(layers),
-            queries=queries,
-            value_bias=value_bias,
-            dtype=dtype,
-            maps=maps,
-            heads=heads,
-            encoder_scopes=[scope for scope in encoder if scope in asked],
-            encoder_layers=self._encoder_layers(layers),
-        )
+        return own, [scope for scope in encoder if scope in asked]
+
+    def _request(
+        self,
+        measures: Sequence[Measure[Any, Any]],
+        encoder_measures: Sequence[Measure[Any, Any]],
+        layers: int | Sequence[int] | None,
+        queries: int | Sequence[int] | None,
+        dtype: torch.dtype | None,
+    ) -> Request:
+        encoder_layers = self._encoder_layers(layers)
+        encoder = StackRequest(encoder_measures, encoder_layers) if encoder_measures and encoder_layers else None
+        return Request(StackRequest(measures, self._layers(layers)), encoder, queries, dtype)
 
     def _encoder_layers(self, layers: int | Sequence[int] | None) -> list[int]:
         if self.family.encoder is None:

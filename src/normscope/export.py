@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ import xarray as xr
 
 from normscope.errors import FileError, InputError, listing
 from normscope.files import replacing
-from normscope.scopes import ATTENTION_WEIGHTS, HALF_ATTENTION_WEIGHTS, resolve_all
+from normscope.scopes import Scope, basis, resolve_all
 from normscope.selection import check_layers, check_scopes, normalise_axis, select_map
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def ratio_table(ratios: xr.DataArray) -> Table:
     )
 
 
-def map_document(maps: dict[str, xr.DataArray], attributes: dict[str, Any], normalise: str) -> dict[str, Any]:
+def map_document(maps: Mapping[Scope, xr.DataArray], attributes: dict[str, Any], normalise: str) -> dict[str, Any]:
     """Maps as plain lists, with the tokens and where they came from; a cell that does not exist is null."""
     first = next(iter(maps.values()))
     heads = {"head": int(first["head"].item())} if "head" in first.coords else {}
@@ -184,7 +184,7 @@ def narrowed(
         )
     for scope in scopes:
         select_map(analysis, scope, layer, head=head)  # raises if there is no such map
-    kept = {ATTENTION_WEIGHTS if scope == HALF_ATTENTION_WEIGHTS else scope for scope in scopes}
+    kept = {basis(Scope(scope)) for scope in scopes}
     chosen: dict[str, Any] = {
         "scope": [scope for scope in analysis.dataset["scope"].values if str(scope) in kept],
         "layer": check_layers(analysis, layer),

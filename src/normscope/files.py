@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 import xarray as xr
 
 from normscope import schema
 from normscope.errors import FileError
-
-_ENCODER = "encoder"
 
 
 @contextmanager
@@ -43,14 +43,14 @@ def _umask() -> int:
     return mask
 
 
-def write_netcdf(dataset: xr.Dataset, path: str | Path, encoder: xr.Dataset | None = None) -> Path:
-    """Write a dataset, and its encoder's (if any) as a group of the same file."""
+def write_netcdf(tree: xr.DataTree, path: str | Path) -> Path:
+    """Write a tree of datasets, each as a group of the file."""
     # HDF5 does not survive a full disk, so that the file is made in memory and written as bytes.
     content = BytesIO()
     try:
-        dataset.to_netcdf(content, engine="h5netcdf")
-        if encoder is not None:
-            encoder.to_netcdf(content, engine="h5netcdf", mode="a", group=_ENCODER)
+        for group, dataset in tree.to_dict().items():
+            mode = "w" if group == "/" else "a"
+            escaped(dataset).to_netcdf(content, engine="h5netcdf", mode=mode, group=group)
     except (ValueError, TypeError) as error:
         raise FileError(f"The analysis cannot be written as netCDF: {error}") from error
     with replacing(path) as temporary:
@@ -58,25 +58,81 @@ def write_netcdf(dataset: xr.Dataset, path: str | Path, encoder: xr.Dataset | No
     return Path(path)
 
 
-def read_netcdf(path: str | Path) -> tuple[xr.Dataset, xr.Dataset | None]:
-    """The dataset of a file, and that of its encoder, if any."""
+def read_netcdf(path: str | Path) -> xr.DataTree:
+    """The tree of datasets that a file holds, in the names of the present version."""
     source = Path(path)
     if not source.is_file():
         raise FileError(f"There is no file {str(source)!r}.")
     try:
         groups = xr.open_groups(source, engine="h5netcdf")
-        loaded = {name: group.load() for name, group in groups.items()}
+        loaded = {name: unescaped(group.load()) for name, group in groups.items()}
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise FileError(f"{str(source)!r} is not a netCDF file that can be read: {error}") from error
     for group in groups.values():
         group.close()
-    found = loaded["/"].attrs.get("schema_version")
-    if found is None:
+    version = loaded["/"].attrs.get("schema_version")
+    if version is None:
         raise FileError(f"{str(source)!r} was not written by normscope: it has no schema version.")
-    if not str(found).isdigit() or schema.COMPLETENESS not in loaded["/"]:
+    main = loaded.get(f"/{schema.DECODER}", loaded["/"])
+    if not str(version).isdigit() or schema.COMPLETENESS not in main:
         raise FileError(f"{str(source)!r} was not written by normscope, or is damaged.")
-    if int(found) > schema.VERSION:
+    if int(version) > schema.VERSION:
         raise FileError(
-            f"{str(source)!r} has schema version {found}, this normscope reads up to {schema.VERSION}. Upgrade normscope."
+            f"{str(source)!r} has schema version {version}, this normscope reads up to {schema.VERSION}. "
+            f"Upgrade normscope."
         )
-    return loaded["/"], loaded.get(f"/{_ENCODER}")
+    encoder = loaded.get(f"/{schema.ENCODER}")
+    return schema.tree(schema.upgraded(main), None if encoder is None else schema.upgraded(encoder))
+
+
+# ---- characters that a file cannot hold ----------------------------------------------------------------------------------
+
+_ESCAPED = "escaped"
+"""The attribute that names what is escaped in a dataset, where anything is."""
+
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
+_TO_ESCAPE = re.compile("[\\\\\0\ud800-\udfff]")
+_ESCAPE = re.compile(r"\\u([0-9a-f]{4})")
+
+
+def escaped(dataset: xr.Dataset) -> xr.Dataset:
+    """The dataset with NUL and lone surrogates, which HDF5 strings cannot hold, written as `\\u0000`, and marked so."""
+    attributes = [
+        str(name) for name, value in dataset.attrs.items() if isinstance(value, str) and _UNWRITABLE.search(value)
+    ]
+    columns = [
+        str(name)
+        for name, values in dataset.coords.items()
+        if values.dtype == object and any(_UNWRITABLE.search(str(value)) for value in values.values.flat)
+    ]
+    if not attributes and not columns:
+        return dataset
+    return _changed(dataset, attributes, columns, _escape).assign_attrs({_ESCAPED: " ".join([*attributes, *columns])})
+
+
+def unescaped(dataset: xr.Dataset) -> xr.Dataset:
+    """The dataset as it was before `escaped`."""
+    names = str(dataset.attrs.get(_ESCAPED, "")).split()
+    attributes = [name for name in names if name in dataset.attrs]
+    columns = [name for name in names if name in dataset.coords]
+    changed = _changed(dataset, attributes, columns, _unescape)
+    changed.attrs.pop(_ESCAPED, None)
+    return changed
+
+
+def _changed(
+    dataset: xr.Dataset, attributes: Iterable[str], columns: Iterable[str], change: Callable[[str], str]
+) -> xr.Dataset:
+    coordinates = {
+        name: (dataset[name].dims, np.array([change(str(text)) for text in dataset[name].values], dtype=object))
+        for name in columns
+    }
+    return dataset.assign_coords(coordinates).assign_attrs({name: change(dataset.attrs[name]) for name in attributes})
+
+
+def _escape(text: str) -> str:
+    return _TO_ESCAPE.sub(lambda character: f"\\u{ord(character[0]):04x}", text)
+
+
+def _unescape(text: str) -> str:
+    return _ESCAPE.sub(lambda code: chr(int(code[1], 16)), text)

@@ -10,14 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 import xarray as xr
-from torch import Tensor
 
-from normscope.decompose import LayerResult
 from normscope.inputs import NO_WORD, TokenSequence
 
-VERSION = 1
+VERSION = 2
 
 MAP = "map"
 MIXING_RATIO = "mixing_ratio"
@@ -27,61 +24,49 @@ COMPLETENESS = "completeness"
 COMPONENT_ERROR = "component_error"
 IMAGE = "image"
 
+NORMS = "norms"
+"""The method whose maps are norms of parts, layer by layer."""
+
+DECODER, ENCODER = "decoder", "encoder"
+"""The groups of an encoder-decoder's result."""
+
 Attributes = Mapping[str, str | int | float]
 
 
 def build(
-    results: Mapping[int, LayerResult],
+    variables: Mapping[str, Any],
+    layers: Sequence[int],
     queries: TokenSequence,
     positions: Sequence[int],
     keys: Mapping[str, TokenSequence],
     attributes: Attributes,
 ) -> xr.Dataset:
-    """The dataset of one sequence: results by layer, the query tokens at `positions`, and the key tokens by group."""
-    layers = sorted(results)
-    ordered = [results[layer] for layer in layers]
-    first = ordered[0]
+    """The dataset of one sequence: what its measures found, the query tokens at `positions`, the key tokens by group."""
     coordinates: dict[str, Any] = {
-        "layer": layers,
+        "layer": list(layers),
         **token_coordinates("query", {"": queries}, positions),
         **token_coordinates("key", keys),
     }
-    variables: dict[str, Any] = {}
-    if first.maps:
-        coordinates["scope"] = list(first.maps)
-        maps = [[result.maps[scope] for result in ordered] for scope in first.maps]
-        variables[MAP] = ("scope", "layer", "query", "key"), _stack(maps)
-    variables |= mixing_variables(ordered, coordinates)
-    if first.heads:
-        coordinates["head_scope"] = list(first.heads)
-        coordinates["head"] = np.arange(1, 1 + len(next(iter(first.heads.values()))))
-        heads = [[result.heads[scope] for result in ordered] for scope in first.heads]
-        variables[HEAD_MAP] = ("head_scope", "layer", "head", "query", "key"), _stack(heads)
-    variables |= completeness_variables(ordered, coordinates)
+    contents = dict(variables)
     if queries.image is not None:
-        variables[IMAGE] = ("y", "x", "channel"), queries.image
-    return xr.Dataset(variables, coordinates, {"schema_version": VERSION, **attributes})
+        contents[IMAGE] = ("y", "x", "channel"), queries.image
+    return xr.Dataset(contents, coordinates, {"schema_version": VERSION, "method": NORMS, **attributes})
 
 
-def mixing_variables(ordered: Sequence[LayerResult], coordinates: dict[str, Any]) -> dict[str, Any]:
-    """Mixing ratios by scope, in the order of the scopes that are there; NaN where a scope has none."""
-    scopes = coordinates.setdefault("scope", list(ordered[0].mixing))
-    variables: dict[str, Any] = {}
-    for name in (MIXING_RATIO, SOURCE_MIXING_RATIO):
-        tables = [result.mixing if name == MIXING_RATIO else result.source_mixing for result in ordered]
-        if tables[0]:
-            missing = torch.full_like(next(iter(tables[0].values())), torch.nan)
-            values = [[table.get(scope, missing) for table in tables] for scope in scopes]
-            variables[name] = ("scope", "layer", "query"), _stack(values)
-    return variables
+def tree(main: xr.Dataset, encoder: xr.Dataset | None) -> xr.DataTree:
+    """The datasets of one input: the only one at the root, or those of decoder and encoder beside each other below it."""
+    if encoder is None:
+        return xr.DataTree(main)
+    root = xr.Dataset(attrs={name: main.attrs[name] for name in ("schema_version", "method") if name in main.attrs})
+    return xr.DataTree.from_dict({"/": root, DECODER: main, ENCODER: encoder})
 
 
-def completeness_variables(ordered: Sequence[LayerResult], coordinates: dict[str, Any]) -> dict[str, Any]:
-    """The completeness error after every component, and after the last one that was followed."""
-    components = list(ordered[0].errors)
-    coordinates["component"] = components
-    errors = _stack([[result.errors[component].amax() for result in ordered] for component in components])
-    return {COMPONENT_ERROR: (("component", "layer"), errors), COMPLETENESS: ("layer", errors[-1])}
+def upgraded(dataset: xr.Dataset) -> xr.Dataset:
+    """A dataset of an older version in the names of this one."""
+    if "component" in dataset.dims:
+        dataset = dataset.rename(component="checked_scope")
+        dataset[COMPLETENESS] = dataset[COMPONENT_ERROR].max("checked_scope")
+    return dataset.assign_attrs(method=dataset.attrs.get("method", NORMS), schema_version=VERSION)
 
 
 def token_coordinates(
@@ -111,7 +96,3 @@ def token_coordinates(
     elif sequences[0].output_tokens is not None:
         coordinates["query_output_token"] = along(sequences[0].output_tokens, object)
     return coordinates
-
-
-def _stack(rows: Sequence[Sequence[Tensor]]) -> np.ndarray:
-    return np.stack([np.stack([tensor.cpu().numpy() for tensor in row]) for row in rows])

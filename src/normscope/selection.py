@@ -14,31 +14,34 @@ import xarray as xr
 
 from normscope.analysis import NormaliseAxis, normalise
 from normscope.errors import InputError, SelectionError, listing
-from normscope.scopes import resolve, resolve_all
+from normscope.scopes import Scope, resolve, resolve_all
 
 if TYPE_CHECKING:
     from normscope.analysis import Analysis
 
-_QUANTITIES = {"row": "share of the row", "column": "share of the column"}
+_SHARES = {"row": "share of the row", "column": "share of the column"}
+_QUANTITIES = {"weight": "attention weight", "norm": "norm of the part"}
+"""Quantities in the words that a legend needs; any other is its own word."""
 
 
 @dataclass(frozen=True)
 class MapSelection:
     """Maps `[layer, query, key]` at one scope, of all heads together or of one."""
 
-    scope: str
+    scope: Scope
     head: int | None
     normalise: NormaliseAxis
     values: xr.DataArray
+    quantity: str
 
     @property
     def layers(self) -> list[int]:
         return [int(layer) for layer in self.values["layer"].values]
 
     @property
-    def quantity(self) -> str:
+    def meaning(self) -> str:
         """What a cell measures, in words."""
-        return _QUANTITIES.get(self.normalise, "attention weight" if self.scope.endswith("W") else "norm of the part")
+        return _SHARES.get(self.normalise, _QUANTITIES.get(self.quantity, self.quantity))
 
     @property
     def name(self) -> str:
@@ -69,7 +72,8 @@ def select_map(
     values = values.sel(layer=check_layers(analysis, layers))
     if head is not None:
         values = values.sel(head=_check_head(values, head))
-    return MapSelection(resolve(scope, analysis.scopes), head, axis, normalise(values, axis))
+    quantity = str(values.attrs.get("quantity", "norm"))
+    return MapSelection(resolve(scope, analysis.scopes), head, axis, normalise(values, axis), quantity)
 
 
 def normalise_axis(name: str) -> NormaliseAxis:
@@ -91,10 +95,10 @@ def check_layers(analysis: Analysis, layers: int | Sequence[int] | None) -> list
     return asked
 
 
-def check_scopes(analysis: Analysis, scopes: str | Sequence[str] | None) -> list[str]:
+def check_scopes(analysis: Analysis, scopes: str | Sequence[str] | None) -> list[Scope]:
     """The scopes asked for (default: those analysed, without those derived from them), in order."""
     if scopes is None:
-        return [str(scope) for scope in analysis.dataset["scope"].values]
+        return [Scope(str(scope)) for scope in analysis.dataset["scope"].values]
     return resolve_all(scopes, analysis.scopes)
 
 

@@ -26,7 +26,7 @@ _LONGEST_NAME = 14
 def map_table(selection: MapSelection, layer: int, width: int) -> Group:
     """The map of one layer: every cell if that fits into `width` columns, else the strongest keys of every query."""
     values = selection.of_layer(layer)
-    title = f"{selection.name}, layer {layer}: {selection.quantity}, queries by keys"
+    title = f"{selection.name}, layer {layer}: {selection.meaning}, queries by keys"
     if full_width(values) <= width:
         return _titled(title, _full_table(values))
     table, count = _top_table(values, width)
@@ -88,9 +88,9 @@ def completeness_table(dataset: xr.Dataset, tolerance: float) -> Group:
     title = f"Completeness: relative error of parts + bias against the model's own state (tolerance {tolerance:.0e})"
     table = _table()
     table.add_column("layer", justify="right")
-    for component in errors["component"].values:
+    for component in errors["checked_scope"].values:
         table.add_column(str(component), justify="right", overflow="fold")
-    for layer, row in zip(errors["layer"].values, _rows(errors, "layer", "component"), strict=True):
+    for layer, row in zip(errors["layer"].values, _rows(errors, "layer", "checked_scope"), strict=True):
         table.add_row(str(layer), *(_error(value, tolerance) for value in row))
     return _titled(title, table)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -32,14 +32,14 @@ def by_word(dataset: xr.Dataset, *, keys: Reduction, queries: Reduction) -> xr.D
         if reduction not in _REDUCTIONS:
             raise InputError(f"Words are combined by 'sum', 'mean' or 'max', not by {reduction!r}.")
     key_units, query_units = _units(dataset, "key"), _units(dataset, "query")
-    variables: dict[str, tuple[tuple[str, ...], np.ndarray]] = {}
+    variables: dict[str, tuple[tuple[str, ...], np.ndarray, dict[Any, Any]]] = {}
     for name, variable in dataset.data_vars.items():
         dims, values = tuple(str(dim) for dim in variable.dims), variable.values
         if "key" in dims:
             values = _reduce(values, dims.index("key"), key_units, keys)
         if "query" in dims:
             values = _reduce(values, dims.index("query"), query_units, queries if "key" in dims else "mean")
-        variables[str(name)] = dims, values
+        variables[str(name)] = dims, values, variable.attrs
     coordinates = {str(n): c for n, c in dataset.coords.items() if not {"query", "key"} & {str(dim) for dim in c.dims}}
     coordinates |= _unit_coordinates(dataset, "key", key_units) | _unit_coordinates(dataset, "query", query_units)
     return xr.Dataset(variables, coordinates, {**dataset.attrs, "unit": "word"})

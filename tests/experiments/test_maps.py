@@ -19,13 +19,8 @@ from normscope.experiments.frequency import Frequency, MixingFrequency, rank_of_
 from normscope.experiments.heads import CATEGORIES, Categories, Dispersion, WeightVersusNorm
 from normscope.experiments.mixing import MixingRatio
 from normscope.experiments.scope_similarity import ScopeSimilarity
-from normscope.experiments.statistics import (
-    FeedForwardDimensions,
-    FeedForwardNorms,
-    HiddenNorms,
-    MapWithoutDimensions,
-    ValueNorms,
-)
+from normscope.measures.removal import MapWithoutDimensions
+from normscope.measures.vectors import FeedForwardDimensions, FeedForwardNorms, HiddenNorms, ValueNorms
 
 TOKENS = ["[CLS]", "a", "b", ",", "a", "[SEP]"]
 
@@ -134,13 +129,13 @@ def test_a_category_that_a_sequence_lacks_does_not_poison_the_mean() -> None:
     for number, tokens in enumerate((TOKENS, ["[CLS]", "a", "[SEP]"])):
         heads = {scope: chance.random((2, 3, len(tokens), len(tokens))) for scope in ("AttnW", "Attn")}
         item = random_analysis(number, tokens, heads=heads)
-        observations.append(Observation(item, number, statistics={ValueNorms(): chance.random((2, 3, len(tokens)))}))
+        observations.append(Observation(item, number, results={ValueNorms(): chance.random((2, 3, len(tokens)))}))
     outcome = Categories().over(observations)
     first = observations[0]
     expected = first.analysis.map("AttnW", heads=True).values[0, :, :, 3].mean(-1).mean()
     (found,) = rows(outcome, "categories", layer=1, category="comma, period")
     assert found["weights"] == pytest.approx(expected) and found["sequences"] == 1
-    assert found["f"] == pytest.approx(first.statistics[ValueNorms()][0, :, 3].mean())
+    assert found["f"] == pytest.approx(first.results[ValueNorms()][0, :, 3].mean())
     columns = sum(row["weights"] for row in rows(outcome, "categories-heads", layer=2, head=3) if row["sequences"] == 2)
     both = [o.analysis.map("AttnW", heads=True).values[1, 2] for o in observations]
     direct = np.mean([both[0][:, [0, 1, 2, 4, 5]].sum(-1).mean(), both[1].sum(-1).mean()])
@@ -152,7 +147,7 @@ def test_dispersion_is_that_of_all_vectors() -> None:
     chance = np.random.default_rng(7)
     hidden, values = chance.random((2, 6)) + 1, chance.random((2, 3, 6)) + 1
     item = random_analysis(0, TOKENS)
-    outcome = Dispersion().over([Observation(item, 0, statistics={HiddenNorms(): hidden, ValueNorms(): values})])
+    outcome = Dispersion().over([Observation(item, 0, results={HiddenNorms(): hidden, ValueNorms(): values})])
     (x,) = rows(outcome, "dispersion", quantity="x", layer=1)
     (f,) = rows(outcome, "dispersion", quantity="f(x)", layer=2, head=None)
     assert x["mean"] == pytest.approx(hidden[0].mean()) and x["cv"] == pytest.approx(hidden[0].std() / hidden[0].mean())
@@ -165,7 +160,7 @@ def test_weight_and_norm_correlate_as_their_values_do() -> None:
     values = chance.random((2, 3, 6)) + 0.1
     weights = np.broadcast_to(0.2 / values[:, :, None, :], (2, 3, 6, 6)) ** 2
     item = random_analysis(0, TOKENS, heads={"AttnW": weights})
-    outcome = WeightVersusNorm().over([Observation(item, 0, statistics={ValueNorms(): values})])
+    outcome = WeightVersusNorm().over([Observation(item, 0, results={ValueNorms(): values})])
     (found,) = rows(outcome, "weight-vs-norm", category="all")
     assert found["pairs"] == 2 * 3 * 6 * 6
     assert found["spearman"] == pytest.approx(-1, abs=0.02)
@@ -182,7 +177,7 @@ def test_frequency_correlates_occurrences_with_ranks() -> None:
     ids = np.array([101, 5, 6, 7, 5, 102])
     weights, values = chance.random((2, 3, 6, 6)), chance.random((2, 3, 6))
     item = random_analysis(0, TOKENS, heads={"AttnW": weights})
-    observation = Observation(item, 0, token_ids=ids, statistics={ValueNorms(): values})
+    observation = Observation(item, 0, token_ids=ids, results={ValueNorms(): values})
     ranks = {5: 1, 6: 2, 7: 3, 101: 4, 102: 5}
     outcome = Frequency().over([observation], ranks=ranks)
     rank = [ranks[number] for number in ids]
@@ -209,7 +204,7 @@ def test_mixing_frequency_averages_layers_per_occurrence() -> None:
 def test_norms_of_the_feed_forward_are_averaged_over_tokens() -> None:
     norms = np.random.default_rng(2).random((2, 2, 6))
     outcome = FeedForwardNormsExperiment().over(
-        [Observation(random_analysis(0, TOKENS), 0, statistics={FeedForwardNorms(): norms})]
+        [Observation(random_analysis(0, TOKENS), 0, results={FeedForwardNorms(): norms})]
     )
     (found,) = rows(outcome, "ff-norms", layer=2, vector="bypass")
     assert found["mean"] == pytest.approx(norms[1, 1].mean())
@@ -219,8 +214,8 @@ def test_removing_outliers_compares_the_changed_map_with_the_one_before_the_feed
     item = random_analysis(0, TOKENS)
     removed = item.map("AttnResLn").values * 2  # same order: similarity 1
     dimensions = np.random.default_rng(3).random((2, 3, 200))
-    statistics = {MapWithoutDimensions(0.01): removed, FeedForwardDimensions(): dimensions}
-    outcome = OutlierDimensions().over([Observation(item, 0, statistics=statistics)])
+    results = {MapWithoutDimensions(0.01): removed, FeedForwardDimensions(): dimensions}
+    outcome = OutlierDimensions().over([Observation(item, 0, results=results)])
     (found,) = rows(outcome, "outlier-dimensions", normalisation="none", layer=1)
     expected = stats.spearmanr(*(item.map(s).values[0].reshape(-1) for s in ("AttnResLn", "AttnResLnFf"))).statistic
     assert (found["before"], found["after"]) == (pytest.approx(expected), pytest.approx(1))

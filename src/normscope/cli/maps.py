@@ -10,7 +10,7 @@ import typer
 from normscope.cli import options
 from normscope.cli.session import ModelChoice, read_text, result_console, say, say_written, units_of
 from normscope.errors import FileError, InputError, SelectionError, listing
-from normscope.scopes import ATTENTION_WEIGHTS, HALF_ATTENTION_WEIGHTS, resolve
+from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
 
 if TYPE_CHECKING:
     from normscope.analysis import Analysis
@@ -151,7 +151,7 @@ def _check_request(out: Path | None, scope: str | None, normalise: str) -> None:
         raise FileError("A netCDF file holds the norms as they are: leave out --normalise, or write a table (csv).")
 
 
-def _scopes(analyzer: Analyzer, scope: str | None, head: int | None, *, encoder: bool) -> list[str]:
+def _scopes(analyzer: Analyzer, scope: str | None, head: int | None, *, encoder: bool) -> list[Scope]:
     """The scopes meant by `--scope`: by default the whole layer, or with a head the last where heads are apart."""
     chain = analyzer.encoder_scopes if encoder else analyzer.scopes
     if encoder and not chain:
@@ -159,13 +159,13 @@ def _scopes(analyzer: Analyzer, scope: str | None, head: int | None, *, encoder:
     if scope == _ALL:
         return chain
     if scope is None:
-        return ["Attn"] if head is not None else chain[-1:]
-    return [resolve(scope, [*chain, HALF_ATTENTION_WEIGHTS])]
+        return [Scope("Attn")] if head is not None else chain[-1:]
+    return [resolve(scope, with_derived(chain))]
 
 
-def _computed(scopes: list[str], *, encoder: bool) -> list[str]:
+def _computed(scopes: list[Scope], *, encoder: bool) -> list[Scope]:
     """The scopes to compute for those to show: what they derive from, and the cheapest of a decoder that is not shown."""
-    computed = [ATTENTION_WEIGHTS if name == HALF_ATTENTION_WEIGHTS else name for name in scopes]
+    computed = [basis(scope) for scope in scopes]
     return [*computed, ATTENTION_WEIGHTS] if encoder else computed
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from normscope.analysis import Analysis
     from normscope.analyzer import Analyzer
     from normscope.families import Family
+    from normscope.inputs import Input
 
 CHECK_EXAMPLES = """[bold]Examples[/bold]
 
@@ -70,16 +71,23 @@ def check_command(
 
 
 def _analyze(analyzer: Analyzer, text: str | None) -> Analysis:
+    inputs, target = _probe(analyzer, text)
+    analysis = analyzer.analyze(inputs, target=target)
+    return analysis[0] if isinstance(analysis, list) else analysis
+
+
+def _probe(analyzer: Analyzer, text: str | None) -> tuple[Input, Input | None]:
+    """What to analyse when checking a model, and, for a decoder, its target."""
     if analyzer.family.reads == "image":
         say("Analysing an image of random pixels.")
-        return analyzer.analyze({"pixel_values": _random_pixels(analyzer)})
+        return {"pixel_values": _random_pixels(analyzer)}, None
     decoded = analyzer.family.encoder is not None
     if analyzer.tokenizer is not None or text is not None:
         text = text or _SENTENCE
-        return analyzer.analyze(text, target=text if decoded else None)
+        return text, text if decoded else None
     say(f"There is no tokenizer beside the model: analysing {_RANDOM_TOKENS} random token ids.")
     ids = {"input_ids": _random_ids(analyzer)}
-    return analyzer.analyze(ids, target=ids if decoded else None)
+    return ids, ids if decoded else None
 
 
 def _random_ids(analyzer: Analyzer) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -77,7 +77,7 @@ TrustRemoteCode = Annotated[
     ),
 ]
 ValueBias = Annotated[
-    str,
+    Literal["token", "bias"],
     typer.Option("--value-bias", help="Count the bias of the value projection with the 'token' or with the 'bias'."),
 ]
 Layer = Annotated[

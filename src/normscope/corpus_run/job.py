@@ -171,7 +171,7 @@ class Job:
             "rows_left_out_or_changed": self.problems.counts,
             "problems": self.problems.examples,
             "worst_completeness_error": None if worst is None else float(worst.maximum()[0]),
-            "masked": self.plan.mask_id is not None and any(needs.masked for needs, _ in self.plan.forms()),
+            "masked": self.plan.mask_id is not None and any(form.masked for form in self.plan.forms()),
             "threads": torch.get_num_threads(),
             "seconds": round(seconds, 1),
             "experiments": {},

@@ -7,6 +7,7 @@ decomposition in the cheapest form that is still exact at each point. How the te
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -39,9 +40,11 @@ class LayerResult:
 
     Maps have the sequence's own tokens as keys and then the encoder's, NaN where a key does not exist at that scope.
     `source_mixing` is the share of the mixing ratio that comes from the encoder's tokens; `errors` are the relative
-    completeness errors of each query; `heads` are maps of each head.
+    completeness errors of each query; `heads` are maps of each head. `scopes` are those with a map or a ratio, as they
+    follow each other in the chain.
     """
 
+    scopes: list[str] = field(default_factory=list)
     maps: dict[str, Float[Tensor, "query key"]] = field(default_factory=dict)
     mixing: dict[str, Float[Tensor, " query"]] = field(default_factory=dict)
     source_mixing: dict[str, Float[Tensor, " query"]] = field(default_factory=dict)
@@ -49,23 +52,25 @@ class LayerResult:
     errors: dict[str, Float[Tensor, " query"]] = field(default_factory=dict)
 
 
-def decompose(trace: LayerTrace, scopes: list[str], *, heads: bool = False) -> LayerResult:
-    """Maps and mixing ratios at the scopes asked for; the chain is followed only as far as they need it."""
-    walk = _Walk(trace, scopes, maps=True, heads=heads)
+def decompose(
+    trace: LayerTrace, scopes: Sequence[str], *, ratios: Sequence[str] = (), heads: bool = False
+) -> LayerResult:
+    """Maps and mixing ratios at `scopes`, and ratios alone at further ones; the chain is followed only as far as needed."""
+    walk = _Walk(trace, maps=scopes, ratios=(*scopes, *ratios), heads=heads)
     return walk.run(Factored(sums=Sums.of_tokens(trace.hidden, trace.queries)))
 
 
-def mixing_ratios(trace: LayerTrace, scopes: list[str]) -> LayerResult:
+def mixing_ratios(trace: LayerTrace, scopes: Sequence[str]) -> LayerResult:
     """Mixing ratios alone, by the cheap route: a few vectors per query at every scope, and never a map."""
-    walk = _Walk(trace, scopes, maps=False, heads=False)
+    walk = _Walk(trace, maps=(), ratios=scopes, heads=False)
     return walk.run(Summed(sums=Sums.of_tokens(trace.hidden, trace.queries)))
 
 
 class _Walk:
     """One pass along a chain, noting down what is asked for at each scope."""
 
-    def __init__(self, trace: LayerTrace, scopes: list[str], *, maps: bool, heads: bool) -> None:
-        self.trace, self.scopes, self.maps, self.heads = trace, scopes, maps, heads
+    def __init__(self, trace: LayerTrace, *, maps: Sequence[str], ratios: Sequence[str], heads: bool) -> None:
+        self.trace, self.maps, self.ratios, self.heads = trace, maps, ratios, heads
         self.result = LayerResult()
         self.everything = torch.arange(len(trace.queries), device=trace.queries.device)
         self.scope_after = _scope_after_each_step(trace)
@@ -73,8 +78,8 @@ class _Walk:
         self.end = 1 + max(index for index, step in enumerate(trace.steps) if self._needed(index, step))
 
     def _needed(self, index: int, step: object) -> bool:
-        return self.scope_after[index] in self.scopes or (
-            isinstance(step, Attention) and weights_scope(step.name) in self.scopes
+        return self.scope_after[index] in self.ratios or (
+            isinstance(step, Attention) and weights_scope(step.name) in self.ratios
         )
 
     def run(self, carrier: Carrier) -> LayerResult:
@@ -112,26 +117,32 @@ class _Walk:
         scope, sums = self.scope_after[index], carrier.sums
         if state is not None:
             self._write(self.result.errors, scope, sums.error_against(state), rows)
-        if scope not in self.scopes:
+        if scope not in self.ratios:
             return
+        self._note_scope(scope)
         self._write(self.result.mixing, scope, sums.mixing_ratio(), rows)
         if len(sums.rows) > SOURCE_TOKENS:
             self._write(self.result.source_mixing, scope, _source_share(sums) * sums.mixing_ratio(), rows)
-        if self.maps:
+        if scope in self.maps:
             for kind, norms in carrier.maps().items():
                 self._write_map(scope, kind, norms, rows)
 
     def _note_attention(self, step: Attention, carrier: Carrier) -> None:
         scope, mean = weights_scope(step.name), step.weights.mean(0)
         kind = SOURCE if isinstance(step, CrossAttention) else SELF
-        if scope in self.scopes:
-            if kind == SELF:
-                self.result.mixing[scope] = 1 - mean[self.everything, self.trace.queries]
-            if self.maps:
-                self._write_map(scope, kind, mean, slice(None))
+        if scope in self.maps or (scope in self.ratios and kind == SELF):
+            self._note_scope(scope)
+        if scope in self.ratios and kind == SELF:
+            self.result.mixing[scope] = 1 - mean[self.everything, self.trace.queries]
+        if scope in self.maps:
+            self._write_map(scope, kind, mean, slice(None))
         if self.heads:
             by_head = {scope: step.weights, step.name: carrier.groups[0].head_norms()}
             self.result.heads |= {name: self._over_all_keys(kind, values) for name, values in by_head.items()}
+
+    def _note_scope(self, scope: str) -> None:
+        if scope not in self.result.scopes:
+            self.result.scopes.append(scope)
 
     def _write(self, into: dict[str, Tensor], scope: str, values: Tensor, rows: Rows) -> None:
         if scope not in into:

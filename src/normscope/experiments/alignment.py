@@ -22,7 +22,8 @@ from normscope.experiments import figures, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.exact import Moments
 from normscope.experiments.partial import Partial
-from normscope.scopes import resolve
+from normscope.measures import Decomposition
+from normscope.scopes import CROSS_WEIGHTS, resolve
 
 METHODS = ("weights", "norms")
 _SCOPES = {"weights": "CrossW", "norms": "Cross"}
@@ -108,7 +109,7 @@ class Alignment(Experiment):
     def needs(self, model: ModelFacts) -> Needs:
         if "CrossW" not in model.scopes:
             raise InputError(f"alignment needs an encoder-decoder model; {model.name} has no cross-attention.")
-        return Needs(scopes=("CrossW", resolve("Cross", model.scopes)), heads=True, gold=True)
+        return Needs((Decomposition(maps=(CROSS_WEIGHTS, resolve("Cross", model.scopes)), heads=True),), gold=True)
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         pair = observation.pair

@@ -24,6 +24,8 @@ from normscope.experiments import chain, figures, tables
 from normscope.experiments.arrow import Table
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.partial import Partial, Rows
+from normscope.measures import Decomposition
+from normscope.scopes import Scope
 
 KINDS = ("ff", "group")
 """The feed-forward alone, and with the norms and the residual around it."""
@@ -40,7 +42,7 @@ def changes(observation: Observation, model: ModelFacts, axis: NormaliseAxis) ->
     return np.stack([cache[after] - cache[before] for before, after in ends])
 
 
-def scopes_needed(model: ModelFacts) -> tuple[str, ...]:
+def scopes_needed(model: ModelFacts) -> tuple[Scope, ...]:
     return tuple(dict.fromkeys((*chain.feed_forward(model.scopes), *chain.feed_forward_group(model.scopes))))
 
 
@@ -82,7 +84,7 @@ class FeedForwardAmplification(Experiment):
             raise InputError(f"{self.name}: top is the number of pairs to list, at least 1, not {self.top}.")
 
     def needs(self, model: ModelFacts) -> Needs:
-        return Needs(scopes=scopes_needed(model))
+        return Needs((Decomposition(maps=scopes_needed(model)),))
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         change = changes(observation, model, self.axis)

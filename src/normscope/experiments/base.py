@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -17,13 +17,16 @@ from normscope.analysis import Analysis
 from normscope.errors import InputError, listing
 from normscope.experiments.arrow import Table
 from normscope.experiments.partial import Partial, merged
-from normscope.experiments.statistics import Statistic
+from normscope.measures import Measure
+from normscope.scopes import Scope
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from normscope.analyzer import Analyzer
     from normscope.experiments.alignment import AlignedPair
+
+_Result = TypeVar("_Result")
 
 CLS, SEP, MASK = "[CLS]", "[SEP]", "[MASK]"
 _ROLES = {
@@ -44,13 +47,13 @@ class ModelFacts:
 
     name: str
     layers: tuple[int, ...]
-    scopes: tuple[str, ...]
+    scopes: tuple[Scope, ...]
     model_type: str = ""
     roles: Mapping[str, str] = field(default_factory=lambda: dict(_ROLES))
 
     @classmethod
     def of_analysis(cls, analysis: Analysis) -> ModelFacts:
-        scopes = tuple(str(scope) for scope in analysis.dataset["scope"].values)
+        scopes = tuple(Scope(str(scope)) for scope in analysis.dataset["scope"].values)
         attributes = analysis.attrs
         return cls(
             str(attributes.get("model", "")), tuple(analysis.layers), scopes, str(attributes.get("model_type", ""))
@@ -76,43 +79,30 @@ class ModelFacts:
 
 @dataclass(frozen=True)
 class Needs:
-    """What an experiment asks of every sequence. `masked`: tokens are to be masked first, as in the papers."""
+    """What an experiment asks of every sequence: measures, and whether tokens are masked first, as in the papers.
 
-    scopes: tuple[str, ...] = ()
-    maps: bool = True
-    heads: bool = False
-    statistics: tuple[Statistic, ...] = ()
+    `labels` and `gold` say that the corpus must have named entities or word alignments; `corpus`, that there must be one.
+    """
+
+    measures: tuple[Measure[Any, Any], ...] = ()
     masked: bool = False
     labels: bool = False
     gold: bool = False
     corpus: bool = True
-
-    def with_(self, other: Needs) -> Needs:
-        """What both need of the same sequences."""
-        return Needs(
-            scopes=tuple(dict.fromkeys((*self.scopes, *other.scopes))),
-            maps=self.maps or other.maps,
-            heads=self.heads or other.heads,
-            statistics=tuple(dict.fromkeys((*self.statistics, *other.statistics))),
-            masked=self.masked or other.masked,
-            labels=self.labels or other.labels,
-            gold=self.gold or other.gold,
-            corpus=self.corpus or other.corpus,
-        )
 
 
 @dataclass(frozen=True)
 class Observation:
     """One sequence as experiments see it: its analysis, and what an analysis does not hold.
 
-    `statistics` are arrays `[layer, ...]`; `entities` has for every token the number of its entity, -1 outside; `pair` has
-    the words and the gold alignment of a sentence pair. `number` is the sequence's place in the corpus.
+    `results` are those of the measures it asked for; `entities` has for every token the number of its entity, -1 outside;
+    `pair` has the words and the gold alignment of a sentence pair. `number` is the sequence's place in the corpus.
     """
 
     analysis: Analysis
     number: int = 0
     token_ids: np.ndarray | None = None
-    statistics: Mapping[Statistic, np.ndarray] = field(default_factory=dict[Statistic, np.ndarray])
+    results: Mapping[Measure[Any, Any], Any] = field(default_factory=dict[Measure[Any, Any], Any])
     entities: np.ndarray | None = None
     pair: AlignedPair | None = None
 
@@ -132,14 +122,14 @@ class Observation:
         """`[layer, query, key]` in float64."""
         return self.analysis.map(scope).values.astype(np.float64)
 
-    def statistic(self, wanted: Statistic) -> np.ndarray:
-        """`[layer, ...]`: a statistic that the experiment said it needs."""
-        if wanted not in self.statistics:
+    def result(self, measure: Measure[Any, _Result]) -> _Result:
+        """The result of a measure that the experiment said it needs."""
+        if measure not in self.results:
             raise InputError(
-                f"This experiment needs {type(wanted).__name__}, which an analysis alone does not hold. "
+                f"This experiment needs {type(measure).__name__}, which an analysis alone does not hold. "
                 f"Run it on texts: normscope.experiments.run([...], model=..., corpus=...)."
             )
-        return self.statistics[wanted]
+        return self.results[measure]
 
 
 @dataclass(frozen=True)

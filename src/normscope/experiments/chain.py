@@ -6,30 +6,31 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from normscope.errors import ScopeError, listing
-from normscope.scopes import weights_scope
-
-_WEIGHTS = (weights_scope("Attn"), weights_scope("Cross"))
+from normscope.scopes import CROSS_WEIGHTS, Scope
 
 
-def feed_forward(scopes: Sequence[str]) -> tuple[str, str]:
+def feed_forward(scopes: Sequence[Scope]) -> tuple[Scope, Scope]:
     """The scopes just before and just after the feed-forward: `AttnResLn` and `AttnResLnFf` in a BERT."""
-    norms = [scope for scope in scopes if scope not in _WEIGHTS]
-    for before, after in pairwise(norms):
-        if after.endswith("Ff"):
+    for before, after in pairwise(_norms(scopes)):
+        if after.last == "Ff":
             return before, after
     raise ScopeError(f"No scope ends with a feed-forward here. Available scopes: {listing(scopes)}.")
 
 
-def feed_forward_group(scopes: Sequence[str]) -> tuple[str, str]:
+def feed_forward_group(scopes: Sequence[Scope]) -> tuple[Scope, Scope]:
     """The scopes around the feed-forward with its norms and residual: `AttnRes` and the whole layer in a BERT."""
     before, _ = feed_forward(scopes)
-    norms = [scope for scope in scopes if scope not in _WEIGHTS]
-    if before.endswith("Ln"):
+    norms = _norms(scopes)
+    if before.last == "Ln":
         before = norms[norms.index(before) - 1]
     return before, norms[-1]
 
 
-def mixing(scopes: Sequence[str]) -> list[str]:
+def mixing(scopes: Sequence[Scope]) -> list[Scope]:
     """The scopes of the mixing-ratio tables: everything up to the state that enters the feed-forward."""
-    last = next((place for place, scope in enumerate(scopes) if scope.endswith("Ff")), len(scopes))
-    return [scope for scope in scopes[:last] if scope != weights_scope("Cross")]
+    last = next((place for place, scope in enumerate(scopes) if scope.last == "Ff"), len(scopes))
+    return [scope for scope in scopes[:last] if scope != CROSS_WEIGHTS]
+
+
+def _norms(scopes: Sequence[Scope]) -> list[Scope]:
+    return [scope for scope in scopes if scope.quantity == "norm"]

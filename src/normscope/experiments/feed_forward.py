@@ -17,8 +17,9 @@ from normscope.experiments.base import Experiment, ModelFacts, Needs, Observatio
 from normscope.experiments.exact import Moments
 from normscope.experiments.partial import Partial
 from normscope.experiments.ranks import spearman_matrix
-from normscope.experiments.statistics import FeedForwardDimensions, FeedForwardNorms, MapWithoutDimensions
-from normscope.scopes import ATTENTION_WEIGHTS
+from normscope.measures import Decomposition
+from normscope.measures.removal import MapWithoutDimensions
+from normscope.measures.vectors import FeedForwardDimensions, FeedForwardNorms
 
 _VECTORS = ("ff_output", "bypass")
 _AXES: tuple[NormaliseAxis, ...] = ("none", "row", "column")
@@ -43,10 +44,10 @@ class FeedForwardNormsExperiment(Experiment):
     }
 
     def needs(self, model: ModelFacts) -> Needs:
-        return Needs(scopes=(ATTENTION_WEIGHTS,), maps=False, statistics=(FeedForwardNorms(),), masked=self.masked)
+        return Needs((FeedForwardNorms(),), masked=self.masked)
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
-        return Partial(moments={"norms": Moments.of(np.moveaxis(observation.statistic(FeedForwardNorms()), -1, 0))})
+        return Partial(moments={"norms": Moments.of(np.moveaxis(observation.result(FeedForwardNorms()), -1, 0))})
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         norms = partial.moments["norms"]
@@ -96,17 +97,17 @@ class OutlierDimensions(Experiment):
             raise InputError(f"{self.name}: fraction is between 0 and 1, not {self.fraction}.")
 
     def needs(self, model: ModelFacts) -> Needs:
-        statistics = (FeedForwardDimensions(), MapWithoutDimensions(self.fraction))
-        return Needs(scopes=chain.feed_forward(model.scopes), statistics=statistics, masked=self.masked)
+        maps = Decomposition(maps=chain.feed_forward(model.scopes))
+        return Needs((maps, FeedForwardDimensions(), MapWithoutDimensions(self.fraction)), masked=self.masked)
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         before, after = (observation.analysis.map(scope) for scope in chain.feed_forward(model.scopes))
-        removed = after.copy(data=observation.statistic(MapWithoutDimensions(self.fraction)))
+        removed = after.copy(data=observation.result(MapWithoutDimensions(self.fraction)))
         maps = xr.concat([before, after, removed], "which", coords="minimal", compat="override")
         maps = maps.transpose("layer", "which", "query", "key")
         stacked = np.concatenate([normalise(maps, axis).values.reshape(*maps.shape[:2], -1) for axis in _AXES])
         rho = spearman_matrix(stacked)[:, 0, 1:].reshape(len(_AXES), len(model.layers), 2)
-        dimensions = observation.statistic(FeedForwardDimensions())
+        dimensions = observation.result(FeedForwardDimensions())
         return Partial(moments={"rho": Moments.once(rho), "dimensions": Moments.once(dimensions)})
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:

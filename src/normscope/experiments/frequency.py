@@ -5,7 +5,7 @@ The frequency rank (1 is the most frequent) comes from a list, or is counted in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial as bind
 from typing import ClassVar
@@ -21,7 +21,8 @@ from normscope.experiments.base import Experiment, ModelFacts, Needs, Observatio
 from normscope.experiments.heads import head_maps
 from normscope.experiments.histograms import spearman
 from normscope.experiments.partial import Partial, Rows
-from normscope.experiments.statistics import ValueNorms
+from normscope.measures import Decomposition
+from normscope.measures.vectors import ValueNorms
 from normscope.scopes import ATTENTION_WEIGHTS
 
 ALL, WITHOUT_SPECIAL = "all", "without special tokens"
@@ -56,7 +57,7 @@ def rank_of_types(types: np.ndarray, ranks: Mapping[int, int] | None) -> np.ndar
 
 
 def _correlations(
-    columns: dict[str, np.ndarray], names: list[str], facts: RunFacts
+    columns: dict[str, np.ndarray], names: Sequence[str], facts: RunFacts
 ) -> tuple[list[dict[str, object]], np.ndarray]:
     rank = rank_of_types(columns["type"], facts.ranks)
     records: list[dict[str, object]] = []
@@ -88,11 +89,11 @@ class Frequency(Experiment):
     }
 
     def needs(self, model: ModelFacts) -> Needs:
-        return Needs(scopes=(ATTENTION_WEIGHTS,), heads=True, statistics=(ValueNorms(),))
+        return Needs((Decomposition(maps=(ATTENTION_WEIGHTS,), heads=True), ValueNorms()))
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         weights = head_maps(observation, ATTENTION_WEIGHTS).astype(np.float64)
-        values = observation.statistic(ValueNorms())
+        values = observation.result(ValueNorms())
         received = np.nanmean(weights, axis=2).mean((0, 1))
         return _occurrences(observation, {"weight": received, "f": values.mean((0, 1))})
 
@@ -120,7 +121,7 @@ class MixingFrequency(Experiment):
     }
 
     def needs(self, model: ModelFacts) -> Needs:
-        return Needs(scopes=tuple(chain.mixing(model.scopes)), maps=False, masked=self.masked)
+        return Needs((Decomposition(ratios=tuple(chain.mixing(model.scopes))),), masked=self.masked)
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         ratios = {s: observation.analysis.mixing_ratio(s).values for s in chain.mixing(model.scopes)}

@@ -23,6 +23,7 @@ from normscope.experiments.arrow import Table
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.bootstrap import Comparison, compare_means
 from normscope.experiments.partial import Partial, Rows
+from normscope.measures import Decomposition
 
 _SPARE = 2
 """How many other pairs of a distance are kept for each group pair of a sequence, so that matching can choose."""
@@ -107,7 +108,7 @@ class GroupAmplification(Experiment):
         return Partial(rows={"pairs": Rows((pa.table(columns),))})
 
     def needs(self, model: ModelFacts) -> Needs:
-        return Needs(scopes=scopes_needed(model))
+        return Needs((Decomposition(maps=scopes_needed(model)),))
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         rows = partial.rows["pairs"].select("SELECT * FROM rows ORDER BY sequence, query, key")
@@ -231,7 +232,7 @@ class Entities(GroupAmplification):
     label: ClassVar[str] = "same entity"
 
     def needs(self, model: ModelFacts) -> Needs:
-        return Needs(scopes=scopes_needed(model), labels=True)
+        return Needs((Decomposition(maps=scopes_needed(model)),), labels=True)
 
     def groups(self, observation: Observation) -> np.ndarray:
         if observation.entities is None:

@@ -16,8 +16,9 @@ from normscope.experiments.base import CLS, SEP, Experiment, ModelFacts, Needs, 
 from normscope.experiments.exact import Moments
 from normscope.experiments.histograms import LogBins, binned_spearman
 from normscope.experiments.partial import Partial
-from normscope.experiments.statistics import HiddenNorms, ValueNorms
-from normscope.scopes import ATTENTION_WEIGHTS
+from normscope.measures import Decomposition
+from normscope.measures.vectors import HiddenNorms, ValueNorms
+from normscope.scopes import ATTENTION_WEIGHTS, Scope
 
 PUNCTUATION = "comma, period"
 CATEGORIES = (CLS, SEP, PUNCTUATION, "other")
@@ -70,10 +71,10 @@ class Dispersion(Experiment):
     }
 
     def needs(self, model: ModelFacts) -> Needs:
-        return Needs(scopes=(ATTENTION_WEIGHTS,), maps=False, statistics=(HiddenNorms(), ValueNorms()))
+        return Needs((HiddenNorms(), ValueNorms()))
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
-        hidden, values = observation.statistic(HiddenNorms()), observation.statistic(ValueNorms())
+        hidden, values = observation.result(HiddenNorms()), observation.result(ValueNorms())
         return Partial(
             moments={"x": Moments.of(hidden.T), "f": Moments.of(np.moveaxis(values, -1, 0))},
             counts={"x": _NORMS.counts(hidden), "f": _NORMS.counts(values)},
@@ -151,12 +152,12 @@ class Categories(Experiment):
     }
 
     def needs(self, model: ModelFacts) -> Needs:
-        return Needs(scopes=(ATTENTION_WEIGHTS, "Attn"), heads=True, statistics=(ValueNorms(),))
+        return Needs((Decomposition(maps=(ATTENTION_WEIGHTS, Scope("Attn")), heads=True), ValueNorms()))
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         of_token = categories(observation, model)
         members = [of_token == place for place in range(len(CATEGORIES))]
-        values = observation.statistic(ValueNorms())
+        values = observation.result(ValueNorms())
         moments = {"f": Moments.once(np.stack([_mean_of(values, chosen) for chosen in members], -1))}
         for name, scope in (("weights", ATTENTION_WEIGHTS), ("norms", "Attn")):
             maps = head_maps(observation, scope)
@@ -214,11 +215,11 @@ class WeightVersusNorm(Experiment):
     }
 
     def needs(self, model: ModelFacts) -> Needs:
-        return Needs(scopes=(ATTENTION_WEIGHTS,), heads=True, statistics=(ValueNorms(),))
+        return Needs((Decomposition(maps=(ATTENTION_WEIGHTS,), heads=True), ValueNorms()))
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         weights = head_maps(observation, ATTENTION_WEIGHTS)
-        values = observation.statistic(ValueNorms())[:, :, None, :]
+        values = observation.result(ValueNorms())[:, :, None, :]
         cells = (categories(observation, model) * _WEIGHTS.size + _WEIGHTS.places(weights)) * _NORMS.size
         cells = (cells + _NORMS.places(values))[np.isfinite(weights)]
         shape = (len(CATEGORIES), _WEIGHTS.size, _NORMS.size)

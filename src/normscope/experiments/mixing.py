@@ -12,6 +12,7 @@ from normscope.experiments import chain, figures, published, tables
 from normscope.experiments.base import CLS, MASK, SEP, Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.exact import Moments
 from normscope.experiments.partial import Partial
+from normscope.measures import Decomposition
 from normscope.scopes import ATTENTION_WEIGHTS, HALF_ATTENTION_WEIGHTS
 
 KINDS = ("normal", MASK, CLS, SEP, "overall")
@@ -42,7 +43,7 @@ class MixingRatio(Experiment):
     }
 
     def needs(self, model: ModelFacts) -> Needs:
-        return Needs(scopes=tuple(chain.mixing(model.scopes)), maps=False, masked=self.masked)
+        return Needs((Decomposition(ratios=tuple(chain.mixing(model.scopes))),), masked=self.masked)
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         ratios = _ratios(observation, model)

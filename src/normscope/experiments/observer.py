@@ -5,25 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import torch
 
-from normscope.analysis import Analysis
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
 from normscope.experiments.alignment import AlignedPair
-from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
+from normscope.experiments.base import Experiment, ModelFacts, Observation
 from normscope.experiments.exact import Moments
 from normscope.experiments.partial import Partial
-from normscope.experiments.statistics import Statistic
 from normscope.inputs import TokenSequence, with_targets
-from normscope.run import Request, Run
-from normscope.scopes import resolve_all
-from normscope.trace import LayerTrace
+from normscope.measures import Decomposition, Measure, Reach, joined
+from normscope.measures.decomposition import ValueBias
+from normscope.scopes import Scope
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -31,53 +29,82 @@ if TYPE_CHECKING:
 _GROUP_BYTES = 192 * 2**20
 """About how much memory the maps of sequences that are analysed together may take."""
 
+_MOST_HEADS = 64
+"""How many heads to expect when memory is planned."""
+
 COMPLETENESS = "completeness"
 """The name under which the completeness errors of a run are kept, beside those of the experiments."""
 
 
 @dataclass(frozen=True)
+class Form:
+    """A form of the sequences, masked or as they are: what is measured of it, for which experiments."""
+
+    masked: bool
+    measures: tuple[Measure[Any, Any], ...]
+    experiments: tuple[Experiment, ...]
+
+    def bytes_of(self, item: Item, layers: int) -> int:
+        """About how much memory the maps of a sequence take."""
+        keys = item.length + (0 if item.target is None else len(item.target))
+        decompositions = [measure for measure in self.measures if isinstance(measure, Decomposition)]
+        maps = sum(len(measure.maps) + (_MOST_HEADS if measure.heads else 0) for measure in decompositions)
+        return 4 * layers * maps * keys * keys
+
+
+@dataclass(frozen=True)
 class Plan:
-    """What is to be done with every sequence: the experiments, and the needs of each form of the sequence."""
+    """What is to be done with every sequence: the experiments, and how the decomposition counts and computes."""
 
     experiments: tuple[Experiment, ...]
     model: ModelFacts
     mask_id: int | None
     mask_token: str
     seed: int
+    value_bias: ValueBias = "token"
+    dtype: torch.dtype | None = None
 
-    def forms(self) -> Iterator[tuple[Needs, list[Experiment]]]:
-        """The experiments that share a form of the sequence, with all that they need of it."""
-        wanted = [(experiment, experiment.needs(self.model)) for experiment in self.experiments]
+    def forms(self) -> Iterator[Form]:
+        """The experiments that share a form of the sequences, with all that they measure of it."""
+        needed = [(experiment, experiment.needs(self.model)) for experiment in self.experiments]
         for is_masked in (False, True):
-            chosen = [(e, n) for e, n in wanted if n.corpus and (n.masked and self.mask_id is not None) == is_masked]
-            if chosen:
-                needs = reduce(Needs.with_, (needs for _, needs in chosen))
-                yield replace(needs, masked=is_masked), [experiment for experiment, _ in chosen]
+            sharing = [(e, n) for e, n in needed if n.corpus and (n.masked and self.mask_id is not None) == is_masked]
+            if sharing:
+                measures = [measure for _, needs in sharing for measure in needs.measures]
+                yield Form(is_masked, tuple(self._proved(measures)), tuple(experiment for experiment, _ in sharing))
+
+    def _proved(self, measures: Sequence[Measure[Any, Any]]) -> list[Measure[Any, Any]]:
+        """The measures, each once, and a decomposition that proves the chain as far as any of them looks."""
+        components = self.model.scopes[-1].components
+        reach = reduce(Reach.__or__, (measure.reach(components) for measure in measures), Reach(1))
+        proof = Decomposition(ratios=(Scope.of(components[: reach.components]),))
+        return joined(self._counted(measure) for measure in (*measures, proof))
+
+    def _counted(self, measure: Measure[Any, Any]) -> Measure[Any, Any]:
+        return replace(measure, value_bias=self.value_bias) if isinstance(measure, Decomposition) else measure
 
 
 def observe(analyzer: Analyzer, plan: Plan, items: Sequence[Item]) -> dict[str, Partial]:
     """What some sequences add to every experiment, and the completeness errors of their analyses."""
-    found = {experiment.name: Partial() for experiment in plan.experiments} | {COMPLETENESS: Partial()}
-    for needs, chosen in plan.forms():
-        for group in _groups(items, plan, needs):
-            for observation in _observations(analyzer, plan, needs, group):
+    partials = {experiment.name: Partial() for experiment in plan.experiments} | {COMPLETENESS: Partial()}
+    for form in plan.forms():
+        for group in _groups(items, plan, form):
+            for observation in _observations(analyzer, plan, form, group):
                 errors = observation.analysis.completeness.values.max(keepdims=True)
                 proof = Partial(moments={"worst": Moments.once(errors)})
-                found[COMPLETENESS] = found[COMPLETENESS].merge(proof)
-                for experiment in chosen:
+                partials[COMPLETENESS] = partials[COMPLETENESS].merge(proof)
+                for experiment in form.experiments:
                     partial = experiment.observe(observation, plan.model)
-                    found[experiment.name] = found[experiment.name].merge(partial)
-    return found
+                    partials[experiment.name] = partials[experiment.name].merge(partial)
+    return partials
 
 
-def _groups(items: Sequence[Item], plan: Plan, needs: Needs) -> Iterator[list[Item]]:
+def _groups(items: Sequence[Item], plan: Plan, form: Form) -> Iterator[list[Item]]:
     """The sequences in their order, as many at a time as memory takes."""
-    heads = 64 if needs.heads else 0
     group: list[Item] = []
     size = 0
     for item in items:
-        keys = item.length + (0 if item.target is None else len(item.target))
-        cost = 4 * len(plan.model.layers) * (len(needs.scopes) + heads) * keys * keys
+        cost = form.bytes_of(item, len(plan.model.layers))
         if group and size + cost > _GROUP_BYTES:
             yield group
             group, size = [], 0
@@ -87,36 +114,21 @@ def _groups(items: Sequence[Item], plan: Plan, needs: Needs) -> Iterator[list[It
         yield group
 
 
-def _observations(analyzer: Analyzer, plan: Plan, needs: Needs, group: list[Item]) -> Iterator[Observation]:
-    if needs.masked:
+def _observations(analyzer: Analyzer, plan: Plan, form: Form, group: list[Item]) -> Iterator[Observation]:
+    if form.masked:
         if plan.mask_id is None:
             raise InputError(f"{plan.model.name} has no mask token. Run without masking (--masking none).")
         group = [masked(item, plan.mask_id, plan.mask_token, plan.seed) for item in group]
-    statistics = _Statistics(needs.statistics)
-    analyses = _analyses(analyzer, needs, group, statistics)
-    for place, (item, analysis) in enumerate(zip(group, analyses, strict=True)):
+    measured = analyzer.measure(_sequences(analyzer, group), form.measures, dtype=plan.dtype)
+    for item, results in zip(group, measured, strict=True):
         yield Observation(
-            analysis,
+            analyzer.analysis_of(results, value_bias=plan.value_bias),
             number=item.number,
             token_ids=item.token_ids if item.target is None else None,
-            statistics=statistics.of(place),
+            results=results.main.by_measure,
             entities=item.entities,
             pair=_pair(item),
         )
-
-
-def _analyses(analyzer: Analyzer, needs: Needs, group: list[Item], statistics: _Statistics) -> list[Analysis]:
-    request = Request(
-        scopes=resolve_all(needs.scopes or analyzer.scopes[:1], analyzer.scopes),
-        layers=analyzer.layers,
-        queries=None,
-        value_bias="token",
-        dtype=None,
-        maps=needs.maps,
-        heads=needs.heads,
-    )
-    run = Run(analyzer, request, statistics.note if needs.statistics else None)
-    return [Analysis(dataset) for dataset in run.datasets(_sequences(analyzer, group), progress=False)]
 
 
 def _sequences(analyzer: Analyzer, group: list[Item]) -> list[TokenSequence]:
@@ -139,23 +151,3 @@ def _pair(item: Item) -> AlignedPair | None:
     if item.gold is None or item.source_words is None or item.target_words is None:
         return None
     return AlignedPair(item.source_words, item.target_words, item.gold)
-
-
-class _Statistics:
-    """Computes the statistics asked for as traces go by."""
-
-    def __init__(self, wanted: tuple[Statistic, ...]) -> None:
-        self.wanted = wanted
-        self.found: dict[tuple[int, Statistic], dict[int, np.ndarray]] = {}
-
-    def note(self, place: int, layer: int, trace: LayerTrace) -> None:
-        for statistic in self.wanted:
-            self.found.setdefault((place, statistic), {})[layer] = statistic.compute(trace)
-
-    def of(self, place: int) -> Mapping[Statistic, np.ndarray]:
-        """The statistics of one sequence, `[layer, ...]` each."""
-        return {
-            statistic: np.stack([layers[layer] for layer in sorted(layers)])
-            for statistic in self.wanted
-            for layers in [self.found[place, statistic]]
-        }

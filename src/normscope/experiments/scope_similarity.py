@@ -7,6 +7,7 @@ as they are, normalised by row, and normalised by column.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
@@ -20,6 +21,7 @@ from normscope.experiments.base import Experiment, ModelFacts, Needs, Observatio
 from normscope.experiments.exact import Moments
 from normscope.experiments.partial import Partial
 from normscope.experiments.ranks import spearman_matrix
+from normscope.measures import Decomposition
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class ScopeSimilarity(Experiment):
             check_choice(self.name, "normalisations", axis, ("none", "row", "column"))
 
     def needs(self, model: ModelFacts) -> Needs:
-        return Needs(scopes=model.scopes, masked=self.masked)
+        return Needs((Decomposition(maps=model.scopes),), masked=self.masked)
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         maps = observation.analysis.dataset["map"].transpose("layer", "scope", "query", "key")
@@ -125,7 +127,7 @@ class _Grid:
 
     normalisations: tuple[str, ...]
     model: ModelFacts
-    pairs: list[tuple[str, str]]
+    pairs: Sequence[tuple[str, str]]
     mean: np.ndarray
 
     def adjacent(self) -> Figure:

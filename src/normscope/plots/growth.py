@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from normscope.plots.panels import Panels, panel_figure
 from normscope.plots.style import SEQUENTIAL, sequential_norm, typical_largest
+from normscope.scopes import Scope
 from normscope.selection import check_layers, check_scopes, select_map
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def plot_growth(
     chosen = check_scopes(analysis, scopes)
     selections = [select_map(analysis, scope, layer, normalised=normalise) for scope in chosen]
     maps = [selection.of_layer(layer) for selection in selections]
-    quantity = selections[-1].quantity
+    quantity = selections[-1].meaning
     if normalise == "none":
         maps = [values / typical_largest(values.values) for values in maps]
         quantity = "relative to the panel's largest"
@@ -83,7 +84,7 @@ def plot_grid(
         for scope in chosen
     }
     norm = sequential_norm(np.stack([values.values for values in maps.values()]), None, colour_scale)
-    quantity = select_map(analysis, chosen[-1], numbers[0], normalised=normalise).quantity
+    quantity = select_map(analysis, chosen[-1], numbers[0], normalised=normalise).meaning
     heading = "Layers (down) by scopes (across)" if title is None else title
     return panel_figure(Panels(maps, colours, norm, quantity), heading, len(chosen))
 
@@ -100,8 +101,13 @@ def steps(scopes: Sequence[str]) -> list[str]:
 
 
 def _step(before: str, scope: str) -> str:
-    if scope.endswith("W"):
+    scope_before, scope_after = Scope(before), Scope(scope)
+    if scope_after.quantity == "weight":
         return "weights alone"
-    if before.endswith("W") and scope.endswith(before.removesuffix("W")):
+    if scope_before.quantity == "weight" and scope_before.last == scope_after.last:
         return "+ vectors"
-    return f"+ {scope.removeprefix(before)}" if before and scope.startswith(before) else ""
+    known = len(scope_before.components)
+    added = (
+        scope_after.components[known:] if known and scope_after.components[:known] == scope_before.components else ()
+    )
+    return f"+ {''.join(added)}" if added else ""

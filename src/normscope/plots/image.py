@@ -69,7 +69,7 @@ def plot_image_map(
         for axis in axes:
             axis.set_axis_off()
         if shown is not None:
-            figure.colorbar(shown, ax=list(axes), label=selection.quantity, shrink=0.8)
+            figure.colorbar(shown, ax=list(axes), label=selection.meaning, shrink=0.8)
         token = str(analysis.dataset["query_token"].sel(query=query).values)
         figure.suptitle(f"{selection.name}, query {token}" if title is None else title)
     return figure

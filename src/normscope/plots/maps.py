@@ -54,7 +54,7 @@ def plot_map(
     selection = select_map(analysis, scope, layer, head=head, normalised=normalise).without_missing_keys()
     norm = sequential_norm(selection.values.values, limit, colour_scale)
     maps = {layer: selection.of_layer(layer) for layer in selection.layers}
-    panels = Panels({f"layer {layer}": values for layer, values in maps.items()}, colours, norm, selection.quantity)
+    panels = Panels({f"layer {layer}": values for layer, values in maps.items()}, colours, norm, selection.meaning)
     return panel_figure(panels, _heading(selection.name, selection.layers) if title is None else title)
 
 

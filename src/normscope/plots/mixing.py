@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import xarray as xr
@@ -69,7 +70,7 @@ def ratios_at(ratios: Analysis | xr.DataArray, scope: str | None) -> tuple[xr.Da
     return ratios.sel(scope=name), name
 
 
-def _named(scope: str | None, scopes: list[str]) -> str:
+def _named(scope: str | None, scopes: Sequence[str]) -> str:
     if scope is None:
         raise InputError(f"There are {len(scopes)} scopes here: say which one to show ({', '.join(scopes)}).")
     return resolve(scope, scopes)

@@ -82,7 +82,7 @@ def plot_tokens(
         axes.set(xlim=(0, width), ylim=(lines * _LINE_HEIGHT, 0), aspect="equal")
         axes.set_axis_off()
         _draw(axes, placed, row, colour_map(colours), norm)
-        add_colour_bar(figure, [axes], colour_map(colours), norm, selection.quantity, row.values, beside=width)
+        add_colour_bar(figure, [axes], colour_map(colours), norm, selection.meaning, row.values, beside=width)
         heading = f"{label(str(row['query_token'].item()))}: {selection.name}, layer {layer}"
         axes.set_title(heading if title is None else title, parse_math=False, loc="left")
     return figure

@@ -1,0 +1,10 @@
+"""Measures: what is computed from the traces of a sequence, layer by layer. Each is a frozen value; equal ones run once.
+
+This is the one way from a trace to numbers. It knows `decompose` and traces, but no model, file or picture.
+"""
+
+from normscope.measures.base import ArrayMeasure, LayerMeasure, Measure, Reach
+from normscope.measures.decomposition import Decomposition, joined
+from normscope.measures.traces import KeptTraces
+
+__all__ = ["ArrayMeasure", "Decomposition", "KeptTraces", "LayerMeasure", "Measure", "Reach", "joined"]

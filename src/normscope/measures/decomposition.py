@@ -1,0 +1,127 @@
+"""Norm maps, maps of heads and mixing ratios: the decomposition of every layer by itself, with its proof."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from normscope import schema
+from normscope.decompose import LayerResult, decompose, mixing_ratios
+from normscope.errors import InputError
+from normscope.measures.base import Errors, LayerMeasure, Measure, Reach
+from normscope.scopes import Scope, components_needed
+from normscope.trace import LayerTrace
+
+ValueBias = Literal["token", "bias"]
+"""Whether the value projection's bias is counted with the token, as the papers do, or with the bias."""
+
+
+@dataclass(frozen=True)
+class Decomposition(LayerMeasure[LayerResult]):
+    """Maps `maps`, mixing ratios at these scopes and at `ratios`, and the maps of single heads.
+
+    Without maps it takes the cheap route, a few vectors per query. All of it is proved against the model's own states.
+    """
+
+    maps: tuple[Scope, ...] = ()
+    ratios: tuple[Scope, ...] = ()
+    heads: bool = False
+    value_bias: ValueBias = "token"
+
+    def __post_init__(self) -> None:
+        if self.value_bias not in ("token", "bias"):
+            raise InputError(f"value_bias is 'token' or 'bias', not {self.value_bias!r}.")
+
+    def reach(self, components: Sequence[str]) -> Reach:
+        reached = components_needed((*self.maps, *self.ratios), components)
+        return Reach(reached, below_attention=self.value_bias == "bias")
+
+    def of_layer(self, trace: LayerTrace) -> LayerResult:
+        if not self.maps:
+            return mixing_ratios(trace, self.ratios)
+        return decompose(trace, self.maps, ratios=self.ratios, heads=self.heads)
+
+    def errors(self, state: dict[int, LayerResult], layer: int) -> Errors:
+        return state[layer].errors
+
+    def joined(self, other: Decomposition) -> Decomposition:
+        """One that measures what both do."""
+        return replace(
+            self,
+            maps=_union(self.maps, other.maps),
+            ratios=_union(self.ratios, other.ratios),
+            heads=self.heads or other.heads,
+        )
+
+    def variables(self, result: Mapping[int, LayerResult]) -> dict[str, Any]:
+        layers = list(result.values())
+        scopes = [Scope(scope) for scope in layers[0].scopes]
+        variables: dict[str, Any] = {"scope": [str(scope) for scope in scopes]}
+        if self.maps:
+            dimensions = ("scope", "layer", "query", "key")
+            maps = _by_scope([layer.maps for layer in layers], scopes)
+            variables[schema.MAP] = (dimensions, maps, {"quantity": "norm"})
+        variables |= _ratio_variables(layers, scopes)
+        if layers[0].heads:
+            variables |= _head_variables(layers)
+        return variables | _error_variables(layers)
+
+
+def joined(measures: Iterable[Measure[Any, Any]]) -> list[Measure[Any, Any]]:
+    """Every measure once; decompositions that count the same way become one, so that each chain is walked once."""
+    decompositions: dict[ValueBias, Decomposition] = {}
+    others: dict[Measure[Any, Any], None] = {}
+    for measure in measures:
+        if isinstance(measure, Decomposition):
+            before = decompositions.get(measure.value_bias)
+            decompositions[measure.value_bias] = measure if before is None else before.joined(measure)
+        else:
+            others[measure] = None
+    return [*decompositions.values(), *others]
+
+
+def _union(first: tuple[Scope, ...], second: tuple[Scope, ...]) -> tuple[Scope, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
+
+
+def _by_scope(tables: Sequence[Mapping[str, Tensor]], scopes: Sequence[Scope]) -> np.ndarray:
+    """`[scope, layer, ...]`, NaN where a table has nothing for a scope."""
+    missing = torch.full_like(next(iter(tables[0].values())), torch.nan)
+    return np.stack([np.stack([table.get(scope, missing).cpu().numpy() for table in tables]) for scope in scopes])
+
+
+def _ratio_variables(layers: Sequence[LayerResult], scopes: Sequence[Scope]) -> dict[str, Any]:
+    variables: dict[str, Any] = {}
+    for name, tables in (
+        (schema.MIXING_RATIO, [layer.mixing for layer in layers]),
+        (schema.SOURCE_MIXING_RATIO, [layer.source_mixing for layer in layers]),
+    ):
+        if tables[0]:
+            variables[name] = ("scope", "layer", "query"), _by_scope(tables, scopes), {"quantity": "mixing ratio"}
+    return variables
+
+
+def _head_variables(layers: Sequence[LayerResult]) -> dict[str, Any]:
+    scopes = [Scope(scope) for scope in layers[0].heads]
+    maps = _by_scope([layer.heads for layer in layers], scopes)
+    return {
+        "head_scope": [str(scope) for scope in scopes],
+        "head": np.arange(1, 1 + maps.shape[2]),
+        schema.HEAD_MAP: (("head_scope", "layer", "head", "query", "key"), maps, {"quantity": "norm"}),
+    }
+
+
+def _error_variables(layers: Sequence[LayerResult]) -> dict[str, Any]:
+    """The completeness error after every component that was followed, and the worst of them."""
+    scopes = list(layers[0].errors)
+    errors = np.array([[float(layer.errors[scope].amax()) for layer in layers] for scope in scopes], dtype=np.float32)
+    return {
+        "checked_scope": [str(scope) for scope in scopes],
+        schema.COMPONENT_ERROR: (("checked_scope", "layer"), errors),
+        schema.COMPLETENESS: ("layer", errors.max(axis=0)),
+    }

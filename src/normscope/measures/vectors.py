@@ -1,0 +1,106 @@
+"""Norms and dimensions of the vectors inside a block, which no map shows: hidden states, values, the feed-forward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normscope.decompose.linear import sloped
+from normscope.decompose.sums import Sums
+from normscope.errors import UnsupportedArchitectureError
+from normscope.measures.base import ArrayMeasure
+from normscope.trace import Attention, FeedForward, Fork, LayerTrace, Normalise, OwnFeedForward
+
+
+@dataclass(frozen=True)
+class HiddenNorms(ArrayMeasure):
+    """`[token]`: the norm of every block input, `||x||`."""
+
+    def of_layer(self, trace: LayerTrace) -> np.ndarray:
+        return trace.hidden.double().norm(dim=-1).cpu().numpy()
+
+
+@dataclass(frozen=True)
+class ValueNorms(ArrayMeasure):
+    """`[head, token]`: the norm of every head's transformed vector, `||f(x)||`, of the block's first attention."""
+
+    def of_layer(self, trace: LayerTrace) -> np.ndarray:
+        attention = next(step for step in trace.steps if isinstance(step, Attention))
+        values, output = attention.values.double(), attention.output.double()
+        squares = torch.einsum("hkd,hde,hke->hk", values, output @ output.mT, values)
+        return squares.clamp(min=0).sqrt().cpu().numpy()
+
+
+@dataclass(frozen=True)
+class FeedForwardNorms(ArrayMeasure):
+    """`[2, token]`: the norm of the feed-forward's output, and of the vector that bypasses it."""
+
+    def of_layer(self, trace: LayerTrace) -> np.ndarray:
+        norms = [feed_forward_output(trace).double().norm(dim=-1), _bypass(trace).double().norm(dim=-1)]
+        return torch.stack(norms).cpu().numpy()
+
+
+@dataclass(frozen=True)
+class FeedForwardDimensions(ArrayMeasure):
+    """`[3, d]`: mean absolute value of each dimension of the FF's input and output, and gamma of the norm after it."""
+
+    def of_layer(self, trace: LayerTrace) -> np.ndarray:
+        entering = feed_forward_input(trace).double().abs().mean(0)
+        leaving = feed_forward_output(trace).double().abs().mean(0)
+        return torch.stack([entering, leaving, gamma_after(trace).double()]).cpu().numpy()
+
+
+def gamma_after(trace: LayerTrace) -> Float[Tensor, " d"]:
+    """The weight of the norm that follows the feed-forward."""
+    for step in trace.steps[feed_forward_place(trace) :]:
+        if isinstance(step, Normalise):
+            return step.norm.weight
+    raise UnsupportedArchitectureError(
+        f"The block's chain ({' '.join(trace.components).upper()}) has no norm after the feed-forward, so there is no gamma "
+        f"to look at: outlier-dimensions is for post-norm models such as BERT."
+    )
+
+
+def feed_forward_output(trace: LayerTrace) -> Float[Tensor, "query d"]:
+    """What the feed-forward adds to every query: the model's own state after it, or, beside an attention, its own sum."""
+    place = feed_forward_place(trace)
+    state, step = trace.states[place], trace.steps[place]
+    if isinstance(step, OwnFeedForward):
+        return Sums.of_tokens(step.hidden, trace.queries).feed_forward(sloped(step)).rows.sum(0)
+    if state is None:
+        raise UnsupportedArchitectureError("The model does not show the state after its feed-forward.")
+    return state
+
+
+def feed_forward_input(trace: LayerTrace) -> Float[Tensor, "query d"]:
+    """The model's own state that enters the feed-forward."""
+    place = feed_forward_place(trace)
+    step = trace.steps[place]
+    return step.hidden if isinstance(step, OwnFeedForward) else _state_before(trace, place)
+
+
+def _bypass(trace: LayerTrace) -> Float[Tensor, "query d"]:
+    """The state that the residual around the feed-forward adds back."""
+    forks = [place for place, step in enumerate(trace.steps[: feed_forward_place(trace)]) if isinstance(step, Fork)]
+    return _state_before(trace, forks[-1]) if forks else trace.hidden
+
+
+def _state_before(trace: LayerTrace, place: int) -> Float[Tensor, "query d"]:
+    for before in range(place - 1, -1, -1):
+        state = trace.states[before]
+        if state is not None:
+            return state
+        if not isinstance(trace.steps[before], Fork):
+            break
+    else:
+        return trace.hidden
+    raise UnsupportedArchitectureError("The model does not show the state before its feed-forward.")
+
+
+def feed_forward_place(trace: LayerTrace) -> int:
+    """The step of the chain that is the feed-forward."""
+    return next(place for place, step in enumerate(trace.steps) if isinstance(step, FeedForward))

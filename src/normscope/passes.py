@@ -1,0 +1,228 @@
+"""One pass: sequences through the model in batches, each layer handed to the measures as it is captured, and proved.
+
+Owns the proof: no result leaves here whose parts do not add up to the model's own states within the tolerance.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import index
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+
+from normscope.capture import Side, capture_sides
+from normscope.errors import CompletenessError, InputError, SelectionError
+from normscope.families.spec import Stack
+from normscope.inputs import Batch, TokenSequence, batches
+from normscope.measures import Measure, Reach
+from normscope.trace import LayerTrace
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+"""The completeness error above which a result is refused, by the dtype of the model's own arithmetic.
+
+That of float64 leaves room for norms that compute in float32 whatever the weights are (DeBERTa, Llama).
+"""
+
+Tell = Callable[[int, int], None]
+"""Told how many layers of all sequences are done, of how many, before the next begins. It may raise, to cancel the pass."""
+
+_SHOW_PROGRESS_FROM = 16
+
+_Result = TypeVar("_Result")
+
+
+def whole_numbers(asked: int | Sequence[int]) -> list[int]:
+    """One number or several, of Python or of numpy, as a list."""
+    try:
+        return [index(number) for number in (asked if isinstance(asked, Iterable) else [asked])]
+    except TypeError as error:
+        raise SelectionError(f"Layers and queries are whole numbers, not {asked!r}.") from error
+
+
+def query_positions(queries: int | Sequence[int] | None, length: int) -> list[int]:
+    """The positions of the queries asked for (default all) in a sequence of some length."""
+    if queries is None:
+        return list(range(length))
+    asked = whole_numbers(queries)
+    for position in asked:
+        if not -length <= position < length:
+            raise SelectionError(
+                f"There is no query {position}: the input has {length} tokens, 0 to {length - 1} (or -{length} to -1)."
+            )
+    if not asked:
+        raise SelectionError(f"No query was asked for: the input has {length} tokens.")
+    return [position % length for position in asked]
+
+
+@dataclass(frozen=True)
+class StackRequest:
+    """What is measured in one stack: the measures, already checked against the model, and the layers."""
+
+    measures: Sequence[Measure[Any, Any]]
+    layers: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of every sequence: of the main stack and of the encoder, for which queries, in which arithmetic."""
+
+    main: StackRequest
+    encoder: StackRequest | None = None
+    queries: int | Sequence[int] | None = None
+    dtype: torch.dtype | None = None
+
+    def __post_init__(self) -> None:
+        if self.dtype not in (None, torch.float32, torch.float64):
+            raise InputError(f"The decomposition runs in torch.float32 or torch.float64, not {self.dtype}.")
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of the measures of one stack, for one sequence."""
+
+    layers: Sequence[int]
+    by_measure: Mapping[Measure[Any, Any], Any]
+    worst_error: float
+    """The worst completeness error of any layer and component, NaN where no measure follows parts."""
+
+    def __getitem__(self, measure: Measure[Any, _Result]) -> _Result:
+        return self.by_measure[measure]
+
+    def variables(self) -> dict[str, Any]:
+        """What all measures put into the sequence's dataset."""
+        return {k: v for measure, result in self.by_measure.items() for k, v in measure.variables(result).items()}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One sequence after the pass: the positions of its queries, and the results of its stacks."""
+
+    sequence: TokenSequence
+    positions: list[int]
+    main: Results
+    encoder: Results | None
+
+
+class Pass:
+    """A request applied to a model."""
+
+    def __init__(self, analyzer: Analyzer, request: Request) -> None:
+        self.analyzer, self.request = analyzer, request
+        self.dtype = request.dtype or torch.promote_types(analyzer.weight_dtype, torch.float32)
+
+    def over(
+        self, sequences: Sequence[TokenSequence], *, progress: bool | None = None, tell: Tell | None = None
+    ) -> list[Measured]:
+        """Every sequence measured, in their order."""
+        measured: dict[int, Measured] = {}
+        positions = [query_positions(self.request.queries, len(item.target or item)) for item in sequences]
+        with _counter(len(sequences) * self._layers_per_sequence(), progress, len(sequences), tell) as count:
+            for batch in self._batches(sequences):
+                folds = self._folds(batch, positions, count)
+                for place in batch.places:
+                    main, *encoder = (fold.results(place) for fold in folds)
+                    measured[place] = Measured(sequences[place], positions[place], main, next(iter(encoder), None))
+        return [measured[place] for place in range(len(sequences))]
+
+    def _layers_per_sequence(self) -> int:
+        encoder = self.request.encoder
+        return len(self.request.main.layers) + (0 if encoder is None else len(encoder.layers))
+
+    def _batches(self, sequences: Sequence[TokenSequence]) -> Iterator[Batch]:
+        model = self.analyzer.model
+        pad_id = getattr(model.config, "pad_token_id", None) or 0
+        return batches(sequences, pad_id, model.device)
+
+    def _folds(self, batch: Batch, positions: list[list[int]], count: Callable[[], None]) -> list[_Fold]:
+        """Run a batch through the model; what its measures made of it, first of the main stack, then of the encoder."""
+        family, request = self.analyzer.family, self.request
+        rows = None if request.queries is None else positions
+        folds = [_Fold(self.analyzer, family.stack, request.main, batch, rows, count)]
+        sides = [folds[0].side(batch.lengths)]
+        if family.encoder is not None:
+            sides = [folds[0].side(batch.target_lengths, batch.lengths)]
+            if request.encoder is not None:
+                folds.append(_Fold(self.analyzer, family.encoder, request.encoder, batch, None, count))
+                sides.append(folds[1].side(batch.lengths))
+        inputs = {**batch.features, **({"use_cache": False} if family.stack.causal else {})}
+        below = any(fold.reach.below_attention for fold in folds)
+        capture_sides(self.analyzer.model, inputs, sides, dtype=self.dtype, value_bias=below)
+        return folds
+
+
+@dataclass
+class _Fold:
+    """The measures of one stack over the layers of one batch."""
+
+    analyzer: Analyzer
+    stack: Stack
+    request: StackRequest
+    batch: Batch
+    rows: list[list[int]] | None
+    count: Callable[[], None]
+    states: dict[tuple[int, Measure[Any, Any]], Any] = field(default_factory=dict)
+    worst: dict[int, float] = field(default_factory=dict[int, float])
+
+    @property
+    def reach(self) -> Reach:
+        components = self.stack.topology_of(self.analyzer.model.config).components()
+        return reduce(Reach.__or__, (measure.reach(components) for measure in self.request.measures))
+
+    def side(self, lengths: Sequence[int], source_lengths: Sequence[int] | None = None) -> Side:
+        return Side(self.stack, lengths, self.request.layers, self._consume, source_lengths, self.reach.components)
+
+    def results(self, place: int) -> Results:
+        """What the measures found in one sequence."""
+        finished = {measure: measure.finish(self.states[place, measure]) for measure in self.request.measures}
+        return Results(self.request.layers, finished, self.worst.get(place, float("nan")))
+
+    def _consume(self, layer: int, sequence: int, trace: LayerTrace) -> None:
+        self.count()
+        place = self.batch.places[sequence]
+        if self.rows is not None:
+            trace = trace.select(torch.tensor(self.rows[place], device=trace.queries.device))
+        for measure in self.request.measures:
+            started = (place, measure) in self.states
+            before = self.states[place, measure] if started else measure.start()
+            self.states[place, measure] = measure.add(before, layer, trace)
+            self._prove(place, layer, measure)
+
+    def _prove(self, place: int, layer: int, measure: Measure[Any, Any]) -> None:
+        for scope, errors in measure.errors(self.states[place, measure], layer).items():
+            worst = float(errors.amax())
+            if not worst <= self.analyzer.tolerance:  # also when it is NaN
+                raise CompletenessError(
+                    f"In layer {layer} the parts do not add up to the model's own state after {scope}: relative error "
+                    f"{worst:.2e}, tolerance {self.analyzer.tolerance:.0e} for {self.analyzer.facts['dtype']} weights. "
+                    f"The maps would be wrong, so there are none. The family {self.analyzer.family.name!r} "
+                    f"does not describe this model, or the model computes with less precision than its weights."
+                )
+            self.worst[place] = max(worst, self.worst.get(place, 0.0))
+
+
+@contextmanager
+def _counter(total: int, progress: bool | None, sequences: int, tell: Tell | None) -> Generator[Callable[[], None]]:
+    """A function to call at every layer of every sequence: it shows the progress and tells whoever wants to know."""
+    shown = progress if progress is not None else sequences >= _SHOW_PROGRESS_FROM and sys.stderr.isatty()
+    with Progress(console=Console(stderr=True), disable=not shown, transient=True) as bar:
+        task = bar.add_task("Analysing", total=total)
+        done = 0
+
+        def count() -> None:
+            nonlocal done
+            if tell is not None:
+                tell(done, total)
+            done += 1
+            bar.advance(task)
+
+        yield count

@@ -162,8 +162,8 @@ class Run:
             if request.encoder_scopes:
                 sides.append(Side(family.encoder, batch.lengths, request.encoder_layers, consume_encoder))
         inputs = {**batch.features, **({"use_cache": False} if family.stack.causal else {})}
-        value_bias = request.value_bias == "bias"
-        capture_sides(self.analyzer.model, inputs, sides, dtype=self.dtype, value_bias=value_bias)
+        below = request.value_bias == "bias"
+        capture_sides(self.analyzer.model, inputs, sides, dtype=self.dtype, below_attention=below)
         return found, encoder_found
 
     def _components_needed(self) -> int:
@@ -178,8 +178,11 @@ class Run:
         )
 
     def _proved(self, layer: int, trace: LayerTrace, scopes: list[str]) -> LayerResult:
-        request = self.request
-        result = decompose(trace, scopes, heads=request.heads) if request.maps else mixing_ratios(trace, scopes)
+        request, bias = self.request, self.request.value_bias
+        if request.maps:
+            result = decompose(trace, scopes, heads=request.heads, value_bias=bias)
+        else:
+            result = mixing_ratios(trace, scopes, value_bias=bias)
         self._prove(layer, result)
         return result
 

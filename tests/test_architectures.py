@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPi
 
 import normscope as ns
 from normscope.families import families, family_of
-from normscope.families.spec import DispatchedAttention, Family, Parallel, PreNorm, Stack
+from normscope.families.spec import DispatchedAttention, Family, Parallel, PreNorm, RmsNormPart, Stack, UnitRmsNormPart
 from normscope.testing import assert_family
 
 # Deliberately awkward: three heads, a hidden size that divides nothing, a feed-forward of a prime size.
@@ -140,7 +141,7 @@ def test_every_registered_architecture_but_the_bert_line_is_in_the_battery() -> 
 def test_the_battery_refuses_a_family_that_leaves_out_a_norm() -> None:
     llama = family_of("llama").stack.topology
     assert isinstance(llama, PreNorm)
-    wrong = Parallel(llama.attention, "input_layernorm", llama.feed_forward)  # type: ignore[arg-type]
+    wrong = Parallel(llama.attention, RmsNormPart("input_layernorm"), llama.feed_forward)  # type: ignore[arg-type]
     with pytest.raises(ns.UnsupportedArchitectureError, match="side by side"):
         assert_family(Family("wrong", ("llama",), Stack("layers.*", wrong, causal=True)), tiny("llama", **GROUPED))
 
@@ -155,6 +156,48 @@ def test_the_battery_refuses_a_bidirectional_model_described_as_causal() -> None
 def test_the_battery_refuses_a_wrong_norm() -> None:
     with pytest.raises(AssertionError, match="not complete after AttnResLn "):
         assert_family(family_of("llama"), tiny("gemma", **GROUPED))
+
+
+def test_the_battery_refuses_a_family_that_leaves_out_the_norm_before_attention() -> None:
+    llama = family_of("llama")
+    topology = llama.stack.topology
+    assert isinstance(topology, PreNorm)
+    without = replace(topology, attention=replace(topology.attention, norm=None))
+    with pytest.raises(ns.UnsupportedArchitectureError, match=r"v_proj does not read what its family says.*no step"):
+        assert_family(replace(llama, stack=replace(llama.stack, topology=without)), tiny("llama", **GROUPED))
+
+
+def test_the_battery_refuses_the_wrong_kind_of_norm_before_attention() -> None:
+    llama = family_of("llama")
+    topology = llama.stack.topology
+    assert isinstance(topology, PreNorm)
+    wrong = replace(topology, attention=replace(topology.attention, norm=UnitRmsNormPart("input_layernorm")))
+    with pytest.raises(AssertionError, match="values of Attn recomputed from the states before it in layer 1"):
+        assert_family(replace(llama, stack=replace(llama.stack, topology=wrong)), tiny("llama", **GROUPED))
+
+
+def test_values_that_are_clipped_are_analysed_but_not_followed_below_attention() -> None:
+    analyzer = ns.load(tiny("olmoe", **GROUPED, **EXPERTS, clip_qkv=0.1))
+    assert float(analyzer.analyze(ids(5, 6, 7)).completeness.max()) < 1e-5
+    with pytest.raises(ns.UnsupportedArchitectureError, match=r"not what self_attn\.v_proj gives out.*clipping"):
+        analyzer.analyze(ids(5, 6, 7), value_bias="bias")
+
+
+def test_layers_with_other_components_than_the_rest_are_refused() -> None:
+    llama = family_of("llama")
+    first = llama.stack.topology
+    assert isinstance(first, PreNorm)
+    second = Parallel(first.attention, RmsNormPart("input_layernorm"), first.feed_forward)  # type: ignore[arg-type]
+    family = replace(llama, stack=replace(llama.stack, topology=lambda _: (first, second)))
+    with pytest.raises(ns.UnsupportedArchitectureError, match=r"Attn Ff Res / Attn Res Ln Ff Res.*scopes in common"):
+        assert_family(family, tiny("llama", **GROUPED))
+
+
+def test_a_description_of_too_few_layers_is_refused() -> None:
+    llama = family_of("llama")
+    family = replace(llama, stack=replace(llama.stack, topology=lambda _: (llama.stack.topology,)))
+    with pytest.raises(ns.UnsupportedArchitectureError, match=r"describes 1 layers.* has 2"):
+        assert_family(family, tiny("llama", **GROUPED))
 
 
 def test_a_third_party_family_is_registered_by_a_call() -> None:

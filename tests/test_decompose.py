@@ -36,7 +36,17 @@ from normscope.activations import GELU, QUICK_GELU, RELU, SILU, TANH_GELU, Activ
 from normscope.decompose import LayerResult, decompose, expand, factored, mixing_ratios
 from normscope.oracle import OracleResult, oracle, oracle_weights
 from normscope.scopes import scopes_of
-from normscope.trace import Attention, CrossAttention, Expert, FeedForward, LayerTrace, Linear, Normalise, Residual
+from normscope.trace import (
+    Attention,
+    CrossAttention,
+    Expert,
+    FeedForward,
+    LayerTrace,
+    Linear,
+    Normalise,
+    Residual,
+    ValueSource,
+)
 
 FLOAT32, FLOAT64 = torch.float32, torch.float64
 TOLERANCE = {FLOAT32: 1e-5, FLOAT64: 1e-10}
@@ -51,8 +61,8 @@ SHAPES = {
     "one token": Shape(tokens=1, source=1),
     "one head": Shape(heads=1),
     "odd sizes": Shape(tokens=9, heads=5, d_head=3, d=7, neurons=11, source=4, sink=True),
-    "values wider than states": Shape(tokens=5, heads=3, d_head=8, d=6, neurons=5, sink=True, value_bias=True),
-    "more source than tokens": Shape(tokens=3, source=11, value_bias=True),
+    "values wider than states": Shape(tokens=5, heads=3, d_head=8, d=6, neurons=5, sink=True, value_bias="bias"),
+    "more source than tokens": Shape(tokens=3, source=11, value_bias="bias"),
     "long and narrow": LONG_AND_NARROW,
 }
 
@@ -61,7 +71,7 @@ SHAPES = {
 def solved(topology: str, shape: Shape) -> tuple[LayerTrace, dict[str, OracleResult]]:
     """A random trace and the truth about it."""
     trace = make_trace(topology, shape)
-    return trace, oracle(trace)
+    return trace, oracle(trace, value_bias=shape.value_bias)
 
 
 def all_scopes(trace: LayerTrace) -> list[str]:
@@ -134,14 +144,16 @@ def test_any_shape_agrees_with_the_oracle(topology: str, shape: Shape) -> None:
     trace, truth = solved(
         topology, replace(shape, causal=topology in ("gated_pre_norm", "cross_post_norm", "parallel"))
     )
-    assert_correct(decompose(trace, all_scopes(trace)), trace, truth)
+    assert_correct(decompose(trace, all_scopes(trace), value_bias=shape.value_bias), trace, truth)
 
 
 @EVERY_TOPOLOGY
-@pytest.mark.parametrize("shape", [Shape(causal=True), LONG_AND_NARROW], ids=["causal", "long and narrow"])
+@pytest.mark.parametrize(
+    "shape", [Shape(causal=True, value_bias="bias"), LONG_AND_NARROW], ids=["causal", "long and narrow"]
+)
 def test_mixing_ratios_alone_are_those_of_the_oracle_and_come_without_maps(topology: str, shape: Shape) -> None:
     trace, truth = solved(topology, shape)
-    result = mixing_ratios(trace, all_scopes(trace))
+    result = mixing_ratios(trace, all_scopes(trace), value_bias=shape.value_bias)
     assert_mixing_correct(result, trace, truth)
     assert_complete(result, trace)
     assert not result.maps
@@ -197,20 +209,23 @@ def _rerun(trace: LayerTrace) -> LayerTrace:
 @EVERY_TOPOLOGY
 @BOTH_DIRECTIONS
 def test_each_head_has_the_maps_that_it_would_have_alone(topology: str, causal: bool) -> None:
-    trace = make_trace(topology, Shape(causal=causal, value_bias=True))
-    heads = decompose(trace, all_scopes(trace), heads=True).heads
+    trace = make_trace(topology, Shape(causal=causal, value_bias="bias"))
+    heads = decompose(trace, all_scopes(trace), heads=True, value_bias="bias").heads
     attentions = [step for step in trace.steps if isinstance(step, Attention)]
     assert set(heads) == {name for step in attentions for name in (step.name, f"{step.name}W")}
     for step in attentions:
         for head in range(3):
             alone = replace(trace, steps=(_only_head(step, head),), states=(None,))
-            assert_same_numbers(heads[step.name][head], oracle(alone)[step.name].map, 1e-5)
+            assert_same_numbers(heads[step.name][head], oracle(alone, value_bias="bias")[step.name].map, 1e-5)
             assert_same_numbers(heads[f"{step.name}W"][head], oracle_weights(alone)[f"{step.name}W"], 0.0)
 
 
 def _only_head(step: Attention, head: int) -> Attention:
-    names = ("weights", "values", "output", "value_bias")
-    return replace(step, **{name: getattr(step, name)[head : head + 1] for name in names})
+    assert step.source is not None and step.source.bias is not None
+    of_head = {name: getattr(step.source, name)[head : head + 1] for name in ("projection", "bias")}
+    source = replace(step.source, **of_head)
+    names = ("weights", "values", "output")
+    return replace(step, source=source, **{name: getattr(step, name)[head : head + 1] for name in names})
 
 
 # ---- order of the work -------------------------------------------------------------------------------------------------
@@ -436,7 +451,9 @@ def poisoned(step: Any) -> list[Any]:
             found.append(replace(step, **{each.name: bad}))
         elif isinstance(value, tuple) and is_dataclass(value[0]):
             found += [replace(step, **{each.name: (bad, *value[1:])}) for bad in poisoned(value[0])]
-        elif is_dataclass(value) and not isinstance(value, Activation):
+        elif is_dataclass(value) and not isinstance(
+            value, Activation | ValueSource | Normalise
+        ):  # the last two lie below
             found += [replace(step, **{each.name: bad}) for bad in poisoned(value)]
     return found
 
@@ -481,7 +498,7 @@ SMALL_SHAPES = st.builds(
     source=st.integers(1, 4),
     causal=st.booleans(),
     sink=st.booleans(),
-    value_bias=st.booleans(),
+    value_bias=st.sampled_from(["token", "bias"]),
     dtype=st.just(FLOAT64),
 )
 SEEDS = st.integers(0, 2**31)
@@ -494,7 +511,8 @@ FEW = settings(max_examples=25, deadline=None, derandomize=True, database=None, 
 @given(ANY_TOPOLOGY, SMALL_SHAPES, SEEDS)
 def test_any_block_at_all_agrees_with_the_oracle(topology: str, shape: Shape, seed: int) -> None:
     trace = make_trace(topology, shape, seed)
-    result, truth = decompose(trace, all_scopes(trace)), oracle(trace)
+    result = decompose(trace, all_scopes(trace), value_bias=shape.value_bias)
+    truth = oracle(trace, value_bias=shape.value_bias)
     for scope, expected in truth.items():
         # Relative to the largest of a row: here an entry can be small because heads happen to cancel.
         error = (result.maps[scope] - expected.map).abs().nan_to_num() / expected.map.nan_to_num().amax(1, keepdim=True)
@@ -507,10 +525,10 @@ def test_any_block_at_all_agrees_with_the_oracle(topology: str, shape: Shape, se
 def test_parts_and_bias_always_add_up_to_the_models_state(topology: str, shape: Shape, seed: int) -> None:
     trace = make_trace(topology, shape, seed)
     states = [state for state in trace.states if state is not None]
-    for result, state in zip(oracle(trace).values(), states, strict=True):
+    for result, state in zip(oracle(trace, value_bias=shape.value_bias).values(), states, strict=True):
         assert (result.state - state).abs().max() <= 1e-9 * state.abs().max()
     for analyse in (decompose, mixing_ratios):
-        for errors in analyse(trace, all_scopes(trace)).errors.values():
+        for errors in analyse(trace, all_scopes(trace), value_bias=shape.value_bias).errors.values():
             assert errors.max() <= 1e-9
 
 
@@ -518,7 +536,7 @@ def test_parts_and_bias_always_add_up_to_the_models_state(topology: str, shape: 
 @given(ANY_TOPOLOGY, SMALL_SHAPES, SEEDS)
 def test_norms_are_never_negative_and_mixing_ratios_lie_between_0_and_1(topology: str, shape: Shape, seed: int) -> None:
     trace = make_trace(topology, replace(shape, dtype=FLOAT32), seed)
-    result = decompose(trace, all_scopes(trace))
+    result = decompose(trace, all_scopes(trace), value_bias=shape.value_bias)
     for matrix in result.maps.values():
         assert matrix.nan_to_num().min() >= 0
     for scope, ratios in result.mixing.items():
@@ -559,7 +577,7 @@ def test_reordering_the_tokens_reorders_the_map(topology: str, shape: Shape, see
     random.shuffle(order)
     new = torch.tensor(order)
     reordered = _with_keys_in_order(trace.select(new), new)
-    before, after = (decompose(each, all_scopes(trace)) for each in (trace, reordered))
+    before, after = (decompose(each, all_scopes(trace), value_bias=shape.value_bias) for each in (trace, reordered))
     keys = torch.tensor([*order, *range(trace.length, trace.length + trace.source_length)])
     for scope, matrix in before.maps.items():
         torch.testing.assert_close(after.maps[scope], matrix[new][:, keys], equal_nan=True, rtol=1e-7, atol=1e-9)

@@ -57,11 +57,11 @@ def analyze_all(model: PreTrainedModel, sequences: list[list[int]], **options: A
     return [analyses] if isinstance(analyses, ns.Analysis) else analyses
 
 
-def assert_equals_oracle(analysis: ns.Analysis, traced: dict[int, LayerTrace]) -> None:
+def assert_equals_oracle(analysis: ns.Analysis, traced: dict[int, LayerTrace], *, value_bias: str = "token") -> None:
     """Every map and mixing ratio of an analysis, in every layer, against the oracle on that layer's trace."""
     assert analysis.layers == sorted(traced)
     for layer, trace in traced.items():
-        truth, weights = oracle(trace), oracle_weights(trace)
+        truth, weights = oracle(trace, value_bias=value_bias), oracle_weights(trace)
         assert {*truth, *weights, "AttnResW"} == set(analysis.scopes)
         for scope, result in truth.items():
             ratio = analysis.mixing_ratio(scope).sel(layer=layer)
@@ -111,7 +111,8 @@ def test_maps_of_more_tokens_than_one_tile_holds_equal_the_oracle(model_type: st
 def test_the_value_bias_counted_as_bias_equals_the_oracle(model_type: str) -> None:
     model, sequences = tiny(model_type), token_ids(5)
     (analysis,) = analyze_all(model, sequences, value_bias="bias")
-    assert_equals_oracle(analysis, of_sequence(traces(model, sequences, value_bias=True), 0))
+    traced = of_sequence(traces(model, sequences, below_attention=True), 0)
+    assert_equals_oracle(analysis, traced, value_bias="bias")
 
 
 @pytest.mark.parametrize("model_type", ["bert", "distilbert", "albert", "mpnet", "deberta", "deberta-v2"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from torch.nn import functional
 from traces import TOPOLOGIES, Block, Shape, cross_post_norm, gated_pre_norm, make_trace, post_norm, run_network
 
 from normscope.activations import Activation
+from normscope.decompose import decompose
 from normscope.oracle import oracle, oracle_weights, path_integrals
 from normscope.scopes import scopes_of
 from normscope.trace import (
@@ -152,12 +154,10 @@ def test_the_norm_of_the_sum_of_others_makes_the_mixing_ratio_not_the_sum_of_the
 
 @EVERY_TOPOLOGY
 @pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
-@pytest.mark.parametrize("value_bias", [False, True], ids=["", "value_bias"])
-def test_parts_and_bias_add_up_to_the_models_state_at_every_scope(
-    topology: str, causal: bool, value_bias: bool
-) -> None:
-    trace = make_trace(topology, replace(WIDE, causal=causal, sink=True, value_bias=value_bias))
-    results = oracle(trace)
+@pytest.mark.parametrize("value_bias", ["token", "bias"])
+def test_parts_and_bias_add_up_to_the_models_state_at_every_scope(topology: str, causal: bool, value_bias: str) -> None:
+    trace = make_trace(topology, replace(WIDE, causal=causal, sink=True))
+    results = oracle(trace, value_bias=value_bias)
     states = [state for state in trace.states if state is not None]
     assert list(results) == scopes_of(trace.components, weights=False)
     for result, state in zip(results.values(), states, strict=True):
@@ -246,10 +246,19 @@ def test_a_parallel_feed_forward_adds_to_the_own_token_and_to_the_bias_alone() -
 
 
 def test_moving_the_value_bias_changes_parts_but_no_state() -> None:
-    kept, moved = (make_trace("post_norm", replace(WIDE, sink=True, value_bias=moved)) for moved in (False, True))
-    for scope, result in oracle(kept).items():
-        torch.testing.assert_close(result.state, oracle(moved)[scope].state, rtol=1e-11, atol=1e-11)
-        assert (result.map - oracle(moved)[scope].map).abs().max() > 0.01
+    trace = make_trace("post_norm", replace(WIDE, sink=True))
+    moved = oracle(trace, value_bias="bias")
+    for scope, result in oracle(trace).items():
+        torch.testing.assert_close(result.state, moved[scope].state, rtol=1e-11, atol=1e-11)
+        assert (result.map - moved[scope].map).abs().max() > 0.01
+
+
+def test_a_value_bias_cannot_be_moved_where_the_capture_did_not_go_below_attention() -> None:
+    trace = make_trace("post_norm")
+    steps = tuple(replace(step, source=None) if isinstance(step, Attention) else step for step in trace.steps)
+    for analyse in (oracle, partial(decompose, scopes=["Attn"])):
+        with pytest.raises(ValueError, match="captured below attention"):
+            analyse(replace(trace, steps=steps), value_bias="bias")
 
 
 # ---- keys and queries --------------------------------------------------------------------------------------------------

@@ -162,18 +162,20 @@ def padded(sequences: Sequence[list[int]], pad_id: int = 1) -> dict[str, Tensor]
 
 
 def capture_with(
-    model: PreTrainedModel, sequences: Sequence[list[int]], consume: Consumer, *, value_bias: bool = False
+    model: PreTrainedModel, sequences: Sequence[list[int]], consume: Consumer, *, below_attention: bool = False
 ) -> None:
     """Capture all layers of one padded batch: `consume` is told the layer (from 1), the sequence (from 0) and the trace."""
     analyzer = ns.load(model)
     lengths = [len(sequence) for sequence in sequences]
     inputs = padded(sequences, model.config.pad_token_id or 0)
     dtype = torch.promote_types(model.dtype, torch.float32)
-    capture(model, analyzer.family, inputs, lengths, analyzer.layers, consume, dtype=dtype, value_bias=value_bias)
+    capture(
+        model, analyzer.family, inputs, lengths, analyzer.layers, consume, dtype=dtype, below_attention=below_attention
+    )
 
 
 def traces(
-    model: PreTrainedModel, sequences: Sequence[list[int]], *, value_bias: bool = False
+    model: PreTrainedModel, sequences: Sequence[list[int]], *, below_attention: bool = False
 ) -> dict[tuple[int, int], LayerTrace]:
     """The traces of every layer (from 1) and sequence (from 0), as they are captured from one padded batch."""
     found: dict[tuple[int, int], LayerTrace] = {}
@@ -181,5 +183,5 @@ def traces(
     def keep(layer: int, sequence: int, trace: LayerTrace) -> None:
         found[layer, sequence] = trace
 
-    capture_with(model, sequences, keep, value_bias=value_bias)
+    capture_with(model, sequences, keep, below_attention=below_attention)
     return found

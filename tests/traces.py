@@ -32,6 +32,7 @@ from normscope.trace import (
     Residual,
     RmsNorm,
     Step,
+    ValueSource,
 )
 
 SIGMOID = by_secant("Sigmoid", torch.nn.Sigmoid())
@@ -51,8 +52,8 @@ class Shape:
     causal: bool = False
     sink: bool = False
     """Whether attention rows sum to less than 1."""
-    value_bias: bool = False
-    """Whether the value bias is counted as bias."""
+    value_bias: str = "token"
+    """What the value bias is counted with when the block is decomposed."""
     dtype: torch.dtype = torch.float32
 
 
@@ -120,15 +121,15 @@ class Block:
 
     def attend(self, norm: Norm | None = None) -> None:
         """Attention to the tokens themselves, through the norm that pre-norm models have before it."""
-        tokens = self.state if norm is None else run_norm(norm, self.state)
-        self._attend(Attention, tokens, causal=self.shape.causal)
+        self._attend(Attention, self.state, norm, causal=self.shape.causal)
 
     def cross(self) -> None:
         """Attention to the encoder's tokens."""
-        self._attend(CrossAttention, self.normal(self.shape.source, self.shape.d), causal=False)
+        self._attend(CrossAttention, self.normal(self.shape.source, self.shape.d), None, causal=False)
 
-    def _attend(self, kind: type[Attention], tokens: Tensor, *, causal: bool) -> None:
+    def _attend(self, kind: type[Attention], states: Tensor, norm: Norm | None, *, causal: bool) -> None:
         shape = self.shape
+        tokens = states if norm is None else run_norm(norm, states)
         heads, d_head, queries, keys = shape.heads, shape.d_head, shape.tokens, len(tokens)
         scores = 2 * self.normal(heads, queries, keys)
         if causal:
@@ -140,22 +141,26 @@ class Block:
         value, output = self.linear(shape.d, heads * d_head), self.linear(heads * d_head, shape.d)
         values = run_linear(value, tokens).view(keys, heads, d_head).transpose(0, 1).contiguous()
         context = (weights @ values).transpose(0, 1).reshape(queries, heads * d_head)
-        step = kind(
-            weights,
-            values,
-            output.weight.T.reshape(heads, d_head, shape.d).contiguous(),
-            output.bias,
-            value.bias.view(heads, d_head) if shape.value_bias and value.bias is not None else None,
+        assert value.bias is not None
+        source = ValueSource(
+            states,
+            () if norm is None else (Normalise(norm, states),),
+            value.weight.view(heads, d_head, shape.d),
+            value.bias.view(heads, d_head),
         )
-        self.done(step, run_linear(output, context))
+        by_head = output.weight.T.reshape(heads, d_head, shape.d).contiguous()
+        self.done(kind(weights, values, by_head, output.bias, source), run_linear(output, context))
 
     def feed_forward(self, network: Network) -> None:
         out, pre_activations = run_network(network, self.state)
         self.done(FeedForward((self._only_expert(network, pre_activations),)), out)
 
-    def own_feed_forward(self, network: Network, hidden: Tensor) -> None:
+    def own_feed_forward(self, network: Network, norm: Norm) -> None:
+        """A feed-forward that reads the block's input while attention does."""
+        hidden = run_norm(norm, self.hidden)
         out, pre_activations = run_network(network, hidden)
-        self.done(OwnFeedForward((self._only_expert(network, pre_activations),), hidden), self.state + out)
+        experts = (self._only_expert(network, pre_activations),)
+        self.done(OwnFeedForward(experts, hidden, Normalise(norm, self.hidden)), self.state + out)
 
     def _only_expert(self, network: Network, pre_activations: tuple[Tensor, ...]) -> Expert:
         rows = torch.arange(self.shape.tokens)
@@ -264,10 +269,9 @@ def norm_on_branch(block: Block) -> None:
 
 
 def parallel(block: Block) -> None:
-    hidden = run_norm(block.layer_norm(), block.state)
     block.fork()
     block.attend(block.layer_norm())
-    block.own_feed_forward(block.plain(GELU), hidden)
+    block.own_feed_forward(block.plain(GELU), block.layer_norm())
     block.residual()
 
 

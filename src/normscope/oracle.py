@@ -71,8 +71,11 @@ class OracleResult:
         return others / (others + self.own.norm(dim=-1))
 
 
-def oracle(trace: LayerTrace) -> dict[str, OracleResult]:
-    """The decomposition at every scope of a trace, but those of the attention weights."""
+def oracle(trace: LayerTrace, *, value_bias: str = "token") -> dict[str, OracleResult]:
+    """The decomposition at every scope of a trace, but those of the attention weights.
+
+    The value projection's bias counts with the `"token"` or with the `"bias"`.
+    """
     current, bypasses = _of_tokens(trace.hidden, trace), list[OracleResult]()
     scopes = iter(scopes_of(trace.components, weights=False))
     results: dict[str, OracleResult] = {}
@@ -82,7 +85,7 @@ def oracle(trace: LayerTrace) -> dict[str, OracleResult]:
                 bypasses.append(current)
                 continue
             case Attention():
-                current = _attend(step, trace)
+                current = _attend(step, trace, value_bias)
             case Residual():
                 current = _add(current, bypasses.pop())
             case Normalise():
@@ -139,16 +142,15 @@ def _over_all_keys(
     return torch.cat([zeros[0], of_group, zeros[1]], dim=1)
 
 
-def _attend(attention: Attention, trace: LayerTrace) -> OracleResult:
+def _attend(attention: Attention, trace: LayerTrace, value_bias: str) -> OracleResult:
     """ATTN, CROSS: `part[i, j] = sum_h a[h, i, j] * values[h, j] @ output[h]`; the parts before it are gone."""
     weights, values, output = attention.weights.double(), attention.values.double(), attention.output.double()
     bias = torch.zeros(weights.shape[1], output.shape[-1], dtype=torch.float64)
     if attention.bias is not None:
         bias += attention.bias.double()
-    if attention.value_bias is not None:
-        constant = torch.einsum("he,hed->hd", attention.value_bias.double(), output)
-        bias += torch.einsum("hqk,hd->qd", weights, constant)
-        values = values - attention.value_bias.double()[:, None]
+    if value_bias == "bias" and (constant := attention.value_bias) is not None:
+        bias += torch.einsum("hqk,he,hed->qd", weights, constant.double(), output)
+        values = values - constant.double()[:, None]
     factors = torch.einsum("hke,hed->hkd", values, output)
     parts = torch.einsum("hqk,hkd->qkd", weights, factors)
     return OracleResult(_over_all_keys(attention, parts, trace), bias, _visible(attention, trace), trace.queries)

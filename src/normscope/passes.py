@@ -156,7 +156,7 @@ class Pass:
                 sides.append(folds[1].side(batch.lengths))
         inputs = {**batch.features, **({"use_cache": False} if family.stack.causal else {})}
         below = any(fold.reach.below_attention for fold in folds)
-        capture_sides(self.analyzer.model, inputs, sides, dtype=self.dtype, value_bias=below)
+        capture_sides(self.analyzer.model, inputs, sides, dtype=self.dtype, below_attention=below)
         return folds
 
 

@@ -6,11 +6,12 @@ Give it a tiny random model (two layers, a few dozen dimensions, weights of ordi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers import PreTrainedModel
 
 from normscope.capture import Side, blocks_of, capture_sides
@@ -18,7 +19,7 @@ from normscope.decompose import LayerResult, decompose, mixing_ratios
 from normscope.families.spec import Family, Stack
 from normscope.oracle import oracle
 from normscope.scopes import scopes_of
-from normscope.trace import LayerTrace
+from normscope.trace import Attention, CrossAttention, LayerNorm, LayerTrace, Linear, Normalise, OwnFeedForward
 
 __all__ = ["assert_family"]
 
@@ -37,9 +38,10 @@ def assert_family(
     1. Completeness: parts and bias add up to the model's own state after every component, in every layer.
     2. Oracle: every map and mixing ratio agrees with a float64 decomposition that materialises all vectors.
     3. Cheap route: mixing ratios without maps are the same.
-    4. Plain pass: the captured forward pass computes what the model computes by itself.
-    5. Padding: a padded sequence of a batch gives what it gives alone.
-    6. Model restored: hooks, training flags, attention implementation and outputs are as before.
+    4. Below attention: values, and what a parallel feed-forward reads, recomputed from the block's input are those seen.
+    5. Plain pass: the captured forward pass computes what the model computes by itself.
+    6. Padding: a padded sequence of a batch gives what it gives alone.
+    7. Model restored: hooks, training flags, attention implementation and outputs are as before.
 
     Args:
         family: the description under test.
@@ -106,7 +108,7 @@ def _capture(family: Family, model: PreTrainedModel, inputs: Mapping[str, Tensor
         layers = range(1, 1 + stack.depth(model.config))
         sides.append(Side(stack, lengths[name], layers, told, sources))
     extra = {"use_cache": False} if family.stack.causal else {}
-    capture_sides(model, {**inputs, **extra}, sides, dtype=torch.float32)
+    capture_sides(model, {**inputs, **extra}, sides, dtype=torch.float32, below_attention=True)
 
 
 def _check_layers(
@@ -123,6 +125,7 @@ def _check_layers(
                 f"not complete after {scope} in {place}: {float(errors.amax()):.1e}"
             )
         _assert_oracle(trace, result, tolerance, place)
+        _assert_below_attention(trace, tolerance, place)
         cheap = mixing_ratios(trace, scopes)
         for scope, ratio in cheap.mixing.items():
             _assert_close(result.mixing[scope], ratio, tolerance, f"cheap mixing ratio at {scope} in {place}")
@@ -141,6 +144,43 @@ def _assert_oracle(trace: LayerTrace, result: LayerResult, tolerance: float, pla
     for scope, truth in oracle(trace).items():
         _assert_close(result.maps[scope], truth.map, tolerance, f"map at {scope} against the oracle in {place}")
         _assert_close(result.mixing[scope], truth.mixing_ratio, tolerance, f"mixing ratio at {scope} in {place}")
+
+
+def _assert_below_attention(trace: LayerTrace, tolerance: float, place: str) -> None:
+    """From the block's input (the encoder's output) to the values, and to what a parallel feed-forward reads."""
+    for step in trace.steps:
+        if isinstance(step, Attention):
+            source = step.source
+            assert source is not None, f"what the values of {step.name} are made of is not known in {place}"
+            if not isinstance(step, CrossAttention):
+                assert torch.equal(source.states, trace.hidden), (
+                    f"{step.name} does not read the block's input in {place}"
+                )
+            values = source.projection.double() @ _after(source.steps, source.states).T
+            if source.bias is not None:
+                values = values + source.bias.double()[:, :, None]
+            what = f"values of {step.name} recomputed from the states before it in {place}"
+            _assert_close(values.transpose(1, 2), step.values, tolerance, what)
+        elif isinstance(step, OwnFeedForward):
+            steps = () if step.norm is None else (step.norm,)
+            what = f"what the feed-forward beside the attention reads in {place}"
+            _assert_close(_after(steps, trace.hidden), step.hidden, tolerance, what)
+
+
+def _after(steps: Sequence[Normalise | Linear], states: Tensor) -> Tensor:
+    """States after norms and linear maps, in float64."""
+    states = states.double()
+    for step in steps:
+        match step:
+            case Linear():
+                bias = None if step.bias is None else step.bias.double()
+                states = functional.linear(states, step.weight.double(), bias)
+            case Normalise(norm=LayerNorm() as norm):
+                scaled = functional.layer_norm(states, states.shape[-1:], eps=norm.epsilon) * norm.weight.double()
+                states = scaled if norm.bias is None else scaled + norm.bias.double()
+            case Normalise(norm=norm):
+                states = functional.rms_norm(states, states.shape[-1:], eps=norm.epsilon) * norm.weight.double()
+    return states
 
 
 def _check_padding(

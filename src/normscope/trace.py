@@ -85,19 +85,48 @@ class Fork:
 
 
 @dataclass(frozen=True)
+class Normalise:
+    """LN: normalise by the deviation of the model's own state just before it."""
+
+    norm: Norm
+    state_before: Float[Tensor, "query d"]
+    name: ClassVar[str] = "Ln"
+
+
+@dataclass(frozen=True)
+class ValueSource:
+    """What values are made of: `values[h, k] = (steps applied to states[k]) @ projection[h].T + bias[h]`.
+
+    `states` are the block's input, or for a cross-attention the encoder's output; `steps` are the norm before the
+    attention, where it has one, and whatever else comes before the value projection.
+    """
+
+    states: Float[Tensor, "key d"]
+    steps: tuple[Normalise | Linear, ...]
+    projection: Float[Tensor, "head d_head inputs"]
+    bias: Float[Tensor, "head d_head"] | None
+
+
+@dataclass(frozen=True)
 class Attention:
     """ATTN: `part[i, j] = sum_h weights[h, i, j] * values[h, j] @ output[h]`, and `bias[i] = bias`.
 
-    `value_bias` is the share of `values` that belongs to no token. It is set only where it is to be counted as bias.
-    Keys are the sequence's own tokens.
+    Keys are the sequence's own tokens. `source` is there where the capture went below attention.
     """
 
     weights: Float[Tensor, "head query key"]
     values: Float[Tensor, "head key d_head"]
     output: Float[Tensor, "head d_head d"]
     bias: Float[Tensor, " d"] | None
-    value_bias: Float[Tensor, "head d_head"] | None = None
+    source: ValueSource | None = None
     name: ClassVar[str] = "Attn"
+
+    @property
+    def value_bias(self) -> Float[Tensor, "head d_head"] | None:
+        """The share of `values` that the value projection adds whatever the token is."""
+        if self.source is None:
+            raise ValueError("The value bias is known only of traces that were captured below attention.")
+        return self.source.bias
 
 
 @dataclass(frozen=True)
@@ -112,15 +141,6 @@ class Residual:
     """RES: add back the decomposition that the last `Fork` set aside."""
 
     name: ClassVar[str] = "Res"
-
-
-@dataclass(frozen=True)
-class Normalise:
-    """LN: normalise by the deviation of the model's own state just before it."""
-
-    norm: Norm
-    state_before: Float[Tensor, "query d"]
-    name: ClassVar[str] = "Ln"
 
 
 @dataclass(frozen=True)
@@ -144,9 +164,13 @@ class FeedForward:
 
 @dataclass(frozen=True)
 class OwnFeedForward(FeedForward):
-    """FF beside the attention: it reads only the query's own token, `hidden`, and adds to what attention brought."""
+    """FF beside the attention: it reads only the query's own token, `hidden`, and adds to what attention brought.
+
+    `norm` is what makes `hidden` of the block's input; `None` where they are the same.
+    """
 
     hidden: Float[Tensor, "query d"]
+    norm: Normalise | None = None
 
 
 Step = Fork | Attention | Residual | Normalise | FeedForward
@@ -196,9 +220,9 @@ def _select(step: Step, rows: Rows) -> Step:
         case Normalise():
             return replace(step, state_before=step.state_before[rows])
         case OwnFeedForward():
-            return replace(
-                step, experts=_select_experts(step.experts, rows, len(step.hidden)), hidden=step.hidden[rows]
-            )
+            experts = _select_experts(step.experts, rows, len(step.hidden))
+            norm = None if step.norm is None else replace(step.norm, state_before=step.norm.state_before[rows])
+            return replace(step, experts=experts, hidden=step.hidden[rows], norm=norm)
         case FeedForward():
             count = max((1 + int(expert.rows.max()) for expert in step.experts if len(expert.rows)), default=0)
             return replace(step, experts=_select_experts(step.experts, rows, count))

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 from normscope.capture.bind import BoundBlock, watched
 from normscope.capture.seen import Seen, SequenceView
 from normscope.capture.session import AttentionListener, eager_attention, evaluation_mode, hooks, shown_attention
+from normscope.capture.values import watched_below
 from normscope.capture.weights import BlockWeights
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families import Family
@@ -65,14 +66,21 @@ def blocks_of(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
             f"{type(model).__name__} says it is a {model.config.model_type}, "
             f"but has no blocks at {stack.blocks!r} below {type(bare).__name__}."
         )
-    for path in _paths(stack.topology_of(model.config).chain()):
-        try:
-            found[0].get_submodule(path)
-        except AttributeError as error:
-            raise UnsupportedArchitectureError(
-                f"The blocks of {type(model).__name__} have no {path!r}, where its family expects it."
-            ) from error
+    topologies = stack.topologies(model.config)
+    for place, block in enumerate(found):
+        chain = topologies[place % len(topologies)].chain()
+        for path in _paths(chain, below_attention=True):
+            _check_path(model, block, path)
     return found
+
+
+def _check_path(model: PreTrainedModel, block: nn.Module, path: str) -> None:
+    try:
+        block.get_submodule(path)
+    except AttributeError as error:
+        raise UnsupportedArchitectureError(
+            f"The blocks of {type(model).__name__} have no {path!r}, where its family expects it."
+        ) from error
 
 
 def capture(
@@ -84,10 +92,14 @@ def capture(
     consume: Consumer,
     *,
     dtype: torch.dtype,
-    value_bias: bool = False,
+    below_attention: bool = False,
 ) -> None:
-    """Run a batch (padded on the right to `lengths`) and consume the trace of every sequence in every layer asked for."""
-    capture_sides(model, inputs, [Side(family.stack, lengths, layers, consume)], dtype=dtype, value_bias=value_bias)
+    """Run a batch (padded on the right to `lengths`) and consume the trace of every sequence in every layer asked for.
+
+    `below_attention` also says what the values of every attention are made of (`Attention.source`).
+    """
+    side = Side(family.stack, lengths, layers, consume)
+    capture_sides(model, inputs, [side], dtype=dtype, below_attention=below_attention)
 
 
 def capture_sides(
@@ -96,10 +108,10 @@ def capture_sides(
     sides: Sequence[Side],
     *,
     dtype: torch.dtype,
-    value_bias: bool = False,
+    below_attention: bool = False,
 ) -> None:
     """The same for several stacks of one model (encoder and decoder) in one forward pass."""
-    listeners = [_Listener(model, side, dtype, value_bias) for side in sides]
+    listeners = [_Listener(model, side, dtype, below_attention) for side in sides]
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.autocast(model.device.type, enabled=False))
@@ -107,9 +119,11 @@ def capture_sides(
         handles = stack.enter_context(hooks())
         attentions: dict[nn.Module, AttentionListener] = {}
         for listener in listeners:
-            for block in blocks_of(model, listener.side.stack):
-                handles += listener.hook(block, done=lambda: all(each.done for each in listeners))
-                attentions |= listener.attentions(block)
+            chains = listener.chains
+            for place, block in enumerate(blocks_of(model, listener.side.stack)):
+                chain = chains[place % len(chains)]
+                handles += listener.hook(block, chain, done=lambda: all(each.done for each in listeners))
+                attentions |= listener.attentions(block, chain)
         stack.enter_context(shown_attention(model, attentions) if attentions else eager_attention(model))
         stack.enter_context(suppress(_AllDone))
         bare_model(model)(**inputs)
@@ -123,16 +137,21 @@ def _beginning(chain: Sequence[Part], components: int | None) -> Sequence[Part]:
     return chain[: ends[min(components, len(ends) - 1)]]
 
 
-def _paths(chain: Sequence[Any]) -> list[str]:
-    return list(dict.fromkeys(path for part in chain for path in watched(part)))
+def _paths(chain: Sequence[Part], *, below_attention: bool) -> list[str]:
+    paths = [path for part in chain for path in watched(part)]
+    if below_attention:
+        attentions = [part for part in chain if isinstance(part, DispatchedAttention | HookedAttention)]
+        paths += [path for part in attentions for path in watched_below(part)]
+    return list(dict.fromkeys(paths))
 
 
 class _Listener:
     """Follows a stack block by block. Layers are told apart by the order of calls, as modules may be shared."""
 
-    def __init__(self, model: PreTrainedModel, side: Side, dtype: torch.dtype, value_bias: bool) -> None:
-        self.side, self.dtype, self.value_bias, self.config = side, dtype, value_bias, model.config
-        self.chain = _beginning(side.stack.topology_of(model.config).chain(), side.components)
+    def __init__(self, model: PreTrainedModel, side: Side, dtype: torch.dtype, below_attention: bool) -> None:
+        self.side, self.dtype, self.below_attention, self.config = side, dtype, below_attention, model.config
+        topologies = side.stack.topologies(model.config)
+        self.chains = [_beginning(topology.chain(), side.components) for topology in topologies]
         self.layer = 0
         self.seen: Seen | None = None
 
@@ -140,28 +159,28 @@ class _Listener:
     def done(self) -> bool:
         return self.layer >= max(self.side.layers, default=0)
 
-    def hook(self, block: nn.Module, done: Callable[[], bool]) -> list[Any]:
+    def hook(self, block: nn.Module, chain: Sequence[Part], done: Callable[[], bool]) -> list[Any]:
         """Hooks on a block and on the parts of it that its chain watches."""
 
         def ends(_: nn.Module, __: tuple[Any, ...], output: Tensor | tuple[Any, ...]) -> None:
-            self._block_ends(block, output if isinstance(output, Tensor) else output[0])
+            self._block_ends(block, chain, output if isinstance(output, Tensor) else output[0])
             if done():
                 raise _AllDone
 
         handles: list[Any] = [block.register_forward_pre_hook(self._block_starts, with_kwargs=True)]
-        for part in self.chain:
+        for part in chain:
             if isinstance(part, HookedAttention) and part.zeroed is not None:
                 module = block.get_submodule(part.weights)
                 handles.append(module.register_forward_pre_hook(_zeroing(part.zeroed), with_kwargs=True))
-        for path in _paths(self.chain):
+        for path in _paths(chain, below_attention=self.below_attention):
             handles.append(block.get_submodule(path).register_forward_hook(self._noter(path), with_kwargs=True))
         return [*handles, block.register_forward_hook(ends)]
 
-    def attentions(self, block: nn.Module) -> dict[nn.Module, AttentionListener]:
+    def attentions(self, block: nn.Module, chain: Sequence[Part]) -> dict[nn.Module, AttentionListener]:
         """Listeners for the attention modules of a block that go through the attention interface."""
         return {
             block.get_submodule(part.module): self._attention_noter(part.module)
-            for part in self.chain
+            for part in chain
             if isinstance(part, DispatchedAttention)
         }
 
@@ -170,11 +189,11 @@ class _Listener:
         if self.layer in self.side.layers:
             self.seen = Seen(hidden=_first(args, kwargs).clone())
 
-    def _block_ends(self, block: nn.Module, output: Tensor) -> None:
+    def _block_ends(self, block: nn.Module, chain: Sequence[Part], output: Tensor) -> None:
         if self.seen is None:
             return
         weights = BlockWeights(block, self.dtype)
-        bound = BoundBlock(self.chain, weights, self.config, self.side.stack.causal, self.value_bias)
+        bound = BoundBlock(chain, weights, self.config, self.side.stack.causal, self.below_attention)
         source_lengths = self.side.source_lengths or [0] * len(self.side.lengths)
         for sequence, (length, source) in enumerate(zip(self.side.lengths, source_lengths, strict=True)):
             view = SequenceView(self.seen, output, sequence, length, source, self.dtype)

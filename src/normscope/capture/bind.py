@@ -13,6 +13,7 @@ from torch import Tensor
 
 from normscope.capture.experts import experts_of
 from normscope.capture.seen import SequenceView
+from normscope.capture.values import projected_values, value_source
 from normscope.capture.weights import BlockWeights
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import (
@@ -26,9 +27,6 @@ from normscope.families.spec import (
     FeedForwardPart,
     ForkPart,
     FusedGatedPart,
-    FusedPerHead,
-    FusedPerHeadWithBias,
-    FusedTail,
     GatedPart,
     HookedAttention,
     LayerNormPart,
@@ -36,8 +34,6 @@ from normscope.families.spec import (
     PlainPart,
     ResidualPart,
     RmsNormPart,
-    SplitHeads,
-    Value,
 )
 from normscope.trace import (
     Attention,
@@ -77,7 +73,7 @@ def watched(part: Part) -> tuple[str, ...]:
         case ExpertsPart() | ClampedExpertsPart():
             return (part.module, part.router)
         case BesideAttention():
-            return (part.norm, *watched(part.feed_forward))
+            return (part.norm.module, *watched(part.feed_forward))
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ class BoundBlock:
     weights: BlockWeights
     config: Config
     causal: bool
-    value_bias: bool
+    below_attention: bool
 
     def trace(self, view: SequenceView) -> LayerTrace:
         """The trace of one sequence of the batch, without its padding."""
@@ -157,14 +153,14 @@ class BoundBlock:
             raise UnsupportedArchitectureError("Attention looks at later tokens, but the family says it is causal.")
         groups, _, d_head = values.shape
         heads = len(weights)
-        value_bias = self._value_bias(part.value, groups, d_head) if self.value_bias else None
+        source = value_source(part, self.weights, view, values, heads) if self.below_attention else None
         linear = self.weights.linear(part.output)
         return (CrossAttention if cross else Attention)(
             weights=weights,
             values=values.repeat_interleave(heads // groups, dim=0),
             output=linear.weight.T.reshape(heads, d_head, -1),
             bias=linear.bias,
-            value_bias=None if value_bias is None else value_bias.repeat_interleave(heads // groups, dim=0),
+            source=source,
         )
 
     def _values(self, part: HookedAttention, view: SequenceView) -> Tensor:
@@ -172,16 +168,7 @@ class BoundBlock:
         groups = part.value_heads(self.config)
         output = self.weights.linear(part.output).weight
         d_head = output.shape[1] // len(view.weights(part.weights))
-        values = _value_share(part.value, view.output(part.value.module), groups, d_head)
-        if isinstance(part.value, FusedPerHeadWithBias):
-            values = values + self.weights.parameter(part.value.bias).reshape(groups, d_head)
-        return values.transpose(0, 1)
-
-    def _value_bias(self, value: Value, groups: int, d_head: int) -> Tensor | None:
-        if isinstance(value, FusedPerHeadWithBias):
-            return self.weights.parameter(value.bias).reshape(groups, d_head)
-        bias = self.weights.linear(value.module).bias
-        return None if bias is None else _value_share(value, bias, groups, d_head)
+        return projected_values(part, self.weights, view, groups, d_head)
 
     # ---- feed-forward --------------------------------------------------------------------------------------------------
 
@@ -204,13 +191,14 @@ class BoundBlock:
 
     def _own_feed_forward(self, part: BesideAttention, view: SequenceView) -> OwnFeedForward:
         """What completeness cannot tell: a feed-forward that read the attention too would add up just as well."""
-        hidden = view.input(watched(part.feed_forward)[0])
-        if not (torch.equal(view.input(part.norm), view.hidden) and torch.equal(view.output(part.norm), hidden)):
+        hidden, norm = view.input(watched(part.feed_forward)[0]), part.norm.module
+        if not (torch.equal(view.input(norm), view.hidden) and torch.equal(view.output(norm), hidden)):
             raise UnsupportedArchitectureError(
-                f"The feed-forward does not read what {part.norm} makes of the block's input, "
+                f"The feed-forward does not read what {norm} makes of the block's input, "
                 f"so attention and feed-forward are not side by side as the family says."
             )
-        return OwnFeedForward(self._feed_forward(part.feed_forward, view), hidden=hidden)
+        normalise = Normalise(self.weights.norm(part.norm), state_before=view.hidden)
+        return OwnFeedForward(self._feed_forward(part.feed_forward, view), hidden=hidden, norm=normalise)
 
 
 def _for_all(network: Network, *pre_activations: Tensor) -> Expert:
@@ -224,14 +212,3 @@ def _halves(linear: Linear) -> tuple[Linear, Linear]:
     if linear.bias is None:
         return Linear(first), Linear(second)
     return Linear(first, linear.bias.chunk(2)[0]), Linear(second, linear.bias.chunk(2)[1])
-
-
-def _value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Tensor:
-    """`[..., group, d_head]`: the values among the outputs of their projection (or its bias)."""
-    match value:
-        case SplitHeads():
-            return projected.unflatten(-1, (groups, d_head))
-        case FusedTail():
-            return projected[..., -groups * d_head :].unflatten(-1, (groups, d_head))
-        case FusedPerHead() | FusedPerHeadWithBias():
-            return projected.unflatten(-1, (groups, -1))[..., -d_head:]

@@ -43,7 +43,9 @@ class SequenceView:
     source_length: int
     dtype: torch.dtype
 
-    def _cut(self, tensor: Tensor) -> Tensor:
+    def _cut(self, tensor: Tensor, *, source: bool = False) -> Tensor:
+        if source:
+            return tensor[self.sequence, : self.source_length].to(self.dtype)
         batch, positions = self.seen.hidden.shape[:2]
         if tensor.dim() == 2:  # some feed-forwards run on flattened positions
             tensor = tensor.reshape(batch, positions, -1)
@@ -57,12 +59,13 @@ class SequenceView:
     def block_output(self) -> Tensor:
         return self._cut(self.output_states)
 
-    def input(self, path: str) -> Tensor:
-        return self._cut(self.seen.inputs[path])
+    def input(self, path: str, *, source: bool = False) -> Tensor:
+        """What a module took in, of the sequence itself or of the `source` that it looks at."""
+        return self._cut(self.seen.inputs[path], source=source)
 
-    def output(self, path: str) -> Tensor:
+    def output(self, path: str, *, source: bool = False) -> Tensor:
         output = self.seen.outputs[path]
-        return self._cut(output if isinstance(output, Tensor) else output[0])
+        return self._cut(output if isinstance(output, Tensor) else output[0], source=source)
 
     def routing(self, path: str) -> tuple[Tensor, Tensor]:
         """The weights and the choices that a router gives each token, `[position, choice]`."""

@@ -127,8 +127,8 @@ def _description(model_type: str, family: Family) -> tuple[str, ...]:
     from normscope.families.spec import Topology
 
     topology = family.stack.topology
-    if not isinstance(topology, Topology):  # it depends on the configuration: show that of the default one
-        topology = topology(CONFIG_MAPPING[model_type]())
+    if not isinstance(topology, Topology):  # it depends on the configuration: show that of the default one, last layer
+        topology = family.stack.topologies(CONFIG_MAPPING[model_type]())[-1]
     parts = topology.chain()
     return (
         family.name,

@@ -53,24 +53,36 @@ class LayerResult:
 
 
 def decompose(
-    trace: LayerTrace, scopes: Sequence[str], *, ratios: Sequence[str] = (), heads: bool = False
+    trace: LayerTrace,
+    scopes: Sequence[str],
+    *,
+    ratios: Sequence[str] = (),
+    heads: bool = False,
+    value_bias: str = "token",
 ) -> LayerResult:
-    """Maps and mixing ratios at `scopes`, and ratios alone at further ones; the chain is followed only as far as needed."""
-    walk = _Walk(trace, maps=scopes, ratios=(*scopes, *ratios), heads=heads)
+    """Maps and mixing ratios at `scopes`, and ratios alone at further ones; the chain is followed only as far as needed.
+
+    `value_bias="bias"` counts the value projection's bias with the bias, not with the `"token"`; it needs a trace that was
+    captured below attention.
+    """
+    walk = _Walk(trace, maps=scopes, ratios=(*scopes, *ratios), heads=heads, value_bias=value_bias)
     return walk.run(Factored(sums=Sums.of_tokens(trace.hidden, trace.queries)))
 
 
-def mixing_ratios(trace: LayerTrace, scopes: Sequence[str]) -> LayerResult:
+def mixing_ratios(trace: LayerTrace, scopes: Sequence[str], *, value_bias: str = "token") -> LayerResult:
     """Mixing ratios alone, by the cheap route: a few vectors per query at every scope, and never a map."""
-    walk = _Walk(trace, maps=(), ratios=scopes, heads=False)
+    walk = _Walk(trace, maps=(), ratios=scopes, heads=False, value_bias=value_bias)
     return walk.run(Summed(sums=Sums.of_tokens(trace.hidden, trace.queries)))
 
 
 class _Walk:
     """One pass along a chain, noting down what is asked for at each scope."""
 
-    def __init__(self, trace: LayerTrace, *, maps: Sequence[str], ratios: Sequence[str], heads: bool) -> None:
+    def __init__(
+        self, trace: LayerTrace, *, maps: Sequence[str], ratios: Sequence[str], heads: bool, value_bias: str
+    ) -> None:
         self.trace, self.maps, self.ratios, self.heads = trace, maps, ratios, heads
+        self.bias_apart = value_bias == "bias"
         self.result = LayerResult()
         self.everything = torch.arange(len(trace.queries), device=trace.queries.device)
         self.scope_after = _scope_after_each_step(trace)
@@ -95,7 +107,7 @@ class _Walk:
                     bypasses = [*bypasses, carrier]
                     continue
                 case Attention():
-                    carrier = carrier.attend(step, causal=trace.causal)
+                    carrier = carrier.attend(step, causal=trace.causal, bias_apart=self.bias_apart)
                     self._note_attention(step, carrier)
                 case Residual():
                     *bypasses, bypass = bypasses

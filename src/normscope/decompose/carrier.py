@@ -40,8 +40,11 @@ class Carrier(ABC):
         """The same decomposition for some of its query rows."""
 
     @abstractmethod
-    def attend(self, attention: Attention, *, causal: bool) -> Carrier:
-        """ATTN, CROSS: replaces the parts by what attention brings from every key."""
+    def attend(self, attention: Attention, *, causal: bool, bias_apart: bool = False) -> Carrier:
+        """ATTN, CROSS: replaces the parts by what attention brings from every key.
+
+        `bias_apart` counts the value projection's bias with the bias, not with the keys.
+        """
 
     @abstractmethod
     def add(self, bypass: Carrier) -> Carrier:

@@ -29,7 +29,7 @@ class Dense(Carrier):
     def select(self, rows: Rows) -> NoReturn:
         raise NotImplementedError("a tile is not divided further")
 
-    def attend(self, attention: Attention, *, causal: bool) -> NoReturn:
+    def attend(self, attention: Attention, *, causal: bool, bias_apart: bool = False) -> NoReturn:
         raise NotImplementedError("attention after the feed-forward of the same block")
 
     def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[slice, Carrier]]:

@@ -38,10 +38,10 @@ class KeyGroup:
     causal: bool
 
     @staticmethod
-    def of(attention: Attention, queries: Int[Tensor, " query"], *, causal: bool) -> KeyGroup:
-        values = attention.values
-        if attention.value_bias is not None:
-            values = values - attention.value_bias[:, None]
+    def of(attention: Attention, queries: Int[Tensor, " query"], *, causal: bool, bias_apart: bool = False) -> KeyGroup:
+        values, value_bias = attention.values, attention.value_bias if bias_apart else None
+        if value_bias is not None:
+            values = values - value_bias[:, None]
         weights = attention.weights.permute(2, 1, 0).contiguous()
         scale = torch.ones_like(weights[0, :, 0])
         cross = isinstance(attention, CrossAttention)
@@ -102,9 +102,9 @@ class Factored(Carrier):
     def select(self, rows: Rows) -> Factored:
         return Factored(sums=self.sums.select(rows), groups=tuple(group.select(rows) for group in self.groups))
 
-    def attend(self, attention: Attention, *, causal: bool) -> Factored:
-        group = KeyGroup.of(attention, self.sums.queries, causal=causal)
-        return Factored(sums=self.sums.attend(attention), groups=(group,))
+    def attend(self, attention: Attention, *, causal: bool, bias_apart: bool = False) -> Factored:
+        group = KeyGroup.of(attention, self.sums.queries, causal=causal, bias_apart=bias_apart)
+        return Factored(sums=self.sums.attend(attention, bias_apart=bias_apart), groups=(group,))
 
     def add(self, bypass: Carrier) -> Factored:
         groups = sorted((*self.groups, *bypass.groups), key=lambda group: group.kind)

@@ -44,7 +44,7 @@ class Sums:
     def select(self, rows: Rows) -> Sums:
         return Sums(self.rows[:, rows], self.queries[rows])
 
-    def attend(self, attention: Attention) -> Sums:
+    def attend(self, attention: Attention, *, bias_apart: bool = False) -> Sums:
         """By way of the context vectors, `(sum_j a v) W_O`, the own token's share apart."""
         weights, values = attention.weights, attention.values
         output = attention.output.flatten(0, 1)
@@ -55,10 +55,11 @@ class Sums:
         bias = values.new_zeros(weights.shape[1], output.shape[-1])
         if attention.bias is not None:
             bias += attention.bias
-        if attention.value_bias is not None:
+        value_bias = attention.value_bias if bias_apart else None
+        if value_bias is not None:
             # The value bias of every key reaches the query by the row sum of the weights, which need not be 1.
-            bias += through_output(weights.sum(-1, keepdim=True) * attention.value_bias[:, None])
-            values = values - attention.value_bias[:, None]
+            bias += through_output(weights.sum(-1, keepdim=True) * value_bias[:, None])
+            values = values - value_bias[:, None]
         everything = through_output(weights @ values)
         if isinstance(attention, CrossAttention):
             zero = torch.zeros_like(everything)
@@ -104,8 +105,8 @@ class Summed(Carrier):
     def select(self, rows: Rows) -> Summed:
         return Summed(sums=self.sums.select(rows))
 
-    def attend(self, attention: Attention, *, causal: bool) -> Summed:
-        return Summed(sums=self.sums.attend(attention))
+    def attend(self, attention: Attention, *, causal: bool, bias_apart: bool = False) -> Summed:
+        return Summed(sums=self.sums.attend(attention, bias_apart=bias_apart))
 
     def add(self, bypass: Carrier) -> Summed:
         return Summed(sums=self.sums.add(bypass.sums))

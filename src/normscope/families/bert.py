@@ -98,7 +98,10 @@ ROBERTA_PRE_NORM = Family(
         blocks="encoder.layer.*",
         topology=PreNorm(
             attention=DispatchedAttention(
-                "attention.self", SplitHeads("attention.self.value"), "attention.output.dense"
+                "attention.self",
+                SplitHeads("attention.self.value"),
+                "attention.output.dense",
+                norm=LayerNormPart("attention.LayerNorm"),
             ),
             feed_forward_norm=LayerNormPart("intermediate.LayerNorm"),
             feed_forward=_BERT_FEED_FORWARD,

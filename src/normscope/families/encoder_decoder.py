@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from normscope.families.spec import (
     Config,
     DispatchedAttention,
@@ -43,6 +45,7 @@ _FEED_FORWARD = PlainPart("fc1", "activation_fn", "fc2")
 _ATTENTION_NORM = LayerNormPart("self_attn_layer_norm")
 _CROSS_NORM = LayerNormPart("encoder_attn_layer_norm")
 _LAST_NORM = LayerNormPart("final_layer_norm")
+_NORMED_ATTENTION = replace(_ATTENTION, norm=_ATTENTION_NORM)
 
 
 def _bart_like(name: str, encoder: Topology, decoder: Topology, *model_types: str) -> Family:
@@ -63,17 +66,20 @@ BART = _bart_like(
 
 MBART = _bart_like(
     "mbart",
-    PreNorm(_ATTENTION, _LAST_NORM, _FEED_FORWARD),
-    PreNorm(_ATTENTION, _LAST_NORM, _FEED_FORWARD, cross=(_CROSS_NORM, _CROSS)),
+    PreNorm(_NORMED_ATTENTION, _LAST_NORM, _FEED_FORWARD),
+    PreNorm(_NORMED_ATTENTION, _LAST_NORM, _FEED_FORWARD, cross=(_CROSS_NORM, _CROSS)),
     *("mbart", "pegasus", "m2m_100", "blenderbot"),
 )
 
 # ---- T5 --------------------------------------------------------------------------------------------------------------
 
 
-def _t5_attention(sublayer: str) -> DispatchedAttention:
-    return DispatchedAttention(sublayer, SplitHeads(f"{sublayer}.v"), f"{sublayer}.o")
-
+_T5_ATTENTION = DispatchedAttention(
+    "layer.0.SelfAttention",
+    SplitHeads("layer.0.SelfAttention.v"),
+    "layer.0.SelfAttention.o",
+    norm=RmsNormPart("layer.0.layer_norm"),
+)
 
 _T5_CROSS = DispatchedCrossAttention(
     "layer.1.EncDecAttention", SplitHeads("layer.1.EncDecAttention.v"), "layer.1.EncDecAttention.o"
@@ -88,13 +94,12 @@ def _t5_feed_forward(config: Config, sublayer: str) -> PlainPart | GatedPart:
 
 
 def _t5_encoder(config: Config) -> Topology:
-    attention = _t5_attention("layer.0.SelfAttention")
-    return PreNorm(attention, RmsNormPart("layer.1.layer_norm"), _t5_feed_forward(config, "layer.1"))
+    return PreNorm(_T5_ATTENTION, RmsNormPart("layer.1.layer_norm"), _t5_feed_forward(config, "layer.1"))
 
 
 def _t5_decoder(config: Config) -> Topology:
     return PreNorm(
-        attention=_t5_attention("layer.0.SelfAttention"),
+        attention=_T5_ATTENTION,
         feed_forward_norm=RmsNormPart("layer.2.layer_norm"),
         feed_forward=_t5_feed_forward(config, "layer.2"),
         cross=(RmsNormPart("layer.1.layer_norm"), _T5_CROSS),

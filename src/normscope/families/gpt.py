@@ -4,7 +4,7 @@
 |---|---|
 | projections are `Conv1D`, stored `[in, out]`; query, key and value are one projection | GPT-2 |
 | attention does not go through the attention interface | GPT-Neo, GPT-J, Bloom, Falcon |
-| query, key and value are fused head by head | GPT-NeoX, Bloom, Falcon |
+| query, key and value are fused head by head | GPT-NeoX, Bloom, Falcon, GPT-BigCode without multi-query |
 | attention and feed-forward run side by side, or one after the other, by configuration | GPT-NeoX, Falcon |
 | the feed-forward module gives out its result with the residual already in it | Bloom |
 | the mask holds ALiBi already, and eager attention adds it once more, so that it differs from sdpa | Falcon |
@@ -14,6 +14,8 @@
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from normscope.families.spec import (
     Config,
@@ -33,19 +35,22 @@ from normscope.families.spec import (
     unlimited,
 )
 
-GPT2 = Family(
-    "gpt2",
-    ("gpt2", "gpt-sw3", "gpt_bigcode"),
-    Stack(
-        blocks="h.*",
-        topology=PreNorm(
-            attention=DispatchedAttention("attn", FusedTail("attn.c_attn"), "attn.c_proj"),
-            feed_forward_norm=LayerNormPart("ln_2"),
-            feed_forward=PlainPart("mlp.c_fc", "mlp.act", "mlp.c_proj"),
-        ),
-        causal=True,
-    ),
+_GPT2_BLOCK = PreNorm(
+    attention=DispatchedAttention("attn", FusedTail("attn.c_attn"), "attn.c_proj", norm=LayerNormPart("ln_1")),
+    feed_forward_norm=LayerNormPart("ln_2"),
+    feed_forward=PlainPart("mlp.c_fc", "mlp.act", "mlp.c_proj"),
 )
+
+GPT2 = Family("gpt2", ("gpt2", "gpt-sw3"), Stack("h.*", _GPT2_BLOCK, causal=True))
+
+
+def _gpt_bigcode_topology(config: Config) -> Topology:
+    if config.multi_query:
+        return _GPT2_BLOCK
+    return replace(_GPT2_BLOCK, attention=replace(_GPT2_BLOCK.attention, value=FusedPerHead("attn.c_attn")))
+
+
+GPT_BIGCODE = Family("gpt_bigcode", ("gpt_bigcode",), Stack("h.*", _gpt_bigcode_topology, causal=True))
 
 
 def _gpt_neo_heads(config: Config) -> int:
@@ -62,6 +67,7 @@ GPT_NEO = Family(
                 "attn.attention.attn_dropout",
                 SplitHeads("attn.attention.v_proj"),
                 "attn.attention.out_proj",
+                norm=LayerNormPart("ln_1"),
                 value_heads=_gpt_neo_heads,
             ),
             feed_forward_norm=LayerNormPart("ln_2"),
@@ -73,11 +79,12 @@ GPT_NEO = Family(
 
 
 def _gpt_neox_topology(config: Config) -> Topology:
-    attention = DispatchedAttention("attention", FusedPerHead("attention.query_key_value"), "attention.dense")
+    attention = DispatchedAttention(
+        "attention", FusedPerHead("attention.query_key_value"), "attention.dense", norm=LayerNormPart("input_layernorm")
+    )
     feed_forward = PlainPart("mlp.dense_h_to_4h", "mlp.act", "mlp.dense_4h_to_h")
-    if config.use_parallel_residual:
-        return Parallel(attention, "post_attention_layernorm", feed_forward)
-    return PreNorm(attention, LayerNormPart("post_attention_layernorm"), feed_forward)
+    topology = Parallel if config.use_parallel_residual else PreNorm
+    return topology(attention, LayerNormPart("post_attention_layernorm"), feed_forward)
 
 
 GPT_NEOX = Family("gpt_neox", ("gpt_neox",), Stack("layers.*", _gpt_neox_topology, causal=True), longest=unlimited)
@@ -88,8 +95,10 @@ GPTJ = Family(
     Stack(
         blocks="h.*",
         topology=Parallel(
-            attention=HookedAttention("attn.attn_dropout", SplitHeads("attn.v_proj"), "attn.out_proj"),
-            norm="ln_1",
+            attention=HookedAttention(
+                "attn.attn_dropout", SplitHeads("attn.v_proj"), "attn.out_proj", norm=LayerNormPart("ln_1")
+            ),
+            norm=LayerNormPart("ln_1"),
             feed_forward=PlainPart("mlp.fc_in", "mlp.act", "mlp.fc_out"),
         ),
         causal=True,
@@ -100,10 +109,10 @@ GPTJ = Family(
 def _opt_topology(config: Config) -> Topology:
     attention = DispatchedAttention("self_attn", SplitHeads("self_attn.v_proj"), "self_attn.out_proj")
     feed_forward = PlainPart("fc1", "activation_fn", "fc2")
-    last_norm = LayerNormPart("final_layer_norm")
+    first_norm, last_norm = LayerNormPart("self_attn_layer_norm"), LayerNormPart("final_layer_norm")
     if config.do_layer_norm_before:
-        return PreNorm(attention, last_norm, feed_forward)
-    return PostNorm(attention, LayerNormPart("self_attn_layer_norm"), feed_forward, last_norm)
+        return PreNorm(replace(attention, norm=first_norm), last_norm, feed_forward)
+    return PostNorm(attention, first_norm, feed_forward, last_norm)
 
 
 OPT = Family("opt", ("opt",), Stack("decoder.layers.*", _opt_topology, causal=True))
@@ -118,6 +127,7 @@ BLOOM = Family(
                 "self_attention.attention_dropout",
                 FusedPerHead("self_attention.query_key_value"),
                 "self_attention.dense",
+                norm=LayerNormPart("input_layernorm"),
             ),
             feed_forward_norm=LayerNormPart("post_attention_layernorm"),
             feed_forward=PlainPart("mlp.dense_h_to_4h", "mlp.gelu_impl", "mlp.dense_4h_to_h"),
@@ -135,17 +145,18 @@ def _falcon_value_heads(config: Config) -> int:
 
 
 def _falcon_topology(config: Config) -> Topology:
+    two_norms = config.new_decoder_architecture and config.num_ln_in_parallel_attn == 2
     attention = HookedAttention(
         "self_attention",
         FusedPerHead("self_attention.query_key_value"),
         "self_attention.dense",
+        norm=LayerNormPart("ln_attn" if two_norms else "input_layernorm"),
         value_heads=_falcon_value_heads,
         zeroed="alibi" if config.alibi and config._attn_implementation == "sdpa" else None,
     )
     feed_forward = PlainPart("mlp.dense_h_to_4h", "mlp.act", "mlp.dense_4h_to_h")
     if config.new_decoder_architecture or config.parallel_attn:
-        two_norms = config.new_decoder_architecture and config.num_ln_in_parallel_attn == 2
-        return Parallel(attention, "ln_mlp" if two_norms else "input_layernorm", feed_forward)
+        return Parallel(attention, LayerNormPart("ln_mlp" if two_norms else "input_layernorm"), feed_forward)
     return PreNorm(attention, LayerNormPart("post_attention_layernorm"), feed_forward)
 
 
@@ -157,8 +168,13 @@ PHI = Family(
     Stack(
         blocks="layers.*",
         topology=Parallel(
-            attention=DispatchedAttention("self_attn", SplitHeads("self_attn.v_proj"), "self_attn.dense"),
-            norm="input_layernorm",
+            attention=DispatchedAttention(
+                "self_attn",
+                SplitHeads("self_attn.v_proj"),
+                "self_attn.dense",
+                norm=LayerNormPart("input_layernorm"),
+            ),
+            norm=LayerNormPart("input_layernorm"),
             feed_forward=PlainPart("mlp.fc1", "mlp.activation_fn", "mlp.fc2"),
         ),
         causal=True,
@@ -172,7 +188,12 @@ STARCODER2 = Family(
     Stack(
         blocks="layers.*",
         topology=PreNorm(
-            attention=DispatchedAttention("self_attn", SplitHeads("self_attn.v_proj"), "self_attn.o_proj"),
+            attention=DispatchedAttention(
+                "self_attn",
+                SplitHeads("self_attn.v_proj"),
+                "self_attn.o_proj",
+                norm=LayerNormPart("input_layernorm"),
+            ),
             feed_forward_norm=LayerNormPart("post_attention_layernorm"),
             feed_forward=PlainPart("mlp.c_fc", "mlp.act", "mlp.c_proj"),
         ),
@@ -187,7 +208,12 @@ BIOGPT = Family(
     Stack(
         blocks="layers.*",
         topology=PreNorm(
-            attention=DispatchedAttention("self_attn", SplitHeads("self_attn.v_proj"), "self_attn.out_proj"),
+            attention=DispatchedAttention(
+                "self_attn",
+                SplitHeads("self_attn.v_proj"),
+                "self_attn.out_proj",
+                norm=LayerNormPart("self_attn_layer_norm"),
+            ),
             feed_forward_norm=LayerNormPart("final_layer_norm"),
             feed_forward=PlainPart("fc1", "activation_fn", "fc2"),
         ),
@@ -195,4 +221,4 @@ BIOGPT = Family(
     ),
 )
 
-FAMILIES = (STARCODER2, BIOGPT, GPT2, GPT_NEO, GPT_NEOX, GPTJ, OPT, BLOOM, FALCON, PHI)
+FAMILIES = (STARCODER2, BIOGPT, GPT2, GPT_BIGCODE, GPT_NEO, GPT_NEOX, GPTJ, OPT, BLOOM, FALCON, PHI)

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from normscope.families.spec import (
     BranchNorm,
@@ -39,9 +40,12 @@ from normscope.families.spec import (
     unlimited,
 )
 
-_ATTENTION = DispatchedAttention("self_attn", SplitHeads("self_attn.v_proj"), "self_attn.o_proj")
+_FIRST_NORM, _SECOND_NORM = "input_layernorm", "post_attention_layernorm"
+_BARE_ATTENTION = DispatchedAttention("self_attn", SplitHeads("self_attn.v_proj"), "self_attn.o_proj")
+_ATTENTION = replace(_BARE_ATTENTION, norm=RmsNormPart(_FIRST_NORM))
+_CENTRED_ATTENTION = replace(_BARE_ATTENTION, norm=LayerNormPart(_FIRST_NORM))
+_UNIT_ATTENTION = replace(_BARE_ATTENTION, norm=UnitRmsNormPart(_FIRST_NORM))
 _GATED = GatedPart("mlp.gate_proj", "mlp.up_proj", "mlp.act_fn", "mlp.down_proj")
-_SECOND_NORM = "post_attention_layernorm"
 
 
 def _pre_norm(feed_forward: FeedForwardPart) -> PreNorm:
@@ -65,7 +69,7 @@ LLAMA = _family(
 PHI3 = _family(
     "phi3",
     PreNorm(
-        attention=DispatchedAttention("self_attn", FusedTail("self_attn.qkv_proj"), "self_attn.o_proj"),
+        attention=replace(_ATTENTION, value=FusedTail("self_attn.qkv_proj")),
         feed_forward_norm=RmsNormPart(_SECOND_NORM),
         feed_forward=FusedGatedPart("mlp.gate_up_proj", "mlp.activation_fn", "mlp.down_proj"),
     ),
@@ -80,10 +84,10 @@ GLM = _family(
     ),
 )
 
-GEMMA = _family("gemma", PreNorm(_ATTENTION, UnitRmsNormPart(_SECOND_NORM), _GATED))
+GEMMA = _family("gemma", PreNorm(_UNIT_ATTENTION, UnitRmsNormPart(_SECOND_NORM), _GATED))
 
 _GEMMA_SANDWICH = Sandwich(
-    attention=_ATTENTION,
+    attention=_UNIT_ATTENTION,
     after_attention=UnitRmsNormPart(_SECOND_NORM),
     before_feed_forward=UnitRmsNormPart("pre_feedforward_layernorm"),
     feed_forward=_GATED,
@@ -95,7 +99,7 @@ GEMMA2 = _family("gemma2", _GEMMA_SANDWICH, "gemma2", "gemma3_text")
 OLMO2 = _family(
     "olmo2",
     BranchNorm(
-        attention=_ATTENTION,
+        attention=_BARE_ATTENTION,
         after_attention=RmsNormPart(_SECOND_NORM),
         feed_forward=_GATED,
         after_feed_forward=RmsNormPart("post_feedforward_layernorm"),
@@ -103,13 +107,15 @@ OLMO2 = _family(
     *("olmo2", "olmo3", "exaone4"),
 )
 
-COHERE = _family("cohere", Parallel(_ATTENTION, "input_layernorm", _GATED), "cohere", "cohere2")
+_COHERE_PARALLEL = Parallel(_CENTRED_ATTENTION, LayerNormPart(_FIRST_NORM), _GATED)
+
+COHERE = _family("cohere", _COHERE_PARALLEL, "cohere", "cohere2")
 
 
 def _stablelm_topology(config: Config) -> Topology:
     if config.use_parallel_residual:
-        return Parallel(_ATTENTION, "input_layernorm", _GATED)
-    return PreNorm(_ATTENTION, LayerNormPart(_SECOND_NORM), _GATED)
+        return _COHERE_PARALLEL
+    return PreNorm(_CENTRED_ATTENTION, LayerNormPart(_SECOND_NORM), _GATED)
 
 
 STABLELM = _family("stablelm", _stablelm_topology)

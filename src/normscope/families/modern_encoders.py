@@ -10,7 +10,11 @@ ModernBERT as a decoder.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from normscope.families.spec import (
+    Config,
     DispatchedAttention,
     Family,
     FusedGatedPart,
@@ -22,38 +26,32 @@ from normscope.families.spec import (
     RmsNormPart,
     SplitHeads,
     Stack,
+    Value,
     unlimited,
 )
 
 _MODERNBERT_FEED_FORWARD = FusedGatedPart("mlp.Wi", "mlp.act", "mlp.Wo")
 _MODERNBERT_NORM = LayerNormPart("mlp_norm")
 
+
+def _modernbert_layers(config: Config, value: Value) -> list[PreNorm]:
+    """The embeddings are normalised already, so that the first layer has no norm before its attention."""
+    first = PreNorm(DispatchedAttention("attn", value, "attn.Wo"), _MODERNBERT_NORM, _MODERNBERT_FEED_FORWARD)
+    later = replace(first, attention=replace(first.attention, norm=LayerNormPart("attn_norm")))
+    return [first, *[later] * (config.num_hidden_layers - 1)]
+
+
 MODERNBERT = Family(
     "modernbert",
     ("modernbert",),
-    Stack(
-        blocks="layers.*",
-        topology=PreNorm(
-            attention=DispatchedAttention("attn", FusedTail("attn.Wqkv"), "attn.Wo"),
-            feed_forward_norm=_MODERNBERT_NORM,
-            feed_forward=_MODERNBERT_FEED_FORWARD,
-        ),
-    ),
+    Stack("layers.*", partial(_modernbert_layers, value=FusedTail("attn.Wqkv"))),
     longest=unlimited,
 )
 
 MODERNBERT_DECODER = Family(
     "modernbert-decoder",
     ("modernbert-decoder",),
-    Stack(
-        blocks="layers.*",
-        topology=PreNorm(
-            attention=DispatchedAttention("attn", SplitHeads("attn.v_proj"), "attn.Wo"),
-            feed_forward_norm=_MODERNBERT_NORM,
-            feed_forward=_MODERNBERT_FEED_FORWARD,
-        ),
-        causal=True,
-    ),
+    Stack("layers.*", partial(_modernbert_layers, value=SplitHeads("attn.v_proj")), causal=True),
     longest=unlimited,
 )
 
@@ -63,7 +61,12 @@ EUROBERT = Family(
     Stack(
         blocks="layers.*",
         topology=PreNorm(
-            attention=DispatchedAttention("self_attn", SplitHeads("self_attn.v_proj"), "self_attn.o_proj"),
+            attention=DispatchedAttention(
+                "self_attn",
+                SplitHeads("self_attn.v_proj"),
+                "self_attn.o_proj",
+                norm=RmsNormPart("input_layernorm"),
+            ),
             feed_forward_norm=RmsNormPart("post_attention_layernorm"),
             feed_forward=GatedPart("mlp.gate_proj", "mlp.up_proj", "mlp.act_fn", "mlp.down_proj"),
         ),

@@ -7,9 +7,11 @@ descriptions; nothing here touches a tensor. A difference between architectures 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from normscope.errors import UnsupportedArchitectureError
 
 Config = Any
 """A Hugging Face configuration: its attributes depend on the architecture, so it stays untyped."""
@@ -53,17 +55,21 @@ Value = SplitHeads | FusedTail | FusedPerHead | FusedPerHeadWithBias
 
 @dataclass(frozen=True)
 class DispatchedAttention:
-    """Attention that goes through the attention interface of transformers, which shows its weights and values."""
+    """Attention that goes through the attention interface of transformers, which shows its weights and values.
+
+    `norm` is the one between the block's input and what the attention reads, where there is one.
+    """
 
     module: str
     value: Value
     output: str
+    norm: NormPart | None = None
     component: ClassVar[str] = "Attn"
 
 
 @dataclass(frozen=True)
 class DispatchedCrossAttention(DispatchedAttention):
-    """The same from a decoder to the encoder's tokens."""
+    """The same from a decoder to the encoder's tokens, whose values are read off the encoder's output without a norm."""
 
     component: ClassVar[str] = "Cross"
 
@@ -84,6 +90,7 @@ class HookedAttention:
     weights: str
     value: Value
     output: str
+    norm: NormPart | None = None
     value_heads: Callable[[Config], int] = all_heads
     zeroed: str | None = None
     component: ClassVar[str] = "Attn"
@@ -182,7 +189,7 @@ FeedForwardPart = PlainPart | GatedPart | FusedGatedPart | ExpertsPart | Clamped
 class BesideAttention:
     """A feed-forward that reads the query's own token, through `norm`, while attention reads all of them."""
 
-    norm: str
+    norm: NormPart
     feed_forward: PlainPart | GatedPart | FusedGatedPart
     component: ClassVar[str] = "Ff"
 
@@ -239,7 +246,7 @@ class PostNorm(Topology):
 
 @dataclass(frozen=True)
 class PreNorm(Topology):
-    """ATTN RES (LN CROSS RES) LN FF RES, the first norm being inside what attention reads."""
+    """ATTN RES (LN CROSS RES) LN FF RES, the first norm being inside what attention reads (its `norm`)."""
 
     attention: AttentionPart
     feed_forward_norm: NormPart
@@ -286,7 +293,7 @@ class Parallel(Topology):
     """ATTN and FF side by side, then RES. The feed-forward reads what `norm` makes of the block's input."""
 
     attention: AttentionPart
-    norm: str
+    norm: NormPart
     feed_forward: PlainPart | GatedPart | FusedGatedPart
 
     def chain(self) -> tuple[Part, ...]:
@@ -317,16 +324,41 @@ def hidden_layers(config: Config) -> int:
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack of blocks: their path below the bare model (`*` for each index), their topology, and their number."""
+    """A stack of blocks: their path below the bare model (`*` for each index), their topology, and their number.
+
+    The topology is one for all, or what a function makes of the configuration: one for all, or one for every layer. The
+    layers of a stack may have different parts, but have the same components, since they have the same scopes.
+    """
 
     blocks: str
-    topology: Topology | Callable[[Config], Topology]
+    topology: Topology | Callable[[Config], Topology | Sequence[Topology]]
     causal: bool = False
     depth: Callable[[Config], int] = hidden_layers
 
-    def topology_of(self, config: Config) -> Topology:
-        """The topology of a model, where it depends on its configuration."""
-        return self.topology if isinstance(self.topology, Topology) else self.topology(config)
+    def topologies(self, config: Config) -> tuple[Topology, ...]:
+        """The topology of every layer of a model."""
+        depth = self.depth(config)
+        described = self.topology if isinstance(self.topology, Topology) else self.topology(config)
+        topologies = (described,) * depth if isinstance(described, Topology) else tuple(described)
+        if len(topologies) != depth:
+            raise UnsupportedArchitectureError(
+                f"The family describes {len(topologies)} layers at {self.blocks!r}, but the model has {depth}."
+            )
+        chains = sorted({" ".join(topology.components()) for topology in topologies})
+        if len(chains) > 1:
+            raise UnsupportedArchitectureError(
+                f"The layers at {self.blocks!r} differ in their components ({' / '.join(chains)}), so that they have no "
+                f"scopes in common. Only what a component is made of may differ from layer to layer."
+            )
+        return topologies
+
+    def topology_of(self, config: Config, layer: int = 1) -> Topology:
+        """The topology of a layer, from 1."""
+        return self.topologies(config)[layer - 1]
+
+    def components(self, config: Config) -> list[str]:
+        """The names of the components of every layer, in chain order."""
+        return self.topology_of(config).components()
 
 
 @dataclass(frozen=True)

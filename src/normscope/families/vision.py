@@ -19,7 +19,12 @@ VIT = Family(
     Stack(
         blocks="layers.*",
         topology=PreNorm(
-            attention=DispatchedAttention("attention", SplitHeads("attention.v_proj"), "attention.o_proj"),
+            attention=DispatchedAttention(
+                "attention",
+                SplitHeads("attention.v_proj"),
+                "attention.o_proj",
+                norm=LayerNormPart("layernorm_before"),
+            ),
             feed_forward_norm=LayerNormPart("layernorm_after"),
             feed_forward=PlainPart("mlp.fc1", "mlp.activation_fn", "mlp.fc2"),
         ),

@@ -43,8 +43,8 @@ class Decomposition(LayerMeasure[LayerResult]):
 
     def of_layer(self, trace: LayerTrace) -> LayerResult:
         if not self.maps:
-            return mixing_ratios(trace, self.ratios)
-        return decompose(trace, self.maps, ratios=self.ratios, heads=self.heads)
+            return mixing_ratios(trace, self.ratios, value_bias=self.value_bias)
+        return decompose(trace, self.maps, ratios=self.ratios, heads=self.heads, value_bias=self.value_bias)
 
     def errors(self, state: dict[int, LayerResult], layer: int) -> Errors:
         return state[layer].errors

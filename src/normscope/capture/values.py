@@ -1,0 +1,106 @@
+"""The values of an attention: where they lie among the outputs of their projection, and what they are made of.
+
+Owns the way from a block's input (or the encoder's output) to the values, and refuses a description of it that does not fit:
+what a module takes in must be, bit for bit, what the one before it gave out.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from normscope.capture.seen import SequenceView
+from normscope.capture.weights import BlockWeights
+from normscope.errors import UnsupportedArchitectureError
+from normscope.families.spec import (
+    AttentionPart,
+    DispatchedCrossAttention,
+    FusedPerHead,
+    FusedPerHeadWithBias,
+    FusedTail,
+    NormPart,
+    SplitHeads,
+    Value,
+)
+from normscope.trace import Linear, Normalise, ValueSource
+
+
+def value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Tensor:
+    """`[..., group, d_head]`: the values among the outputs of their projection (or its bias)."""
+    match value:
+        case SplitHeads():
+            return projected.unflatten(-1, (groups, d_head))
+        case FusedTail():
+            return projected[..., -groups * d_head :].unflatten(-1, (groups, d_head))
+        case FusedPerHead() | FusedPerHeadWithBias():
+            return projected.unflatten(-1, (groups, -1))[..., -d_head:]
+
+
+def projected_values(part: AttentionPart, read: BlockWeights, view: SequenceView, groups: int, d_head: int) -> Tensor:
+    """`[group, key, d_head]` from the output of the value projection."""
+    output = view.output(part.value.module, source=isinstance(part, DispatchedCrossAttention))
+    values = value_share(part.value, output, groups, d_head)
+    if isinstance(part.value, FusedPerHeadWithBias):
+        values = values + read.parameter(part.value.bias).reshape(groups, d_head)
+    return values.transpose(0, 1)
+
+
+def watched_below(part: AttentionPart) -> tuple[str, ...]:
+    """The submodules between the block's input and the values."""
+    return (*(() if part.norm is None else (part.norm.module,)), part.value.module)
+
+
+def value_source(
+    part: AttentionPart, read: BlockWeights, view: SequenceView, values: Tensor, heads: int
+) -> ValueSource:
+    """What the values `[group, key, d_head]` of an attention are made of."""
+    path = _Path(read, view, source=isinstance(part, DispatchedCrossAttention), start=part.value.module)
+    if part.norm is not None:
+        path.normalise(part.norm)
+    path.enter(part.value.module)
+    groups, _, d_head = values.shape
+    if not torch.equal(projected_values(part, read, view, groups, d_head), values):
+        raise UnsupportedArchitectureError(
+            f"The values of the attention are not what {part.value.module} gives out: something in between changes them "
+            f"(clipping, a norm), so they cannot be followed below attention."
+        )
+    projection, bias = _by_head(part.value, read, groups, d_head)
+    repeats = heads // groups
+    return ValueSource(
+        states=path.states,
+        steps=tuple(path.steps),
+        projection=projection.repeat_interleave(repeats, dim=0),
+        bias=None if bias is None else bias.repeat_interleave(repeats, dim=0),
+    )
+
+
+def _by_head(value: Value, read: BlockWeights, groups: int, d_head: int) -> tuple[Tensor, Tensor | None]:
+    """The value projection, `[group, d_head, inputs]`, and its bias, `[group, d_head]`."""
+    linear = read.linear(value.module)
+    projection = value_share(value, linear.weight.T, groups, d_head).permute(1, 2, 0)
+    if isinstance(value, FusedPerHeadWithBias):
+        return projection, read.parameter(value.bias).reshape(groups, d_head)
+    return projection, None if linear.bias is None else value_share(value, linear.bias, groups, d_head)
+
+
+class _Path:
+    """The way from the states that an attention reads to its values, module by module."""
+
+    def __init__(self, read: BlockWeights, view: SequenceView, *, source: bool, start: str) -> None:
+        self.read, self.view, self.source = read, view, source
+        self.states = view.input(start, source=True) if source else view.hidden
+        self.reached = self.states
+        self.steps: list[Normalise | Linear] = []
+
+    def enter(self, module: str) -> None:
+        """Check that a module reads what was reached."""
+        if not torch.equal(self.view.input(module, source=self.source), self.reached):
+            raise UnsupportedArchitectureError(
+                f"{module} does not read what its family says: the way from the block's input to the values "
+                f"({[type(step).__name__ for step in self.steps] or 'no step'} so far) is another."
+            )
+
+    def normalise(self, part: NormPart) -> None:
+        self.enter(part.module)
+        self.steps.append(Normalise(self.read.norm(part), state_before=self.reached))
+        self.reached = self.view.output(part.module, source=self.source)

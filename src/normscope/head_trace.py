@@ -82,6 +82,14 @@ class HeadTrace:
 
 
 @dataclass(frozen=True)
+class EncoderEnd:
+    """One sequence: what leaves the last block of an encoder, and the steps that make of it what a decoder reads."""
+
+    states: Float[Tensor, "token d"]
+    steps: tuple[HeadStep, ...]
+
+
+@dataclass(frozen=True)
 class Target:
     """A number to explain: `sum over labels of weights[label] * logits[row, label]`.
 

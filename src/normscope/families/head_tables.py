@@ -8,7 +8,7 @@
 | the logits are scaled, or the states before the output matrix are | Cohere; T5 |
 | the logits are capped by a hyperbolic tangent | Gemma 2 |
 | the logits have a bias that is a buffer of the model | BART and its kin, not M2M-100 |
-| the last norm, the pooling and the output matrix depend on the configuration | OPT, ModernBERT, EuroBERT, ELECTRA, DeBERTa |
+| the last norm, the pooling or the output matrix depends on the configuration | OPT, the encoders |
 | states are averaged after the classifier, not before | EuroBERT (`late`) |
 | two classifiers read two tokens, and their mean counts | DeiT with teacher |
 | a logit is a product of what two chains make of two tokens | Splinter |
@@ -149,9 +149,7 @@ DECODERS: Table = {
     "GPT2LMHeadModel": Head("causal-lm", (*_LN_F, _LM_HEAD)),
     **_for_each("GPTNeoX", _lm(*_NEOX, _LM_HEAD), _decoder_tasks(_NEOX, tokens="classifier")),
     **_for_each("Phi", _lm(*_PHI, _LM_HEAD), _decoder_tasks(_PHI)),
-    **_for_each(
-        "BioGpt", _lm(*_BIOGPT, LinearPart("output_projection")), _decoder_tasks(_BIOGPT, tokens="classifier")
-    ),
+    **_for_each("BioGpt", _lm(*_BIOGPT, LinearPart("output_projection")), _decoder_tasks(_BIOGPT, tokens="classifier")),
     "OPTForCausalLM": _opt("causal-lm", _LM_HEAD),
     "OPTForSequenceClassification": _opt("sequence-classification", LinearPart("score"), LastToken()),
     "OPTForQuestionAnswering": _opt("question-answering", LinearPart("qa_outputs")),
@@ -429,6 +427,13 @@ ENCODER_DECODERS: Table = {
         },
     ),
 }
+
+ENCODER_ENDS: dict[str, Parts] = {
+    "bart": (),
+    "mbart": (LayerNormPart("base_model.encoder.layer_norm"),),
+    "t5": (RmsNormPart("base_model.encoder.final_layer_norm"),),
+}
+"""What acts between the encoder's last block and the states that the decoder reads, by the name of the family."""
 
 # ---- images ----------------------------------------------------------------------------------------------------------
 

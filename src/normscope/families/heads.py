@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from normscope.errors import HeadError, listing
-from normscope.families.head_spec import LANGUAGE_MODELLING, DescribedHead, Head
-from normscope.families.head_tables import TABLES
+from normscope.families.head_spec import LANGUAGE_MODELLING, DescribedHead, Head, HeadPart
+from normscope.families.head_tables import ENCODER_ENDS, TABLES
+from normscope.families.spec import Family
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["Head", "head_of", "heads", "labels_of", "register_head"]
+__all__ = ["Head", "encoder_end", "head_of", "heads", "labels_of", "register_head"]
 
 _BY_CLASS: dict[str, DescribedHead] = {}
 
@@ -58,8 +59,18 @@ def labels_of(model: PreTrainedModel) -> tuple[str, ...] | None:
         return None
     if head.labels is not None:
         return head.labels
-    names: dict[int, str] = model.config.id2label or {}
-    return tuple(names[index] for index in sorted(names))
+    return tuple(str(name) for _, name in sorted((model.config.id2label or {}).items(), key=lambda item: int(item[0])))
+
+
+def encoder_end(family: Family) -> tuple[HeadPart, ...]:
+    """What acts between the last block of a family's encoder and the states that its decoder reads."""
+    parts = ENCODER_ENDS.get(family.name)
+    if parts is None:
+        raise HeadError(
+            f"The end of the encoder of the family {family.name!r} is not described, so that nothing can be followed into "
+            f"it. Described are those of {listing(ENCODER_ENDS)}."
+        )
+    return parts
 
 
 for _table in TABLES:

@@ -3,6 +3,6 @@
 Pure mathematics on the plain data of traces; knows no models.
 """
 
-from normscope.pullback.head import PulledHead, pull_back_head, values_of
+from normscope.pullback.head import PulledHead, pull_back_end, pull_back_head, values_of
 
-__all__ = ["PulledHead", "pull_back_head", "values_of"]
+__all__ = ["PulledHead", "pull_back_end", "pull_back_head", "values_of"]

@@ -20,6 +20,7 @@ from normscope.errors import HeadError, SelectionError
 from normscope.head_trace import (
     Activate,
     Average,
+    EncoderEnd,
     HeadStep,
     HeadTrace,
     Pick,
@@ -76,6 +77,21 @@ def pull_back_head(trace: HeadTrace, targets: Sequence[Target]) -> PulledHead:
     return PulledHead(pulled.targets, pulled.rows, pulled.vectors, pulled.bias, len(trace.states))
 
 
+def pull_back_end(
+    end: EncoderEnd, covector: Float[Tensor, "target token d"]
+) -> tuple[Float[Tensor, "target token d"], Float[Tensor, " target"]]:
+    """Covectors at what a decoder reads, pulled back to what leaves the encoder's last block, and the bias of each."""
+    count, length, size = covector.shape
+    carried = _Carried(
+        targets=torch.arange(count, device=covector.device).repeat_interleave(length),
+        rows=torch.arange(length, device=covector.device).repeat(count),
+        vectors=covector.reshape(-1, size),
+        bias=covector.new_zeros(count),
+    )
+    pulled = _through(end.steps, carried)
+    return pulled.vectors.reshape(count, length, -1), pulled.bias
+
+
 def values_of(trace: HeadTrace, targets: Sequence[Target]) -> Float[Tensor, " target"]:
     """The targets' values by the model's own logits."""
     _check(trace, targets)
@@ -89,7 +105,9 @@ def _check(trace: HeadTrace, targets: Sequence[Target]) -> None:
         raise SelectionError("No target was given: name at least one row and label of the logits.")
     for target in targets:
         if not 0 <= target.row < rows:
-            raise SelectionError(f"Row {target.row} of the logits was asked for; there are {rows}, from 0 to {rows - 1}.")
+            raise SelectionError(
+                f"Row {target.row} of the logits was asked for; there are {rows}, from 0 to {rows - 1}."
+            )
         if not target.weights:
             raise SelectionError(f"A target at row {target.row} names no label.")
         for label in target.weights:

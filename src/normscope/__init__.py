@@ -12,6 +12,7 @@ from normscope.analyzer import Analyzer, load
 from normscope.errors import (
     CompletenessError,
     FileError,
+    HeadError,
     InputError,
     ModelError,
     NormscopeError,
@@ -21,6 +22,7 @@ from normscope.errors import (
     UnsupportedArchitectureError,
 )
 from normscope.families import Family, families, register
+from normscope.families.heads import register_head
 from normscope.oracle import oracle
 
 __version__ = version("normscope")
@@ -31,6 +33,7 @@ __all__ = [
     "CompletenessError",
     "Family",
     "FileError",
+    "HeadError",
     "InputError",
     "ModelError",
     "NormscopeError",
@@ -43,4 +46,5 @@ __all__ = [
     "open",
     "oracle",
     "register",
+    "register_head",
 ]

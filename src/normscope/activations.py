@@ -139,6 +139,16 @@ def clamped_swish(alpha: float, limit: float) -> Activation:
     return Activation("clamped_swish", function, lambda z: secant_slope(function, z))
 
 
+@lru_cache
+def soft_cap(limit: float) -> Activation:
+    """`limit * tanh(z / limit)`, which keeps logits within a limit (Gemma 2)."""
+
+    def function(z: Tensor) -> Tensor:
+        return limit * torch.tanh(z / limit)
+
+    return Activation("soft_cap", function, lambda z: secant_slope(function, z))
+
+
 def recognise(activation: nn.Module | Function) -> Activation:
     """The `Activation` of a model's own activation module or function."""
     name = getattr(activation, "__name__", type(activation).__name__)

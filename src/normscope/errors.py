@@ -36,6 +36,10 @@ class UnsupportedArchitectureError(ModelError):
     """No family describes this architecture."""
 
 
+class HeadError(ModelError):
+    """A model has no task head, or one that is not described, so that its logits cannot be followed."""
+
+
 class CompletenessError(NormscopeError):
     """The parts and the bias do not add up to the model's own output, so the maps would be wrong."""
 

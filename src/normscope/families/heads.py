@@ -1,0 +1,78 @@
+"""The task heads normscope knows, by the names of the model classes that have them; this is where they are looked up.
+
+Other packages add theirs by calling `register_head`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from normscope.errors import HeadError, listing
+from normscope.families.head_spec import LANGUAGE_MODELLING, DescribedHead, Head, HeadPart
+from normscope.families.head_tables import ENCODER_ENDS, TABLES
+from normscope.families.spec import Family
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["Head", "encoder_end", "head_of", "heads", "labels_of", "register_head"]
+
+_BY_CLASS: dict[str, DescribedHead] = {}
+
+
+def register_head(head: DescribedHead, *class_names: str) -> DescribedHead:
+    """Make a head known for model classes of these names and their subclasses; a later one replaces an earlier one."""
+    for name in class_names:
+        _BY_CLASS[name] = head
+    return head
+
+
+def heads() -> dict[str, DescribedHead]:
+    """Every model class whose head is described."""
+    return dict(sorted(_BY_CLASS.items()))
+
+
+def head_of(model: PreTrainedModel) -> Head:
+    """The head of a model; raises where it has none, or one that is not known, saying how to describe it."""
+    for ancestor in type(model).__mro__:
+        described = _BY_CLASS.get(ancestor.__name__)
+        if described is not None:
+            return described if isinstance(described, Head) else described(model.config)
+    name = type(model).__name__
+    if model.base_model is model:
+        raise HeadError(
+            f"{name} is a bare model: it has no task head, and so no logits to explain. Load it with one "
+            f"(AutoModelForMaskedLM, AutoModelForCausalLM, AutoModelForSequenceClassification, ...)."
+        )
+    parts = [f"{path} ({type(module).__name__})" for path, module in model.named_children()]
+    raise HeadError(
+        f"The task head of {name} is not described: no head is registered for this class. It has {listing(parts)}. "
+        f"Describe what acts between its last block and its logits in a normscope.families.head_spec.Head, pass it to "
+        f"normscope.register_head(head, {name!r}) and check it with normscope.testing.assert_head()."
+    )
+
+
+def labels_of(model: PreTrainedModel) -> tuple[str, ...] | None:
+    """The names of the labels of a model's logits; `None` for a language model, whose labels are token ids."""
+    head = head_of(model)
+    if head.task in LANGUAGE_MODELLING:
+        return None
+    if head.labels is not None:
+        return head.labels
+    return tuple(str(name) for _, name in sorted((model.config.id2label or {}).items(), key=lambda item: int(item[0])))
+
+
+def encoder_end(family: Family) -> tuple[HeadPart, ...]:
+    """What acts between the last block of a family's encoder and the states that its decoder reads."""
+    parts = ENCODER_ENDS.get(family.name)
+    if parts is None:
+        raise HeadError(
+            f"The end of the encoder of the family {family.name!r} is not described, so that nothing can be followed into "
+            f"it. Described are those of {listing(ENCODER_ENDS)}."
+        )
+    return parts
+
+
+for _table in TABLES:
+    for _name, _head in _table.items():
+        register_head(_head, _name)

@@ -109,8 +109,12 @@ def capture_sides(
     *,
     dtype: torch.dtype,
     below_attention: bool = False,
+    head_hooks: Callable[[], list[Any]] | None = None,
 ) -> None:
-    """The same for several stacks of one model (encoder and decoder) in one forward pass."""
+    """The same for several stacks of one model (encoder and decoder) in one forward pass.
+
+    With `head_hooks` the pass goes on through the model's task head, which these hooks listen to.
+    """
     listeners = [_Listener(model, side, dtype, below_attention) for side in sides]
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
@@ -122,11 +126,17 @@ def capture_sides(
             chains = listener.chains
             for place, block in enumerate(blocks_of(model, listener.side.stack)):
                 chain = chains[place % len(chains)]
-                handles += listener.hook(block, chain, done=lambda: all(each.done for each in listeners))
+                handles += listener.hook(
+                    block, chain, done=lambda: head_hooks is None and all(each.done for each in listeners)
+                )
                 attentions |= listener.attentions(block, chain)
         stack.enter_context(shown_attention(model, attentions) if attentions else eager_attention(model))
         stack.enter_context(suppress(_AllDone))
-        bare_model(model)(**inputs)
+        if head_hooks is None:
+            bare_model(model)(**inputs)
+        else:
+            handles += head_hooks()
+            model(**inputs)
 
 
 def _beginning(chain: Sequence[Part], components: int | None) -> Sequence[Part]:

@@ -3,6 +3,17 @@
 Pure mathematics on the plain data of traces; knows no models.
 """
 
+from normscope.pullback.block import pull_back_block
 from normscope.pullback.head import PulledHead, pull_back_end, pull_back_head, values_of
+from normscope.pullback.stack import LayerFlow, PulledLayer, pull_back_layer
 
-__all__ = ["PulledHead", "pull_back_end", "pull_back_head", "values_of"]
+__all__ = [
+    "LayerFlow",
+    "PulledHead",
+    "PulledLayer",
+    "pull_back_block",
+    "pull_back_end",
+    "pull_back_head",
+    "pull_back_layer",
+    "values_of",
+]

@@ -9,17 +9,22 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast, overload
+from typing import Any, Literal, TypedDict, Unpack, cast, overload
 
 import torch
 import xarray as xr
 from PIL import Image
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope import schema
 from normscope.analysis import Analysis
 from normscope.capture import blocks_of
 from normscope.errors import InputError, SelectionError
+from normscope.explain.datasets import explanation_tree
+from normscope.explain.explanation import Explanation
+from normscope.explain.pulling import PullRequest, pull_back
+from normscope.explain.question import DirectionQuestion, LabelName, Wanted, position_of, read_question
 from normscope.families import Family
 from normscope.inputs import ImageInput, Input, TokenSequence, read_images, read_inputs, with_targets
 from normscope.loading import LoadedModel, load_model
@@ -51,6 +56,20 @@ class AnalysisOptions(MixingOptions, total=False):
 
     queries: int | Sequence[int] | None
     heads: bool
+
+
+class ExplainOptions(TypedDict, total=False):
+    """Options of `Analyzer.explain`, which says what they mean."""
+
+    target: LabelName | None
+    against: LabelName | None
+    at: int | None
+    direction: Tensor | Literal["state"] | None
+    heads: bool
+    truncate: bool
+    dtype: torch.dtype | None
+    max_memory: int | None
+    tell: Tell | None
 
 
 def load(
@@ -269,6 +288,74 @@ class Analyzer:
         ratios = [_ratios(self._dataset(item, value_bias=value_bias)) for item in measured]
         return ratios[0] if single else ratios
 
+    @overload
+    def explain(self, inputs: Text, **options: Unpack[ExplainOptions]) -> Explanation: ...
+    @overload
+    def explain(
+        self, inputs: list[str] | list[tuple[str, str]], **options: Unpack[ExplainOptions]
+    ) -> list[Explanation]: ...
+    @overload
+    def explain(
+        self, inputs: Input | ImageInput, *, words: bool = ..., **options: Unpack[ExplainOptions]
+    ) -> Explanation | list[Explanation]: ...
+
+    def explain(
+        self,
+        inputs: Input | ImageInput,
+        *,
+        target: LabelName | None = None,
+        against: LabelName | None = None,
+        at: int | None = None,
+        direction: Tensor | Literal["state"] | None = None,
+        heads: bool = False,
+        words: bool = False,
+        truncate: bool = False,
+        dtype: torch.dtype | None = None,
+        max_memory: int | None = None,
+        tell: Tell | None = None,
+    ) -> Explanation | list[Explanation]:
+        """What made the model say this: the attribution of a logit to the input tokens, exactly, through all layers.
+
+        Args:
+            inputs: as in `analyze`; each input of a list is explained by itself.
+            target: what to explain. A causal model: the word (or the whole continuation, token by token) that follows; a
+                masked model: the word at the mask; a classifier: a label; an encoder-decoder: the text that it gives out.
+                By default what the model itself predicts. Token ids and numbers of labels work too.
+            against: another word or label: the difference of the two logits is explained. Of words of several tokens, the
+                first token in which they differ.
+            at: the position of the token whose prediction is explained (causal: the next token after it), negative from
+                the end. By default the last, the mask, or the only one.
+            direction: instead of a logit, the last state of the token `at` along a vector `[d]` of your own, or along the
+                `"state"` itself. Needs no head.
+            heads: also keep the edges of every head, `[layer, head, query, key]`.
+            words: the inputs are lists of words.
+            truncate: cut inputs that are longer than the model takes, instead of refusing them.
+            dtype: arithmetic of the pull-back (default float32, or float64 for a float64 model).
+            max_memory: bytes that the traces of the layers may take. Layers that do not fit are captured again.
+            tell: called with the layers done and their number; may raise, to cancel.
+
+        Raises:
+            CompletenessError: if relevance and biases do not add up to the model's own value at every layer.
+        """
+        sequences, single = self._read_sources(inputs, words=words, truncate=truncate)
+        request = PullRequest(heads, dtype, max_memory, tell)
+        explanations = [self._explain(item, Wanted(target, against, at), direction, request) for item in sequences]
+        return explanations[0] if single else explanations
+
+    def _explain(
+        self, sequence: TokenSequence, wanted: Wanted, direction: Tensor | Literal["state"] | None, request: PullRequest
+    ) -> Explanation:
+        if direction is None:
+            sequence, question = read_question(self, sequence, wanted)
+        else:
+            if wanted.target is not None or wanted.against is not None:
+                raise InputError("A direction takes the place of a target: give one of them.")
+            vector = None if isinstance(direction, str) else direction
+            question = DirectionQuestion(position_of(wanted.at, len(sequence)), vector)
+        self._refuse_unknown_ids(sequence)
+        pulled = pull_back(self, sequence, question, request)
+        return Explanation.from_tree(explanation_tree(pulled, sequence, self.facts))
+
     def traces(self, inputs: Text, *, target: Input | None = None) -> list[LayerTrace]:
         """The trace of every layer of the main stack: the tensors that `decompose` and the `oracle` compute with."""
         sequences, _ = self._read(inputs, target, words=False, truncate=False)
@@ -311,16 +398,20 @@ class Analyzer:
 
     # ---- what is asked -------------------------------------------------------------------------------------------------
 
+    def _read_sources(self, inputs: Any, *, words: bool, truncate: bool) -> tuple[list[TokenSequence], bool]:
+        """The sequences of an input, without targets for a decoder."""
+        if self.family.reads == "image":
+            return read_images(inputs, self.model, self._loaded.processor)
+        if _is_image(inputs):
+            raise InputError(f"An image was given, but {self.name} reads text.")
+        return read_inputs(inputs, self.tokenizer, self.longest, words=words, truncate=truncate)
+
     def _read(
         self, inputs: Any, target: Input | None, *, words: bool, truncate: bool
     ) -> tuple[list[TokenSequence], bool]:
         if self.family.encoder is None and target is not None:
             raise InputError(f"A target was given, but {self.name} has no encoder: give it one text only.")
-        if self.family.reads == "image":
-            return read_images(inputs, self.model, self._loaded.processor)
-        if _is_image(inputs):
-            raise InputError(f"An image was given, but {self.name} reads text.")
-        sequences, single = read_inputs(inputs, self.tokenizer, self.longest, words=words, truncate=truncate)
+        sequences, single = self._read_sources(inputs, words=words, truncate=truncate)
         if self.family.encoder is not None:
             options = (self.model, self.tokenizer, self.longest)
             sequences = with_targets(sequences, target, *options, truncate=truncate)

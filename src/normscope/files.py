@@ -74,7 +74,7 @@ def read_netcdf(path: str | Path) -> xr.DataTree:
     if version is None:
         raise FileError(f"{str(source)!r} was not written by normscope: it has no schema version.")
     main = loaded.get(f"/{schema.DECODER}", loaded["/"])
-    if not str(version).isdigit() or schema.COMPLETENESS not in main:
+    if not str(version).isdigit() or not (schema.COMPLETENESS in main or main.attrs.get("kind") == "explanation"):
         raise FileError(f"{str(source)!r} was not written by normscope, or is damaged.")
     if int(version) > schema.VERSION:
         raise FileError(

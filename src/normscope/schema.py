@@ -63,6 +63,8 @@ def tree(main: xr.Dataset, encoder: xr.Dataset | None) -> xr.DataTree:
 
 def upgraded(dataset: xr.Dataset) -> xr.Dataset:
     """A dataset of an older version in the names of this one."""
+    if dataset.attrs.get("kind") == "explanation":
+        return dataset
     if "component" in dataset.dims:
         dataset = dataset.rename(component="checked_scope")
         dataset[COMPLETENESS] = dataset[COMPONENT_ERROR].max("checked_scope")

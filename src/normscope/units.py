@@ -26,9 +26,9 @@ def _sum(values: np.ndarray, axis: int) -> np.ndarray:
 _REDUCTIONS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {"sum": _sum, "mean": np.nanmean, "max": np.nanmax}
 
 
-def by_word(dataset: xr.Dataset, *, keys: Reduction, queries: Reduction) -> xr.Dataset:
-    """The dataset with words as keys and queries. Mixing ratios are averaged over the tokens of a word."""
-    for reduction in (keys, queries):
+def by_word(dataset: xr.Dataset, *, keys: Reduction, queries: Reduction, alone: Reduction = "mean") -> xr.Dataset:
+    """The dataset with words as keys and queries; what has queries alone, such as mixing ratios, is reduced by `alone`."""
+    for reduction in (keys, queries, alone):
         if reduction not in _REDUCTIONS:
             raise InputError(f"Words are combined by 'sum', 'mean' or 'max', not by {reduction!r}.")
     key_units, query_units = _units(dataset, "key"), _units(dataset, "query")
@@ -38,7 +38,7 @@ def by_word(dataset: xr.Dataset, *, keys: Reduction, queries: Reduction) -> xr.D
         if "key" in dims:
             values = _reduce(values, dims.index("key"), key_units, keys)
         if "query" in dims:
-            values = _reduce(values, dims.index("query"), query_units, queries if "key" in dims else "mean")
+            values = _reduce(values, dims.index("query"), query_units, queries if "key" in dims else alone)
         variables[str(name)] = dims, values, variable.attrs
     coordinates = {str(n): c for n, c in dataset.coords.items() if not {"query", "key"} & {str(dim) for dim in c.dims}}
     coordinates |= _unit_coordinates(dataset, "key", key_units) | _unit_coordinates(dataset, "query", query_units)

@@ -41,7 +41,7 @@ def with_targets(
             f"There are {len(sources)} sources but {len(outputs)} targets: give one target for each source."
         )
     return [
-        replace(source, target=_decoder_side(output, model, tokenizer))
+        replace(source, target=decoder_side(output, model, tokenizer))
         for source, output in zip(sources, outputs, strict=True)
     ]
 
@@ -77,7 +77,7 @@ def _generated(
     return read_inputs({"input_ids": [sequence[1:]]}, tokenizer, None, words=False, truncate=False)[0][0]
 
 
-def _decoder_side(
+def decoder_side(
     output: TokenSequence, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None
 ) -> TokenSequence:
     """The decoder's rows for a target: its tokens shifted by one, behind the start token."""

@@ -1,0 +1,220 @@
+"""The result of an explanation: the attribution of a value to the input tokens, all that flows on the way, and its proof.
+
+A thin, read-only view on datasets with a written schema, like `Analysis`. Any method gives one; the pull-back also gives
+what flows through every layer.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import xarray as xr
+
+from normscope import files, schema, units
+from normscope.errors import FileError, SelectionError, listing
+from normscope.explain import datasets as names
+from normscope.explain.flow import Flow, flow_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Explanation:
+    """What made the model say this: signed shares of the input tokens, which with the bias add up to the value."""
+
+    def __init__(self, dataset: xr.Dataset, encoder: xr.Dataset | None = None) -> None:
+        self._dataset, self._encoder = dataset, encoder
+
+    @classmethod
+    def from_tree(cls, tree: xr.DataTree) -> Explanation:
+        """The explanation that a tree of datasets holds, as `tree` gives it."""
+        if schema.DECODER not in tree.children:
+            return cls(tree.to_dataset())
+        return cls(tree[schema.DECODER].to_dataset(), tree[schema.ENCODER].to_dataset())
+
+    # ---- what there is -------------------------------------------------------------------------------------------------
+
+    @property
+    def dataset(self) -> xr.Dataset:
+        """All numbers and labels of the stack that the prediction came from, in the documented schema."""
+        return self._dataset
+
+    @property
+    def encoder(self) -> xr.Dataset:
+        """The same of the encoder, for an encoder-decoder model."""
+        if self._encoder is None:
+            raise SelectionError("There is no encoder here.")
+        return self._encoder
+
+    @property
+    def has_encoder(self) -> bool:
+        return self._encoder is not None
+
+    @property
+    def tree(self) -> xr.DataTree:
+        """The datasets as a tree: the only one at its root, or those of `decoder` and `encoder` below it."""
+        return schema.tree(self._dataset, self._encoder)
+
+    @property
+    def method(self) -> str:
+        return str(self._dataset.attrs["method"])
+
+    @property
+    def quantity(self) -> str:
+        """What the attribution measures: shares of a `logit`, or what its method does."""
+        return str(self.attribution.attrs.get("quantity", names.LOGIT))
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        return dict(self._dataset.attrs)
+
+    @property
+    def targets(self) -> list[str]:
+        """What is explained, one name for each value."""
+        return [str(name) for name in self._dataset["target_name"].values]
+
+    @property
+    def tokens(self) -> list[str]:
+        """The input tokens: of an encoder-decoder, first those that the decoder reads, then those of the encoder."""
+        return [str(token) for token in self.attribution["token_token"].values]
+
+    @property
+    def value(self) -> xr.DataArray | float:
+        """The model's own logit, or difference of two; `[target]` where several values are explained."""
+        return self._of_targets(self._dataset[names.VALUE])
+
+    # ---- attribution ---------------------------------------------------------------------------------------------------
+
+    @property
+    def attribution(self) -> xr.DataArray:
+        """`[token]`, signed (or `[target, token]` for several values): with `bias` it adds up to `value`."""
+        pieces = [_at_input(self._dataset, "self" if self._encoder is None else "target")]
+        if self._encoder is not None:
+            pieces.append(_at_input(self._encoder, "source"))
+        joined = xr.concat(pieces, "token") if len(pieces) > 1 else pieces[0]
+        joined = joined.assign_coords(token=np.arange(joined.sizes["token"]))
+        return self._squeezed(joined.rename("attribution").assign_attrs(self._dataset[names.RELEVANCE].attrs))
+
+    @property
+    def bias(self) -> xr.DataArray | float:
+        """The share that belongs to no token: the biases of all layers and of the head."""
+        total = self._dataset[names.END_BIAS]
+        for dataset in (self._dataset, self._encoder):
+            if dataset is not None and names.BIAS in dataset:
+                total = total + dataset[names.BIAS].sum(("layer", "query"))
+        return self._of_targets(total)
+
+    @property
+    def relevance(self) -> xr.DataArray:
+        """`[layer, token]`: the shares of the states after every layer (0: before the first), conserved at each."""
+        values = self._flowing(names.RELEVANCE).rename(depth="layer", query="token")
+        return self._squeezed(values)
+
+    @property
+    def completeness(self) -> float:
+        """The largest relative error of conservation, over all layers and values."""
+        errors = [float(data[names.ERROR].max()) for data in (self._dataset, self._encoder) if data is not None]
+        return max(errors)
+
+    # ---- what flows ----------------------------------------------------------------------------------------------------
+
+    def edges(self, layer: int, *, encoder: bool = False) -> xr.DataArray:
+        """`[query, key]`, signed: what flows from each token before a layer to each token after it."""
+        values = self._flowing(names.EDGES, encoder=encoder)
+        layers = [int(number) for number in values["layer"].values]
+        if layer not in layers:
+            raise SelectionError(f"There is no layer {layer} here. Layers: {listing(layers)}.")
+        return self._squeezed(values.sel(layer=layer))
+
+    @property
+    def heads(self) -> xr.DataArray:
+        """`[layer, head, query, key]`: the edges of every head, where they were asked for (`heads=True`)."""
+        if names.HEAD_EDGES not in self._dataset:
+            raise SelectionError(
+                "The edges of single heads were not asked for: explain with heads=True. "
+                "head_shares has what each head takes from each token."
+            )
+        return self._squeezed(self._dataset[names.HEAD_EDGES])
+
+    @property
+    def head_shares(self) -> xr.DataArray:
+        """`[layer, head, key]`: what every head takes from every token before its layer."""
+        return self._squeezed(self._flowing(names.HEADS))
+
+    @property
+    def feed_forward(self) -> xr.DataArray:
+        """`[layer, token]`: what comes through the feed-forward of every token."""
+        return self._squeezed(self._flowing(names.FEED_FORWARD).rename(query="token"))
+
+    def flow(self, share: float = 0.9, *, target: int = 0, encoder: bool = False) -> Flow:
+        """The smallest graph of edges that carries a share of the flow through every layer."""
+        edges = self._flowing(names.EDGES, encoder=encoder).sel(target=target)
+        relevance = self._flowing(names.RELEVANCE, encoder=encoder).sel(target=target)
+        tokens, keys = ([str(name) for name in edges[f"{axis}_token"].values] for axis in ("query", "key"))
+        return flow_of(edges.values.astype(np.float64), relevance.values, tokens, keys, share)
+
+    # ---- other units ---------------------------------------------------------------------------------------------------
+
+    def words(self) -> Explanation:
+        """The same with words for tokens. Everything is summed, so that all sums stay what they are."""
+        changed = [
+            None if data is None else units.by_word(data, keys="sum", queries="sum", alone="sum")
+            for data in (self._dataset, self._encoder)
+        ]
+        return Explanation(cast(xr.Dataset, changed[0]), changed[1])
+
+    # ---- out of here ---------------------------------------------------------------------------------------------------
+
+    def plot(self, **options: Any) -> Figure:
+        """The text coloured by attribution (an image for an image); options are those of `plots.plot_explanation`."""
+        from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
+
+        return plots.plot_explanation(self, **options)
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything to a netCDF file, which opens without normscope too."""
+        return files.write_netcdf(self.tree, path)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(repr(name) for name in self.targets[:3]) + (", ..." if len(self.targets) > 3 else "")
+        return (
+            f"Explanation({shown}: {len(self.tokens)} tokens, method={self.method!r}, model={self.attrs['model']!r}, "
+            f"conservation error {self.completeness:.1e})"
+        )
+
+    # ---- inside --------------------------------------------------------------------------------------------------------
+
+    def _flowing(self, name: str, *, encoder: bool = False) -> xr.DataArray:
+        dataset = self.encoder if encoder else self._dataset
+        if name not in dataset:
+            raise SelectionError(
+                f"{self.method} attributes a value to the input tokens, but does not follow it through the layers. "
+                f"The method pull-back does."
+            )
+        return dataset[name]
+
+    def _squeezed(self, values: xr.DataArray) -> xr.DataArray:
+        """Without the dimension of the targets where there is only one."""
+        return values.isel(target=0) if values.sizes["target"] == 1 else values
+
+    def _of_targets(self, values: xr.DataArray) -> xr.DataArray | float:
+        return float(values.item()) if values.sizes["target"] == 1 else values
+
+
+def _at_input(dataset: xr.Dataset, group: str) -> xr.DataArray:
+    """`[target, token]`: the relevance of what enters the first layer, with what is known of the tokens."""
+    values = dataset[names.RELEVANCE].isel(depth=0, drop=True)
+    described = [str(name) for name in values.coords if str(name).startswith("query_")]
+    values = values.rename({name: name.replace("query_", "token_", 1) for name in described} | {"query": "token"})
+    return values.assign_coords(token_group=("token", np.full(values.sizes["token"], group, dtype=object)))
+
+
+def open_explanation(path: str | Path) -> Explanation:
+    """Read an explanation that `Explanation.save` wrote."""
+    tree = files.read_netcdf(path)
+    explanation = Explanation.from_tree(tree)
+    if explanation.attrs.get("kind") != "explanation":
+        raise FileError(f"{str(path)!r} holds an analysis, not an explanation: open it with normscope.open.")
+    return explanation

@@ -1,0 +1,76 @@
+"""The flow graph of an explanation: tokens at every depth, and the few edges that carry most of what flows.
+
+Every layer's edges add up, with its biases, to the relevance after it; a graph keeps the largest of them, layer by layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from normscope.errors import InputError
+
+
+class Edge(NamedTuple):
+    """What flows from a token before a layer (from 1) to a token after it, by their places among keys and queries."""
+
+    layer: int
+    key: int
+    query: int
+    value: float
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The smallest set of edges that carries a share of the flow of every layer.
+
+    `edges` are in order of layer, then of size; `relevance[depth, token]` is that of the nodes; `carried[layer]` is the
+    share of all flow (by absolute value) that the edges kept really carry.
+    """
+
+    share: float
+    tokens: list[str]
+    key_tokens: list[str]
+    relevance: np.ndarray
+    edges: list[Edge]
+    carried: np.ndarray
+
+    def __iter__(self) -> Iterator[Edge]:
+        return iter(self.edges)
+
+    def __len__(self) -> int:
+        return len(self.edges)
+
+    @property
+    def layers(self) -> int:
+        return len(self.carried)
+
+    def nodes(self) -> set[tuple[int, int]]:
+        """The tokens that an edge touches, as (depth, place); depth 0 is before the first layer."""
+        length = len(self.tokens)
+        below = {(edge.layer - 1, edge.key) for edge in self.edges if edge.key < length}
+        return below | {(edge.layer, edge.query) for edge in self.edges}
+
+
+def flow_of(edges: np.ndarray, relevance: np.ndarray, tokens: list[str], key_tokens: list[str], share: float) -> Flow:
+    """The flow graph of `edges[layer, query, key]`: in each layer the fewest edges that make up a share of the flow."""
+    if not 0 < share <= 1:
+        raise InputError(f"The share of the flow is above 0 and at most 1, not {share}.")
+    kept: list[Edge] = []
+    carried = np.zeros(len(edges))
+    for index, values in enumerate(edges):
+        sizes = np.abs(values).ravel()
+        order = np.argsort(-sizes, kind="stable")
+        sums = np.cumsum(sizes[order])
+        count = min(len(order), 1 + int(np.searchsorted(sums, share * sums[-1] * (1 - 1e-9))))
+        largest = [place for place in order[:count] if sizes[place] > 0]
+        rows, columns = np.unravel_index(np.array(largest, dtype=int), values.shape)
+        kept += [
+            Edge(index + 1, int(column), int(row), float(values[row, column]))
+            for row, column in zip(rows, columns, strict=True)
+        ]
+        carried[index] = sums[count - 1] / sums[-1] if sums[-1] > 0 else 1.0
+    return Flow(share, tokens, key_tokens, relevance, kept, carried)

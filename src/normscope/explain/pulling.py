@@ -1,0 +1,136 @@
+"""The pull-back of one input: a captured pass through the whole model, then one way back, checked at every layer.
+
+Knows captures and the mathematics of `pullback`; which values are explained is `question`'s concern, and how the result
+looks is `explanation`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normscope.errors import CompletenessError
+from normscope.explain.question import Answer, Question
+from normscope.explain.recording import Recording
+from normscope.inputs import TokenSequence
+from normscope.passes import Tell
+from normscope.pullback import LayerFlow, pull_back_end, pull_back_head, pull_back_layer, values_of
+from normscope.trace import CrossAttention, LayerTrace
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+
+@dataclass(frozen=True)
+class PullRequest:
+    """How to pull back: with the edges of every head or not, in which arithmetic, and within how much memory (bytes)."""
+
+    head_edges: bool = False
+    dtype: torch.dtype | None = None
+    max_memory: int | None = None
+    tell: Tell | None = None
+
+
+@dataclass
+class StackFlow:
+    """What flows through the layers of one stack, from its last layer to its first.
+
+    `after_last[t, k]` is the relevance of token `k` after the last layer; `errors` are the relative errors of conservation
+    there and before every layer passed.
+    """
+
+    after_last: Float[Tensor, "target token"]
+    layers: list[LayerFlow] = field(default_factory=list[LayerFlow])
+    errors: list[Float[Tensor, " target"]] = field(default_factory=list[Tensor])
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """The pull-back of an input: the values explained, by the model's own logits, and the flow through each stack.
+
+    `end_bias` is what the head (and an encoder's end) adds whatever the tokens are.
+    """
+
+    answers: list[Answer]
+    values: Float[Tensor, " target"]
+    end_bias: Float[Tensor, " target"]
+    main: StackFlow
+    encoder: StackFlow | None
+
+
+def pull_back(analyzer: Analyzer, sequence: TokenSequence, question: Question, request: PullRequest) -> Pulled:
+    """Explain the values that a question is about, exactly, in one way back."""
+    recording = Recording(analyzer, sequence, request.dtype, request.max_memory, request.tell)
+    head = recording.play(question)
+    answers = question.answers(head.logits)
+    targets = [answer.target for answer in answers]
+    pulled = pull_back_head(head, targets)
+    way = _Way(analyzer, values_of(head, targets), pulled.bias, request.head_edges)
+    main = way.down(recording, "layer", pulled.covector, head.states)
+    encoder, end_bias = None, pulled.bias
+    if way.source is not None:
+        end = recording.encoder_end
+        covector, added = pull_back_end(end, way.source)
+        end_bias, way.source = end_bias + added, None
+        way.outside = way.outside + added + main.layers[-1].relevance.sum(-1)
+        encoder = way.down(recording.of_encoder(), "encoder layer", covector, end.states)
+    return Pulled(answers, way.values, end_bias, main, encoder)
+
+
+@dataclass
+class _Way:
+    """The way back through the stacks. `outside` is what has left the tokens of the stack so far: biases, other stacks."""
+
+    analyzer: Analyzer
+    values: Float[Tensor, " target"]
+    outside: Float[Tensor, " target"]
+    head_edges: bool
+    source: Float[Tensor, "target key d"] | None = None
+
+    def down(
+        self,
+        recording: Recording,
+        name: str,
+        covector: Float[Tensor, "target token d"],
+        states: Float[Tensor, "token d"],
+    ) -> StackFlow:
+        """Through the layers of a stack, from the states that leave it to those that enter it."""
+        flow = StackFlow((covector * states).sum(-1))
+        flow.errors.append(self._proved(f"after the last {name}", flow.after_last))
+        for layer, trace in recording.back():
+            below = pull_back_layer(trace, covector, head_edges=self.head_edges)
+            covector, self.outside = below.covector, self.outside + below.flow.bias.sum(-1)
+            flow.layers.append(below.flow)
+            if below.source is not None:
+                self.source = below.source if self.source is None else self.source + below.source
+            flow.errors.append(self._proved(f"before {name} {layer}", below.flow.relevance, trace))
+        return flow
+
+    def _proved(
+        self, place: str, relevance: Float[Tensor, "target token"], trace: LayerTrace | None = None
+    ) -> Float[Tensor, " target"]:
+        """How far relevance and biases are from the value, relative to all that flows; raises above the tolerance."""
+        elsewhere = self.outside
+        if self.source is not None and trace is not None:
+            elsewhere = elsewhere + (self.source * _encoder_states(trace)).sum((1, 2))
+        size = relevance.abs().sum(-1) + elsewhere.abs()
+        errors = (relevance.sum(-1) + elsewhere - self.values).abs() / torch.maximum(size, self.values.abs())
+        worst = float(errors.amax())
+        if not worst <= self.analyzer.tolerance:
+            raise CompletenessError(
+                f"{place.capitalize()} the tokens' relevance and the biases do not add up to the model's own value: "
+                f"relative error {worst:.2e}, tolerance {self.analyzer.tolerance:.0e} for "
+                f"{self.analyzer.facts['dtype']} weights. The explanation would be wrong, so there is none."
+            )
+        return errors
+
+
+def _encoder_states(trace: LayerTrace) -> Float[Tensor, "key d"]:
+    """The encoder's states as a decoder's layer reads them."""
+    source = next(step.source for step in trace.steps if isinstance(step, CrossAttention))
+    assert source is not None
+    return source.states

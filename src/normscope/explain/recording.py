@@ -1,0 +1,157 @@
+"""A recorded pass: the traces of every layer of an input, and of its head, to be gone through from the last to the first.
+
+Owns how much of them is kept at once: everything, or, with a limit of memory, as many layers as fit, captured again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from normscope.capture import Side, capture_sides
+from normscope.capture.heads import HeadListener
+from normscope.errors import UnsupportedArchitectureError
+from normscope.families.spec import Stack
+from normscope.head_trace import EncoderEnd, HeadTrace
+from normscope.inputs import TokenSequence, batches
+from normscope.passes import Tell
+from normscope.trace import LayerTrace
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+    from normscope.explain.question import Question
+
+
+class Recording:
+    """The layers of one stack for one input, and what is needed to hear them again."""
+
+    def __init__(
+        self,
+        analyzer: Analyzer,
+        sequence: TokenSequence,
+        dtype: torch.dtype | None = None,
+        max_memory: int | None = None,
+        tell: Tell | None = None,
+        *,
+        encoder: bool = False,
+    ) -> None:
+        self.analyzer, self.sequence, self.max_memory, self.tell = analyzer, sequence, max_memory, tell
+        self.dtype = dtype or torch.promote_types(analyzer.weight_dtype, torch.float32)
+        self.is_encoder = encoder
+        self.stack: Stack = analyzer.family.encoder if encoder else analyzer.family.stack  # pyright: ignore[reportAttributeAccessIssue]
+        self.depth = self.stack.depth(analyzer.model.config)
+        self.traces: dict[int, LayerTrace] = {}
+        self._bytes_of_a_layer = 1
+        self._encoder: Recording | None = None
+        self._end: EncoderEnd | None = None
+
+    @property
+    def encoder_end(self) -> EncoderEnd:
+        """What acts between the encoder's last block and the states that the decoder reads."""
+        assert self._end is not None
+        return self._end
+
+    def of_encoder(self) -> Recording:
+        """The recording of the encoder, made in the same pass."""
+        assert self._encoder is not None
+        return self._encoder
+
+    def play(self, question: Question) -> HeadTrace:
+        """Run the model once: the trace of its head, and those of as many layers as memory holds."""
+        has_encoder = self.analyzer.family.encoder is not None and self.sequence.target is not None
+        if has_encoder:
+            options = (self.analyzer, self.sequence, self.dtype, self.max_memory)
+            self._encoder = Recording(*options, encoder=True)
+        first = [] if self.max_memory is None else [self.depth]
+        kept = first or list(range(1, 1 + self.depth))
+        lengths, source_lengths = self._lengths()
+        listener = question.listener(lengths, source_lengths if has_encoder else None, self.dtype)
+        recordings = [self, *([] if self._encoder is None or self.max_memory is not None else [self._encoder])]
+        sides = [each._side(kept if each is self else range(1, 1 + each.depth)) for each in recordings]
+        self._capture(sides, listener)
+        if listener is None:
+            return question.head_of(self._last_states())
+        if has_encoder:
+            (self._end,) = listener.encoder_ends()
+        (head,) = listener.traces()
+        return head
+
+    def back(self) -> Iterator[tuple[int, LayerTrace]]:
+        """Layers and their traces, from the last to the first; each is forgotten once it has been gone through."""
+        above: Tensor | None = None
+        for layer in range(self.depth, 0, -1):
+            if layer not in self.traces:
+                self._hear_again(layer)
+            trace = self.traces.pop(layer)
+            self._check_joined(layer, trace, above)
+            above = trace.hidden
+            yield layer, trace
+
+    def _hear_again(self, last: int) -> None:
+        """Capture layers once more, up to one of them: as many as fit into the memory, at least one."""
+        most = 1 if self.max_memory is None else max(1, self.max_memory // self._bytes_of_a_layer)
+        self._capture([self._side(range(max(1, last - most + 1), last + 1))], None)
+
+    def _side(self, layers: Sequence[int]) -> Side:
+        lengths, source_lengths = self._lengths()
+
+        def keep(layer: int, _: int, trace: LayerTrace) -> None:
+            if self.tell is not None:
+                self.tell(layer - 1, self.depth)
+            self.traces[layer] = trace
+            self._bytes_of_a_layer = bytes_of(trace)
+
+        return Side(self.stack, lengths, layers, keep, None if self.is_encoder else source_lengths)
+
+    def _lengths(self) -> tuple[list[int], list[int] | None]:
+        target = self.sequence.target
+        if self.is_encoder or target is None:
+            return [len(self.sequence)], None
+        return [len(target)], [len(self.sequence)]
+
+    def _capture(self, sides: Sequence[Side], listener: HeadListener | None) -> None:
+        model = self.analyzer.model
+        pad_id = getattr(model.config, "pad_token_id", None) or 0
+        (batch,) = batches([self.sequence], pad_id, model.device)
+        inputs: dict[str, Any] = dict(batch.features)
+        if self.analyzer.family.stack.causal:
+            inputs["use_cache"] = False
+        if listener is not None and listener.head.task == "multiple-choice":
+            inputs = {name: value[:, None] if isinstance(value, Tensor) else value for name, value in inputs.items()}
+        capture_sides(
+            model,
+            inputs,
+            sides,
+            dtype=self.dtype,
+            below_attention=True,
+            head_hooks=None if listener is None else listener.hook,
+        )
+
+    def _last_states(self) -> Tensor:
+        states = self.traces[self.depth].states[-1]
+        assert states is not None
+        return states
+
+    def _check_joined(self, layer: int, trace: LayerTrace, above: Tensor | None) -> None:
+        output = trace.states[-1]
+        if above is not None and output is not None and not torch.equal(above, output):
+            raise UnsupportedArchitectureError(
+                f"What enters layer {layer + 1} is not what leaves layer {layer}: something acts between the two blocks of "
+                f"{self.analyzer.name}, through which nothing can be followed yet. Maps of single layers are not affected."
+            )
+
+
+def bytes_of(trace: object) -> int:
+    """The memory of the tensors that a trace holds and a model does not (weights are the model's own)."""
+    if isinstance(trace, Tensor):
+        return trace.numel() * trace.element_size()
+    if isinstance(trace, tuple):
+        return sum(bytes_of(item) for item in trace)
+    if not is_dataclass(trace) or type(trace).__name__ in ("Linear", "LayerNorm", "RmsNorm", "Plain", "Gated"):
+        return 0
+    skipped = ("output", "projection", "bias")
+    return sum(bytes_of(getattr(trace, item.name)) for item in fields(trace) if item.name not in skipped)

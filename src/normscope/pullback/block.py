@@ -6,6 +6,7 @@ transpose and no part vector is ever formed: the cost of a backward pass. What i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -58,57 +59,84 @@ class PulledAttention:
 
 
 @dataclass(frozen=True)
+class PulledFeedForward:
+    """What reaches a feed-forward that stands beside the attention: `covector[t, i]` acts on what it reads of query `i`."""
+
+    step: OwnFeedForward
+    covector: Covector
+
+    def shares(self) -> Float[Tensor, "target query"]:
+        """What the query's own token puts in by it."""
+        return (self.covector * self.step.hidden).sum(-1)
+
+
+@dataclass(frozen=True)
 class PulledBlock:
-    """Covectors at the start of a block. `direct` acts on the block's input by every way but attention.
+    """Covectors at the start of a block. `direct` acts on the block's input, by way of the residuals alone.
 
     `feed_forward[t, i]` is what comes through the feed-forward, and `bias[t, i]` what belongs to no token, at every query.
     """
 
     direct: Covector
     attentions: tuple[PulledAttention, ...]
+    own: PulledFeedForward | None
     feed_forward: Float[Tensor, "target query"]
     bias: Float[Tensor, "target query"]
 
 
-def pull_back_block(trace: LayerTrace, covector: Covector, end: int | None = None) -> PulledBlock:
-    """From the state after `end` steps (default: the block's output) to its start."""
-    return _Walk(trace, covector).run(len(trace.steps) if end is None else end)
+def pull_back_block(trace: LayerTrace, covectors: Covector | Mapping[int, Covector]) -> PulledBlock:
+    """From the block's output to its start, or, by number of steps, from several points of the chain at once.
+
+    Targets come out in the order in which the way back meets them: those of the latest point first.
+    """
+    entries = {len(trace.steps): covectors} if isinstance(covectors, Tensor) else covectors
+    return _Walk(trace, entries).run()
 
 
 class _Walk:
     """One way back along a chain."""
 
-    def __init__(self, trace: LayerTrace, covector: Covector) -> None:
-        self.trace, self.covector = trace, covector
+    def __init__(self, trace: LayerTrace, entries: Mapping[int, Covector]) -> None:
+        self.trace, self.entries = trace, entries
+        empty = trace.hidden.new_zeros(0, *trace.hidden.shape)
+        self.covector: Covector = empty
+        self.bias: Float[Tensor, "target query"] = empty[..., 0]
+        self.through_feed_forward = self.bias
         self.bypasses: list[Covector] = []
-        self.own: Covector | None = None
+        self.own: PulledFeedForward | None = None
         self.attentions: list[PulledAttention] = []
-        self.bias = covector.new_zeros(covector.shape[:2])
-        self.through_feed_forward = torch.zeros_like(self.bias)
 
-    def run(self, end: int) -> PulledBlock:
-        for index in reversed(range(end)):
-            self._step(index)
-        direct = self.covector if self.own is None else self.covector + self.own
-        return PulledBlock(direct, tuple(reversed(self.attentions)), self.through_feed_forward, self.bias)
+    def run(self) -> PulledBlock:
+        for index in range(max(self.entries), 0, -1):
+            if index in self.entries:
+                self._enter(self.entries[index])
+            self._step(index - 1)
+        attentions = tuple(reversed(self.attentions))
+        return PulledBlock(self.covector, attentions, self.own, self.through_feed_forward, self.bias)
+
+    def _enter(self, covector: Covector) -> None:
+        """More targets, after those that are already on their way."""
+        zero = covector.new_zeros(covector.shape[:2])
+        self.covector = torch.cat([self.covector, covector])
+        self.bias = torch.cat([self.bias, zero])
+        self.through_feed_forward = torch.cat([self.through_feed_forward, zero])
 
     def _step(self, index: int) -> None:
         match step := self.trace.steps[index]:
             case Residual():
                 self.bypasses.append(self.covector)
             case Fork():
-                # Where the chain is entered inside a branch, its residual is still to come: there is nothing to add.
+                # Targets that entered inside the branch have no bypass: its residual comes after them.
                 if self.bypasses:
-                    self.covector = self.covector + self.bypasses.pop()
+                    bypass = self.bypasses.pop()
+                    self.covector = torch.cat([self.covector[: len(bypass)] + bypass, self.covector[len(bypass) :]])
             case Normalise():
-                self.covector = self._normalise(step, self.covector)
+                self.covector = self._normalise(step)
             case OwnFeedForward():
-                pulled = self._feed_forward(step, self.covector)
-                self.through_feed_forward = self.through_feed_forward + (pulled * step.hidden).sum(-1)
-                own = pulled if step.norm is None else self._normalise(step.norm, pulled)
-                self.own = own if self.own is None else self.own + own
+                self.own = PulledFeedForward(step, self._feed_forward(step))
+                self.through_feed_forward = self.through_feed_forward + self.own.shares()
             case FeedForward():
-                self.covector = self._feed_forward(step, self.covector)
+                self.covector = self._feed_forward(step)
                 entering = _state_before(self.trace, index)
                 self.through_feed_forward = self.through_feed_forward + (self.covector * entering).sum(-1)
             case Attention():
@@ -123,24 +151,23 @@ class _Walk:
         self.attentions.append(PulledAttention(step, at_context))
         self.covector = torch.zeros_like(self.covector)
 
-    def _normalise(self, step: Normalise, covector: Covector) -> Covector:
+    def _normalise(self, step: Normalise) -> Covector:
         constant = shift(step.norm)
         if constant is not None:
-            self.bias = self.bias + covector @ constant
-        return pull_back_norm(step, covector)
+            self.bias = self.bias + self.covector @ constant
+        return pull_back_norm(step, self.covector)
 
-    def _feed_forward(self, step: FeedForward, covector: Covector) -> Covector:
-        pulled = torch.zeros_like(covector)
-        for network in sloped(step):
-            rows = network.rows
-            every = len(rows) == covector.shape[1] and len(step.experts) == 1
-            entering = covector if every else covector[:, rows]
-            at_input, bias = _pull_back_network(network, entering)
-            if every:
-                pulled, self.bias = at_input, self.bias + bias
-            else:
-                pulled = pulled.index_add(1, rows, at_input)
-                self.bias = self.bias.index_add(1, rows, bias)
+    def _feed_forward(self, step: FeedForward) -> Covector:
+        networks = sloped(step)
+        if len(networks) == 1 and len(networks[0].rows) == self.covector.shape[1]:
+            pulled, bias = _pull_back_network(networks[0], self.covector)
+            self.bias = self.bias + bias
+            return pulled
+        pulled = torch.zeros_like(self.covector)
+        for network in networks:
+            at_input, bias = _pull_back_network(network, self.covector[:, network.rows])
+            pulled = pulled.index_add(1, network.rows, at_input)
+            self.bias = self.bias.index_add(1, network.rows, bias)
         return pulled
 
 

@@ -11,7 +11,16 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.pullback.block import Covector, PulledAttention, constant_values, pull_back_block, pull_back_values
+from normscope.decompose.linear import shift
+from normscope.pullback.block import (
+    Covector,
+    PulledAttention,
+    PulledFeedForward,
+    constant_values,
+    pull_back_block,
+    pull_back_norm,
+    pull_back_values,
+)
 from normscope.trace import CrossAttention, LayerTrace, ValueSource
 
 
@@ -48,24 +57,37 @@ def pull_back_layer(trace: LayerTrace, covector: Covector, *, head_edges: bool =
     """
     pulled = pull_back_block(trace, covector)
     ways = [_Way.of(attention, head_edges=head_edges) for attention in pulled.attentions]
-    at_input, source = pulled.direct, None
+    at_input, source, bias = pulled.direct, None, pulled.bias + sum(way.bias for way in ways)
+    if pulled.own is not None:
+        own, constant = _below_own(pulled.own)
+        at_input, bias = at_input + own, bias + constant
+    direct = (at_input * trace.hidden).sum(-1)
     for way in ways:
         if way.cross:
             source = way.at_states
         else:
             at_input = at_input + way.at_states
     edges = _over_keys(trace, ways, [way.edges for way in ways])
-    direct = (pulled.direct * trace.hidden).sum(-1)
     edges[:, :, : trace.length].diagonal(dim1=1, dim2=2).add_(direct)
     flow = LayerFlow(
         relevance=(at_input * trace.hidden).sum(-1),
         edges=edges,
         heads=_over_keys(trace, ways, [way.heads for way in ways]),
         feed_forward=pulled.feed_forward,
-        bias=pulled.bias + sum(way.bias for way in ways),
+        bias=bias,
         head_edges=_over_keys(trace, ways, [way.head_edges for way in ways]) if head_edges else None,
     )
     return PulledLayer(flow, at_input, source)
+
+
+def _below_own(own: PulledFeedForward) -> tuple[Covector, Tensor]:
+    """From what a feed-forward beside the attention reads to the block's input, and what belongs to no token."""
+    norm = own.step.norm
+    if norm is None:
+        return own.covector, own.covector.new_zeros(())
+    constant = shift(norm.norm)
+    bias = own.covector.new_zeros(()) if constant is None else own.covector @ constant
+    return pull_back_norm(norm, own.covector), bias
 
 
 @dataclass(frozen=True)

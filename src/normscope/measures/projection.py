@@ -1,0 +1,150 @@
+"""Projection maps: the share of every part in the state itself, signed, adding up to 1, and split over heads everywhere.
+
+`score[i, j] = <part[i, j], y_i> / ||y_i||^2`, from one pull-back of all scopes of a layer: no part is ever formed, and
+there is no product of n x n vectors with the feed-forward's matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normscope import schema
+from normscope.measures.base import Errors, LayerMeasure, Reach
+from normscope.pullback.block import PulledBlock, pull_back_block
+from normscope.scopes import Scope, components_needed, scopes_of
+from normscope.trace import CrossAttention, Fork, LayerTrace
+
+
+@dataclass
+class LayerProjection:
+    """The projections of one layer by scope: maps, the bias' share of every query, maps of heads, and the errors.
+
+    A map is the sum of the heads' maps and, on the diagonal, of what the token keeps by residuals and its own feed-forward.
+    """
+
+    maps: dict[str, Float[Tensor, "query key"]] = field(default_factory=dict)
+    bias: dict[str, Float[Tensor, " query"]] = field(default_factory=dict)
+    heads: dict[str, Float[Tensor, "head query key"]] = field(default_factory=dict)
+    errors: dict[str, Float[Tensor, " query"]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Projections(LayerMeasure[LayerProjection]):
+    """Projection maps at some scopes, and, if asked, those of every head."""
+
+    scopes: tuple[Scope, ...]
+    heads: bool = False
+
+    def reach(self, components: Sequence[str]) -> Reach:
+        return Reach(components_needed(self.scopes, components))
+
+    def of_layer(self, trace: LayerTrace) -> LayerProjection:
+        ends = _ends(trace)
+        scopes = sorted((scope for scope in self.scopes if scope in ends), key=lambda scope: -ends[scope])
+        pulled = pull_back_block(trace, {ends[scope]: _direction(trace, ends[scope])[None] for scope in scopes})
+        projection = LayerProjection()
+        for target, scope in reversed(list(enumerate(scopes))):
+            self._note(projection, scope, target, pulled, trace)
+        return projection
+
+    def _note(
+        self, projection: LayerProjection, scope: Scope, target: int, pulled: PulledBlock, trace: LayerTrace
+    ) -> None:
+        by_head = _head_scores(pulled, target, trace)
+        scores = by_head.sum(0)
+        rows = torch.arange(len(trace.queries), device=scores.device)
+        scores[rows, trace.queries] += (pulled.direct[target] * trace.hidden).sum(-1)
+        if pulled.own is not None and target < len(pulled.own.covector):
+            scores[rows, trace.queries] += pulled.own.shares()[target]
+        bias = pulled.bias[target]
+        projection.errors[scope] = (scores.sum(-1) + bias - 1).abs()
+        projection.bias[scope] = bias
+        projection.maps[scope] = _marked(scores, trace)
+        if self.heads:
+            projection.heads[scope] = _marked(by_head, trace)
+
+    def errors(self, state: dict[int, LayerProjection], layer: int) -> Errors:
+        return state[layer].errors
+
+    def variables(self, result: Mapping[int, LayerProjection]) -> dict[str, Any]:
+        layers = list(result.values())
+        scopes = list(layers[0].maps)
+        variables: dict[str, Any] = {
+            "projection_scope": [str(scope) for scope in scopes],
+            schema.PROJECTION: (
+                ("projection_scope", "layer", "query", "key"),
+                _stacked([layer.maps for layer in layers], scopes),
+                {"quantity": "projection"},
+            ),
+            schema.PROJECTION_BIAS: (
+                ("projection_scope", "layer", "query"),
+                _stacked([layer.bias for layer in layers], scopes),
+                {"quantity": "projection"},
+            ),
+            schema.PROJECTION_ERROR: (
+                ("projection_scope", "layer"),
+                _stacked([layer.errors for layer in layers], scopes).max(-1),
+            ),
+        }
+        if layers[0].heads:
+            heads = _stacked([layer.heads for layer in layers], scopes)
+            variables["head"] = np.arange(1, 1 + heads.shape[2])
+            dimensions = ("projection_scope", "layer", "head", "query", "key")
+            variables[schema.HEAD_PROJECTION] = dimensions, heads, {"quantity": "projection"}
+        return variables
+
+
+def _ends(trace: LayerTrace) -> dict[str, int]:
+    """The number of steps that end each scope."""
+    scopes = iter(scopes_of(trace.components, weights=False))
+    return {next(scopes): index + 1 for index, step in enumerate(trace.steps) if step.name}
+
+
+def _direction(trace: LayerTrace, end: int) -> Float[Tensor, "query d"]:
+    """`y_i / ||y_i||^2`, with `y_i` the model's own state after some steps."""
+    state = _state_after(trace, end)
+    return state / state.square().sum(-1, keepdim=True)
+
+
+def _state_after(trace: LayerTrace, end: int) -> Float[Tensor, "query d"]:
+    """The model's own state; where it does not show it, the state after the residual without what the residual adds."""
+    state = trace.states[end - 1]
+    if state is not None:
+        return state
+    after = next(shown for shown in trace.states[end:] if shown is not None)
+    forks = [place for place, step in enumerate(trace.steps[:end]) if isinstance(step, Fork)]
+    before = [shown for shown in trace.states[: forks[-1]] if shown is not None]
+    return after - (before[-1] if before else trace.hidden)
+
+
+def _head_scores(pulled: PulledBlock, target: int, trace: LayerTrace) -> Float[Tensor, "head query every_key"]:
+    """What every head brings from every key, of the sequence itself and of the encoder."""
+    keys = trace.length + trace.source_length
+    weights = pulled.attentions[0].attention.weights
+    scores = weights.new_zeros(*weights.shape[:2], keys)
+    for attention in pulled.attentions:
+        if target < len(attention.covector):
+            values = attention.attention.values
+            start = trace.length if isinstance(attention.attention, CrossAttention) else 0
+            product = attention.covector[target] @ values.mT
+            scores[..., start : start + values.shape[1]] += product.mul_(attention.attention.weights)
+    return scores
+
+
+def _marked(scores: Float[Tensor, "*head query key"], trace: LayerTrace) -> Float[Tensor, "*head query key"]:
+    """Keys after the query, which do not exist for a causal model, marked as missing."""
+    if not trace.causal:
+        return scores
+    keys = torch.arange(scores.shape[-1], device=scores.device)
+    return scores.masked_fill((keys > trace.queries[:, None]) & (keys < trace.length), torch.nan)
+
+
+def _stacked(tables: Sequence[Mapping[str, Tensor]], scopes: Sequence[str]) -> np.ndarray:
+    return np.stack([np.stack([table[scope].cpu().numpy() for table in tables]) for scope in scopes])

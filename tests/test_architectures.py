@@ -12,12 +12,30 @@ import pytest
 import torch
 from PIL import Image
 from tiny_models import SIZES
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel, ViTModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoModelForSeq2SeqLM,
+    PreTrainedModel,
+    ViTModel,
+)
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 import normscope as ns
 from normscope.families import families, family_of
-from normscope.families.spec import DispatchedAttention, Family, Parallel, PreNorm, RmsNormPart, Stack, UnitRmsNormPart
+from normscope.families.spec import (
+    DispatchedAttention,
+    Family,
+    GatedPart,
+    Parallel,
+    PreNorm,
+    RmsNormPart,
+    SharedExpertsPart,
+    Stack,
+    UnitRmsNormPart,
+)
 from normscope.testing import assert_family
 
 # Deliberately awkward: three heads, a hidden size that divides nothing, a feed-forward of a prime size.
@@ -35,6 +53,28 @@ BART = dict(
 # transformers multiplies experts in groups, which wants sizes in multiples of four.
 EXPERTS = dict(
     num_local_experts=5, num_experts=5, num_experts_per_tok=2, intermediate_size=36, moe_intermediate_size=20
+)
+GROUPED_EXPERTS = {**GROUPED, **EXPERTS}
+# Six experts in two groups, one shared, none in the first of three layers.
+SHARED_EXPERTS = {
+    **GROUPED_EXPERTS,
+    **dict(num_experts=6, num_local_experts=6, n_routed_experts=6, n_shared_experts=1, n_group=2, topk_group=1),
+    **dict(num_hidden_layers=3, first_k_dense_replace=1),
+}
+LISTED_LAYERS = dict(num_hidden_layers=3, mlp_layer_types=["dense", "sparse", "sparse"])
+LATENT = dict(
+    **dict(num_attention_heads=4, num_key_value_heads=4, q_lora_rank=10, kv_lora_rank=12),
+    **dict(qk_rope_head_dim=4, qk_nope_head_dim=6, v_head_dim=5),
+)
+LATENT_EXPERTS = {**SHARED_EXPERTS, **LATENT, "head_dim": 4, "n_shared_experts": 2, "routed_scaling_factor": 1.5}
+MULTIPLIERS = dict(residual_multiplier=0.22, embedding_multiplier=3.0, attention_multiplier=0.3)
+ERNIE = {**GROUPED_EXPERTS, "num_hidden_layers": 3, "moe_layer_end_index": 2, "moe_layer_interval": 1}
+GEMMA3 = dict(
+    text_config={**SIZE, **GROUPED, "sliding_window": 3},
+    vision_config=dict(
+        **dict(hidden_size=12, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2),
+        **dict(image_size=8, patch_size=4),
+    ),
 )
 IMAGE = dict(image_size=12, patch_size=4, num_channels=3)
 
@@ -61,6 +101,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("stablelm", dict(num_attention_heads=4, num_key_value_heads=2)),
     ("stablelm", dict(num_attention_heads=4, num_key_value_heads=2, use_parallel_residual=True)),
     ("biogpt", {}),
+    ("xglm", dict(d_model=24, ffn_dim=37, num_layers=2, attention_heads=3)),
     ("cohere", GROUPED),
     ("cohere2", {**GROUPED, "sliding_window": 4}),
     ("llama", dict(num_key_value_heads=1, head_dim=10, attention_bias=True, mlp_bias=True)),
@@ -73,7 +114,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("cwm", GROUPED),
     ("ernie4_5", GROUPED),
     ("hunyuan_v1_dense", GROUPED),
-    ("minimax_m2", {**GROUPED, **EXPERTS}),
+    ("minimax_m2", GROUPED_EXPERTS),
     ("ernie", {}),
     ("splinter", {}),
     ("bert-generation", {}),
@@ -82,16 +123,40 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("helium", GROUPED),
     ("seed_oss", GROUPED),
     ("glm", GROUPED),
+    ("glm4", GROUPED),
+    ("granite", {**GROUPED, **MULTIPLIERS}),
     ("gemma", GROUPED),
     ("gemma2", {**GROUPED, "sliding_window": 3}),
     ("gemma3_text", {**GROUPED, "sliding_window": 3}),
+    ("gemma3", GEMMA3),
+    ("olmo", GROUPED),
     ("olmo2", GROUPED),
     ("olmo3", GROUPED),
     ("exaone4", GROUPED),
-    ("mixtral", {**GROUPED, **EXPERTS}),
-    ("qwen3_moe", {**GROUPED, **EXPERTS}),
-    ("olmoe", {**GROUPED, **EXPERTS}),
-    ("gpt_oss", {**GROUPED, **EXPERTS, "sliding_window": 3}),
+    ("mixtral", GROUPED_EXPERTS),
+    ("olmoe", GROUPED_EXPERTS),
+    ("phimoe", GROUPED_EXPERTS),
+    ("flex_olmo", GROUPED_EXPERTS),
+    ("granitemoe", {**GROUPED_EXPERTS, **MULTIPLIERS}),
+    ("gpt_oss", {**GROUPED_EXPERTS, "sliding_window": 3}),
+    ("hunyuan_v1_moe", {**GROUPED_EXPERTS, "moe_topk": 2}),
+    ("solar_open", SHARED_EXPERTS),
+    ("qwen2_moe", {**GROUPED_EXPERTS, "num_hidden_layers": 3, "mlp_only_layers": [1]}),
+    ("qwen3_moe", GROUPED_EXPERTS),
+    ("qwen3_moe", {**GROUPED_EXPERTS, "num_hidden_layers": 3, "decoder_sparse_step": 2}),
+    ("mellum", {**GROUPED_EXPERTS, **LISTED_LAYERS}),
+    ("glm4_moe", SHARED_EXPERTS),
+    ("dots1", {**SHARED_EXPERTS, "first_k_dense_replace": 2}),
+    ("exaone_moe", {**SHARED_EXPERTS, **LISTED_LAYERS}),
+    ("hy_v3", {**SHARED_EXPERTS, **LISTED_LAYERS}),
+    ("ernie4_5_moe", {**ERNIE, "moe_layer_start_index": 1, "moe_num_shared_experts": 2}),
+    ("ernie4_5_moe", {**ERNIE, "moe_layer_start_index": 0, "moe_num_shared_experts": 0}),
+    ("deepseek_v2", LATENT_EXPERTS),
+    ("deepseek_v2", {**LATENT_EXPERTS, "q_lora_rank": None, "topk_method": "greedy", "attention_bias": True}),
+    ("deepseek_v3", LATENT_EXPERTS),
+    ("mistral4", {key: value for key, value in LATENT_EXPERTS.items() if key != "head_dim"}),
+    ("glm4_moe_lite", {**LATENT_EXPERTS, **LISTED_LAYERS}),
+    ("youtu", {**LATENT, "head_dim": 4}),
     ("modernbert", dict(local_attention=4, global_attn_every_n_layers=2)),
     ("modernbert-decoder", dict(local_attention=4, global_attn_every_n_layers=2)),
     ("eurobert", GROUPED),
@@ -181,6 +246,30 @@ def test_values_that_are_clipped_are_analysed_but_not_followed_below_attention()
     assert float(analyzer.analyze(ids(5, 6, 7)).completeness.max()) < 1e-5
     with pytest.raises(ns.UnsupportedArchitectureError, match=r"not what self_attn\.v_proj gives out.*clipping"):
         analyzer.analyze(ids(5, 6, 7), value_bias="bias")
+
+
+def test_the_first_layers_of_a_mixture_may_have_one_network_and_the_same_scopes() -> None:
+    model = tiny("deepseek_v3", **LATENT_EXPERTS)
+    kinds = [type(topology.chain()[5]) for topology in family_of("deepseek_v3").stack.topologies(model.config)]
+    assert kinds == [GatedPart, SharedExpertsPart, SharedExpertsPart]
+    analyzer = ns.load(model)
+    assert analyzer.scopes == ["AttnW", "Attn", "AttnRes", "AttnResLn", "AttnResLnFf", "AttnResLnFfRes"]
+    assert analyzer.analyze(ids(5, 6, 7), layers=[2]).layers == [2]
+
+
+def test_a_scaled_branch_adds_no_scope() -> None:
+    analyzer = ns.load(tiny("granite", **GROUPED, **MULTIPLIERS))
+    assert analyzer.scopes == ns.load(tiny("llama", **GROUPED)).scopes
+    analysis = analyzer.analyze(ids(5, 6, 7), scopes=["Attn", "AttnRes"])
+    off_diagonal = analysis.map("AttnRes").values[:, 2, 0] / analysis.map("Attn").values[:, 2, 0]
+    np.testing.assert_allclose(off_diagonal, MULTIPLIERS["residual_multiplier"], rtol=1e-5)
+
+
+def test_the_text_tower_of_a_multimodal_model_reads_text() -> None:
+    analyzer = ns.load(tiny("gemma3", AutoModelForImageTextToText, **GEMMA3))
+    assert analyzer.layers == [1, 2]
+    analysis = analyzer.analyze(ids(5, 6, 7, 8))
+    assert analysis.map("AttnLnResLnFfLnRes").shape == (2, 4, 4)
 
 
 def test_layers_with_other_components_than_the_rest_are_refused() -> None:

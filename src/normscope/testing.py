@@ -74,7 +74,7 @@ def _random_inputs(family: Family, model: PreTrainedModel) -> dict[str, Tensor]:
     def ids(long: int, short: int, prefix: str) -> dict[str, Tensor]:
         mask = torch.ones(2, long, dtype=torch.long)
         mask[1, short:] = 0
-        numbers = torch.randint(3, model.config.vocab_size, (2, long), generator=generator)
+        numbers = torch.randint(3, model.config.get_text_config().vocab_size, (2, long), generator=generator)
         return {f"{prefix}input_ids": numbers, f"{prefix}attention_mask": mask}
 
     inputs = ids(_LONG, _SHORT, "")

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from normscope.capture.bind import BoundBlock, watched
+from normscope.capture.experts import experts_path
 from normscope.capture.seen import Seen, SequenceView
 from normscope.capture.session import AttentionListener, eager_attention, evaluation_mode, hooks, shown_attention
 from normscope.capture.values import watched_below
@@ -174,6 +175,8 @@ class _Listener:
                 handles.append(module.register_forward_pre_hook(_zeroing(part.zeroed), with_kwargs=True))
         for path in _paths(chain, below_attention=self.below_attention):
             handles.append(block.get_submodule(path).register_forward_hook(self._noter(path), with_kwargs=True))
+        for path in filter(None, map(experts_path, chain)):
+            handles.append(block.get_submodule(path).register_forward_pre_hook(self._routing_noter(path)))
         return [*handles, block.register_forward_hook(ends)]
 
     def attentions(self, block: nn.Module, chain: Sequence[Part]) -> dict[nn.Module, AttentionListener]:
@@ -204,6 +207,14 @@ class _Listener:
         def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
             if self.seen is not None:
                 self.seen.note(path, _first(args, kwargs), output)
+
+        return note
+
+    def _routing_noter(self, path: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+        def note(_: nn.Module, args: tuple[Any, ...]) -> None:
+            if self.seen is not None:
+                _, choices, weights = args
+                self.seen.routing[path] = (choices, weights)
 
         return note
 

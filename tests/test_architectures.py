@@ -18,12 +18,23 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     AutoModelForSeq2SeqLM,
+    BartForCausalLM,
+    BlenderbotForCausalLM,
+    BlenderbotSmallForCausalLM,
+    MarianForCausalLM,
+    MBartForCausalLM,
+    MT5EncoderModel,
+    PegasusForCausalLM,
+    PLBartForCausalLM,
     PreTrainedModel,
+    T5EncoderModel,
+    UMT5EncoderModel,
     ViTModel,
 )
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 import normscope as ns
+from normscope.capture import module_between
 from normscope.families import families, family_of
 from normscope.families.spec import (
     DispatchedAttention,
@@ -186,7 +197,8 @@ def tiny(model_type: str, auto: Any = AutoModel, **overrides: Any) -> PreTrained
     known = AutoConfig.for_model(model_type)
     settings = {**{key: value for key, value in SIZE.items() if hasattr(known, key)}, **overrides}
     torch.manual_seed(0)
-    model = auto.from_config(AutoConfig.for_model(model_type, **settings))
+    make = getattr(auto, "from_config", None) or auto._from_config  # an Auto class, or one that is meant
+    model = make(AutoConfig.for_model(model_type, **settings))
     for parameter in model.parameters():
         parameter.data.normal_(0, 0.3)
     return model
@@ -300,6 +312,76 @@ def _rest_of_llama() -> tuple[Any, Any]:
     topology = family_of("llama").stack.topology
     assert isinstance(topology, PreNorm)
     return topology.feed_forward_norm, topology.feed_forward
+
+
+# ---- one stack of an encoder-decoder ---------------------------------------------------------------------------------
+
+ALONE = [
+    (T5EncoderModel, "t5", T5, ["AttnW", "Attn", "AttnRes", "AttnResLn", "AttnResLnFf", "AttnResLnFfRes"]),
+    (MT5EncoderModel, "mt5", {**T5, "feed_forward_proj": "gated-gelu"}, None),
+    (UMT5EncoderModel, "umt5", T5, None),
+    (BartForCausalLM, "bart", BART, ["AttnW", "Attn", "AttnRes", "AttnResLn", "AttnResLnFf", "AttnResLnFfRes"]),
+    (MarianForCausalLM, "marian", BART, None),
+    (PLBartForCausalLM, "plbart", BART, None),
+    (BlenderbotSmallForCausalLM, "blenderbot-small", BART, None),
+    (MBartForCausalLM, "mbart", BART, None),
+    (PegasusForCausalLM, "pegasus", BART, None),
+    (BlenderbotForCausalLM, "blenderbot", BART, None),
+]
+
+
+def alone(model_class: Any, model_type: str, sizes: dict[str, Any]) -> PreTrainedModel:
+    """A class that holds one stack of an encoder-decoder."""
+    return tiny(model_type, model_class, **sizes)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("model_class", "model_type", "sizes", "scopes"), ALONE)
+def test_an_encoder_or_a_decoder_alone_passes_the_whole_battery(
+    model_class: Any, model_type: str, sizes: dict[str, Any], scopes: list[str] | None
+) -> None:
+    assert_family(family_of(model_type), alone(model_class, model_type, sizes))
+
+
+@pytest.mark.parametrize(("model_class", "model_type", "sizes", "scopes"), ALONE)
+def test_an_encoder_or_a_decoder_alone_is_analysed_without_a_target(
+    model_class: Any, model_type: str, sizes: dict[str, Any], scopes: list[str] | None
+) -> None:
+    model = alone(model_class, model_type, sizes)
+    analyzer, decodes = ns.load(model), model_class.__name__.endswith("CausalLM")
+    assert scopes is None or analyzer.scopes[: len(scopes)] == scopes
+    assert not any("Cross" in scope for scope in analyzer.scopes)
+    assert len(analyzer.layers) == (3 if decodes else 2)
+    analysis = analyzer.analyze(ids(5, 6, 7, 2))
+    assert bool(np.isnan(analysis.map("Attn").values[0, 0, 1])) == decodes
+    with pytest.raises(ns.InputError, match="no encoder"):
+        analyzer.analyze(ids(5, 6), target=ids(5, 6))
+
+
+def test_the_encoder_alone_gives_what_it_gives_inside_the_whole_model() -> None:
+    whole = tiny("t5", AutoModelForSeq2SeqLM, **T5)
+    encoder = alone(T5EncoderModel, "t5", T5)
+    encoder.load_state_dict(whole.state_dict(), strict=False)
+    inside = ns.load(whole).analyze(ids(5, 6, 7, 2), target=ids(9, 2)).encoder
+    outside = ns.load(encoder).analyze(ids(5, 6, 7, 2))
+    np.testing.assert_array_equal(inside.map("AttnResLnFfRes").values, outside.map("AttnResLnFfRes").values)
+
+
+# ---- between blocks --------------------------------------------------------------------------------------------------
+
+
+def test_the_module_between_blocks_is_named_where_there_is_one() -> None:
+    stack = family_of("deberta-v2").stack
+    assert module_between(tiny("deberta-v2", conv_kernel_size=3), stack) == "encoder.conv"
+    assert module_between(tiny("deberta-v2"), stack) is None
+    assert module_between(tiny("llama", **GROUPED), family_of("llama").stack) is None
+
+
+def test_the_battery_refuses_a_family_that_keeps_silent_about_a_module_between_blocks() -> None:
+    family = family_of("deberta-v2")
+    silent = replace(family, stack=replace(family.stack, between=None))
+    with pytest.raises(AssertionError, match="input of layer 2 of the stack against the output of the layer before"):
+        assert_family(silent, tiny("deberta-v2", conv_kernel_size=3))
 
 
 # ---- causal ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from normscope.errors import UnsupportedArchitectureError
@@ -256,6 +256,10 @@ class Topology(ABC):
     def chain(self) -> tuple[Part, ...]:
         """The parts in order, with the forks and returns of the residual branches."""
 
+    def without_cross(self) -> Topology:
+        """The same where nothing is there to look at by a cross-attention."""
+        return self
+
     def components(self) -> list[str]:
         """The names of the components, in chain order."""
         return [part.component for part in self.chain() if part.component]
@@ -276,6 +280,9 @@ class PostNorm(Topology):
         cross = () if self.cross is None else (FORK, self.cross[0], RESIDUAL, self.cross[1])
         return (*attention, *cross, FORK, self.feed_forward, RESIDUAL, self.feed_forward_norm)
 
+    def without_cross(self) -> PostNorm:
+        return replace(self, cross=None)
+
 
 @dataclass(frozen=True)
 class PreNorm(Topology):
@@ -290,6 +297,9 @@ class PreNorm(Topology):
         attention = (FORK, self.attention, RESIDUAL)
         cross = () if self.cross is None else (FORK, *self.cross, RESIDUAL)
         return (*attention, *cross, FORK, self.feed_forward_norm, self.feed_forward, RESIDUAL)
+
+    def without_cross(self) -> PreNorm:
+        return replace(self, cross=None)
 
 
 @dataclass(frozen=True)
@@ -376,12 +386,14 @@ class Stack:
 
     The topology is one for all, or what a function makes of the configuration: one for all, or one for every layer. The
     layers of a stack may have different parts, but have the same components, since they have the same scopes.
+    `between` is the path, below the bare model, of a module that some models have between two of the blocks.
     """
 
     blocks: str
     topology: Topology | Callable[[Config], Topology | Sequence[Topology]]
     causal: bool = False
     depth: Callable[[Config], int] = hidden_layers
+    between: str | None = None
 
     def topologies(self, config: Config) -> tuple[Topology, ...]:
         """The topology of every layer of a model."""
@@ -407,6 +419,18 @@ class Stack:
     def components(self, config: Config) -> list[str]:
         """The names of the components of every layer, in chain order."""
         return self.topology_of(config).components()
+
+    def without_cross(self) -> Stack:
+        """The same blocks without their cross-attention, as in a decoder that has no encoder."""
+        return replace(self, topology=_WithoutCross(self))
+
+
+@dataclass(frozen=True)
+class _WithoutCross:
+    stack: Stack
+
+    def __call__(self, config: Config) -> list[Topology]:
+        return [topology.without_cross() for topology in self.stack.topologies(config)]
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPi
 
 import normscope as ns
 from normscope.capture import module_between
+from normscope.experiments.expansion import ExpansionRate
 from normscope.families import families, family_of
 from normscope.families.spec import (
     DispatchedAttention,
@@ -155,6 +156,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("qwen2_moe", {**GROUPED_EXPERTS, "num_hidden_layers": 3, "mlp_only_layers": [1]}),
     ("qwen3_moe", GROUPED_EXPERTS),
     ("qwen3_moe", {**GROUPED_EXPERTS, "num_hidden_layers": 3, "decoder_sparse_step": 2}),
+    ("flint", {**GROUPED_EXPERTS, "num_hidden_layers": 3, "mlp_only_layers": [0], "decoder_sparse_step": 1}),
     ("mellum", {**GROUPED_EXPERTS, **LISTED_LAYERS}),
     ("glm4_moe", SHARED_EXPERTS),
     ("dots1", {**SHARED_EXPERTS, "first_k_dense_replace": 2}),
@@ -171,6 +173,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("modernbert", dict(local_attention=4, global_attn_every_n_layers=2)),
     ("modernbert-decoder", dict(local_attention=4, global_attn_every_n_layers=2)),
     ("eurobert", GROUPED),
+    ("ultrabert", {**GROUPED, "sliding_window": 3}),
     ("nomic_bert", {}),
     ("gte", {}),
     ("roberta-prelayernorm", {}),
@@ -267,6 +270,12 @@ def test_the_first_layers_of_a_mixture_may_have_one_network_and_the_same_scopes(
     analyzer = ns.load(model)
     assert analyzer.scopes == ["AttnW", "Attn", "AttnRes", "AttnResLn", "AttnResLnFf", "AttnResLnFfRes"]
     assert analyzer.analyze(ids(5, 6, 7), layers=[2]).layers == [2]
+
+
+def test_values_from_a_latent_state_have_no_expansion_rate() -> None:
+    analyzer = ns.load(tiny("youtu", **LATENT, head_dim=4))
+    with pytest.raises(ns.UnsupportedArchitectureError, match=r"through a norm \(self_attn\.kv_a_layernorm\)"):
+        ExpansionRate().from_model(analyzer)
 
 
 def test_a_scaled_branch_adds_no_scope() -> None:

@@ -118,6 +118,8 @@ QWEN3_MOE = decoder("qwen3_moe", _mixed(pre_norm(_EXPERTS), _every_so_many))
 
 MELLUM = decoder("mellum", _mixed(pre_norm(_EXPERTS), _as_listed))
 
+FLINT = decoder("flint", _mixed(pre_norm(_shared("shared_expert")), _every_so_many))
+
 GLM4_MOE = decoder("glm4_moe", _mixed(pre_norm(_shared("shared_experts")), _after_the_first), "glm4_moe", "dots1")
 
 EXAONE_MOE = decoder("exaone_moe", _mixed(pre_norm(_shared("shared_experts")), _as_listed), "exaone_moe", "hy_v3")
@@ -153,5 +155,5 @@ YOUTU = decoder("youtu", replace(_LATENT, feed_forward=GATED))
 
 FAMILIES = (
     *(MIXTRAL, PHI_MOE, GPT_OSS, SOLAR_OPEN, HUNYUAN_MOE, FLEX_OLMO, GRANITE_MOE, QWEN2_MOE, QWEN3_MOE, MELLUM),
-    *(GLM4_MOE, EXAONE_MOE, ERNIE_MOE, DEEPSEEK, GLM4_MOE_LITE, YOUTU),
+    *(FLINT, GLM4_MOE, EXAONE_MOE, ERNIE_MOE, DEEPSEEK, GLM4_MOE_LITE, YOUTU),
 )

@@ -12,12 +12,42 @@ import pytest
 import torch
 from PIL import Image
 from tiny_models import SIZES
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel, ViTModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoModelForSeq2SeqLM,
+    BartForCausalLM,
+    BlenderbotForCausalLM,
+    BlenderbotSmallForCausalLM,
+    MarianForCausalLM,
+    MBartForCausalLM,
+    MT5EncoderModel,
+    PegasusForCausalLM,
+    PLBartForCausalLM,
+    PreTrainedModel,
+    T5EncoderModel,
+    UMT5EncoderModel,
+    ViTModel,
+)
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 import normscope as ns
+from normscope.capture import module_between
+from normscope.experiments.expansion import ExpansionRate
 from normscope.families import families, family_of
-from normscope.families.spec import DispatchedAttention, Family, Parallel, PreNorm, RmsNormPart, Stack, UnitRmsNormPart
+from normscope.families.spec import (
+    DispatchedAttention,
+    Family,
+    GatedPart,
+    Parallel,
+    PreNorm,
+    RmsNormPart,
+    SharedExpertsPart,
+    Stack,
+    UnitRmsNormPart,
+)
 from normscope.testing import assert_family
 
 # Deliberately awkward: three heads, a hidden size that divides nothing, a feed-forward of a prime size.
@@ -35,6 +65,28 @@ BART = dict(
 # transformers multiplies experts in groups, which wants sizes in multiples of four.
 EXPERTS = dict(
     num_local_experts=5, num_experts=5, num_experts_per_tok=2, intermediate_size=36, moe_intermediate_size=20
+)
+GROUPED_EXPERTS = {**GROUPED, **EXPERTS}
+# Six experts in two groups, one shared, none in the first of three layers.
+SHARED_EXPERTS = {
+    **GROUPED_EXPERTS,
+    **dict(num_experts=6, num_local_experts=6, n_routed_experts=6, n_shared_experts=1, n_group=2, topk_group=1),
+    **dict(num_hidden_layers=3, first_k_dense_replace=1),
+}
+LISTED_LAYERS = dict(num_hidden_layers=3, mlp_layer_types=["dense", "sparse", "sparse"])
+LATENT = dict(
+    **dict(num_attention_heads=4, num_key_value_heads=4, q_lora_rank=10, kv_lora_rank=12),
+    **dict(qk_rope_head_dim=4, qk_nope_head_dim=6, v_head_dim=5),
+)
+LATENT_EXPERTS = {**SHARED_EXPERTS, **LATENT, "head_dim": 4, "n_shared_experts": 2, "routed_scaling_factor": 1.5}
+MULTIPLIERS = dict(residual_multiplier=0.22, embedding_multiplier=3.0, attention_multiplier=0.3)
+ERNIE = {**GROUPED_EXPERTS, "num_hidden_layers": 3, "moe_layer_end_index": 2, "moe_layer_interval": 1}
+GEMMA3 = dict(
+    text_config={**SIZE, **GROUPED, "sliding_window": 3},
+    vision_config=dict(
+        **dict(hidden_size=12, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2),
+        **dict(image_size=8, patch_size=4),
+    ),
 )
 IMAGE = dict(image_size=12, patch_size=4, num_channels=3)
 
@@ -61,6 +113,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("stablelm", dict(num_attention_heads=4, num_key_value_heads=2)),
     ("stablelm", dict(num_attention_heads=4, num_key_value_heads=2, use_parallel_residual=True)),
     ("biogpt", {}),
+    ("xglm", dict(d_model=24, ffn_dim=37, num_layers=2, attention_heads=3)),
     ("cohere", GROUPED),
     ("cohere2", {**GROUPED, "sliding_window": 4}),
     ("llama", dict(num_key_value_heads=1, head_dim=10, attention_bias=True, mlp_bias=True)),
@@ -73,7 +126,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("cwm", GROUPED),
     ("ernie4_5", GROUPED),
     ("hunyuan_v1_dense", GROUPED),
-    ("minimax_m2", {**GROUPED, **EXPERTS}),
+    ("minimax_m2", GROUPED_EXPERTS),
     ("ernie", {}),
     ("splinter", {}),
     ("bert-generation", {}),
@@ -82,19 +135,45 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("helium", GROUPED),
     ("seed_oss", GROUPED),
     ("glm", GROUPED),
+    ("glm4", GROUPED),
+    ("granite", {**GROUPED, **MULTIPLIERS}),
     ("gemma", GROUPED),
     ("gemma2", {**GROUPED, "sliding_window": 3}),
     ("gemma3_text", {**GROUPED, "sliding_window": 3}),
+    ("gemma3", GEMMA3),
+    ("olmo", GROUPED),
     ("olmo2", GROUPED),
     ("olmo3", GROUPED),
     ("exaone4", GROUPED),
-    ("mixtral", {**GROUPED, **EXPERTS}),
-    ("qwen3_moe", {**GROUPED, **EXPERTS}),
-    ("olmoe", {**GROUPED, **EXPERTS}),
-    ("gpt_oss", {**GROUPED, **EXPERTS, "sliding_window": 3}),
+    ("mixtral", GROUPED_EXPERTS),
+    ("olmoe", GROUPED_EXPERTS),
+    ("phimoe", GROUPED_EXPERTS),
+    ("flex_olmo", GROUPED_EXPERTS),
+    ("granitemoe", {**GROUPED_EXPERTS, **MULTIPLIERS}),
+    ("gpt_oss", {**GROUPED_EXPERTS, "sliding_window": 3}),
+    ("hunyuan_v1_moe", {**GROUPED_EXPERTS, "moe_topk": 2}),
+    ("solar_open", SHARED_EXPERTS),
+    ("qwen2_moe", {**GROUPED_EXPERTS, "num_hidden_layers": 3, "mlp_only_layers": [1]}),
+    ("qwen3_moe", GROUPED_EXPERTS),
+    ("qwen3_moe", {**GROUPED_EXPERTS, "num_hidden_layers": 3, "decoder_sparse_step": 2}),
+    ("flint", {**GROUPED_EXPERTS, "num_hidden_layers": 3, "mlp_only_layers": [0], "decoder_sparse_step": 1}),
+    ("mellum", {**GROUPED_EXPERTS, **LISTED_LAYERS}),
+    ("glm4_moe", SHARED_EXPERTS),
+    ("dots1", {**SHARED_EXPERTS, "first_k_dense_replace": 2}),
+    ("exaone_moe", {**SHARED_EXPERTS, **LISTED_LAYERS}),
+    ("hy_v3", {**SHARED_EXPERTS, **LISTED_LAYERS}),
+    ("ernie4_5_moe", {**ERNIE, "moe_layer_start_index": 1, "moe_num_shared_experts": 2}),
+    ("ernie4_5_moe", {**ERNIE, "moe_layer_start_index": 0, "moe_num_shared_experts": 0}),
+    ("deepseek_v2", LATENT_EXPERTS),
+    ("deepseek_v2", {**LATENT_EXPERTS, "q_lora_rank": None, "topk_method": "greedy", "attention_bias": True}),
+    ("deepseek_v3", LATENT_EXPERTS),
+    ("mistral4", {key: value for key, value in LATENT_EXPERTS.items() if key != "head_dim"}),
+    ("glm4_moe_lite", {**LATENT_EXPERTS, **LISTED_LAYERS}),
+    ("youtu", {**LATENT, "head_dim": 4}),
     ("modernbert", dict(local_attention=4, global_attn_every_n_layers=2)),
     ("modernbert-decoder", dict(local_attention=4, global_attn_every_n_layers=2)),
     ("eurobert", GROUPED),
+    ("ultrabert", {**GROUPED, "sliding_window": 3}),
     ("nomic_bert", {}),
     ("gte", {}),
     ("roberta-prelayernorm", {}),
@@ -121,7 +200,8 @@ def tiny(model_type: str, auto: Any = AutoModel, **overrides: Any) -> PreTrained
     known = AutoConfig.for_model(model_type)
     settings = {**{key: value for key, value in SIZE.items() if hasattr(known, key)}, **overrides}
     torch.manual_seed(0)
-    model = auto.from_config(AutoConfig.for_model(model_type, **settings))
+    make = getattr(auto, "from_config", None) or auto._from_config  # an Auto class, or one that is meant
+    model = make(AutoConfig.for_model(model_type, **settings))
     for parameter in model.parameters():
         parameter.data.normal_(0, 0.3)
     return model
@@ -183,6 +263,36 @@ def test_values_that_are_clipped_are_analysed_but_not_followed_below_attention()
         analyzer.analyze(ids(5, 6, 7), value_bias="bias")
 
 
+def test_the_first_layers_of_a_mixture_may_have_one_network_and_the_same_scopes() -> None:
+    model = tiny("deepseek_v3", **LATENT_EXPERTS)
+    kinds = [type(topology.chain()[5]) for topology in family_of("deepseek_v3").stack.topologies(model.config)]
+    assert kinds == [GatedPart, SharedExpertsPart, SharedExpertsPart]
+    analyzer = ns.load(model)
+    assert analyzer.scopes == ["AttnW", "Attn", "AttnRes", "AttnResLn", "AttnResLnFf", "AttnResLnFfRes"]
+    assert analyzer.analyze(ids(5, 6, 7), layers=[2]).layers == [2]
+
+
+def test_values_from_a_latent_state_have_no_expansion_rate() -> None:
+    analyzer = ns.load(tiny("youtu", **LATENT, head_dim=4))
+    with pytest.raises(ns.UnsupportedArchitectureError, match=r"through a norm \(self_attn\.kv_a_layernorm\)"):
+        ExpansionRate().from_model(analyzer)
+
+
+def test_a_scaled_branch_adds_no_scope() -> None:
+    analyzer = ns.load(tiny("granite", **GROUPED, **MULTIPLIERS))
+    assert analyzer.scopes == ns.load(tiny("llama", **GROUPED)).scopes
+    analysis = analyzer.analyze(ids(5, 6, 7), scopes=["Attn", "AttnRes"])
+    off_diagonal = analysis.map("AttnRes").values[:, 2, 0] / analysis.map("Attn").values[:, 2, 0]
+    np.testing.assert_allclose(off_diagonal, MULTIPLIERS["residual_multiplier"], rtol=1e-5)
+
+
+def test_the_text_tower_of_a_multimodal_model_reads_text() -> None:
+    analyzer = ns.load(tiny("gemma3", AutoModelForImageTextToText, **GEMMA3))
+    assert analyzer.layers == [1, 2]
+    analysis = analyzer.analyze(ids(5, 6, 7, 8))
+    assert analysis.map("AttnLnResLnFfLnRes").shape == (2, 4, 4)
+
+
 def test_layers_with_other_components_than_the_rest_are_refused() -> None:
     llama = family_of("llama")
     first = llama.stack.topology
@@ -211,6 +321,76 @@ def _rest_of_llama() -> tuple[Any, Any]:
     topology = family_of("llama").stack.topology
     assert isinstance(topology, PreNorm)
     return topology.feed_forward_norm, topology.feed_forward
+
+
+# ---- one stack of an encoder-decoder ---------------------------------------------------------------------------------
+
+ALONE = [
+    (T5EncoderModel, "t5", T5, ["AttnW", "Attn", "AttnRes", "AttnResLn", "AttnResLnFf", "AttnResLnFfRes"]),
+    (MT5EncoderModel, "mt5", {**T5, "feed_forward_proj": "gated-gelu"}, None),
+    (UMT5EncoderModel, "umt5", T5, None),
+    (BartForCausalLM, "bart", BART, ["AttnW", "Attn", "AttnRes", "AttnResLn", "AttnResLnFf", "AttnResLnFfRes"]),
+    (MarianForCausalLM, "marian", BART, None),
+    (PLBartForCausalLM, "plbart", BART, None),
+    (BlenderbotSmallForCausalLM, "blenderbot-small", BART, None),
+    (MBartForCausalLM, "mbart", BART, None),
+    (PegasusForCausalLM, "pegasus", BART, None),
+    (BlenderbotForCausalLM, "blenderbot", BART, None),
+]
+
+
+def alone(model_class: Any, model_type: str, sizes: dict[str, Any]) -> PreTrainedModel:
+    """A class that holds one stack of an encoder-decoder."""
+    return tiny(model_type, model_class, **sizes)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("model_class", "model_type", "sizes", "scopes"), ALONE)
+def test_an_encoder_or_a_decoder_alone_passes_the_whole_battery(
+    model_class: Any, model_type: str, sizes: dict[str, Any], scopes: list[str] | None
+) -> None:
+    assert_family(family_of(model_type), alone(model_class, model_type, sizes))
+
+
+@pytest.mark.parametrize(("model_class", "model_type", "sizes", "scopes"), ALONE)
+def test_an_encoder_or_a_decoder_alone_is_analysed_without_a_target(
+    model_class: Any, model_type: str, sizes: dict[str, Any], scopes: list[str] | None
+) -> None:
+    model = alone(model_class, model_type, sizes)
+    analyzer, decodes = ns.load(model), model_class.__name__.endswith("CausalLM")
+    assert scopes is None or analyzer.scopes[: len(scopes)] == scopes
+    assert not any("Cross" in scope for scope in analyzer.scopes)
+    assert len(analyzer.layers) == (3 if decodes else 2)
+    analysis = analyzer.analyze(ids(5, 6, 7, 2))
+    assert bool(np.isnan(analysis.map("Attn").values[0, 0, 1])) == decodes
+    with pytest.raises(ns.InputError, match="no encoder"):
+        analyzer.analyze(ids(5, 6), target=ids(5, 6))
+
+
+def test_the_encoder_alone_gives_what_it_gives_inside_the_whole_model() -> None:
+    whole = tiny("t5", AutoModelForSeq2SeqLM, **T5)
+    encoder = alone(T5EncoderModel, "t5", T5)
+    encoder.load_state_dict(whole.state_dict(), strict=False)
+    inside = ns.load(whole).analyze(ids(5, 6, 7, 2), target=ids(9, 2)).encoder
+    outside = ns.load(encoder).analyze(ids(5, 6, 7, 2))
+    np.testing.assert_array_equal(inside.map("AttnResLnFfRes").values, outside.map("AttnResLnFfRes").values)
+
+
+# ---- between blocks --------------------------------------------------------------------------------------------------
+
+
+def test_the_module_between_blocks_is_named_where_there_is_one() -> None:
+    stack = family_of("deberta-v2").stack
+    assert module_between(tiny("deberta-v2", conv_kernel_size=3), stack) == "encoder.conv"
+    assert module_between(tiny("deberta-v2"), stack) is None
+    assert module_between(tiny("llama", **GROUPED), family_of("llama").stack) is None
+
+
+def test_the_battery_refuses_a_family_that_keeps_silent_about_a_module_between_blocks() -> None:
+    family = family_of("deberta-v2")
+    silent = replace(family, stack=replace(family.stack, between=None))
+    with pytest.raises(AssertionError, match="input of layer 2 of the stack against the output of the layer before"):
+        assert_family(silent, tiny("deberta-v2", conv_kernel_size=3))
 
 
 # ---- causal ----------------------------------------------------------------------------------------------------------

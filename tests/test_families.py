@@ -14,8 +14,10 @@ from tiny_models import ENCODERS, FIRST_ID, HEADS, SIZES, VARIANTS, padded, tiny
 from transformers import PreTrainedModel
 
 import normscope as ns
+from normscope.families import family_of
 from normscope.families.bert import BERT
 from normscope.oracle import oracle, oracle_weights
+from normscope.testing import assert_family
 from normscope.trace import Attention, LayerTrace
 
 LENGTHS = (7, 1, 4)
@@ -127,6 +129,12 @@ def test_the_value_bias_is_what_the_projection_adds_to_every_value(model_type: s
     (as_bias,) = analyze_all(model, token_ids(5), scopes="Attn", value_bias="bias")
     assert float(as_token.map("Attn").min()) > 0
     np.testing.assert_allclose(as_bias.map("Attn"), 0, atol=1e-6)
+
+
+@EVERY_VARIANT
+def test_a_family_passes_the_battery_that_third_parties_use(name: str) -> None:
+    model_type, changes = variants()[name]
+    assert_family(family_of(model_type), tiny(model_type, **changes))
 
 
 # ---- against the model -------------------------------------------------------------------------------------------------

@@ -136,7 +136,7 @@ def tiny(
 
     Hugging Face's own initialisation is too tame: with small weights, no biases and norms all alike, mistakes stay small.
     """
-    config = AutoConfig.for_model(model_type, **{**SIZES[model_type], **overrides})
+    config = AutoConfig.for_model(model_type, **{**SIZES.get(model_type, _BERT_SIZE), **overrides})
     model = auto.from_config(config) if attention is None else auto.from_config(config, attn_implementation=attention)
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():

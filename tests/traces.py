@@ -31,6 +31,7 @@ from normscope.trace import (
     Plain,
     Residual,
     RmsNorm,
+    Scale,
     Step,
     ValueSource,
 )
@@ -116,6 +117,11 @@ class Block:
     def residual(self) -> None:
         self.done(Residual(), self.state + self.bypasses.pop())
 
+    def scale(self, factor: float) -> None:
+        self.steps.append(Scale(factor))
+        self.states.append(None)
+        self.state = self.state * factor
+
     def normalise(self, norm: Norm) -> None:
         self.done(Normalise(norm, self.state), run_norm(norm, self.state))
 
@@ -166,7 +172,7 @@ class Block:
         rows = torch.arange(self.shape.tokens)
         return Expert(network, rows, torch.ones(len(rows), dtype=self.shape.dtype), pre_activations)
 
-    def mixture(self, networks: Sequence[Network], chosen: int) -> None:
+    def mixture(self, networks: Sequence[Network], chosen: int, shared: Network | None = None) -> None:
         """Every query has a few experts, with weights that need not sum to 1; some experts may have no query."""
         weights, choice = self.uniform(self.shape.tokens, len(networks)).topk(chosen, dim=-1)
         out, experts = torch.zeros_like(self.state), list[Expert]()
@@ -175,6 +181,11 @@ class Block:
             expert_out, pre_activations = run_network(network, self.state[rows])
             out[rows] += weights[rows, place, None] * expert_out
             experts.append(Expert(network, rows, weights[rows, place], pre_activations))
+        if shared is not None:
+            shared_out, pre_activations = run_network(shared, self.state)
+            gate = self.uniform(self.shape.tokens)
+            out += gate[:, None] * shared_out
+            experts.append(replace(self._only_expert(shared, pre_activations), weights=gate))
         self.done(FeedForward(tuple(experts)), out)
 
     def trace(self) -> LayerTrace:
@@ -303,6 +314,29 @@ def cross_pre_norm(block: Block) -> None:
     block.residual()
 
 
+def scaled_pre_norm(block: Block) -> None:
+    block.fork()
+    block.attend(block.rms_norm())
+    block.scale(0.3)
+    block.residual()
+    block.fork()
+    block.normalise(block.rms_norm())
+    block.feed_forward(block.gated(SILU))
+    block.scale(0.3)
+    block.residual()
+
+
+def shared_mixture(block: Block) -> None:
+    """Experts of which the last serves every query, with a weight of its own."""
+    block.fork()
+    block.attend(block.rms_norm())
+    block.residual()
+    block.fork()
+    block.normalise(block.rms_norm())
+    block.mixture([block.gated(SILU) for _ in range(4)], chosen=2, shared=block.gated(SILU))
+    block.residual()
+
+
 def mixture(block: Block) -> None:
     block.fork()
     block.attend(block.rms_norm())
@@ -348,7 +382,9 @@ TOPOLOGIES: dict[str, Topology] = {
         parallel,
         cross_post_norm,
         cross_pre_norm,
+        scaled_pre_norm,
         mixture,
+        shared_mixture,
         clamped_mixture,
         plain_mixture,
     )

@@ -83,7 +83,8 @@ def errors(model: PreTrainedModel, family: Family) -> tuple[float, float]:
     with torch.no_grad():
         model(**inputs)
     hook.remove()
-    capture_sides(model, inputs, [Side(family.stack, lengths, layers, consume, sources)], dtype=torch.float32)
+    side = Side(family.stack, lengths, layers, consume, sources)
+    capture_sides(model, inputs, [side], dtype=torch.float32, below_attention=True)
     difference = float((outputs[max(outputs)] - plain[-1][0]).norm() / plain[-1].norm())
     return max(worst), difference
 

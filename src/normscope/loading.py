@@ -23,6 +23,7 @@ from transformers import (
 )
 
 from normscope import embedded
+from normscope.capture import family_in
 from normscope.errors import ModelError, UnsafeWeightsError, UnsupportedArchitectureError
 from normscope.families import Family, family_of
 
@@ -83,7 +84,7 @@ def load_model(
         tokenizer = _tokenizer(str(tokenizer), {"trust_remote_code": trust_remote_code}, required=True)
     if device is not None:
         model = _moved(model, device)
-    family = family_of(model.config.model_type)
+    family = family_in(model, family_of(model.config.model_type))
     _refuse_nan(model)
     processor = _image_processor(source) if family.reads == "image" else None
     return LoadedModel(model, tokenizer, family, name, found_revision, processor)

@@ -34,6 +34,7 @@ from normscope.trace import (
     Plain,
     Residual,
     RmsNorm,
+    Scale,
 )
 
 
@@ -83,6 +84,9 @@ def oracle(trace: LayerTrace, *, value_bias: str = "token") -> dict[str, OracleR
         match step:
             case Fork():
                 bypasses.append(current)
+                continue
+            case Scale():
+                current = replace(current, parts=current.parts * step.factor, bias=current.bias * step.factor)
                 continue
             case Attention():
                 current = _attend(step, trace, value_bias)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from normscope.capture import Side, blocks_of, capture_sides
+from normscope.capture import Side, blocks_of, capture_sides, family_in, module_between
 from normscope.decompose import LayerResult, decompose, mixing_ratios
 from normscope.families.spec import Family, Stack
 from normscope.oracle import oracle
@@ -39,9 +39,10 @@ def assert_family(
     2. Oracle: every map and mixing ratio agrees with a float64 decomposition that materialises all vectors.
     3. Cheap route: mixing ratios without maps are the same.
     4. Below attention: values, and what a parallel feed-forward reads, recomputed from the block's input are those seen.
-    5. Plain pass: the captured forward pass computes what the model computes by itself.
-    6. Padding: a padded sequence of a batch gives what it gives alone.
-    7. Model restored: hooks, training flags, attention implementation and outputs are as before.
+    5. Between blocks: every block reads what the one before it gives out, unless the family names a module in between.
+    6. Plain pass: the captured forward pass computes what the model computes by itself.
+    7. Padding: a padded sequence of a batch gives what it gives alone.
+    8. Model restored: hooks, training flags, attention implementation and outputs are as before.
 
     Args:
         family: the description under test.
@@ -50,6 +51,7 @@ def assert_family(
             tokens; for an encoder-decoder also a target of 7 and 5). Made up from the configuration by default.
         tolerance: the largest relative error allowed, for float32 models.
     """
+    family = family_in(model, family)
     inputs = dict(_random_inputs(family, model) if inputs is None else inputs)
     before = _state_of(model)
     plain = _block_outputs(model, family, inputs)
@@ -65,6 +67,10 @@ def _stacks(family: Family) -> dict[str, Stack]:
     return {"stack": family.stack} if family.encoder is None else {"encoder": family.encoder, "stack": family.stack}
 
 
+def _options(family: Family) -> dict[str, Any]:
+    return {"use_cache": False} if family.stack.causal else {}
+
+
 def _random_inputs(family: Family, model: PreTrainedModel) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(0)
     if family.reads == "image":
@@ -74,7 +80,7 @@ def _random_inputs(family: Family, model: PreTrainedModel) -> dict[str, Tensor]:
     def ids(long: int, short: int, prefix: str) -> dict[str, Tensor]:
         mask = torch.ones(2, long, dtype=torch.long)
         mask[1, short:] = 0
-        numbers = torch.randint(3, model.config.vocab_size, (2, long), generator=generator)
+        numbers = torch.randint(3, model.config.get_text_config().vocab_size, (2, long), generator=generator)
         return {f"{prefix}input_ids": numbers, f"{prefix}attention_mask": mask}
 
     inputs = ids(_LONG, _SHORT, "")
@@ -107,14 +113,15 @@ def _capture(family: Family, model: PreTrainedModel, inputs: Mapping[str, Tensor
         sources = lengths["encoder"] if family.encoder is not None and name == "stack" else None
         layers = range(1, 1 + stack.depth(model.config))
         sides.append(Side(stack, lengths[name], layers, told, sources))
-    extra = {"use_cache": False} if family.stack.causal else {}
-    capture_sides(model, {**inputs, **extra}, sides, dtype=torch.float32, below_attention=True)
+    capture_sides(model, {**inputs, **_options(family)}, sides, dtype=torch.float32, below_attention=True)
 
 
 def _check_layers(
     family: Family, model: PreTrainedModel, inputs: Mapping[str, Tensor], tolerance: float, plain: dict[str, Tensor]
 ) -> Results:
     results: Results = {}
+    stacks = _stacks(family)
+    chained = _Chained(model, stacks, tolerance)
 
     def consume(name: str, layer: int, sequence: int, trace: LayerTrace) -> None:
         place = f"layer {layer} of the {name}, sequence {sequence}"
@@ -126,10 +133,11 @@ def _check_layers(
             )
         _assert_oracle(trace, result, tolerance, place)
         _assert_below_attention(trace, tolerance, place)
+        chained.check(name, layer, sequence, trace)
         cheap = mixing_ratios(trace, scopes)
         for scope, ratio in cheap.mixing.items():
             _assert_close(result.mixing[scope], ratio, tolerance, f"cheap mixing ratio at {scope} in {place}")
-        if layer == dict(_stacks(family))[name].depth(model.config):
+        if layer == stacks[name].depth(model.config):
             output = trace.states[-1]
             assert output is not None, f"the state after the last component of {place} is not seen"
             own = plain[name][sequence, : trace.length]
@@ -137,7 +145,31 @@ def _check_layers(
 
     _capture(family, model, inputs, consume)
     assert results, "no block was captured"
+    chained.finish()
     return results
+
+
+class _Chained:
+    """Whether every block reads what the one before it gave out."""
+
+    def __init__(self, model: PreTrainedModel, stacks: Mapping[str, Stack], tolerance: float) -> None:
+        self.between = {name: module_between(model, stack) for name, stack in stacks.items()}
+        self.tolerance = tolerance
+        self.outputs: dict[tuple[str, int], Tensor | None] = {}
+        self.changed = {name: False for name in stacks}
+
+    def check(self, name: str, layer: int, sequence: int, trace: LayerTrace) -> None:
+        before = self.outputs.get((name, sequence))
+        if before is not None:
+            if self.between[name] is None:
+                what = f"the input of layer {layer} of the {name} against the output of the layer before it"
+                _assert_close(trace.hidden, before, self.tolerance, what)
+            self.changed[name] |= not torch.equal(trace.hidden, before)
+        self.outputs[name, sequence] = trace.states[-1]
+
+    def finish(self) -> None:
+        for name, between in self.between.items():
+            assert between is None or self.changed[name], f"{between} changes nothing between the blocks of the {name}"
 
 
 def _assert_oracle(trace: LayerTrace, result: LayerResult, tolerance: float, place: str) -> None:
@@ -214,7 +246,7 @@ def _block_outputs(model: PreTrainedModel, family: Family, inputs: Mapping[str, 
     training = [(module, module.training) for module in model.modules()]
     try:
         with torch.no_grad():
-            model.eval().base_model(**inputs)
+            model.eval().base_model(**inputs, **_options(family))
     finally:
         for handle in handles:
             handle.remove()

@@ -144,6 +144,14 @@ class Residual:
 
 
 @dataclass(frozen=True)
+class Scale:
+    """Multiply the branch by a constant: no component, so that it has no name."""
+
+    factor: float
+    name: ClassVar[str] = ""
+
+
+@dataclass(frozen=True)
 class Expert:
     """A network, the query rows that it serves, and the weight of its output there."""
 
@@ -173,14 +181,14 @@ class OwnFeedForward(FeedForward):
     norm: Normalise | None = None
 
 
-Step = Fork | Attention | Residual | Normalise | FeedForward
+Step = Fork | Attention | Scale | Residual | Normalise | FeedForward
 
 
 @dataclass(frozen=True)
 class LayerTrace:
     """One block, one sequence: the block's input, its steps, and the model's own state after each step.
 
-    `states[k]` is `None` where the model does not expose the state (a `Fork` has none of its own).
+    `states[k]` is `None` where the model does not expose the state (a `Fork` and a `Scale` have none of their own).
     `queries` are the positions of the rows that are followed; keys are always all positions, or, if `causal`, those up to
     the query. `source_length` is the number of encoder tokens, for a block with cross-attention.
     """
@@ -226,7 +234,7 @@ def _select(step: Step, rows: Rows) -> Step:
         case FeedForward():
             count = max((1 + int(expert.rows.max()) for expert in step.experts if len(expert.rows)), default=0)
             return replace(step, experts=_select_experts(step.experts, rows, count))
-        case Fork() | Residual():
+        case Fork() | Scale() | Residual():
             return step
 
 

@@ -6,7 +6,6 @@ Knows Hugging Face and hooks; knows no mathematics.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -16,17 +15,17 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from normscope.capture.bind import BoundBlock, watched
+from normscope.capture.bind import BoundBlock
+from normscope.capture.experts import experts_path
 from normscope.capture.seen import Seen, SequenceView
 from normscope.capture.session import AttentionListener, eager_attention, evaluation_mode, hooks, shown_attention
-from normscope.capture.values import watched_below
+from normscope.capture.stacks import bare_model, blocks_of, family_in, module_between, watched_paths
 from normscope.capture.weights import BlockWeights
-from normscope.errors import UnsupportedArchitectureError
 from normscope.families import Family
 from normscope.families.spec import DispatchedAttention, HookedAttention, Part, Stack
 from normscope.trace import LayerTrace
 
-__all__ = ["Side", "blocks_of", "capture", "capture_sides"]
+__all__ = ["Side", "blocks_of", "capture", "capture_sides", "family_in", "module_between"]
 
 Consumer = Callable[[int, int, LayerTrace], None]
 """Told the layer (from 1), the sequence of the batch (from 0), and the trace."""
@@ -49,38 +48,6 @@ class Side:
 
 class _AllDone(Exception):
     """Ends a forward pass after the last block that is asked for."""
-
-
-def bare_model(model: PreTrainedModel) -> nn.Module:
-    """The model without its task head, whose cost would be for nothing."""
-    return model.base_model
-
-
-def blocks_of(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
-    """The block modules of a stack, each once; raises when the family's description does not fit."""
-    pattern = re.compile(re.escape(stack.blocks).replace(r"\*", r"\d+"))
-    bare = bare_model(model)
-    found = [module for name, module in bare.named_modules() if pattern.fullmatch(name)]
-    if not found:
-        raise UnsupportedArchitectureError(
-            f"{type(model).__name__} says it is a {model.config.model_type}, "
-            f"but has no blocks at {stack.blocks!r} below {type(bare).__name__}."
-        )
-    topologies = stack.topologies(model.config)
-    for place, block in enumerate(found):
-        chain = topologies[place % len(topologies)].chain()
-        for path in _paths(chain, below_attention=True):
-            _check_path(model, block, path)
-    return found
-
-
-def _check_path(model: PreTrainedModel, block: nn.Module, path: str) -> None:
-    try:
-        block.get_submodule(path)
-    except AttributeError as error:
-        raise UnsupportedArchitectureError(
-            f"The blocks of {type(model).__name__} have no {path!r}, where its family expects it."
-        ) from error
 
 
 def capture(
@@ -147,14 +114,6 @@ def _beginning(chain: Sequence[Part], components: int | None) -> Sequence[Part]:
     return chain[: ends[min(components, len(ends) - 1)]]
 
 
-def _paths(chain: Sequence[Part], *, below_attention: bool) -> list[str]:
-    paths = [path for part in chain for path in watched(part)]
-    if below_attention:
-        attentions = [part for part in chain if isinstance(part, DispatchedAttention | HookedAttention)]
-        paths += [path for part in attentions for path in watched_below(part)]
-    return list(dict.fromkeys(paths))
-
-
 class _Listener:
     """Follows a stack block by block. Layers are told apart by the order of calls, as modules may be shared."""
 
@@ -182,8 +141,10 @@ class _Listener:
             if isinstance(part, HookedAttention) and part.zeroed is not None:
                 module = block.get_submodule(part.weights)
                 handles.append(module.register_forward_pre_hook(_zeroing(part.zeroed), with_kwargs=True))
-        for path in _paths(chain, below_attention=self.below_attention):
+        for path in watched_paths(chain, below_attention=self.below_attention):
             handles.append(block.get_submodule(path).register_forward_hook(self._noter(path), with_kwargs=True))
+        for path in filter(None, map(experts_path, chain)):
+            handles.append(block.get_submodule(path).register_forward_pre_hook(self._routing_noter(path)))
         return [*handles, block.register_forward_hook(ends)]
 
     def attentions(self, block: nn.Module, chain: Sequence[Part]) -> dict[nn.Module, AttentionListener]:
@@ -214,6 +175,14 @@ class _Listener:
         def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
             if self.seen is not None:
                 self.seen.note(path, _first(args, kwargs), output)
+
+        return note
+
+    def _routing_noter(self, path: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+        def note(_: nn.Module, args: tuple[Any, ...]) -> None:
+            if self.seen is not None:
+                _, choices, weights = args
+                self.seen.routing[path] = (choices, weights)
 
         return note
 

@@ -6,7 +6,7 @@ Knows which tensor of the model plays which role in the chain, and nothing of wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -34,6 +34,8 @@ from normscope.families.spec import (
     PlainPart,
     ResidualPart,
     RmsNormPart,
+    ScalePart,
+    SharedExpertsPart,
 )
 from normscope.trace import (
     Attention,
@@ -49,6 +51,7 @@ from normscope.trace import (
     OwnFeedForward,
     Plain,
     Residual,
+    Scale,
     Step,
 )
 
@@ -56,7 +59,7 @@ from normscope.trace import (
 def watched(part: Part) -> tuple[str, ...]:
     """The submodules whose input and output a part needs."""
     match part:
-        case ForkPart() | ResidualPart():
+        case ForkPart() | ScalePart() | ResidualPart():
             return ()
         case DispatchedAttention():
             return (part.output,)
@@ -71,7 +74,10 @@ def watched(part: Part) -> tuple[str, ...]:
         case FusedGatedPart():
             return (part.gate_and_up, part.down)
         case ExpertsPart() | ClampedExpertsPart():
-            return (part.module, part.router)
+            return (part.module, part.experts)
+        case SharedExpertsPart():
+            gate = () if part.gate is None else (part.gate,)
+            return (*watched(part.routed), *watched(part.shared), *gate)
         case BesideAttention():
             return (part.norm.module, *watched(part.feed_forward))
 
@@ -102,6 +108,8 @@ class BoundBlock:
         match part:
             case ForkPart():
                 return Fork()
+            case ScalePart():
+                return Scale(part.factor)
             case ResidualPart():
                 return Residual()
             case LayerNormPart() | RmsNormPart():
@@ -116,7 +124,7 @@ class BoundBlock:
     def _state_after(self, index: int, view: SequenceView) -> Tensor | None:
         """The model's own state after a part, where the model shows it."""
         match part := self.chain[index]:
-            case ForkPart() | BesideAttention():
+            case ForkPart() | ScalePart() | BesideAttention():
                 return None
             case DispatchedAttention() | HookedAttention():
                 return view.output(part.output)
@@ -128,6 +136,8 @@ class BoundBlock:
                 return view.output(part.down)
             case ExpertsPart() | ClampedExpertsPart():
                 return view.output(part.module)
+            case SharedExpertsPart():
+                return view.output(part.routed.module)
             case ResidualPart():
                 return self._state_after_residual(index, view)
 
@@ -188,6 +198,12 @@ class BoundBlock:
                 return (_for_all(network, *view.output(part.gate_and_up).chunk(2, dim=-1)),)
             case ExpertsPart() | ClampedExpertsPart():
                 return experts_of(part, read, view)
+            case SharedExpertsPart():
+                return (*experts_of(part.routed, read, view), self._shared_expert(part, view))
+
+    def _shared_expert(self, part: SharedExpertsPart, view: SequenceView) -> Expert:
+        (expert,) = self._feed_forward(part.shared, view)
+        return expert if part.gate is None else replace(expert, weights=view.output(part.gate).sigmoid().squeeze(-1))
 
     def _own_feed_forward(self, part: BesideAttention, view: SequenceView) -> OwnFeedForward:
         """What completeness cannot tell: a feed-forward that read the attention too would add up just as well."""

@@ -8,14 +8,24 @@ from torch import Tensor
 from normscope.activations import clamped_swish
 from normscope.capture.seen import SequenceView
 from normscope.capture.weights import BlockWeights
-from normscope.families.spec import ClampedExpertsPart, ExpertsPart
+from normscope.families.spec import ClampedExpertsPart, ExpertsPart, Part, SharedExpertsPart
 from normscope.trace import Expert, Gated, Linear
+
+
+def experts_path(part: Part) -> str | None:
+    """The submodule that is called with the choices of a router and their weights, where a part has one."""
+    match part:
+        case ExpertsPart() | ClampedExpertsPart():
+            return part.experts
+        case SharedExpertsPart():
+            return part.routed.experts
+        case _:
+            return None
 
 
 def experts_of(part: ExpertsPart | ClampedExpertsPart, read: BlockWeights, view: SequenceView) -> tuple[Expert, ...]:
     """The experts that serve a sequence, each with its rows and weights. Router weights are constants of the pass."""
-    weights, choices = view.routing(part.router)
-    hidden = view.input(part.module)
+    hidden, choices, weights = view.routing(part.experts)
     experts: list[Expert] = []
     for chosen in choices.unique().tolist():
         rows, place = torch.where(choices == chosen)

@@ -18,6 +18,7 @@ class Seen:
     inputs: dict[str, Tensor] = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)
     attention: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    routing: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def note(self, path: str, given: Tensor, output: Any) -> None:
         """Keep what a module took in, and a copy of what it gave out, which some models go on to add to in place.
@@ -47,7 +48,7 @@ class SequenceView:
         if source:
             return tensor[self.sequence, : self.source_length].to(self.dtype)
         batch, positions = self.seen.hidden.shape[:2]
-        if tensor.dim() == 2:  # some feed-forwards run on flattened positions
+        if tensor.dim() != 3:  # flattened positions (some feed-forwards), or a single head before them (latent values)
             tensor = tensor.reshape(batch, positions, -1)
         return tensor[self.sequence, : self.length].to(self.dtype)
 
@@ -67,12 +68,12 @@ class SequenceView:
         output = self.seen.outputs[path]
         return self._cut(output if isinstance(output, Tensor) else output[0], source=source)
 
-    def routing(self, path: str) -> tuple[Tensor, Tensor]:
-        """The weights and the choices that a router gives each token, `[position, choice]`."""
-        _, weights, choices = self.seen.outputs[path]
+    def routing(self, path: str) -> tuple[Tensor, Tensor, Tensor]:
+        """What experts were called with: states, choices and their weights, the last two `[position, choice]`."""
+        choices, weights = self.seen.routing[path]
         batch = len(self.seen.hidden)
         choices = choices.reshape(batch, -1, choices.shape[-1])[self.sequence, : self.length]
-        return self._cut(weights), choices
+        return self.input(path), choices, self._cut(weights)
 
     def weights(self, path: str) -> Tensor:
         """`[head, query, key]` from a module that gives out attention weights, alone or second."""

@@ -18,6 +18,7 @@ from normscope.families.spec import (
     FusedPerHead,
     FusedPerHeadWithBias,
     FusedTail,
+    LatentPerHead,
     NormPart,
     SplitHeads,
     Value,
@@ -32,7 +33,7 @@ def value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Te
             return projected.unflatten(-1, (groups, d_head))
         case FusedTail():
             return projected[..., -groups * d_head :].unflatten(-1, (groups, d_head))
-        case FusedPerHead() | FusedPerHeadWithBias():
+        case FusedPerHead() | FusedPerHeadWithBias() | LatentPerHead():
             return projected.unflatten(-1, (groups, -1))[..., -d_head:]
 
 
@@ -47,7 +48,9 @@ def projected_values(part: AttentionPart, read: BlockWeights, view: SequenceView
 
 def watched_below(part: AttentionPart) -> tuple[str, ...]:
     """The submodules between the block's input and the values."""
-    return (*(() if part.norm is None else (part.norm.module,)), part.value.module)
+    norm = () if part.norm is None else (part.norm.module,)
+    latent = (part.value.down, part.value.norm.module) if isinstance(part.value, LatentPerHead) else ()
+    return (*norm, *latent, part.value.module)
 
 
 def value_source(
@@ -57,6 +60,9 @@ def value_source(
     path = _Path(read, view, source=isinstance(part, DispatchedCrossAttention), start=part.value.module)
     if part.norm is not None:
         path.normalise(part.norm)
+    if isinstance(part.value, LatentPerHead):
+        path.narrow(part.value.down, width=view.input(part.value.norm.module).shape[-1])
+        path.normalise(part.value.norm)
     path.enter(part.value.module)
     groups, _, d_head = values.shape
     if not torch.equal(projected_values(part, read, view, groups, d_head), values):
@@ -104,3 +110,10 @@ class _Path:
         self.enter(part.module)
         self.steps.append(Normalise(self.read.norm(part), state_before=self.reached))
         self.reached = self.view.output(part.module, source=self.source)
+
+    def narrow(self, module: str, width: int) -> None:
+        """Through the first outputs of a linear layer."""
+        self.enter(module)
+        linear = self.read.linear(module)
+        self.steps.append(Linear(linear.weight[:width], None if linear.bias is None else linear.bias[:width]))
+        self.reached = self.view.output(module, source=self.source)[:, :width]

@@ -14,7 +14,7 @@ from transformers.pytorch_utils import Conv1D
 
 from normscope.activations import Activation, recognise
 from normscope.errors import ModelError, UnsupportedArchitectureError
-from normscope.families.spec import LayerNormPart, NormPart, RmsNormPart, UnitRmsNormPart
+from normscope.families.spec import FixedLayerNormPart, LayerNormPart, NormPart, RmsNormPart, UnitRmsNormPart
 from normscope.trace import LayerNorm, Linear, Norm, RmsNorm
 
 _PLAIN_SUBCLASSES = ("FalconLinear",)
@@ -42,9 +42,8 @@ class BlockWeights:
 
     def norm(self, part: NormPart) -> Norm:
         module = self.block.get_submodule(part.module)
-        epsilon = self._epsilon(part.module, module)
-        weight = getattr(module, "weight", None)
-        scale = torch.ones((), dtype=self.dtype) if weight is None else self._read(weight)
+        epsilon = part.epsilon if isinstance(part, FixedLayerNormPart) else self._epsilon(part.module, module)
+        scale = self._norm_weight(module)
         match part:
             case UnitRmsNormPart():
                 return RmsNorm(1 + scale, epsilon)
@@ -53,6 +52,13 @@ class BlockWeights:
             case LayerNormPart():
                 bias = getattr(module, "bias", None)
                 return LayerNorm(scale, None if bias is None else self._read(bias), epsilon)
+
+    def _norm_weight(self, module: nn.Module) -> Tensor:
+        weight = getattr(module, "weight", None)
+        if weight is not None:
+            return self._read(weight)
+        device = next((parameter.device for parameter in self.block.parameters()), None)
+        return torch.ones(cast("tuple[int, ...]", module.normalized_shape), dtype=self.dtype, device=device)
 
     def activation(self, path: str) -> Activation:
         return recognise(self.attribute(path))

@@ -93,7 +93,7 @@ def _probe(analyzer: Analyzer, text: str | None) -> tuple[Input, Input | None]:
 def _random_ids(analyzer: Analyzer) -> Tensor:
     import torch
 
-    vocabulary = analyzer.model.config.vocab_size
+    vocabulary = analyzer.model.config.get_text_config().vocab_size
     first = min(vocabulary - 1, 5)  # special ids, such as padding, are usually the first few
     return torch.randint(first, vocabulary, (1, _RANDOM_TOKENS), generator=torch.Generator().manual_seed(0))
 

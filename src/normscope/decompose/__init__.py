@@ -29,6 +29,7 @@ from normscope.trace import (
     OwnFeedForward,
     Residual,
     Rows,
+    Scale,
 )
 
 __all__ = ["LayerResult", "decompose", "mixing_ratios"]
@@ -112,6 +113,8 @@ class _Walk:
                 case Residual():
                     *bypasses, bypass = bypasses
                     carrier = carrier.add(bypass)
+                case Scale():
+                    carrier = carrier.scaled(step.factor)
                 case Normalise():
                     carrier = carrier.normalise(step.norm, deviation(step.norm, step.state_before))
                 case OwnFeedForward():
@@ -191,6 +194,6 @@ def _source_share(sums: Sums) -> Float[Tensor, " query"]:
 
 
 def _scope_after_each_step(trace: LayerTrace) -> list[str]:
-    """The scope that ends with each step; empty at a fork, which is no component."""
+    """The scope that ends with each step; empty where the step is no component."""
     scopes = iter(scopes_of(trace.components, weights=False))
     return [next(scopes) if step.name else "" for step in trace.steps]

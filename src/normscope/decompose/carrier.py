@@ -51,6 +51,10 @@ class Carrier(ABC):
         """RES: adds the decomposition that went around."""
 
     @abstractmethod
+    def scaled(self, factor: float) -> Carrier:
+        """Every part and the bias times a constant."""
+
+    @abstractmethod
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Carrier:
         """LN: every part by itself, with the deviation of the actual state."""
 

@@ -45,6 +45,9 @@ class Dense(Carrier):
             self.parts[sums.queries, rows] = sums.own
         return Dense(sums=sums, parts=self.parts, extents=self.extents)
 
+    def scaled(self, factor: float) -> Dense:
+        return Dense(sums=self.sums.scaled(factor), parts=self.parts.mul_(factor), extents=self.extents)
+
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Dense:
         scale_(norm, self.parts).div_(deviation[:, None])
         return Dense(sums=self.sums.normalise(norm, deviation), parts=self.parts, extents=self.extents)

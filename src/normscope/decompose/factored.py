@@ -53,6 +53,9 @@ class KeyGroup:
         selected.__dict__["factors"] = self.factors  # they do not depend on the query
         return selected
 
+    def scaled(self, factor: float) -> KeyGroup:
+        return replace(self, scale=self.scale * factor)
+
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> KeyGroup:
         return replace(self, output=scale_(norm, self.output.clone()), scale=self.scale / deviation)
 
@@ -111,6 +114,9 @@ class Factored(Carrier):
         if len({group.kind for group in groups}) < len(groups):
             raise NotImplementedError("both branches of this residual hold attention parts of the same keys")
         return Factored(sums=self.sums.add(bypass.sums), groups=tuple(groups))
+
+    def scaled(self, factor: float) -> Factored:
+        return Factored(sums=self.sums.scaled(factor), groups=tuple(group.scaled(factor) for group in self.groups))
 
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Factored:
         groups = tuple(group.normalise(norm, deviation) for group in self.groups)

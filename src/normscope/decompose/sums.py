@@ -74,6 +74,9 @@ class Sums:
         rows[: len(shorter)] += shorter
         return Sums(rows, self.queries)
 
+    def scaled(self, factor: float) -> Sums:
+        return Sums(self.rows * factor, self.queries)
+
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Sums:
         rows = scale_(norm, self.rows / deviation[:, None])
         constant = shift(norm)
@@ -110,6 +113,9 @@ class Summed(Carrier):
 
     def add(self, bypass: Carrier) -> Summed:
         return Summed(sums=self.sums.add(bypass.sums))
+
+    def scaled(self, factor: float) -> Summed:
+        return Summed(sums=self.sums.scaled(factor))
 
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Summed:
         return Summed(sums=self.sums.normalise(norm, deviation))

@@ -15,11 +15,12 @@ from torch import Tensor
 
 from normscope.capture import blocks_of
 from normscope.capture.weights import BlockWeights
+from normscope.errors import UnsupportedArchitectureError
 from normscope.experiments import figures, published, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.exact import Moments
 from normscope.experiments.partial import Partial
-from normscope.families.spec import DispatchedAttention, FusedTail, HookedAttention, SplitHeads
+from normscope.families.spec import DispatchedAttention, FusedTail, HookedAttention, LatentPerHead, SplitHeads
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -61,7 +62,9 @@ class ExpansionRate(Experiment):
         chain = stack.topology_of(config).chain()
         part = next(part for part in chain if isinstance(part, DispatchedAttention | HookedAttention))
         rates = [
-            _rate(BlockWeights(block, torch.float64), part, int(config.num_attention_heads), self.form)
+            _rate(
+                BlockWeights(block, torch.float64), part, int(config.get_text_config().num_attention_heads), self.form
+            )
             for block in blocks
         ]
         of_layers = [rates[place % len(rates)] for place in range(len(analyzer.layers))]  # blocks may be shared
@@ -104,6 +107,11 @@ def _value_rows(matrix: Tensor, part: DispatchedAttention | HookedAttention, hea
     match part.value:
         case SplitHeads():
             values = matrix.unflatten(0, (-1, d_head))
+        case LatentPerHead():
+            raise UnsupportedArchitectureError(
+                f"The values come from a latent state through a norm ({part.value.norm.module}), so that no matrix takes "
+                f"states to values: expansion-rate is for models whose values are a projection of their states."
+            )
         case FusedTail():
             groups = (len(matrix) // d_head - heads) // 2
             values = matrix[-groups * d_head :].unflatten(0, (groups, d_head))

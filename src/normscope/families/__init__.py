@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from typing import cast
 
 from normscope.errors import UnsupportedArchitectureError, listing
-from normscope.families import bert, deberta, encoder_decoder, gpt, llama, modern_encoders, vision
+from normscope.families import bert, deberta, encoder_decoder, gpt, llama, mixtures, modern_encoders, vision
 from normscope.families.spec import Family
 
 __all__ = ["Family", "families", "family_of", "register"]
@@ -56,6 +56,6 @@ def _register_installed() -> None:
             register(family)
 
 
-for _module in (bert, deberta, modern_encoders, gpt, llama, encoder_decoder, vision):
+for _module in (bert, deberta, modern_encoders, gpt, llama, mixtures, encoder_decoder, vision):
     for _family in _module.FAMILIES:
         register(_family)

@@ -37,6 +37,7 @@ def _stack(value: Value) -> Stack:
             feed_forward=PlainPart("intermediate.dense", "intermediate.intermediate_act_fn", "output.dense"),
             feed_forward_norm=LayerNormPart("output.LayerNorm"),
         ),
+        between="encoder.conv",
     )
 
 

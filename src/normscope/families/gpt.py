@@ -3,7 +3,7 @@
 | trap | where |
 |---|---|
 | projections are `Conv1D`, stored `[in, out]`; query, key and value are one projection | GPT-2 |
-| attention does not go through the attention interface | GPT-Neo, GPT-J, Bloom, Falcon |
+| attention does not go through the attention interface | GPT-Neo, GPT-J, Bloom, Falcon, XGLM |
 | query, key and value are fused head by head | GPT-NeoX, Bloom, Falcon, GPT-BigCode without multi-query |
 | attention and feed-forward run side by side, or one after the other, by configuration | GPT-NeoX, Falcon |
 | the feed-forward module gives out its result with the residual already in it | Bloom |
@@ -221,4 +221,23 @@ BIOGPT = Family(
     ),
 )
 
-FAMILIES = (STARCODER2, BIOGPT, GPT2, GPT_BIGCODE, GPT_NEO, GPT_NEOX, GPTJ, OPT, BLOOM, FALCON, PHI)
+XGLM = Family(
+    "xglm",
+    ("xglm",),
+    Stack(
+        blocks="layers.*",
+        topology=PreNorm(
+            attention=HookedAttention(
+                "self_attn",
+                SplitHeads("self_attn.v_proj"),
+                "self_attn.out_proj",
+                norm=LayerNormPart("self_attn_layer_norm"),
+            ),
+            feed_forward_norm=LayerNormPart("final_layer_norm"),
+            feed_forward=PlainPart("fc1", "activation_fn", "fc2"),
+        ),
+        causal=True,
+    ),
+)
+
+FAMILIES = (STARCODER2, BIOGPT, GPT2, GPT_BIGCODE, GPT_NEO, GPT_NEOX, GPTJ, OPT, BLOOM, FALCON, PHI, XGLM)

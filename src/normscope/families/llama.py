@@ -1,30 +1,30 @@
-"""Llama and its kin: causal decoders with RMS norms, gated feed-forwards and grouped values; and Cohere, Mixtral, GPT-OSS.
+"""Llama and its kin: causal decoders with gated feed-forwards and grouped values, most of them with RMS norms.
 
 | trap | where |
 |---|---|
 | one value head serves a group of heads | all but the oldest |
 | query, key and value are one projection; gate and up another | Phi-3 |
 | the norm's weight counts from one | Gemma |
-| norms before and after each branch | Gemma 2, Gemma 3 |
+| norms before and after each branch | Gemma 2, Gemma 3, GLM-4 |
 | norms only after each branch | OLMo 2 |
 | the norm centres although it has no bias; attention and feed-forward run side by side | Cohere |
-| attention sinks take a share of the weights, so that rows do not sum to one | GPT-OSS |
-| experts are stacked tensors, chosen for each token | Mixtral, GPT-OSS |
+| the norm centres, has neither weight nor bias, and does not tell its epsilon | OLMo |
+| what a branch adds is multiplied by a constant | Granite |
+| the decoder is inside a multimodal model, its configuration inside another | Gemma 3 |
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from normscope.families.spec import (
     BranchNorm,
-    ClampedExpertsPart,
     Config,
     DispatchedAttention,
-    ExpertsPart,
     Family,
     FeedForwardPart,
+    FixedLayerNormPart,
     FusedGatedPart,
     FusedTail,
     GatedPart,
@@ -33,6 +33,7 @@ from normscope.families.spec import (
     PreNorm,
     RmsNormPart,
     Sandwich,
+    ScaledPreNorm,
     SplitHeads,
     Stack,
     Topology,
@@ -40,92 +41,121 @@ from normscope.families.spec import (
     unlimited,
 )
 
-_FIRST_NORM, _SECOND_NORM = "input_layernorm", "post_attention_layernorm"
-_BARE_ATTENTION = DispatchedAttention("self_attn", SplitHeads("self_attn.v_proj"), "self_attn.o_proj")
-_ATTENTION = replace(_BARE_ATTENTION, norm=RmsNormPart(_FIRST_NORM))
-_CENTRED_ATTENTION = replace(_BARE_ATTENTION, norm=LayerNormPart(_FIRST_NORM))
-_UNIT_ATTENTION = replace(_BARE_ATTENTION, norm=UnitRmsNormPart(_FIRST_NORM))
-_GATED = GatedPart("mlp.gate_proj", "mlp.up_proj", "mlp.act_fn", "mlp.down_proj")
+FIRST_NORM, SECOND_NORM = "input_layernorm", "post_attention_layernorm"
+BARE_ATTENTION = DispatchedAttention("self_attn", SplitHeads("self_attn.v_proj"), "self_attn.o_proj")
+ATTENTION = replace(BARE_ATTENTION, norm=RmsNormPart(FIRST_NORM))
+CENTRED_ATTENTION = replace(BARE_ATTENTION, norm=LayerNormPart(FIRST_NORM))
+UNIT_ATTENTION = replace(BARE_ATTENTION, norm=UnitRmsNormPart(FIRST_NORM))
+GATED = GatedPart("mlp.gate_proj", "mlp.up_proj", "mlp.act_fn", "mlp.down_proj")
 
 
-def _pre_norm(feed_forward: FeedForwardPart) -> PreNorm:
-    return PreNorm(_ATTENTION, RmsNormPart(_SECOND_NORM), feed_forward)
+_FUSED_GATED = FusedGatedPart("mlp.gate_up_proj", "mlp.activation_fn", "mlp.down_proj")
 
 
-def _family(
-    name: str, topology: Topology | Callable[[Config], Topology], *model_types: str, blocks: str = "layers.*"
+def pre_norm(feed_forward: FeedForwardPart) -> PreNorm:
+    return PreNorm(ATTENTION, RmsNormPart(SECOND_NORM), feed_forward)
+
+
+def decoder(
+    name: str, topology: Topology | Callable[[Config], Topology | Sequence[Topology]], *model_types: str
 ) -> Family:
     """Positions are rotary in this line, so that no table limits the input."""
-    return Family(name, model_types or (name,), Stack(blocks, topology, causal=True), longest=unlimited)
+    return Family(name, model_types or (name,), Stack("layers.*", topology, causal=True), longest=unlimited)
 
 
-LLAMA = _family(
+LLAMA = decoder(
     "llama",
-    _pre_norm(_GATED),
+    pre_norm(GATED),
     *("llama", "mistral", "qwen2", "qwen3", "smollm3", "ministral", "ministral3", "helium", "cwm", "ernie4_5"),
     *("seed_oss", "hunyuan_v1_dense"),
 )
 
-PHI3 = _family(
+PHI3 = decoder(
     "phi3",
     PreNorm(
-        attention=replace(_ATTENTION, value=FusedTail("self_attn.qkv_proj")),
-        feed_forward_norm=RmsNormPart(_SECOND_NORM),
-        feed_forward=FusedGatedPart("mlp.gate_up_proj", "mlp.activation_fn", "mlp.down_proj"),
+        attention=replace(ATTENTION, value=FusedTail("self_attn.qkv_proj")),
+        feed_forward_norm=RmsNormPart(SECOND_NORM),
+        feed_forward=_FUSED_GATED,
     ),
 )
 
-GLM = _family(
-    "glm",
-    PreNorm(
-        attention=_ATTENTION,
-        feed_forward_norm=RmsNormPart(_SECOND_NORM),
-        feed_forward=FusedGatedPart("mlp.gate_up_proj", "mlp.activation_fn", "mlp.down_proj"),
+GLM = decoder("glm", pre_norm(_FUSED_GATED))
+
+GLM4 = decoder(
+    "glm4",
+    Sandwich(
+        attention=ATTENTION,
+        after_attention=RmsNormPart("post_self_attn_layernorm"),
+        before_feed_forward=RmsNormPart(SECOND_NORM),
+        feed_forward=_FUSED_GATED,
+        after_feed_forward=RmsNormPart("post_mlp_layernorm"),
     ),
 )
 
-GEMMA = _family("gemma", PreNorm(_UNIT_ATTENTION, UnitRmsNormPart(_SECOND_NORM), _GATED))
+GEMMA = decoder("gemma", PreNorm(UNIT_ATTENTION, UnitRmsNormPart(SECOND_NORM), GATED))
 
 _GEMMA_SANDWICH = Sandwich(
-    attention=_UNIT_ATTENTION,
-    after_attention=UnitRmsNormPart(_SECOND_NORM),
+    attention=UNIT_ATTENTION,
+    after_attention=UnitRmsNormPart(SECOND_NORM),
     before_feed_forward=UnitRmsNormPart("pre_feedforward_layernorm"),
-    feed_forward=_GATED,
+    feed_forward=GATED,
     after_feed_forward=UnitRmsNormPart("post_feedforward_layernorm"),
 )
 
-GEMMA2 = _family("gemma2", _GEMMA_SANDWICH, "gemma2", "gemma3_text")
+GEMMA2 = decoder("gemma2", _GEMMA_SANDWICH, "gemma2", "gemma3_text")
 
-OLMO2 = _family(
+
+def _text_layers(config: Config) -> int:
+    return config.get_text_config().num_hidden_layers
+
+
+GEMMA3 = Family(
+    "gemma3",
+    ("gemma3",),
+    Stack("language_model.layers.*", _GEMMA_SANDWICH, causal=True, depth=_text_layers),
+    longest=unlimited,
+)
+
+_OLMO_EPSILON = 1e-5
+
+OLMO = decoder(
+    "olmo",
+    PreNorm(
+        attention=replace(BARE_ATTENTION, norm=FixedLayerNormPart(FIRST_NORM, _OLMO_EPSILON)),
+        feed_forward_norm=FixedLayerNormPart(SECOND_NORM, _OLMO_EPSILON),
+        feed_forward=GATED,
+    ),
+)
+
+OLMO2 = decoder(
     "olmo2",
     BranchNorm(
-        attention=_BARE_ATTENTION,
-        after_attention=RmsNormPart(_SECOND_NORM),
-        feed_forward=_GATED,
+        attention=BARE_ATTENTION,
+        after_attention=RmsNormPart(SECOND_NORM),
+        feed_forward=GATED,
         after_feed_forward=RmsNormPart("post_feedforward_layernorm"),
     ),
     *("olmo2", "olmo3", "exaone4"),
 )
 
-_COHERE_PARALLEL = Parallel(_CENTRED_ATTENTION, LayerNormPart(_FIRST_NORM), _GATED)
+_COHERE_PARALLEL = Parallel(CENTRED_ATTENTION, LayerNormPart(FIRST_NORM), GATED)
 
-COHERE = _family("cohere", _COHERE_PARALLEL, "cohere", "cohere2")
+COHERE = decoder("cohere", _COHERE_PARALLEL, "cohere", "cohere2")
 
 
 def _stablelm_topology(config: Config) -> Topology:
     if config.use_parallel_residual:
         return _COHERE_PARALLEL
-    return PreNorm(_CENTRED_ATTENTION, LayerNormPart(_SECOND_NORM), _GATED)
+    return PreNorm(CENTRED_ATTENTION, LayerNormPart(SECOND_NORM), GATED)
 
 
-STABLELM = _family("stablelm", _stablelm_topology)
+STABLELM = decoder("stablelm", _stablelm_topology)
 
-MIXTRAL = _family(
-    "mixtral",
-    _pre_norm(ExpertsPart("mlp", "mlp.gate", "mlp.experts", "mlp.experts.act_fn")),
-    *("mixtral", "olmoe", "qwen3_moe", "minimax_m2"),
-)
 
-GPT_OSS = _family("gpt_oss", _pre_norm(ClampedExpertsPart("mlp", "mlp.router", "mlp.experts")))
+def _granite_topology(config: Config) -> Topology:
+    return ScaledPreNorm(ATTENTION, RmsNormPart(SECOND_NORM), GATED, factor=config.residual_multiplier)
 
-FAMILIES = (LLAMA, PHI3, GLM, STABLELM, GEMMA, GEMMA2, OLMO2, COHERE, MIXTRAL, GPT_OSS)
+
+GRANITE = decoder("granite", _granite_topology)
+
+FAMILIES = (LLAMA, PHI3, GLM, GLM4, STABLELM, GEMMA, GEMMA2, GEMMA3, OLMO, OLMO2, COHERE, GRANITE)

@@ -57,7 +57,7 @@ MODERNBERT_DECODER = Family(
 
 EUROBERT = Family(
     "eurobert",
-    ("eurobert",),
+    ("eurobert", "ultrabert"),
     Stack(
         blocks="layers.*",
         topology=PreNorm(

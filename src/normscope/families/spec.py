@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from normscope.errors import UnsupportedArchitectureError
@@ -48,7 +48,17 @@ class FusedPerHeadWithBias:
     bias: str
 
 
-Value = SplitHeads | FusedTail | FusedPerHead | FusedPerHeadWithBias
+@dataclass(frozen=True)
+class LatentPerHead:
+    """Values made of a narrow latent state: the first outputs of `down`, normalised, go through `module` to every head's key
+    and value, of which the value comes last (DeepSeek)."""
+
+    module: str
+    down: str
+    norm: NormPart
+
+
+Value = SplitHeads | FusedTail | FusedPerHead | FusedPerHeadWithBias | LatentPerHead
 
 # ---- attentions ------------------------------------------------------------------------------------------------------
 
@@ -110,6 +120,13 @@ class LayerNormPart:
 
 
 @dataclass(frozen=True)
+class FixedLayerNormPart(LayerNormPart):
+    """Centres and scales with neither weight nor bias, by an epsilon that its module does not tell."""
+
+    epsilon: float
+
+
+@dataclass(frozen=True)
 class RmsNormPart:
     """Scales by the root of the mean square."""
 
@@ -160,13 +177,12 @@ class FusedGatedPart:
 
 @dataclass(frozen=True)
 class ExpertsPart:
-    """A router that weighs a few experts for each token, and the experts' stacked weights `[expert, out, in]`.
+    """A few experts for each token, chosen and weighed by a router; their weights are stacked, `[expert, out, in]`.
 
-    `module` holds both and gives the output; the router gives out logits, weights and choices.
+    `module` gives the output; `experts` is called with the states, the choices and the weights.
     """
 
     module: str
-    router: str
     experts: str
     activation: str
     component: ClassVar[str] = "Ff"
@@ -177,12 +193,21 @@ class ClampedExpertsPart:
     """The experts of GPT-OSS: weights `[expert, in, out]`, gate and up interleaved, both clamped, one added to up."""
 
     module: str
-    router: str
     experts: str
     component: ClassVar[str] = "Ff"
 
 
-FeedForwardPart = PlainPart | GatedPart | FusedGatedPart | ExpertsPart | ClampedExpertsPart
+@dataclass(frozen=True)
+class SharedExpertsPart:
+    """Experts beside a network that serves every token, its weight one or the sigmoid of what `gate` gives out."""
+
+    routed: ExpertsPart
+    shared: GatedPart
+    gate: str | None = None
+    component: ClassVar[str] = "Ff"
+
+
+FeedForwardPart = PlainPart | GatedPart | FusedGatedPart | ExpertsPart | ClampedExpertsPart | SharedExpertsPart
 
 
 @dataclass(frozen=True)
@@ -211,7 +236,15 @@ class ResidualPart:
     component: ClassVar[str] = "Res"
 
 
-Part = ForkPart | AttentionPart | ResidualPart | NormPart | FeedForwardPart | BesideAttention
+@dataclass(frozen=True)
+class ScalePart:
+    """The branch is multiplied by a constant before it comes back. That is no component: it has no scope of its own."""
+
+    factor: float
+    component: ClassVar[str] = ""
+
+
+Part = ForkPart | AttentionPart | ScalePart | ResidualPart | NormPart | FeedForwardPart | BesideAttention
 
 FORK, RESIDUAL = ForkPart(), ResidualPart()
 
@@ -222,6 +255,10 @@ class Topology(ABC):
     @abstractmethod
     def chain(self) -> tuple[Part, ...]:
         """The parts in order, with the forks and returns of the residual branches."""
+
+    def without_cross(self) -> Topology:
+        """The same where nothing is there to look at by a cross-attention."""
+        return self
 
     def components(self) -> list[str]:
         """The names of the components, in chain order."""
@@ -243,6 +280,9 @@ class PostNorm(Topology):
         cross = () if self.cross is None else (FORK, self.cross[0], RESIDUAL, self.cross[1])
         return (*attention, *cross, FORK, self.feed_forward, RESIDUAL, self.feed_forward_norm)
 
+    def without_cross(self) -> PostNorm:
+        return replace(self, cross=None)
+
 
 @dataclass(frozen=True)
 class PreNorm(Topology):
@@ -257,6 +297,24 @@ class PreNorm(Topology):
         attention = (FORK, self.attention, RESIDUAL)
         cross = () if self.cross is None else (FORK, *self.cross, RESIDUAL)
         return (*attention, *cross, FORK, self.feed_forward_norm, self.feed_forward, RESIDUAL)
+
+    def without_cross(self) -> PreNorm:
+        return replace(self, cross=None)
+
+
+@dataclass(frozen=True)
+class ScaledPreNorm(Topology):
+    """ATTN RES LN FF RES, each branch multiplied by `factor` before its RES."""
+
+    attention: AttentionPart
+    feed_forward_norm: NormPart
+    feed_forward: FeedForwardPart
+    factor: float
+
+    def chain(self) -> tuple[Part, ...]:
+        scale = ScalePart(self.factor)
+        attention = (FORK, self.attention, scale, RESIDUAL)
+        return (*attention, FORK, self.feed_forward_norm, self.feed_forward, scale, RESIDUAL)
 
 
 @dataclass(frozen=True)
@@ -328,12 +386,14 @@ class Stack:
 
     The topology is one for all, or what a function makes of the configuration: one for all, or one for every layer. The
     layers of a stack may have different parts, but have the same components, since they have the same scopes.
+    `between` is the path, below the bare model, of a module that some models have between two of the blocks.
     """
 
     blocks: str
     topology: Topology | Callable[[Config], Topology | Sequence[Topology]]
     causal: bool = False
     depth: Callable[[Config], int] = hidden_layers
+    between: str | None = None
 
     def topologies(self, config: Config) -> tuple[Topology, ...]:
         """The topology of every layer of a model."""
@@ -359,6 +419,18 @@ class Stack:
     def components(self, config: Config) -> list[str]:
         """The names of the components of every layer, in chain order."""
         return self.topology_of(config).components()
+
+    def without_cross(self) -> Stack:
+        """The same blocks without their cross-attention, as in a decoder that has no encoder."""
+        return replace(self, topology=_WithoutCross(self))
+
+
+@dataclass(frozen=True)
+class _WithoutCross:
+    stack: Stack
+
+    def __call__(self, config: Config) -> list[Topology]:
+        return [topology.without_cross() for topology in self.stack.topologies(config)]
 
 
 @dataclass(frozen=True)

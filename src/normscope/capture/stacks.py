@@ -1,0 +1,88 @@
+"""Where a model keeps the stacks that its family describes: the blocks, the stacks that are there, what lies between blocks.
+
+Only looks at modules; nothing runs here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from normscope.capture.bind import watched
+from normscope.capture.values import watched_below
+from normscope.errors import UnsupportedArchitectureError
+from normscope.families.spec import DispatchedAttention, Family, HookedAttention, Part, Stack
+
+
+def bare_model(model: PreTrainedModel) -> nn.Module:
+    """The model without its task head, whose cost would be for nothing."""
+    return model.base_model
+
+
+def family_in(model: PreTrainedModel, family: Family) -> Family:
+    """The family as far as the model has it: of an encoder-decoder, a class may hold the encoder or the decoder alone.
+
+    A decoder alone has no encoder to look at, so that its chain has no cross-attention.
+    """
+    if family.encoder is None:
+        return family
+    match bool(_blocks(model, family.encoder)), bool(_blocks(model, family.stack)):
+        case True, False:
+            return replace(family, stack=family.encoder, encoder=None)
+        case False, True:
+            return replace(family, stack=family.stack.without_cross(), encoder=None)
+        case _:
+            return family
+
+
+def blocks_of(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
+    """The block modules of a stack, each once; raises when the family's description does not fit."""
+    blocks = _blocks(model, stack)
+    if not blocks:
+        raise UnsupportedArchitectureError(
+            f"{type(model).__name__} says it is a {model.config.model_type}, "
+            f"but has no blocks at {stack.blocks!r} below {type(bare_model(model)).__name__}."
+        )
+    topologies = stack.topologies(model.config)
+    for place, block in enumerate(blocks):
+        chain = topologies[place % len(topologies)].chain()
+        for path in watched_paths(chain, below_attention=True):
+            if not _holds(block, path):
+                raise UnsupportedArchitectureError(
+                    f"The blocks of {type(model).__name__} have no {path!r}, where its family expects it."
+                )
+    return blocks
+
+
+def module_between(model: PreTrainedModel, stack: Stack) -> str | None:
+    """The module that changes states between two blocks of a stack, by its path below the bare model.
+
+    `None` where every block reads what the block before it gives out.
+    """
+    return stack.between if stack.between is not None and _holds(bare_model(model), stack.between) else None
+
+
+def watched_paths(chain: Sequence[Part], *, below_attention: bool) -> list[str]:
+    """The submodules of a block whose inputs and outputs its trace is made of."""
+    paths = [path for part in chain for path in watched(part)]
+    if below_attention:
+        attentions = [part for part in chain if isinstance(part, DispatchedAttention | HookedAttention)]
+        paths += [path for part in attentions for path in watched_below(part)]
+    return list(dict.fromkeys(paths))
+
+
+def _blocks(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
+    pattern = re.compile(re.escape(stack.blocks).replace(r"\*", r"\d+"))
+    return [module for name, module in bare_model(model).named_modules() if pattern.fullmatch(name)]
+
+
+def _holds(module: nn.Module, path: str) -> bool:
+    try:
+        module.get_submodule(path)
+    except AttributeError:
+        return False
+    return True

@@ -44,7 +44,7 @@ def run(
     """Runs a command line in an empty folder; gives exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setattr(session, "_quiet", lambda: None)  # it changes the whole process, which is the tests' here
+    monkeypatch.setattr(session, "quiet", lambda: None)  # it changes the whole process, which is the tests' here
 
     def run_command(*arguments: str) -> Output:
         with pytest.raises(SystemExit) as exit_info:

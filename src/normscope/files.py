@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from normscope import schema
 from normscope.errors import FileError
 
 _ENCODER = "encoder"
+_TEMPORARY = re.compile(r"\.(?P<stem>.+)-[a-z0-9_]{8}(?P<suffix>\.[^.]+)?")
+"""The names that `replacing` gives to files in the making."""
 
 
 @contextmanager
@@ -35,6 +38,17 @@ def replacing(path: str | Path) -> Generator[Path]:
         raise FileError(f"{str(target)!r} cannot be written: {error.strerror or error}.") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sweep(folder: Path, *names: str) -> None:
+    """Remove what `replacing` left in a folder when its process was killed: of files of these names, or of any name.
+
+    Only for a folder in which no other process is writing.
+    """
+    for path in folder.glob(".*") if folder.is_dir() else ():
+        match = _TEMPORARY.fullmatch(path.name)
+        if match is not None and (not names or f"{match['stem']}{match['suffix'] or ''}" in names):
+            path.unlink(missing_ok=True)
 
 
 def _umask() -> int:
@@ -70,13 +84,13 @@ def read_netcdf(path: str | Path) -> tuple[xr.Dataset, xr.Dataset | None]:
         raise FileError(f"{str(source)!r} is not a netCDF file that can be read: {error}") from error
     for group in groups.values():
         group.close()
-    found = loaded["/"].attrs.get("schema_version")
-    if found is None:
+    number = loaded["/"].attrs.get("schema_version")
+    if number is None:
         raise FileError(f"{str(source)!r} was not written by normscope: it has no schema version.")
-    if not str(found).isdigit() or schema.COMPLETENESS not in loaded["/"]:
+    if not str(number).isdigit() or schema.COMPLETENESS not in loaded["/"]:
         raise FileError(f"{str(source)!r} was not written by normscope, or is damaged.")
-    if int(found) > schema.VERSION:
+    if int(number) > schema.VERSION:
         raise FileError(
-            f"{str(source)!r} has schema version {found}, this normscope reads up to {schema.VERSION}. Upgrade normscope."
+            f"{str(source)!r} has schema version {number}, this normscope reads up to {schema.VERSION}. Upgrade normscope."
         )
     return loaded["/"], loaded.get(f"/{_ENCODER}")

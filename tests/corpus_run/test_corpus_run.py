@@ -20,7 +20,7 @@ import normscope as ns
 from normscope import corpus_run
 from normscope.cli import main
 from normscope.corpora import bundled
-from normscope.corpus_run import AnotherRunError, RunInterrupted, workers
+from normscope.corpus_run import AnotherRunError, RunInterrupted, engines
 from normscope.errors import FileError, InputError
 from normscope.experiments import EXPERIMENTS, run
 from normscope.report import write_report
@@ -147,15 +147,15 @@ def test_processes_give_the_tables_of_one_process(tmp_path: Path, finished: corp
 
 
 def test_threads_are_shared_out() -> None:
-    cores = workers.threads_for(1)
-    assert workers.threads_for(cores) == 1 and workers.threads_for(10 * cores) == 1
+    cores = engines.threads_for(1)
+    assert engines.threads_for(cores) == 1 and engines.threads_for(10 * cores) == 1
 
 
 def test_an_interrupt_keeps_shards_and_says_how_to_go_on(
     analyzer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
-    original = workers.observe
+    original = engines.observe
 
     def interrupted(*arguments: Any) -> Any:
         calls.append(1)
@@ -163,7 +163,7 @@ def test_an_interrupt_keeps_shards_and_says_how_to_go_on(
             raise KeyboardInterrupt
         return original(*arguments)
 
-    monkeypatch.setattr(workers, "observe", interrupted)
+    monkeypatch.setattr(engines, "observe", interrupted)
     with pytest.raises(RunInterrupted, match=r"2 of 6 sequences are done.*same command"):
         run(["mixing-ratio"], model=analyzer, out=tmp_path / "run", limit=6, **SMALL)
     assert (tmp_path / "run" / "shards" / "000000").is_dir()

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import torch
 
 from normscope.analysis import Analysis
 from normscope.corpora.item import Item, masked
@@ -31,25 +32,40 @@ if TYPE_CHECKING:
 _GROUP_BYTES = 192 * 2**20
 """About how much memory the maps of sequences that are analysed together may take."""
 
+Masking = Literal["paper", "all", "none"]
+"""Mask tokens for the experiments whose paper does, for all, or for none."""
+
 COMPLETENESS = "completeness"
 """The name under which the completeness errors of a run are kept, beside those of the experiments."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done with every sequence: the experiments, and the needs of each form of the sequence."""
+    """What is to be done with every sequence: the experiments, and the needs of each form of the sequence.
+
+    Without a mask token (`mask_id`) nothing is masked. `dtype` is that of the decomposition's arithmetic.
+    """
 
     experiments: tuple[Experiment, ...]
     model: ModelFacts
     mask_id: int | None
     mask_token: str
     seed: int
+    masking: Masking = "paper"
+    value_bias: str = "token"
+    dtype: torch.dtype | None = None
+
+    def masks(self, needs: Needs) -> bool:
+        """Whether an experiment with these needs is shown masked sequences."""
+        if self.mask_id is None or self.masking == "none" or not needs.corpus:
+            return False
+        return needs.masked or self.masking == "all"
 
     def forms(self) -> Iterator[tuple[Needs, list[Experiment]]]:
         """The experiments that share a form of the sequence, with all that they need of it."""
         wanted = [(experiment, experiment.needs(self.model)) for experiment in self.experiments]
         for is_masked in (False, True):
-            chosen = [(e, n) for e, n in wanted if n.corpus and (n.masked and self.mask_id is not None) == is_masked]
+            chosen = [(e, n) for e, n in wanted if n.corpus and self.masks(n) == is_masked]
             if chosen:
                 needs = reduce(Needs.with_, (needs for _, needs in chosen))
                 yield replace(needs, masked=is_masked), [experiment for experiment, _ in chosen]
@@ -93,7 +109,7 @@ def _observations(analyzer: Analyzer, plan: Plan, needs: Needs, group: list[Item
             raise InputError(f"{plan.model.name} has no mask token. Run without masking (--masking none).")
         group = [masked(item, plan.mask_id, plan.mask_token, plan.seed) for item in group]
     statistics = _Statistics(needs.statistics)
-    analyses = _analyses(analyzer, needs, group, statistics)
+    analyses = _analyses(analyzer, plan, needs, group, statistics)
     for place, (item, analysis) in enumerate(zip(group, analyses, strict=True)):
         yield Observation(
             analysis,
@@ -105,13 +121,15 @@ def _observations(analyzer: Analyzer, plan: Plan, needs: Needs, group: list[Item
         )
 
 
-def _analyses(analyzer: Analyzer, needs: Needs, group: list[Item], statistics: _Statistics) -> list[Analysis]:
+def _analyses(
+    analyzer: Analyzer, plan: Plan, needs: Needs, group: list[Item], statistics: _Statistics
+) -> list[Analysis]:
     request = Request(
         scopes=resolve_all(needs.scopes or analyzer.scopes[:1], analyzer.scopes),
         layers=analyzer.layers,
         queries=None,
-        value_bias="token",
-        dtype=None,
+        value_bias=plan.value_bias,
+        dtype=plan.dtype,
         maps=needs.maps,
         heads=needs.heads,
     )

@@ -146,11 +146,6 @@ def test_processes_give_the_tables_of_one_process(tmp_path: Path, finished: corp
     assert _tables(tmp_path / "run") == _tables(finished.folder)
 
 
-def test_threads_are_shared_out() -> None:
-    cores = engines.threads_for(1)
-    assert engines.threads_for(cores) == 1 and engines.threads_for(10 * cores) == 1
-
-
 def test_an_interrupt_keeps_shards_and_says_how_to_go_on(
     analyzer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,6 @@ from normscope.corpora import bundled
 from normscope.corpus_run import AnotherRunError, RunInterrupted, engines
 from normscope.errors import FileError, InputError
 from normscope.experiments import EXPERIMENTS, run
-from normscope.report import write_report
 
 SMALL: dict[str, Any] = {"corpus": str(bundled()), "unit": "packed", "max_tokens": 24, "shard_size": 2}
 NAMES = ["scope-similarity", "mixing-ratio", "ff-amplification"]
@@ -271,24 +270,6 @@ def test_wrong_requests_are_refused(analyzer: Any, tmp_path: Path) -> None:
         asked: dict[str, Any] = {"experiments": ["mixing-ratio"], "corpus": str(bundled()), "limit": 1, **options}
         with pytest.raises(InputError, match=says):
             run(asked.pop("experiments"), model=analyzer, out=tmp_path / says.replace(" ", "-"), **asked)
-
-
-def test_the_report_is_one_file_with_nothing_outside_it(finished: corpus_run.RunResult, tmp_path: Path) -> None:
-    assert finished.folder is not None
-    page = write_report([finished.folder, finished.folder], tmp_path / "report.html").read_text()
-    assert page.count("data:image/svg+xml;base64,") == 2 * 6
-    assert "side by side" in page and "<script" not in page
-    assert "http://" not in page and "https://" not in page
-    assert all(name in page for name in NAMES)
-    with pytest.raises(InputError, match="no finished run"):
-        write_report([tmp_path])
-
-
-def test_tokens_in_a_report_are_escaped(analyzer: Any, tmp_path: Path) -> None:
-    texts = ["<b>x</b> & <script>alert(1)</script> <b>x</b>"] * 2
-    run(["ff-amplification"], model=analyzer, corpus=texts, out=tmp_path / "run")
-    page = write_report([tmp_path / "run"]).read_text()
-    assert "&lt;" in page and "<script" not in page and "<b>" not in page
 
 
 def test_the_command_line_runs_reports_and_complains(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -65,8 +65,11 @@ def _experiment(name: str, runs: list[FinishedRun]) -> dict[str, Any]:
 
 
 def _comparison(name: str, runs: list[FinishedRun]) -> ShownTable | None:
+    """Columns are named by model and folder, in full where folders of different places are called alike."""
     first = runs[0].experiments[name]["tables"][0]
-    table = comparison([(f"{run.title} ({run.folder.name})", run.table(first)) for run in runs])
+    alike = len({(run.title, run.folder.name) for run in runs}) < len(runs)
+    names = [f"{run.title} ({run.folder if alike else run.folder.name})" for run in runs]
+    table = comparison([(name, run.table(first)) for name, run in zip(names, runs, strict=True)])
     return None if table is None else ShownTable.of(first, table)
 
 

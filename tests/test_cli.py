@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -15,12 +16,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from normscope.run import TOLERANCE
 from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration, BertConfig, BertModel
 
 import normscope as ns
 from normscope import embedded
 from normscope.cli import main, session
-from normscope.run import TOLERANCE
+from normscope.corpora import Corpus, bundled
+from normscope.documented import documented_fields
+from normscope.model_options import ModelOptions
 
 TEXT = "The opera singer caught a soap bubble."
 
@@ -44,7 +48,7 @@ def run(
     """Runs a command line in an empty folder; gives exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setattr(session, "_quiet", lambda: None)  # it changes the whole process, which is the tests' here
+    monkeypatch.setattr(session, "quiet", lambda: None)  # it changes the whole process, which is the tests' here
 
     def run_command(*arguments: str) -> Output:
         with pytest.raises(SystemExit) as exit_info:
@@ -378,3 +382,45 @@ def test_version_and_help_name_the_commands(run: Callable[..., Output]) -> None:
     assert all(re.search(rf"│ {command} ", out) for command in commands)
     for command in ("map", "mix", "growth", "check"):
         assert f"normscope {command}" in run(command, "--help")[1], "help must have an example"
+
+
+def test_the_help_of_run_has_every_option_that_python_documents(run: Callable[..., Output]) -> None:
+    code, out, _ = run("run", "--help")
+    assert code == 0
+    shown = "".join(re.sub(r"[│╭╮╰╯─]", " ", out).split())
+    for kind in (Corpus, ModelOptions):
+        for field in documented_fields(kind):
+            flag = (field.documentation.flags or (f"--{field.name.replace('_', '-')}",))[0]
+            assert flag in shown and "".join(field.documentation.text.split()) in "".join(out_columns(out)), field.name
+
+
+def out_columns(out: str) -> list[str]:
+    """The last column of every option in a help page, without spaces: its text runs over several lines."""
+    return [re.split(r"\s{2,}", line.strip("│ ").strip())[-1].replace(" ", "") for line in out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--format", "pdf"], "'pdf' is not one of 'auto', 'text'"),
+        (["--masking", "some"], "'some' is not one of 'paper', 'all', 'none'"),
+        (["--arithmetic", "float16"], "'float16' is not one of 'float32', 'float64'"),
+        (["--max-tokens", "1"], "max_tokens is at least 3"),
+        (["--dtype", "int8"], "Known: float64, float32"),
+        (["--unit", "packed", "--gold-base", "2"], "'2' is not one of"),
+    ],
+)
+def test_a_run_with_wrong_options_is_one_message_and_exit_code_2_and_leaves_no_folder(
+    run: Callable[..., Output], tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    code, out, err = run("run", "mixing-ratio", "--corpus", str(bundled()), "--out", "run", *arguments)
+    assert (code, out) == (2, "")
+    assert message in " ".join(re.sub(r"[│╭╮╰╯─\n]", " ", err).split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_model_options_reach_the_model(run: Callable[..., Output], tmp_path: Path) -> None:
+    code, _, err = run("run", "expansion-rate", "--dtype", "float64", "--out", "run")
+    assert code == 0, err
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["model"]["dtype"] == "float64"

@@ -15,7 +15,7 @@ from tiny_models import tiny
 
 import normscope as ns
 from normscope import schema
-from normscope.files import replacing
+from normscope.files import replacing, sweep
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +138,23 @@ def test_a_file_takes_its_name_only_when_it_is_whole(tmp_path: Path) -> None:
         assert not target.exists()
     assert target.read_text() == "newer"
     assert only(tmp_path) == ["result.txt"]
+
+
+def test_a_sweep_removes_what_a_kill_left_half_written_and_nothing_else(tmp_path: Path) -> None:
+    def temporary(name: str) -> str:
+        """The name under which a file is written, as a process leaves it that is killed."""
+        (tmp_path / "elsewhere").mkdir(exist_ok=True)
+        with replacing(tmp_path / "elsewhere" / name) as path:
+            return path.name
+
+    kept = [".gitignore", ".keep", ".hidden-notes.txt", "figure.svg", "a-12345678.svg"]
+    for name in (*kept, temporary("figure.svg"), temporary("table.csv"), temporary("noending")):
+        (tmp_path / name).touch()
+    sweep(tmp_path, "table.csv")
+    assert len(list(tmp_path.glob(".figure-*.svg"))) == 1 and not list(tmp_path.glob(".table-*.csv"))
+    sweep(tmp_path)
+    assert only(tmp_path) == sorted([*kept, "elsewhere"])
+    sweep(tmp_path / "nowhere")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")

@@ -16,6 +16,9 @@ import xarray as xr
 from normscope import schema
 from normscope.errors import FileError
 
+_TEMPORARY = re.compile(r"\.(?P<stem>.+)-[a-z0-9_]{8}(?P<suffix>\.[^.]+)?")
+"""The names that `replacing` gives to files in the making."""
+
 
 @contextmanager
 def replacing(path: str | Path) -> Generator[Path]:
@@ -35,6 +38,17 @@ def replacing(path: str | Path) -> Generator[Path]:
         raise FileError(f"{str(target)!r} cannot be written: {error.strerror or error}.") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sweep(folder: Path, *names: str) -> None:
+    """Remove what `replacing` left in a folder when its process was killed: of files of these names, or of any name.
+
+    Only for a folder in which no other process is writing.
+    """
+    for path in folder.glob(".*") if folder.is_dir() else ():
+        match = _TEMPORARY.fullmatch(path.name)
+        if match is not None and (not names or f"{match['stem']}{match['suffix'] or ''}" in names):
+            path.unlink(missing_ok=True)
 
 
 def _umask() -> int:

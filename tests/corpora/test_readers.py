@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from normscope.corpora import Corpus, CorpusError, Problems, Record, bundled
-from normscope.corpora.ranks import read_ranks
+from normscope.corpora.token_ranks import read_ranks
 
 
 def _read(path: Path, content: str | bytes, **options: Any) -> tuple[list[Record], Problems]:
@@ -163,9 +163,9 @@ def test_links_outside_their_sentences_and_malformed_pairs_are_bad_rows(tmp_path
 def test_formats_are_known_by_name_or_asked_for(tmp_path: Path) -> None:
     (tmp_path / "a.xyz").write_text("x")
     with pytest.raises(CorpusError, match="--format"):
-        _ = Corpus(str(tmp_path / "a.xyz")).found_format
+        _ = Corpus(str(tmp_path / "a.xyz")).actual_format
     with pytest.raises(CorpusError, match="There is no corpus file"):
-        _ = Corpus(str(tmp_path / "nothing.xyz")).found_format
+        _ = Corpus(str(tmp_path / "nothing.xyz")).actual_format
     with pytest.raises(CorpusError, match="no corpus file"):
         list(Corpus(str(tmp_path / "nothing.txt")).records(Problems()))
     assert bundled().read_text().startswith("Alice was beginning")

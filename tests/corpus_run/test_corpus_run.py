@@ -20,10 +20,9 @@ import normscope as ns
 from normscope import corpus_run
 from normscope.cli import main
 from normscope.corpora import bundled
-from normscope.corpus_run import AnotherRunError, RunInterrupted, workers
+from normscope.corpus_run import AnotherRunError, RunInterrupted, engines
 from normscope.errors import FileError, InputError
 from normscope.experiments import EXPERIMENTS, run
-from normscope.report import write_report
 
 SMALL: dict[str, Any] = {"corpus": str(bundled()), "unit": "packed", "max_tokens": 24, "shard_size": 2}
 NAMES = ["scope-similarity", "mixing-ratio", "ff-amplification"]
@@ -146,16 +145,11 @@ def test_processes_give_the_tables_of_one_process(tmp_path: Path, finished: corp
     assert _tables(tmp_path / "run") == _tables(finished.folder)
 
 
-def test_threads_are_shared_out() -> None:
-    cores = workers.threads_for(1)
-    assert workers.threads_for(cores) == 1 and workers.threads_for(10 * cores) == 1
-
-
 def test_an_interrupt_keeps_shards_and_says_how_to_go_on(
     analyzer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
-    original = workers.observe
+    original = engines.observe
 
     def interrupted(*arguments: Any) -> Any:
         calls.append(1)
@@ -163,7 +157,7 @@ def test_an_interrupt_keeps_shards_and_says_how_to_go_on(
             raise KeyboardInterrupt
         return original(*arguments)
 
-    monkeypatch.setattr(workers, "observe", interrupted)
+    monkeypatch.setattr(engines, "observe", interrupted)
     with pytest.raises(RunInterrupted, match=r"2 of 6 sequences are done.*same command"):
         run(["mixing-ratio"], model=analyzer, out=tmp_path / "run", limit=6, **SMALL)
     assert (tmp_path / "run" / "shards" / "000000").is_dir()
@@ -276,24 +270,6 @@ def test_wrong_requests_are_refused(analyzer: Any, tmp_path: Path) -> None:
         asked: dict[str, Any] = {"experiments": ["mixing-ratio"], "corpus": str(bundled()), "limit": 1, **options}
         with pytest.raises(InputError, match=says):
             run(asked.pop("experiments"), model=analyzer, out=tmp_path / says.replace(" ", "-"), **asked)
-
-
-def test_the_report_is_one_file_with_nothing_outside_it(finished: corpus_run.RunResult, tmp_path: Path) -> None:
-    assert finished.folder is not None
-    page = write_report([finished.folder, finished.folder], tmp_path / "report.html").read_text()
-    assert page.count("data:image/svg+xml;base64,") == 2 * 6
-    assert "side by side" in page and "<script" not in page
-    assert "http://" not in page and "https://" not in page
-    assert all(name in page for name in NAMES)
-    with pytest.raises(InputError, match="no finished run"):
-        write_report([tmp_path])
-
-
-def test_tokens_in_a_report_are_escaped(analyzer: Any, tmp_path: Path) -> None:
-    texts = ["<b>x</b> & <script>alert(1)</script> <b>x</b>"] * 2
-    run(["ff-amplification"], model=analyzer, corpus=texts, out=tmp_path / "run")
-    page = write_report([tmp_path / "run"]).read_text()
-    assert "&lt;" in page and "<script" not in page and "<b>" not in page
 
 
 def test_the_command_line_runs_reports_and_complains(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

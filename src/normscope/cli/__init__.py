@@ -1,7 +1,7 @@
 """The command line `normscope`: the entry point, and what becomes of errors.
 
-What a user can mend is one message on stderr and exit code 2; an analysis that fails its own proof is exit code 1; an
-interrupt is 130. The commands themselves are in modules of their kind.
+User errors are one message on stderr and exit code 2; an analysis that fails its own proof is exit code 1; an interrupt
+is 130. The commands themselves are in modules of their kind.
 """
 
 from __future__ import annotations

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from normscope.cli import options
-from normscope.cli.session import ModelChoice, read_text, result_console, say, say_written, units_of
+from normscope.cli.expansion import expanded
+from normscope.cli.session import load_analyzer, read_text, result_console, say, say_written, units_of
 from normscope.errors import FileError, InputError, SelectionError, listing
+from normscope.model_options import ModelOptions
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
 
 if TYPE_CHECKING:
@@ -35,15 +37,14 @@ normscope growth "The opera singer caught a soap bubble." --layer 3 --out growth
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    app.command("map", epilog=MAP_EXAMPLES)(map_command)
-    app.command("growth", epilog=GROWTH_EXAMPLES)(growth_command)
+    app.command("map", epilog=MAP_EXAMPLES)(expanded(map_command, model=options.MODEL))
+    app.command("growth", epilog=GROWTH_EXAMPLES)(expanded(growth_command, model=options.MODEL))
 
 
 def map_command(
     text: options.TextArgument,
     pair: options.Pair = None,
     target: options.Target = None,
-    model: options.Model = None,
     scope: Annotated[
         str | None,
         typer.Option(
@@ -64,9 +65,8 @@ def map_command(
     out: options.Out = None,
     truncate: options.Truncate = False,
     value_bias: options.ValueBias = "token",
-    dtype: options.Dtype = None,
-    allow_pickle: options.AllowPickle = False,
-    trust_remote_code: options.TrustRemoteCode = False,
+    *,
+    model: ModelOptions,
 ) -> None:
     """Show the attribution map of a text, or write it to a file: svg, png, pdf, csv, parquet, json or nc by the ending.
 
@@ -74,7 +74,7 @@ def map_command(
     computed. On the terminal the default is the last layer, in a file all layers.
     """
     _check_request(out, scope, normalise)
-    analyzer = ModelChoice(model, dtype, allow_pickle, trust_remote_code).load()
+    analyzer = load_analyzer(model)
     scopes = _scopes(analyzer, scope, head, encoder=encoder)
     layers = layer if layer is not None or out is not None else analyzer.layers[-1]
     analysis = analyzer.analyze(
@@ -104,7 +104,6 @@ def growth_command(
     ],
     pair: options.Pair = None,
     target: options.Target = None,
-    model: options.Model = None,
     layer: options.Layer = None,
     normalise: options.Normalise = "row",
     words: options.Words = False,
@@ -112,9 +111,8 @@ def growth_command(
     encoder: options.Encoder = False,
     truncate: options.Truncate = False,
     value_bias: options.ValueBias = "token",
-    dtype: options.Dtype = None,
-    allow_pickle: options.AllowPickle = False,
-    trust_remote_code: options.TrustRemoteCode = False,
+    *,
+    model: ModelOptions,
 ) -> None:
     """Draw how the map of one layer (default: the last) grows, component by component, as a strip of maps."""
     from normscope.export import FIGURES, ending, write_figure
@@ -122,7 +120,7 @@ def growth_command(
 
     ending(out, FIGURES)
     normalise_axis(normalise)
-    analyzer = ModelChoice(model, dtype, allow_pickle, trust_remote_code).load()
+    analyzer = load_analyzer(model)
     if layer is None:
         layer = analyzer.layers[-1]
         say(f"Layer {layer}, the last; choose another with --layer.")

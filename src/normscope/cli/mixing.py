@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from normscope.cli import options
-from normscope.cli.session import ModelChoice, read_text, result_console, say_written
+from normscope.cli.expansion import expanded
+from normscope.cli.session import load_analyzer, read_text, result_console, say_written
+from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -24,14 +26,13 @@ _ALL = "all"
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
-    app.command("mix", epilog=EXAMPLES)(mix_command)
+    app.command("mix", epilog=EXAMPLES)(expanded(mix_command, model=options.MODEL))
 
 
 def mix_command(
     text: options.TextArgument,
     pair: options.Pair = None,
     target: options.Target = None,
-    model: options.Model = None,
     scope: Annotated[
         str | None,
         typer.Option(
@@ -46,9 +47,8 @@ def mix_command(
     out: options.Out = None,
     truncate: options.Truncate = False,
     value_bias: options.ValueBias = "token",
-    dtype: options.Dtype = None,
-    allow_pickle: options.AllowPickle = False,
-    trust_remote_code: options.TrustRemoteCode = False,
+    *,
+    model: ModelOptions,
 ) -> None:
     """Show mixing ratios, from 0 (a state made of its own token only) to 1 (of the others only), or write them to a file:
     svg, png, pdf, csv, parquet or json by the ending.
@@ -59,7 +59,7 @@ def mix_command(
 
     if out is not None:
         ending(out, (*FIGURES, *TABLES))
-    analyzer = ModelChoice(model, dtype, allow_pickle, trust_remote_code).load()
+    analyzer = load_analyzer(model)
     scopes = None if scope == _ALL else [scope or analyzer.scopes[-1]]
     ratios: xr.DataArray = analyzer.mixing_ratios(
         read_text(text, pair), target=target, scopes=scopes, truncate=truncate, value_bias=value_bias

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from normscope.cli import options
-from normscope.cli.session import ModelChoice, result_console, say
+from normscope.cli.expansion import expanded
+from normscope.cli.session import load_analyzer, result_console, say
+from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,27 +33,25 @@ _RANDOM_TOKENS = 16
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    app.command("check", epilog=CHECK_EXAMPLES)(check_command)
+    app.command("check", epilog=CHECK_EXAMPLES)(expanded(check_command, model=options.MODEL))
     app.command("models")(models_command)
 
 
 def check_command(
-    model: options.Model = None,
     text: Annotated[
         str | None,
         typer.Option(
             "--text", help="The text to analyse (and, for an encoder-decoder model, to decode).", show_default=_SENTENCE
         ),
     ] = None,
-    dtype: options.Dtype = None,
-    allow_pickle: options.AllowPickle = False,
-    trust_remote_code: options.TrustRemoteCode = False,
+    *,
+    model: ModelOptions,
 ) -> None:
     """Prove that a model is understood: its own states must be the sum of the parts, in every layer, after every component.
 
     Exits with 1 if they are not. A model without a tokenizer is given random token ids.
     """
-    analyzer = ModelChoice(model, dtype, allow_pickle, trust_remote_code).load()
+    analyzer = load_analyzer(model)
     start = perf_counter()
     analysis = _analyze(analyzer, text)
     seconds = perf_counter() - start

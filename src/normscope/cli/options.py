@@ -1,4 +1,4 @@
-"""The options that several commands share, each written once."""
+"""The options that several commands share, each written once. Those of dataclasses are made of their fields."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from typing import Annotated, Literal
 
 import typer
 
+from normscope.cli.expansion import Expansion, option_of
+from normscope.model_options import ModelOptions
+
 _MODEL = "The model"
 _SHOWN = "What is shown"
+
+MODEL = Expansion(ModelOptions, ModelOptions, _MODEL)
+"""The options of a command that loads one model: its parameter is a `ModelOptions`."""
 
 TextArgument = Annotated[
     str, typer.Argument(help="The text to analyse; for a vision model, the file of an image.", show_default=False)
@@ -39,43 +45,10 @@ Truncate = Annotated[
         "--truncate", metavar="", help="Cut a text that is longer than the model takes, instead of refusing it."
     ),
 ]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "-m",
-        help="A folder or hub name. Default: the embedded all-MiniLM-L6-v2.",
-        show_default=False,
-        rich_help_panel=_MODEL,
-    ),
-]
-Dtype = Annotated[
-    str | None,
-    typer.Option(
-        "--dtype",
-        help="Load the weights as float64, float32, bfloat16 or float16. Default: as they are stored.",
-        show_default=False,
-        rich_help_panel=_MODEL,
-    ),
-]
-AllowPickle = Annotated[
-    bool,
-    typer.Option(
-        "--allow-pickle",
-        metavar="",
-        help="Load a pickle checkpoint. It can run any code: only if you trust it.",
-        rich_help_panel=_MODEL,
-    ),
-]
-TrustRemoteCode = Annotated[
-    bool,
-    typer.Option(
-        "--trust-remote-code",
-        metavar="",
-        help="Run the Python code of the model's repository. Only if you trust it.",
-        rich_help_panel=_MODEL,
-    ),
-]
+Model = Annotated[str | None, option_of(ModelOptions, "model", _MODEL)]
+Dtype = Annotated[str | None, option_of(ModelOptions, "dtype", _MODEL)]
+AllowPickle = Annotated[bool, option_of(ModelOptions, "allow_pickle", _MODEL)]
+TrustRemoteCode = Annotated[bool, option_of(ModelOptions, "trust_remote_code", _MODEL)]
 ValueBias = Annotated[
     Literal["token", "bias"],
     typer.Option("--value-bias", help="Count the bias of the value projection with the 'token' or with the 'bias'."),

@@ -11,8 +11,13 @@ from rich.console import Console
 from rich.table import Table
 
 from normscope.cli import options
-from normscope.cli.session import ModelChoice, result_console
+from normscope.cli.expansion import Expansion, expanded
+from normscope.cli.session import quiet, result_console
+from normscope.corpora import Corpus, CorpusOptions
+from normscope.corpus_run.settings import Arithmetic, ValueBias
 from normscope.errors import InputError
+from normscope.experiments.observer import Masking
+from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
     from normscope.experiments import Experiment
@@ -30,7 +35,8 @@ _CORPUS, _HOW, _WORK = "The corpus", "The experiments", "The work"
 def register(app: typer.Typer) -> None:
     """Add the commands to an application."""
     app.command("experiments")(experiments_command)
-    app.command("run", epilog=RUN_EXAMPLES)(run_command)
+    command = expanded(run_command, corpus_options=Expansion(Corpus, dict, _CORPUS), model=options.MODEL)
+    app.command("run", epilog=RUN_EXAMPLES)(command)
     app.command("report", epilog=REPORT_EXAMPLES)(report_command)
 
 
@@ -58,88 +64,41 @@ def run_command(
             "--corpus", "-c", help="A file, or the name of a dataset.", show_default=False, rich_help_panel=_CORPUS
         ),
     ] = None,
-    model: options.Model = None,
-    tokenizer: Annotated[
-        str | None, typer.Option("--tokenizer", help="Folder or hub name, if not the model's.", show_default=False)
-    ] = None,
-    dtype: options.Dtype = None,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="auto (by the file's name), text, jsonl, csv, tsv, parquet, conll, clark, pairs or dataset.",
-            rich_help_panel=_CORPUS,
-        ),
-    ] = "auto",
-    unit: Annotated[
-        str,
-        typer.Option(
-            "--unit",
-            help="A sequence of a plain text: a 'line', a 'paragraph', or 'packed' (cut to --max-tokens).",
-            rich_help_panel=_CORPUS,
-        ),
-    ] = "line",
-    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Longest sequence.", rich_help_panel=_CORPUS)] = 128,
-    too_long: Annotated[
-        str, typer.Option("--too-long", help="Longer ones: truncate, skip or refuse.", rich_help_panel=_CORPUS)
-    ] = "truncate",
-    bad_rows: Annotated[
-        str, typer.Option("--bad-rows", help="Rows that cannot be read: skip or refuse.", rich_help_panel=_CORPUS)
-    ] = "skip",
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", help="So many sequences.", show_default=False, rich_help_panel=_CORPUS),
-    ] = None,
-    shuffle: Annotated[
-        bool,
-        typer.Option("--shuffle", metavar="", help="Choose them at random, not the first.", rich_help_panel=_CORPUS),
-    ] = False,
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", metavar="", help="Lower-case the text first.", rich_help_panel=_CORPUS)
-    ] = False,
-    field: Annotated[
-        str | None, typer.Option("--field", help="Column with the text.", show_default=False, rich_help_panel=_CORPUS)
-    ] = None,
-    pair_field: Annotated[
-        str | None,
-        typer.Option("--pair-field", help="Column with the second text.", show_default=False, rich_help_panel=_CORPUS),
-    ] = None,
-    word_column: Annotated[int, typer.Option("--word-column", help="CoNLL: from 0.", rich_help_panel=_CORPUS)] = 0,
-    tag_column: Annotated[
-        int, typer.Option("--tag-column", help="CoNLL: from 0, or -1.", rich_help_panel=_CORPUS)
-    ] = -1,
-    gold: Annotated[
-        Path | None, typer.Option("--gold", help="Gold word alignments.", show_default=False, rich_help_panel=_CORPUS)
-    ] = None,
-    gold_base: Annotated[
-        str, typer.Option("--gold-base", help="Links count from 0 or 1, or detect.", rich_help_panel=_CORPUS)
-    ] = "detect",
-    split: Annotated[str, typer.Option("--split", help="Split of a dataset.", rich_help_panel=_CORPUS)] = "validation",
-    subset: Annotated[
-        str | None, typer.Option("--subset", help="Subset of a dataset.", show_default=False, rich_help_panel=_CORPUS)
-    ] = None,
-    allow_pickle_corpus: Annotated[
-        bool,
-        typer.Option(
-            "--allow-pickle-corpus",
-            metavar="",
-            help="Read a pickled corpus. It can run any code: only if you trust it.",
-            rich_help_panel=_CORPUS,
-        ),
-    ] = False,
     corpus_name: Annotated[
         str,
         typer.Option(
             "--corpus-name",
-            help="If it is a corpus of the papers, which: wikipedia, sst2, mnli or conll. Shows published values.",
+            help="Name of a corpus of the papers (wikipedia, sst2, mnli, conll), to show published values beside it.",
+            show_default=False,
             rich_help_panel=_CORPUS,
         ),
     ] = "",
     masking: Annotated[
-        str,
-        typer.Option("--masking", help="Mask tokens as each paper does, or for all, or none.", rich_help_panel=_HOW),
+        Masking,
+        typer.Option(
+            "--masking", help="Mask tokens as each paper does, in all experiments, or in none.", rich_help_panel=_HOW
+        ),
     ] = "paper",
-    seed: Annotated[int, typer.Option("--seed", help="Of masking, sampling, bootstrap.", rich_help_panel=_HOW)] = 0,
+    value_bias: Annotated[
+        ValueBias,
+        typer.Option(
+            "--value-bias",
+            help="Count the bias of the value projection with the token or with the bias.",
+            rich_help_panel=_HOW,
+        ),
+    ] = "token",
+    arithmetic: Annotated[
+        Arithmetic | None,
+        typer.Option(
+            "--arithmetic",
+            help="Arithmetic of the decomposition. Default: float32, or float64 for a float64 model.",
+            show_default=False,
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of masking, sampling and bootstrap.", rich_help_panel=_HOW)
+    ] = 0,
     setting: Annotated[
         str | None,
         typer.Option("--setting", help="alignment: AWO, AWI or both.", show_default=False, rich_help_panel=_HOW),
@@ -156,68 +115,48 @@ def run_command(
     option: Annotated[
         list[str] | None,
         typer.Option(
-            "--option", "-O", help="EXPERIMENT.OPTION=VALUE, repeatable.", show_default=False, rich_help_panel=_HOW
+            "--option",
+            "-O",
+            help="Option of an experiment, as EXPERIMENT.OPTION=VALUE. Repeatable.",
+            show_default=False,
+            rich_help_panel=_HOW,
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes.", rich_help_panel=_WORK)] = 1,
-    shard_size: Annotated[int, typer.Option("--shard-size", help="Sequences per shard.", rich_help_panel=_WORK)] = 16,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Number of processes.", rich_help_panel=_WORK)] = 1,
+    shard_size: Annotated[
+        int, typer.Option("--shard-size", help="Sequences per shard, the unit that is kept.", rich_help_panel=_WORK)
+    ] = 16,
     overwrite: Annotated[
         bool,
         typer.Option("--overwrite", metavar="", help="Replace another run in the folder.", rich_help_panel=_WORK),
     ] = False,
-    allow_pickle: options.AllowPickle = False,
-    trust_remote_code: options.TrustRemoteCode = False,
+    *,
+    corpus_options: CorpusOptions,
+    model: ModelOptions,
 ) -> None:
-    """Run experiments of the papers over a corpus, in one pass. Interrupted, the same command goes on where it was."""
-    choice = ModelChoice(model, dtype, allow_pickle, trust_remote_code)
-    with Console(stderr=True).status("Loading"):
-        import torch
-        from transformers.utils import logging
+    """Run experiments of the papers over a corpus, in one pass. After an interruption, the same command resumes the run."""
+    from normscope.corpus_run import RunInterrupted, run
 
-        from normscope.corpus_run import RunInterrupted, run
-
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()
-    chosen = _read_options([*(option or []), *([f"alignment.setting={setting}"] if setting else [])], names)
-    loading: dict[str, Any] = {
-        "tokenizer": tokenizer,
-        "dtype": None if choice.dtype is None else getattr(torch, choice.dtype),
-        "allow_pickle": allow_pickle,
-        "trust_remote_code": trust_remote_code,
-    }
+    quiet()
+    experiment_options = _read_options([*(option or []), *([f"alignment.setting={setting}"] if setting else [])], names)
     try:
         result = run(
             names,
             model=model,
             corpus=corpus,
             out=out,
-            options=chosen,
-            masking=masking,  # pyright: ignore[reportArgumentType]
+            options=experiment_options,
+            masking=masking,
             seed=seed,
             jobs=jobs,
             shard_size=shard_size,
             corpus_name=corpus_name,
             ranks=ranks,
+            value_bias=value_bias,
+            dtype=arithmetic,
             overwrite=overwrite,
             progress=None,
-            loading=loading,
-            format=form,
-            unit=unit,
-            max_tokens=max_tokens,
-            too_long=too_long,
-            bad_rows=bad_rows,
-            limit=limit,
-            shuffle=shuffle,
-            lowercase=lowercase,
-            field=field,
-            pair_field=pair_field,
-            word_column=word_column,
-            tag_column=tag_column,
-            gold=None if gold is None else str(gold),
-            gold_base=gold_base,
-            split=split,
-            subset=subset,
-            allow_pickle=allow_pickle_corpus,
+            **corpus_options,
         )
     except RunInterrupted as interruption:
         Console(stderr=True).print(str(interruption), style="yellow", highlight=False)
@@ -260,7 +199,7 @@ def _read_options(given: list[str], names: list[str]) -> dict[str, dict[str, Any
     """`experiment.option=value` strings as typed options by experiment."""
     from normscope.experiments import experiment
 
-    found: dict[str, dict[str, Any]] = {}
+    by_experiment: dict[str, dict[str, Any]] = {}
     for text in given:
         target, separator, value = text.partition("=")
         name, dot, option = target.partition(".")
@@ -268,8 +207,8 @@ def _read_options(given: list[str], names: list[str]) -> dict[str, dict[str, Any
             raise InputError(f"An option is EXPERIMENT.OPTION=VALUE, not {text!r}.")
         if name not in names:
             raise InputError(f"The option {text!r} is for {name!r}, which is not among the experiments to run.")
-        found.setdefault(name, {})[option] = _typed(experiment(name), option, value)
-    return found
+        by_experiment.setdefault(name, {})[option] = _typed(experiment(name), option, value)
+    return by_experiment
 
 
 def _typed(of: Experiment, option: str, value: str) -> Any:

@@ -1,6 +1,6 @@
 """What every command does around its own work: load the model without noise, tell the user what was written or went wrong.
 
-Results go to stdout, everything else to stderr. torch is imported only when a model is really loaded.
+Results go to stdout, everything else to stderr.
 """
 
 from __future__ import annotations
@@ -14,47 +14,40 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from normscope.errors import InputError, listing
+from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
     from normscope.analysis import Analysis
     from normscope.analyzer import Analyzer
 
-_DTYPES = ("float64", "float32", "bfloat16", "float16")
 _UNLIMITED = 100_000
+
+
+def load_analyzer(options: ModelOptions) -> Analyzer:
+    """The analyzer of a model, after a few seconds in which a terminal shows that it is being loaded."""
+    with Console(stderr=True).status("Loading the model"):
+        quiet()
+        return options.load()
 
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """Which model to load, and how."""
+    """The model options of a command that names them one by one."""
 
     model: str | None
     dtype: str | None
     allow_pickle: bool
     trust_remote_code: bool
 
-    def __post_init__(self) -> None:
-        if self.dtype is not None and self.dtype not in _DTYPES:
-            raise InputError(f"There is no dtype {self.dtype!r} here. Known: {listing(_DTYPES)}.")
-
     def load(self) -> Analyzer:
-        """The analyzer, after some seconds in which a terminal shows that something happens."""
-        with Console(stderr=True).status("Loading the model"):
-            import torch
-
-            from normscope.analyzer import load
-
-            _quiet()
-            return load(
-                self.model,
-                dtype=None if self.dtype is None else getattr(torch, self.dtype),
-                allow_pickle=self.allow_pickle,
-                trust_remote_code=self.trust_remote_code,
-            )
+        options = ModelOptions(
+            self.model, dtype=self.dtype, allow_pickle=self.allow_pickle, trust_remote_code=self.trust_remote_code
+        )
+        return load_analyzer(options)
 
 
-def _quiet() -> None:
-    """Progress bars and advice of other libraries off: this process belongs to the command line alone."""
+def quiet() -> None:
+    """Switch off progress bars and advice of other libraries: this process belongs to the command line alone."""
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     from transformers.utils import logging
 

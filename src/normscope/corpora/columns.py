@@ -70,12 +70,12 @@ def read_parquet(path: Path, problems: Problems, field: str | None, pair_field: 
     except (pa.ArrowInvalid, OSError) as error:
         raise CorpusError(f"{str(path)!r} is not a Parquet file that can be read: {error}") from error
     names = file.schema_arrow.names
-    chosen = [_field(names, field, str(path)), *([_field(names, pair_field, str(path))] if pair_field else [])]
+    columns = [_field(names, field, str(path)), *([_field(names, pair_field, str(path))] if pair_field else [])]
 
     def rows() -> Iterator[tuple[str, Any]]:
         number = 0
         try:
-            for batch in file.iter_batches(columns=chosen):
+            for batch in file.iter_batches(columns=columns):
                 for row in batch.to_pylist():
                     number += 1
                     yield f"{path}:{number}", row
@@ -92,14 +92,14 @@ def records_of(
         if not isinstance(row, Mapping):
             problems.bad_row(where, "malformed row", f"expected named fields, found a {type(row).__name__}.")
             continue
-        chosen = field or _usual(row)
-        if chosen is None or chosen not in row or (pair_field is not None and pair_field not in row):
+        column = field or _usual(row)
+        if column is None or column not in row or (pair_field is not None and pair_field not in row):
             wanted = listing(name for name in (field or "text", pair_field) if name)
             problems.bad_row(where, "malformed row", f"no field {wanted}; its fields: {listing(row)}.")
             continue
-        text, second = row[chosen], row[pair_field] if pair_field else None
+        text, second = row[column], row[pair_field] if pair_field else None
         if not isinstance(text, str) or not (second is None or isinstance(second, str)):
-            problems.bad_row(where, "malformed row", f"field {chosen!r} is not a text.")
+            problems.bad_row(where, "malformed row", f"field {column!r} is not a text.")
         elif not text.strip() or (second is not None and not second.strip()):
             problems.left_out("empty text")
         else:
@@ -112,9 +112,9 @@ def _usual(row: Iterable[str]) -> str | None:
 
 
 def _field(names: list[str], field: str | None, where: str) -> str:
-    found = field if field in names else None if field else _usual(names)
-    if found is None:
+    column = field if field in names else None if field else _usual(names)
+    if column is None:
         raise CorpusError(
             f"{where!r} has no column {field or 'text'!r}. Its columns: {listing(names)}. Name one (--field)."
         )
-    return found
+    return column

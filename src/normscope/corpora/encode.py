@@ -83,7 +83,7 @@ class Encoder:
         self.problems.left_out("too long, cut" if self.too_long == "truncate" else "too long, left out")
         return self.too_long == "truncate"
 
-    # ---- tokens that are already there -----------------------------------------------------------------------------------
+    # ---- ready-made tokens -----------------------------------------------------------------------------------------------
 
     def _ready(self, record: Record) -> TokenSequence | None:
         """Tokens as they are, with segment ids 0 up to the first separator and 1 after it."""
@@ -196,7 +196,10 @@ class Encoder:
         stream = _Stream()
         number = 0
         for record in records:
-            assert isinstance(record.text, str)
+            if not isinstance(record.text, str):
+                raise CorpusError(
+                    f"{record.where}: only plain texts can be packed, and this is a pair, or already in words or tokens."
+                )
             stream.add(self._read(self._cased(record.text), truncate=False), record.where)
             while len(stream.ids) >= room:
                 yield Item(number, stream.where, self._framed(stream.take(room), before, after))

@@ -19,12 +19,12 @@ def read_dataset(
         datasets: Any = importlib.import_module("datasets")
     except ImportError as error:
         raise CorpusError(
-            f"{name!r} is to be read with Hugging Face datasets, which is not installed: pip install 'normscope[datasets]'."
+            f"{name!r} is read with Hugging Face datasets, which is not installed: pip install 'normscope[datasets]'."
         ) from error
     try:
         if Path(name).is_dir():
-            found = datasets.load_from_disk(name)
-            rows = found[split] if hasattr(found, "keys") else found
+            saved = datasets.load_from_disk(name)
+            rows = saved[split] if hasattr(saved, "keys") else saved
         else:
             rows = datasets.load_dataset(name, subset, split=split)
     except Exception as error:  # whatever the package raises, the dataset could not be had

@@ -47,8 +47,8 @@ def masked(item: Item, mask_id: int, mask_token: str, seed: int) -> Item:
     sequence = item.sequence
     candidates = np.flatnonzero(~np.asarray(sequence.special, bool))
     count = min(len(candidates), max(1, int(MASKED_SHARE * len(candidates))))
-    chosen = set(np.random.default_rng([seed, item.number]).choice(candidates, count, replace=False).tolist())
-    ids = [mask_id if place in chosen else number for place, number in enumerate(sequence.features["input_ids"])]
-    tokens = [mask_token if place in chosen else token for place, token in enumerate(sequence.tokens)]
+    places = set(np.random.default_rng([seed, item.number]).choice(candidates, count, replace=False).tolist())
+    ids = [mask_id if place in places else number for place, number in enumerate(sequence.features["input_ids"])]
+    tokens = [mask_token if place in places else token for place, token in enumerate(sequence.tokens)]
     features = {**sequence.features, "input_ids": ids}
     return replace(item, sequence=replace(sequence, features=features, tokens=tokens))

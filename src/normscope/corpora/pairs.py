@@ -34,12 +34,12 @@ def read_pairs(path: Path, problems: Problems, gold: Path | None, base: Base = "
         )
     first = _base(pairs, links, base, gold)
     for number, source, target in pairs:
-        found = _gold(links[number - 1], first)
-        if _outside(found, len(source), len(target)):
+        alignment = _gold(links[number - 1], first)
+        if _outside(alignment, len(source), len(target)):
             what = f"a link is outside the sentence pair of {len(source)} and {len(target)} words."
             problems.bad_row(f"{gold}:{number}", "malformed row", what)
             continue
-        yield Record(f"{path}:{number}", words=source, target=target, gold=found)
+        yield Record(f"{path}:{number}", words=source, target=target, gold=alignment)
 
 
 def _read_sentences(path: Path, problems: Problems) -> Iterator[tuple[int, tuple[str, ...], tuple[str, ...]]]:
@@ -85,18 +85,20 @@ def _base(
         for source, _, target in links[number - 1]
     )
     if zero == full:
-        found = "both an index 0 and one equal to a sentence's length" if zero else "neither an index 0 nor a full one"
+        evidence = (
+            "both an index 0 and one equal to a sentence's length" if zero else "neither an index 0 nor a full one"
+        )
         raise CorpusError(
-            f"{str(gold)!r} does not show whether it counts from 0 or 1: it has {found}. Say which (--gold-base)."
+            f"{str(gold)!r} does not show whether it counts from 0 or 1: it has {evidence}. Say which (--gold-base)."
         )
     return 0 if zero else 1
 
 
 def _gold(links: list[tuple[int, str, int]], first: int) -> Gold:
-    def chosen(kinds: str) -> frozenset[Link]:
+    def links_of(kinds: str) -> frozenset[Link]:
         return frozenset((source - first, target - first) for source, kind, target in links if kind in kinds)
 
-    return Gold(sure=chosen("-"), possible=chosen("-p?"))
+    return Gold(sure=links_of("-"), possible=links_of("-p?"))
 
 
 def _outside(gold: Gold, source: int, target: int) -> bool:

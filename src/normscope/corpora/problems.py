@@ -19,7 +19,7 @@ class CorpusError(InputError):
 
 @dataclass
 class Problems:
-    """The problems found so far. With the policy `refuse` the first one is an error."""
+    """The problems so far. With the policy `refuse` the first one is an error."""
 
     policy: Policy = "skip"
     counts: dict[str, int] = field(default_factory=dict[str, int])

@@ -1,8 +1,10 @@
-"""Plain text: a line or a paragraph (lines up to an empty one) is a sequence. Packing is done after tokenizing."""
+"""Plain text: a line or a paragraph (lines up to an empty one) is a sequence, or each text of a list in memory.
+
+Packing is done after tokenizing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from normscope.corpora.lines import read_lines
@@ -29,3 +31,12 @@ def read_paragraphs(path: Path, problems: Problems) -> Iterator[Record]:
             gathered = []
     if gathered:
         yield Record(f"{path}:{start}", text=" ".join(gathered))
+
+
+def read_texts(texts: Sequence[str], problems: Problems) -> Iterator[Record]:
+    """Texts in memory, as they are."""
+    for number, text in enumerate(texts, 1):
+        if text.strip():
+            yield Record(f"text {number}", text=text)
+        else:
+            problems.left_out("empty text")

@@ -14,6 +14,7 @@ import matplotlib as mpl
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from normscope.corpus_run.folder import MANIFEST
 from normscope.experiments.base import Outcome
 from normscope.files import replacing
 
@@ -31,8 +32,18 @@ _PACKAGES = (
 )
 
 
-def write_outcome(folder: Path, outcome: Outcome) -> dict[str, list[str]]:
-    """Write an experiment's tables and figures; their names."""
+def write(folder: Path, outcomes: Mapping[str, Outcome], manifest: dict[str, Any]) -> None:
+    """Write tables and figures, note their names in the manifest, and write that last."""
+    for name, outcome in outcomes.items():
+        _write_outcome(folder, outcome)
+        written = {"tables": list(outcome.tables), "figures": list(outcome.figures)}
+        manifest["experiments"][name] = {**written, **manifest["experiments"][name]}
+    whole = {**manifest, "versions": versions(), "finished": datetime.now(UTC).isoformat(timespec="seconds")}
+    with replacing(folder / MANIFEST) as path:
+        path.write_text(json.dumps(whole, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+
+
+def _write_outcome(folder: Path, outcome: Outcome) -> None:
     for name in ("tables", "figures"):
         (folder / name).mkdir(exist_ok=True)
     for name, table in outcome.tables.items():
@@ -46,14 +57,7 @@ def write_outcome(folder: Path, outcome: Outcome) -> dict[str, list[str]]:
             for suffix, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
                 with replacing(folder / "figures" / f"{name}.{suffix}") as path:
                     figure.savefig(path, format=suffix, dpi=150, metadata=metadata)
-    return {"tables": list(outcome.tables), "figures": list(outcome.figures)}
 
 
 def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {package: version(package) for package in _PACKAGES}
-
-
-def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
-    whole = {**manifest, "versions": versions(), "finished": datetime.now(UTC).isoformat(timespec="seconds")}
-    with replacing(folder / "manifest.json") as path:
-        path.write_text(json.dumps(whole, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8")

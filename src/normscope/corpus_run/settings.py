@@ -1,63 +1,114 @@
-"""What a run was asked for, to be compared: a folder belongs to one run, and only the same run may go on in it."""
+"""Everything that the tables of a run depend on, as one value: written beside them, and compared before a run resumes."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import shutil
-from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
-from normscope.errors import FileError, InputError, listing
-from normscope.files import replacing
+import torch
 
-_FILE = "run.json"
+from normscope.corpora import Corpus
+from normscope.errors import InputError
+from normscope.experiments import Experiment
+from normscope.experiments.observer import Masking
 
+ValueBias = Literal["token", "bias"]
+Arithmetic = Literal["float32", "float64"]
 
-class AnotherRunError(InputError):
-    """The output folder holds a run with other settings."""
-
-
-def claim(folder: Path, settings: Mapping[str, Any], *, overwrite: bool) -> None:
-    """Make the folder that of this run, or find that it already is."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"The folder {str(folder)!r} cannot be made: {error.strerror or error}.") from error
-    wanted = json.loads(json.dumps(settings, default=str))
-    path = folder / _FILE
-    if path.exists():
-        found = _read(path)
-        if found == wanted:
-            return
-        if not overwrite:
-            raise AnotherRunError(
-                f"{str(folder)!r} holds another run: it differs in {listing(differences(found, wanted))}. "
-                f"Choose another folder (--out), or replace that run (--overwrite)."
-            )
-    elif not overwrite and any(folder.iterdir()):
-        raise AnotherRunError(f"{str(folder)!r} is not empty and holds no run. Choose another folder (--out).")
-    for name in ("shards", "tables", "figures"):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    (folder / "manifest.json").unlink(missing_ok=True)
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(wanted, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+LAYOUT = 2
+"""The layout of `run.json`. The first had no number."""
 
 
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FileError(f"{str(path)!r} cannot be read: {error}.") from error
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a run; `dtype` is that of the arithmetic.
+
+    `model`, the facts that identify its weights, is known once the model is loaded, and the fingerprint of all tokens once
+    the corpus is read.
+    """
+
+    experiments: tuple[Experiment, ...]
+    corpus: Corpus | None = None
+    masking: Masking = "paper"
+    seed: int = 0
+    shard_size: int = 16
+    corpus_name: str = ""
+    ranks: str | None = None
+    value_bias: ValueBias = "token"
+    dtype: Arithmetic | None = None
+    model: dict[str, str | int | float] = field(default_factory=dict[str, str | int | float])
+    tokens_fingerprint: str = ""
+
+    def __post_init__(self) -> None:
+        names = {item.name for item in self.experiments}
+        if not names or len(names) < len(self.experiments):
+            raise InputError("Name at least one experiment, and each only once.")
+        if self.shard_size < 1:
+            raise InputError(f"shard_size is at least 1, not {self.shard_size}.")
+        check_choice("masking", self.masking, get_args(Masking))
+        check_choice("value_bias", self.value_bias, get_args(ValueBias))
+        check_choice("The arithmetic", self.dtype, (None, *get_args(Arithmetic)))
+
+    @property
+    def torch_dtype(self) -> torch.dtype | None:
+        return None if self.dtype is None else {"float32": torch.float32, "float64": torch.float64}[self.dtype]
+
+    def record(self) -> dict[str, Any]:
+        """The settings as JSON values."""
+        values = {
+            "layout": LAYOUT,
+            "normscope": version("normscope"),
+            "experiments": {item.name: item.options() for item in self.experiments},
+            "model": self.model,
+            "corpus": None if self.corpus is None else self.corpus.settings(),
+            "corpus_fingerprint": None if self.corpus is None else self.corpus.fingerprint(),
+            "tokens_fingerprint": self.tokens_fingerprint,
+            "masking": self.masking,
+            "seed": self.seed,
+            "shard_size": self.shard_size,
+            "corpus_name": self.corpus_name,
+            "ranks": self.ranks,
+            "ranks_fingerprint": None if self.ranks is None else _fingerprint(Path(self.ranks)),
+            "value_bias": self.value_bias,
+            "dtype": self.dtype,
+        }
+        return json.loads(json.dumps(values, default=str))
 
 
-def differences(found: Any, wanted: Any, prefix: str = "") -> list[str]:
-    """The settings in which two runs differ, by their dotted names."""
-    if not isinstance(found, dict) or not isinstance(wanted, dict):
-        return [] if found == wanted else [prefix or "its settings"]
-    names: list[str] = sorted({*found, *wanted})
+def check_choice(what: str, value: object, choices: tuple[object, ...]) -> None:
+    """Refuse a value that a setting does not have."""
+    if value not in choices:
+        *others, last = [str(choice) for choice in choices if choice is not None]
+        raise InputError(f"{what} is {', '.join(others)} or {last}, not {value!r}.")
+
+
+def arithmetic(dtype: torch.dtype | str | None) -> Arithmetic | None:
+    """The name of the arithmetic that a dtype stands for; refuses those in which nothing is decomposed."""
+    match str(dtype).removeprefix("torch."):
+        case "None":
+            return None
+        case "float32" | "float64" as name:
+            return name
+        case other:
+            raise InputError(f"The decomposition runs in float32 or float64, not in {other}.")
+
+
+def differences(first: Any, second: Any, prefix: str = "") -> list[str]:
+    """The settings in which two records differ, by their dotted names."""
+    if not isinstance(first, dict) or not isinstance(second, dict):
+        return [] if first == second else [prefix or "its settings"]
+    names: list[str] = sorted({*first, *second})
     return [
         difference
         for name in names
-        for difference in differences(found.get(name), wanted.get(name), f"{prefix}.{name}".lstrip("."))
+        for difference in differences(first.get(name), second.get(name), f"{prefix}.{name}".lstrip("."))
     ]
+
+
+def _fingerprint(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]

@@ -55,8 +55,8 @@ class Shards:
                 arrays |= _arrays(name, compact)
                 for bag, rows in compact.rows.items():
                     table: Table = rows.chunks[0]
-                    kept = table.replace_schema_metadata({"keys": _BETWEEN.join(rows.keys)})
-                    pq.write_table(kept, temporary / f"{name}{_BETWEEN}{bag}.parquet", compression="zstd")
+                    labelled = table.replace_schema_metadata({"keys": _BETWEEN.join(rows.keys)})
+                    pq.write_table(labelled, temporary / f"{name}{_BETWEEN}{bag}.parquet", compression="zstd")
             np.savez(temporary / _SUMS, **arrays)  # pyright: ignore[reportArgumentType]
             temporary.rename(self.path(index))
         except OSError as error:
@@ -81,26 +81,26 @@ class Shards:
 
 
 def _arrays(name: str, partial: Partial) -> dict[str, np.ndarray]:
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for key, moments in partial.moments.items():
-        found |= {_BETWEEN.join((name, "moments", key, part)): array for part, array in moments.arrays().items()}
-    return found | {_BETWEEN.join((name, "counts", key)): array for key, array in partial.counts.items()}
+        arrays |= {_BETWEEN.join((name, "moments", key, part)): array for part, array in moments.arrays().items()}
+    return arrays | {_BETWEEN.join((name, "counts", key)): array for key, array in partial.counts.items()}
 
 
 def _partials(arrays: Mapping[str, np.ndarray], bags: Mapping[Path, Schema]) -> dict[str, Partial]:
-    found: dict[str, Partial] = {}
+    partials: dict[str, Partial] = {}
     parts: dict[tuple[str, str], dict[str, np.ndarray]] = {}
     for key, array in arrays.items():
         name, kind, *rest = key.split(_BETWEEN)
-        partial = found.setdefault(name, Partial())
+        partial = partials.setdefault(name, Partial())
         if kind == "counts":
             partial.counts[rest[0]] = array
         else:
             parts.setdefault((name, rest[0]), {})[rest[1]] = array
     for (name, key), moments in parts.items():
-        found[name].moments[key] = Moments.from_arrays(moments)
+        partials[name].moments[key] = Moments.from_arrays(moments)
     for path, schema in bags.items():
         name, bag = path.stem.split(_BETWEEN)
         keys = (schema.metadata or {}).get(b"keys", b"").decode()
-        found.setdefault(name, Partial()).rows[bag] = Rows((path,), tuple(keys.split(_BETWEEN)) if keys else ())
-    return found
+        partials.setdefault(name, Partial()).rows[bag] = Rows((path,), tuple(keys.split(_BETWEEN)) if keys else ())
+    return partials

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from normscope.errors import InputError, listing
 from normscope.experiments.alignment import Alignment
@@ -18,6 +18,9 @@ from normscope.experiments.heads import Categories, Dispersion, WeightVersusNorm
 from normscope.experiments.mixing import MixingRatio
 from normscope.experiments.partial import Partial, merged
 from normscope.experiments.scope_similarity import ScopeSimilarity
+
+if TYPE_CHECKING:
+    from normscope.corpus_run import run
 
 __all__ = [
     "EXPERIMENTS",
@@ -67,8 +70,10 @@ def experiment(name: str, options: Mapping[str, Any] | None = None) -> Experimen
     return kind(**(options or {}))
 
 
-def run(experiments: Sequence[str | Experiment], **options: Any) -> Any:
-    """Run experiments over a corpus: see `normscope.corpus_run.run`, whose options these are."""
-    from normscope.corpus_run import run as run_corpus  # noqa: PLC0415  (the experiments themselves need no processes)
+def __getattr__(name: str) -> object:
+    """`run` is that of `normscope.corpus_run`, imported when it is asked for: it needs the experiments itself."""
+    if name == "run":
+        from normscope.corpus_run import run as run_corpus  # noqa: PLC0415
 
-    return run_corpus(experiments, **options)
+        return run_corpus
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

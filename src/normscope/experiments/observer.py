@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
 from normscope.experiments.alignment import AlignedPair
-from normscope.experiments.base import Experiment, ModelFacts, Observation
+from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
 from normscope.experiments.exact import Moments
 from normscope.experiments.partial import Partial
 from normscope.inputs import TokenSequence, with_targets
@@ -31,6 +31,9 @@ _GROUP_BYTES = 192 * 2**20
 
 _MOST_HEADS = 64
 """How many heads to expect when memory is planned."""
+
+Masking = Literal["paper", "all", "none"]
+"""Mask tokens for the experiments whose paper does, for all, or for none."""
 
 COMPLETENESS = "completeness"
 """The name under which the completeness errors of a run are kept, beside those of the experiments."""
@@ -54,21 +57,31 @@ class Form:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done with every sequence: the experiments, and how the decomposition counts and computes."""
+    """What is to be done with every sequence: the experiments, and how the decomposition counts and computes.
+
+    Without a mask token (`mask_id`) nothing is masked. `dtype` is that of the decomposition's arithmetic.
+    """
 
     experiments: tuple[Experiment, ...]
     model: ModelFacts
     mask_id: int | None
     mask_token: str
     seed: int
+    masking: Masking = "paper"
     value_bias: ValueBias = "token"
     dtype: torch.dtype | None = None
+
+    def masks(self, needs: Needs) -> bool:
+        """Whether an experiment with these needs is shown masked sequences."""
+        if self.mask_id is None or self.masking == "none" or not needs.corpus:
+            return False
+        return needs.masked or self.masking == "all"
 
     def forms(self) -> Iterator[Form]:
         """The experiments that share a form of the sequences, with all that they measure of it."""
         needed = [(experiment, experiment.needs(self.model)) for experiment in self.experiments]
         for is_masked in (False, True):
-            sharing = [(e, n) for e, n in needed if n.corpus and (n.masked and self.mask_id is not None) == is_masked]
+            sharing = [(e, n) for e, n in needed if n.corpus and self.masks(n) == is_masked]
             if sharing:
                 measures = [measure for _, needs in sharing for measure in needs.measures]
                 yield Form(is_masked, tuple(self._proved(measures)), tuple(experiment for experiment, _ in sharing))

@@ -24,6 +24,7 @@ from normscope.trace import (
     Normalise,
     OwnFeedForward,
     Residual,
+    Scale,
     ValueSource,
 )
 
@@ -132,6 +133,8 @@ class _Walk:
                     self.covector = torch.cat([self.covector[: len(bypass)] + bypass, self.covector[len(bypass) :]])
             case Normalise():
                 self.covector = self._normalise(step)
+            case Scale():
+                self.covector = self.covector * step.factor
             case OwnFeedForward():
                 self.own = PulledFeedForward(step, self._feed_forward(step))
                 self.through_feed_forward = self.through_feed_forward + self.own.shares()

@@ -1,0 +1,91 @@
+"""Options of commands from the fields of dataclasses: what the Python API documents is what `--help` shows.
+
+`expanded` replaces a parameter of a command by one option for each documented field of a dataclass.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import typer
+
+from normscope.documented import DocumentedField, documented_fields
+from normscope.errors import listing
+
+_MOST_CHOICES_IN_A_COLUMN = 4
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """The options that stand for one parameter: the dataclass they come from, what they are given to, and their panel."""
+
+    kind: type
+    build: Callable[..., Any]
+    panel: str
+
+
+def expanded(command: Callable[..., None], **expansions: Expansion) -> Callable[..., None]:
+    """A command in which each parameter named is replaced by options, and is given what is built from those in use."""
+    options = {
+        parameter: {_parameter_name(field): field for field in documented_fields(expansion.kind)}
+        for parameter, expansion in expansions.items()
+    }
+
+    @wraps(command)
+    def wrapper(**values: Any) -> None:
+        for parameter, expansion in expansions.items():
+            given = {field.name: (values.pop(name), field.default) for name, field in options[parameter].items()}
+            values[parameter] = expansion.build(**{name: v for name, (v, default) in given.items() if v != default})
+        command(**values)
+
+    hints = get_type_hints(command, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        if parameter.name in expansions:
+            panel = expansions[parameter.name].panel
+            fields = options[parameter.name].items()
+            parameters += [_parameter(name, field, panel) for name, field in fields]
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[parameter.name]))
+    wrapper.__dict__["__signature__"] = inspect.Signature(parameters)
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return wrapper
+
+
+def _parameter_name(field: DocumentedField) -> str:
+    """The name of an option's parameter, made of its flag: no two options of a command share it."""
+    return _flags(field)[0].removeprefix("--").replace("-", "_")
+
+
+def _flags(field: DocumentedField) -> tuple[str, ...]:
+    return field.documentation.flags or (f"--{field.name.replace('_', '-')}",)
+
+
+def _parameter(name: str, field: DocumentedField, panel: str) -> inspect.Parameter:
+    simpler = field.documentation.command_line_type
+    kind = field.type if simpler is None else simpler | None if field.default is None else simpler
+    annotation = Annotated[kind, _option(field, panel)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation)
+
+
+def option_of(kind: type, name: str, panel: str) -> Any:
+    """The option of one field, for a command that names its options one by one."""
+    return next(_option(field, panel) for field in documented_fields(kind) if field.name == name)
+
+
+def _option(field: DocumentedField, panel: str) -> Any:
+    flag = isinstance(field.default, bool)
+    text, metavar = field.documentation.text, "" if flag else None
+    if get_origin(field.type) is Literal and len(get_args(field.type)) > _MOST_CHOICES_IN_A_COLUMN:
+        text, metavar = f"{text} One of {listing(get_args(field.type))}.", f"<{field.name}>"
+    return typer.Option(
+        *_flags(field),
+        help=text,
+        show_default=field.default is not None and not flag,
+        metavar=metavar,
+        rich_help_panel=panel,
+    )

@@ -1,0 +1,155 @@
+"""One run from its corpus to its outcomes: the corpus is read, its shards are computed by an engine and written here, and
+what they add is merged as it is read back. What is computed for a sequence is the experiments' concern."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from normscope.analyzer import Analyzer
+from normscope.corpora import CorpusError, Item, Problems
+from normscope.corpora.token_ranks import read_ranks
+from normscope.corpus_run.engines import Engine, Work, WorkerError
+from normscope.corpus_run.folder import RunFolder
+from normscope.corpus_run.progress import shown
+from normscope.corpus_run.settings import Settings
+from normscope.corpus_run.spool import Spool
+from normscope.errors import InputError
+from normscope.experiments import ModelFacts, Needs, Outcome, Partial, RunFacts
+from normscope.experiments.observer import COMPLETENESS, Plan
+from normscope.model_options import ModelOptions
+
+_CLARK_SEQUENCES = 992
+"""How many sequences the Wikipedia excerpts of Clark et al. have: with their format, this is the papers' corpus."""
+
+_IDENTITY = ("model", "model_type", "revision", "fingerprint", "dtype")
+"""The facts about a model that tables depend on."""
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """Ctrl-C: finished shards are kept."""
+
+
+class Driver:
+    """Drives one run."""
+
+    def __init__(self, settings: Settings, analyzer: Analyzer, folder: RunFolder, spool: Spool) -> None:
+        self.settings = replace(
+            settings,
+            model={name: analyzer.facts[name] for name in _IDENTITY},
+            corpus=None if settings.corpus is None else settings.corpus.fitting(analyzer.longest),
+        )
+        self.analyzer, self.folder, self.spool = analyzer, folder, spool
+        self.shards = folder.shards
+        self.facts = ModelFacts.of_analyzer(analyzer)
+        self.plan = _plan(settings, analyzer, self.facts)
+        self.needs = {item.name: item.needs(self.facts) for item in settings.experiments}
+        self.problems = Problems()
+        self.completeness = Partial()
+        if self.needs_corpus and settings.corpus is None:
+            raise InputError("These experiments need a corpus: name one (--corpus).")
+        self.ranks = None if settings.ranks is None else read_ranks(settings.ranks)
+
+    @property
+    def needs_corpus(self) -> bool:
+        return any(needs.corpus for needs in self.needs.values())
+
+    def prepare(self, *, overwrite: bool) -> dict[str, Any]:
+        """Read the corpus and make the folder that of this run; the record of its settings."""
+        self._read_corpus()
+        record = self.settings.record()
+        self.folder.claim(record, overwrite=overwrite)
+        return record
+
+    def _read_corpus(self) -> None:
+        """Read and tokenize the corpus: what is wrong with it shows now and not hours later."""
+        corpus = self.settings.corpus
+        if corpus is None or not self.needs_corpus:
+            return
+        self.problems = Problems(corpus.bad_rows)
+        self.spool.fill(self._checked(corpus.items(self.analyzer.tokenizer, self.problems)))
+        if not self.spool.sequences:
+            reasons = ", ".join(f"{count} x {kind}" for kind, count in self.problems.counts.items()) or "it is empty"
+            raise CorpusError(f"The corpus {corpus.path!r} has no sequence that can be used ({reasons}).")
+        self.settings = replace(self.settings, tokens_fingerprint=self.spool.fingerprint)
+
+    def _checked(self, items: Iterator[Item]) -> Iterator[Item]:
+        """The sequences; the first that lacks what an experiment needs is an error."""
+        for item in items:
+            if self.analyzer.family.encoder is not None and item.target is None:
+                raise InputError(
+                    f"{self.analyzer.name} is an encoder-decoder model: its corpus is sentence pairs (--format pairs)."
+                )
+            for name, needs in self.needs.items():
+                _check_item(name, needs, item)
+            yield item
+
+    def compute(self, engine: Engine, model: ModelOptions | None, *, progress: bool | None) -> None:
+        """Compute and write the shards that are missing."""
+        missing = [index for index in range(self.spool.shard_count) if not self.shards.done(index)]
+        if not missing:
+            return
+        done = self.spool.sequences - sum(map(self.spool.sequences_of, missing))
+        counts = self._written(engine, Work(self.plan, model))
+        kept = f"sequences are done and kept in {str(self.folder.path)!r}. The same command resumes the run."
+        try:
+            for count in shown(counts, total=self.spool.sequences, done=done, progress=progress):
+                done += count
+        except KeyboardInterrupt as error:
+            raise RunInterrupted(f"Interrupted: {done} of {self.spool.sequences} {kept}") from error
+        except WorkerError as error:
+            raise WorkerError(f"{error} {done} of {self.spool.sequences} {kept}") from error
+
+    def _written(self, engine: Engine, work: Work) -> Iterator[int]:
+        """Write shards as the engine finishes them; the number of sequences of each."""
+        for index, partials in engine.compute(work, self.spool.shards(lambda index: not self.shards.done(index))):
+            if not self.shards.done(index):  # an engine may compute a shard twice
+                self.shards.write(index, partials)
+                yield self.spool.sequences_of(index)
+
+    def finish(self) -> dict[str, Outcome]:
+        """Merge the shards in their order, one at a time, and finish every experiment."""
+        totals = {item.name: item.from_model(self.analyzer) for item in self.settings.experiments}
+        for index in range(self.spool.shard_count):
+            partials = self.shards.read(index)
+            totals = {name: total.merge(partials.get(name, Partial())) for name, total in totals.items()}
+            self.completeness = self.completeness.merge(partials.get(COMPLETENESS, Partial()))
+        facts = RunFacts(self.facts, self._corpus_of_papers(), self.settings.seed, self.ranks)
+        return {item.name: item.finish(totals[item.name], facts) for item in self.settings.experiments}
+
+    def _corpus_of_papers(self) -> str:
+        corpus, stated = self.settings.corpus, self.settings.corpus_name
+        if not stated and corpus is not None and corpus.actual_format == "clark":
+            return "wikipedia" if self.spool.sequences == _CLARK_SEQUENCES else ""
+        return stated
+
+
+def _plan(settings: Settings, analyzer: Analyzer, facts: ModelFacts) -> Plan:
+    mask_id = getattr(analyzer.tokenizer, "mask_token_id", None)
+    if settings.masking == "all" and mask_id is None:
+        raise InputError(
+            f"{analyzer.name} has no mask token: nothing can be masked. Say masking='none' (--masking none)."
+        )
+    return Plan(
+        settings.experiments,
+        facts,
+        mask_id,
+        str(getattr(analyzer.tokenizer, "mask_token", "")),
+        settings.seed,
+        settings.masking,
+        settings.value_bias,
+        settings.torch_dtype,
+    )
+
+
+def _check_item(name: str, needs: Needs, item: Item) -> None:
+    if needs.labels and item.entities is None:
+        raise InputError(
+            f"{name} needs entity labels, and {item.where} has none: give a corpus in CoNLL columns (--format conll)."
+        )
+    if needs.gold and item.gold is None:
+        raise InputError(
+            f"{name} needs sentence pairs with gold links, and {item.where} has none: "
+            f"--corpus pairs.src-tgt --gold pairs.gold."
+        )

@@ -1,0 +1,160 @@
+"""Engines: where the shards of a run are computed, here or in processes. Any other engine is one more class.
+
+An engine gets work and shards and gives back partial results. It writes nothing: that is the driver's task.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import torch
+from transformers.utils import logging
+
+from normscope.corpus_run.spool import Shard
+from normscope.errors import InputError, NormscopeError
+from normscope.experiments import Partial
+from normscope.experiments.observer import Plan, observe
+from normscope.model_options import ModelOptions
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+Finished = tuple[int, dict[str, Partial]]
+"""The place of a shard, and what it adds to every experiment."""
+
+
+class WorkerError(NormscopeError):
+    """A worker ended before its work was done."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be done with every shard, in a form that can be sent to other processes and machines.
+
+    Without `model`, or with a live one, the model exists in this process only.
+    """
+
+    plan: Plan
+    model: ModelOptions | None
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Computes shards."""
+
+    def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
+        """Give back every shard as it is finished, in any order. Shards are to be taken only as they are needed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Here:
+    """One shard after another in this process."""
+
+    analyzer: Analyzer
+
+    def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
+        return (_computed(self.analyzer, work.plan, shard) for shard in shards)
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Several processes on this machine. Each loads the model, and the cores are shared out between them."""
+
+    jobs: int
+
+    def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
+        if work.model is None or work.model.is_live:
+            raise InputError("Several processes each load the model: name it (or its folder) instead of passing it.")
+        context = multiprocessing.get_context("spawn")
+        arguments = (work, threads_for(self.jobs))
+        pool = ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_start, initargs=arguments)
+        return _pooled(pool, shards, at_once=2 * self.jobs)
+
+
+def threads_for(jobs: int) -> int:
+    """Threads of each process, so that all together use the machine's cores once."""
+    return max(1, (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) // jobs)
+
+
+def _computed(analyzer: Analyzer, plan: Plan, shard: Shard) -> Finished:
+    partials = observe(analyzer, plan, shard.items)
+    return shard.index, {name: partial.compacted() for name, partial in partials.items()}
+
+
+def _pooled(pool: ProcessPoolExecutor, shards: Iterable[Shard], *, at_once: int) -> Iterator[Finished]:
+    """Shards through a pool, with no more of them in flight than keep it busy."""
+    pending: set[Future[Finished]] = set()
+    try:
+        for shard in shards:
+            pending.add(pool.submit(_compute, shard))
+            if len(pending) >= at_once:
+                yield from _finished(pending)
+        while pending:
+            yield from _finished(pending)
+    except KeyboardInterrupt:
+        pending = {future for future in pending if not future.cancel()}
+        while pending:  # what has begun is finished and kept
+            yield from _finished(pending)
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _finished(pending: set[Future[Finished]]) -> Iterator[Finished]:
+    """The shards that are done, those that went well before the error of one that did not."""
+    done, _ = wait(pending, return_when=FIRST_COMPLETED)
+    pending -= done
+    for future in sorted(done, key=lambda future: future.exception() is not None):
+        try:
+            yield future.result()
+        except BrokenProcessPool as error:
+            raise WorkerError(
+                "A worker process died; most often the system ends it because memory runs out (use fewer --jobs), or the "
+                "script that starts the run lacks `if __name__ == '__main__':`."
+            ) from error
+
+
+# ---- in a worker -------------------------------------------------------------------------------------------------------
+
+_compute_shard: Callable[[Shard], Finished] | None = None
+
+
+def _start(work: Work, threads: int) -> None:
+    global _compute_shard  # noqa: PLW0603  (a process computes for one run)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(threads)
+    logging.disable_progress_bar()
+
+    @cache
+    def analyzer() -> Analyzer:  # loaded with the first shard, whose error then is that of loading
+        assert work.model is not None
+        return work.model.load()
+
+    def compute(shard: Shard) -> Finished:
+        return _computed(analyzer(), work.plan, shard)
+
+    _compute_shard = compute
+
+
+def _end_with_parent() -> None:
+    """A killed parent cannot end its workers, which would wait for it for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _compute(shard: Shard) -> Finished:
+    assert _compute_shard is not None
+    return _compute_shard(shard)

@@ -1,0 +1,148 @@
+"""The folder of a run: it belongs to one run, and only one process works in it at a time.
+
+Nothing in a folder is touched unless a run's own file shows that the folder is a run's, or the folder is empty.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from normscope.corpus_run.settings import LAYOUT, differences
+from normscope.corpus_run.shards import Shards
+from normscope.errors import FileError, InputError, listing
+from normscope.files import replacing, sweep
+
+SETTINGS, MANIFEST = "run.json", "manifest.json"
+_LOCK = ".run.lock"
+_FOLDERS = ("shards", "tables", "figures")
+
+
+class AnotherRunError(InputError):
+    """The output folder holds a run with other settings, or files that are no run's."""
+
+
+class RunInProgressError(InputError):
+    """Another process is running in the output folder."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of a run, locked. Made by `locked_folder`."""
+
+    path: Path
+
+    @property
+    def shards(self) -> Shards:
+        return Shards(self.path / "shards")
+
+    def claim(self, record: dict[str, Any], *, overwrite: bool) -> None:
+        """Make the folder that of the run with these settings, or see that it already is; remove what a kill left."""
+        existing = _record(self.path)
+        if existing != record:
+            if existing is not None and not overwrite:
+                raise AnotherRunError(_refusal(self.path, existing, record))
+            self._clear()
+            with replacing(self.path / SETTINGS) as temporary:
+                temporary.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        sweep(self.path, SETTINGS, MANIFEST, "report.html")
+        sweep(self.path / "tables")
+        sweep(self.path / "figures")
+        self.shards.prepare()
+
+    def _clear(self) -> None:
+        try:
+            for name in _FOLDERS:
+                if (self.path / name).exists():
+                    shutil.rmtree(self.path / name)
+            (self.path / MANIFEST).unlink(missing_ok=True)
+        except OSError as error:
+            raise FileError(
+                f"The older run in {str(self.path)!r} cannot be removed: {error.strerror or error}."
+            ) from error
+
+
+@contextmanager
+def locked_folder(path: Path) -> Generator[RunFolder]:
+    """The folder, made if need be and locked. Without a claim it is left as it was."""
+    made = _make(path)
+    lock = FileLock(str(path / _LOCK), timeout=0)
+    try:
+        _record(path)  # refuses a folder of someone else before anything is put into it
+        _acquire(lock, path)
+        try:
+            yield RunFolder(path)
+        finally:
+            if made and not (path / SETTINGS).exists():
+                Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
+    finally:
+        if not (path / SETTINGS).exists():
+            _unmake(made)
+
+
+def _acquire(lock: FileLock, path: Path) -> None:
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise RunInProgressError(
+            f"Another process is running in {str(path)!r}. Wait until it ends, or choose another folder (--out)."
+        ) from error
+    except OSError as error:
+        raise FileError(f"The folder {str(path)!r} cannot be written: {error.strerror or error}.") from error
+
+
+def _make(path: Path) -> list[Path]:
+    """Make a folder; those that were not there before, innermost first."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"The folder {str(path)!r} cannot be made: {error.strerror or error}.") from error
+    return missing
+
+
+def _unmake(folders: list[Path]) -> None:
+    try:
+        for folder in folders:
+            folder.rmdir()
+    except OSError:  # another run has moved in
+        pass
+
+
+def _record(path: Path) -> dict[str, Any] | None:
+    """The settings of the run in a folder, or `None` if the folder is empty. Any other folder is refused."""
+    file = path / SETTINGS
+    if not file.exists():
+        if any(content.name != _LOCK and not content.name.startswith(".run-") for content in path.iterdir()):
+            raise AnotherRunError(
+                f"{str(path)!r} is not empty and holds no run: nothing in it is replaced. Choose another folder (--out)."
+            )
+        return None
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise FileError(f"{str(file)!r} cannot be read: {error}.") from error
+    if not isinstance(record, dict) or not {"normscope", "experiments", "shard_size"} <= set(record):
+        raise AnotherRunError(
+            f"{str(file)!r} is not that of a normscope run: nothing in its folder is replaced. "
+            f"Choose another folder (--out)."
+        )
+    return record
+
+
+def _refusal(path: Path, existing: dict[str, Any], record: dict[str, Any]) -> str:
+    if existing.get("layout") != LAYOUT:
+        how = f"was made by another version of normscope ({existing['normscope']}), and cannot be resumed"
+    else:
+        how = f"differs in {listing(differences(existing, record))}"
+    return (
+        f"{str(path)!r} holds another run: it {how}. Choose another folder (--out), or replace that run (--overwrite)."
+    )

@@ -1,0 +1,47 @@
+"""The manifest of a run: what was asked, what was found on the way, and what was really done with the sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from normscope.corpus_run.driver import Driver
+from normscope.experiments import Experiment
+from normscope.experiments.observer import Plan
+
+
+def manifest_of(driver: Driver, record: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The manifest, but for the names of written tables and figures."""
+    worst = driver.completeness.moments.get("worst")
+    experiments = driver.settings.experiments
+    masking = {item.name: _masking(item, driver.plan) for item in experiments}
+    return {
+        "settings": record,
+        "model": driver.analyzer.facts,
+        "sequences": driver.spool.sequences,
+        "tokens": driver.spool.tokens,
+        "rows_left_out_or_changed": driver.problems.counts,
+        "problems": driver.problems.examples,
+        "worst_completeness_error": None if worst is None else float(worst.maximum()[0]),
+        "masked": any(each["masked"] for each in masking.values()),
+        "threads": torch.get_num_threads(),
+        "seconds": round(seconds, 1),
+        "experiments": {item.name: {**masking[item.name], "columns": dict(item.columns)} for item in experiments},
+    }
+
+
+def _masking(item: Experiment, plan: Plan) -> dict[str, Any]:
+    """Whether an experiment was shown masked sequences, and why (not)."""
+    needs = item.needs(plan.model)
+    if not needs.corpus:
+        reason = "it reads no sequences"
+    elif plan.masks(needs):
+        reason = "asked for all experiments" if plan.masking == "all" else "as in the paper"
+    elif plan.masking == "none":
+        reason = "masking was switched off"
+    elif needs.masked:
+        reason = f"the paper masks tokens, but {plan.model.name} has no mask token"
+    else:
+        reason = "the experiment masks no tokens"
+    return {"masked": plan.masks(needs), "masking": reason}

@@ -1,0 +1,94 @@
+"""The tokenized corpus on disk while a run needs it: read and tokenized once, then handed out shard by shard.
+
+The file has no name, so that nothing of it stays however the run ends. Each shard is a compressed block of JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO
+
+from normscope.corpora import Item
+from normscope.corpora.stored import from_json, to_json
+from normscope.errors import FileError
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A fixed stretch of the corpus: its place, and its sequences."""
+
+    index: int
+    items: list[Item]
+
+
+class Spool:
+    """The sequences of a corpus, in shards. Made by `spooled`."""
+
+    def __init__(self, file: IO[bytes], shard_size: int) -> None:
+        self._file, self._shard_size = file, shard_size
+        self._starts: list[int] = [0]
+        self._digest = hashlib.sha256()
+        self.sequences = self.tokens = 0
+
+    def fill(self, items: Iterable[Item]) -> None:
+        """Store all sequences."""
+        remaining = iter(items)
+        while shard := list(islice(remaining, self._shard_size)):
+            for item in shard:
+                self.sequences += 1
+                self.tokens += item.length
+                self._digest.update(_token_ids(item).encode())
+            block = json.dumps([to_json(item) for item in shard]).encode()
+            try:
+                self._file.write(zlib.compress(block, 1))
+                self._file.flush()
+            except OSError as error:
+                raise FileError(f"The tokenized corpus cannot be written: {error.strerror or error}.") from error
+            self._starts.append(self._file.tell())
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all token ids."""
+        return self._digest.hexdigest()[:16] if self.sequences else ""
+
+    @property
+    def shard_count(self) -> int:
+        return len(self._starts) - 1
+
+    def sequences_of(self, index: int) -> int:
+        """How many sequences a shard has."""
+        return min(self._shard_size, self.sequences - index * self._shard_size)
+
+    def shards(self, wanted: Callable[[int], bool]) -> Iterator[Shard]:
+        """The shards that are wanted, in order, each read when it is asked for."""
+        for index, (start, end) in enumerate(zip(self._starts, self._starts[1:], strict=False)):
+            if wanted(index):
+                self._file.seek(start)
+                block = zlib.decompress(self._file.read(end - start))
+                yield Shard(index, [from_json(value) for value in json.loads(block)])
+
+
+@contextmanager
+def spooled(folder: Path, shard_size: int) -> Generator[Spool]:
+    """An empty spool, kept in a nameless file on the disk of the folder."""
+    try:
+        file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  (closed below)
+    except OSError as error:
+        raise FileError(f"The folder {str(folder)!r} cannot be written: {error.strerror or error}.") from error
+    try:
+        yield Spool(file, shard_size)
+    finally:
+        file.close()
+
+
+def _token_ids(item: Item) -> str:
+    ids = [item.token_ids, *([] if item.target is None else [item.target.features["input_ids"]])]
+    return repr([list(map(int, each)) for each in ids])

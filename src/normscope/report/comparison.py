@@ -1,0 +1,47 @@
+"""Tables as a report shows them: the beginning of a long one, and the same table of several runs as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from normscope.experiments.arrow import Table
+
+_MOST_ROWS = 400
+_LABELS = ("layer", "head", "rank", "distance", "dimension")
+
+
+@dataclass(frozen=True)
+class ShownTable:
+    """The first rows of a table, and how many more it has."""
+
+    title: str
+    names: list[str]
+    rows: list[list[Any]]
+    more: int
+
+    @classmethod
+    def of(cls, title: str, table: Table) -> ShownTable:
+        rows = [list(row.values()) for row in table.slice(0, _MOST_ROWS).to_pylist()]
+        return cls(title, table.column_names, rows, max(0, table.num_rows - _MOST_ROWS))
+
+
+def comparison(tables: Sequence[tuple[str, Table]]) -> Table | None:
+    """The first number of each table by the labels they share; `None` where they have none to compare."""
+    first = tables[0][1]
+    labels = [field.name for field in first.schema if pa.types.is_string(field.type) or field.name in _LABELS]
+    values = [field.name for field in first.schema if pa.types.is_floating(field.type) and field.name not in labels]
+    if not labels or not values or any(table.schema.names != first.schema.names for _, table in tables):
+        return None
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for name, table in tables:
+        for row in table.to_pylist():
+            key = tuple(row[label] for label in labels)
+            rows.setdefault(key, dict(zip(labels, key, strict=True)))[name] = row[values[0]]
+    names = [name for name, _ in tables]
+    columns = {label: pa.array([row[label] for row in rows.values()]) for label in labels}
+    columns |= {f"{values[0]}: {n}": pa.array([row.get(n) for row in rows.values()], pa.float64()) for n in names}
+    return pa.table(columns)

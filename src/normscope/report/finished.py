@@ -1,0 +1,80 @@
+"""A finished run as its folder holds it: manifest, tables and figures, of this version and of older ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from normscope.corpus_run.folder import MANIFEST, SETTINGS
+from normscope.errors import FileError, InputError
+from normscope.experiments.arrow import Table
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run's folder and its manifest."""
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @classmethod
+    def open(cls, folder: str | Path) -> FinishedRun:
+        path = Path(folder)
+        manifest = path / MANIFEST
+        if not manifest.is_file():
+            unfinished = " Its run is not finished: run the same command again." if (path / SETTINGS).exists() else ""
+            raise InputError(f"{str(path)!r} holds no finished run (no {MANIFEST}).{unfinished}")
+        try:
+            return cls(path, json.loads(manifest.read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            raise FileError(f"{str(manifest)!r} cannot be read: {error}.") from error
+
+    @property
+    def title(self) -> str:
+        return str(self.manifest["model"]["model"])
+
+    @property
+    def experiments(self) -> dict[str, Any]:
+        return self.manifest["experiments"]
+
+    def table(self, name: str) -> Table:
+        try:
+            return pq.read_table(self.folder / "tables" / f"{name}.parquet")
+        except (OSError, pa.ArrowInvalid) as error:
+            raise FileError(f"The table {name!r} of {str(self.folder)!r} cannot be read: {error}.") from error
+
+    def figure(self, name: str) -> bytes:
+        try:
+            return (self.folder / "figures" / f"{name}.svg").read_bytes()
+        except OSError as error:
+            raise FileError(f"The figure {name!r} of {str(self.folder)!r} cannot be read: {error}.") from error
+
+    def facts(self) -> dict[str, str]:
+        """What a reader wants to know first."""
+        manifest, settings = self.manifest, self.manifest["settings"]
+        corpus = settings.get("corpus") or {}
+        changes = ", ".join(f"{kind}: {count}" for kind, count in manifest["rows_left_out_or_changed"].items())
+        return {
+            "model": self.title,
+            "weights": f"{manifest['model']['fingerprint']} ({manifest['model']['dtype']})",
+            "corpus": f"{corpus.get('path', 'none')} ({settings.get('corpus_fingerprint') or '-'})",
+            "sequences": f"{manifest['sequences']} ({manifest['tokens']} tokens)",
+            "left out or cut": changes or "none",
+            "masking": self._masking(),
+            "seed": str(settings["seed"]),
+            "worst completeness error": str(manifest["worst_completeness_error"]),
+            "normscope": manifest["versions"]["normscope"],
+            "finished": manifest["finished"],
+        }
+
+    def _masking(self) -> str:
+        """What was asked, and the experiments that were shown masked tokens (which older manifests do not say)."""
+        masked = [name for name, facts in self.experiments.items() if facts.get("masked")]
+        known = any("masked" in facts for facts in self.experiments.values())
+        asked = str(self.manifest["settings"]["masking"])
+        return f"{asked} (masked: {', '.join(masked) or 'none'})" if known else asked

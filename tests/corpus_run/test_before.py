@@ -1,0 +1,54 @@
+"""Tables of version 0.1 for the same texts, model and experiments: a run gives them again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from normscope.corpus_run import RunResult
+from normscope.experiments import EXPERIMENTS, run
+
+BEFORE = Path(__file__).parents[1] / "data" / "version-0.1"
+TEXTS = [
+    "The opera singer caught a soap bubble.",
+    "Unbelievably, the restaurateur in New York reopened.",
+    "It rained, and the rain fell on the plain in Spain.",
+    "The singer caught the rain.",
+]
+NAMES = [name for name in EXPERIMENTS if name not in ("alignment", "entities")]
+
+
+@pytest.fixture(scope="module")
+def now(analyzer: Any) -> RunResult:
+    return run(NAMES, model=analyzer, corpus=TEXTS)
+
+
+def test_every_table_of_version_0_1_is_compared(now: RunResult) -> None:
+    assert {path.stem for path in (BEFORE / "tables").iterdir()} == set(now.tables)
+
+
+@pytest.mark.parametrize("path", sorted((BEFORE / "tables").iterdir()), ids=lambda path: path.stem)
+def test_a_table_is_that_of_version_0_1(now: RunResult, path: Path) -> None:
+    before, after = pq.read_table(path), now.tables[path.stem]
+    assert after.schema.equals(before.schema)
+    assert after.num_rows == before.num_rows
+    for field in before.schema:
+        old, new = before[field.name], after[field.name]
+        if pa.types.is_floating(field.type):
+            np.testing.assert_allclose(new.to_numpy(), old.to_numpy(), rtol=1e-6, atol=1e-9, err_msg=field.name)
+        else:
+            assert new.to_pylist() == old.to_pylist(), field.name
+
+
+def test_the_manifest_says_the_same_of_texts_and_tokens(now: RunResult) -> None:
+    before = json.loads((BEFORE / "manifest.json").read_text())
+    for key in ("sequences", "tokens", "rows_left_out_or_changed", "problems", "masked"):
+        assert now.manifest[key] == before[key], key
+    for key in ("corpus_fingerprint", "tokens_fingerprint", "experiments", "model", "masking", "seed"):
+        assert now.manifest["settings"][key] == before["settings"][key], key

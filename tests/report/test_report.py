@@ -1,0 +1,98 @@
+"""The report: one page with everything in it, every text escaped, also of runs of older versions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from normscope.errors import FileError, InputError
+from normscope.experiments import run
+from normscope.report import write_report
+
+NAMES = ["mixing-ratio", "ff-amplification"]
+
+
+@pytest.fixture(scope="module")
+def finished(analyzer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run over texts that would be markup if they were not escaped."""
+    texts = ["<b>x</b> & <script>alert(1)</script> <b>x</b>"] * 2
+    folder = tmp_path_factory.mktemp("runs") / "minilm"
+    run(NAMES, model=analyzer, corpus=texts, out=folder)
+    return folder
+
+
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(finished, tmp_path / "copy")
+
+
+def changed(folder: Path, change: Any) -> Path:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    change(manifest)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def test_a_report_is_one_file_with_nothing_outside_it(finished: Path, tmp_path: Path) -> None:
+    page = write_report([finished, finished], tmp_path / "report.html").read_text()
+    figures = sum(len(facts["figures"]) for facts in _manifest(finished)["experiments"].values())
+    assert page.count("data:image/svg+xml;base64,") == 2 * figures > 0
+    assert "side by side" in page and "<script" not in page
+    assert "http://" not in page and "https://" not in page
+    assert all(f'<h2 id="{name}">' in page for name in NAMES)
+    assert "paper (masked: mixing-ratio)" in page
+
+
+def test_folders_that_are_called_alike_have_a_column_each(finished: Path, tmp_path: Path) -> None:
+    twin = shutil.copytree(finished, tmp_path / finished.name)
+    page = write_report([finished, twin], tmp_path / "report.html").read_text()
+    assert all(f"<th>mean: all-MiniLM-L6-v2 ({folder})</th>" in page for folder in (finished, twin))
+
+
+def test_tokens_in_a_report_are_escaped(finished: Path, tmp_path: Path) -> None:
+    page = write_report([finished], tmp_path / "report.html").read_text()
+    assert "&lt;" in page and "<script" not in page and "<b>" not in page
+
+
+def test_names_from_a_manifest_are_escaped(copy: Path) -> None:
+    hostile = "\"'><img src=x onerror=alert(1)>"
+
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["model"]["model"] = manifest["settings"]["corpus"]["path"] = hostile
+        manifest["experiments"][hostile] = manifest["experiments"].pop("mixing-ratio")
+
+    page = write_report([changed(copy, change)]).read_text()
+    assert "onerror" in page and "<img src=x" not in page and hostile not in page
+
+
+def test_a_run_of_version_0_1_is_reported(copy: Path) -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        for facts in manifest["experiments"].values():
+            del facts["masked"], facts["masking"]
+        for name in ("layout", "value_bias", "dtype", "ranks_fingerprint"):
+            del manifest["settings"][name]
+
+    page = write_report([changed(copy, change)]).read_text()
+    assert "<th>masking</th><td>paper</td>" in page
+
+
+def test_what_is_no_finished_run_is_refused(copy: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="at least one"):
+        write_report([])
+    with pytest.raises(InputError, match="no finished run"):
+        write_report([tmp_path])
+    (copy / "tables" / "mixing-ratio.parquet").write_bytes(b"no table")
+    with pytest.raises(FileError, match="'mixing-ratio'"):
+        write_report([copy])
+    (copy / "manifest.json").unlink()
+    with pytest.raises(InputError, match="not finished: run the same command again"):
+        write_report([copy])
+    assert not (copy / "report.html").exists()
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "manifest.json").read_text())

@@ -15,7 +15,9 @@ const result = await build({
   minify: true,
   legalComments: "none",
   loader: { ".css": "text" },
-  banner: { js: "// normscope explorer: built from front-end/ by `make front-end`. Do not edit. Contains d3 modules (ISC licence)." },
+  banner: {
+    js: "// normscope explorer: built from front-end/ by `make front-end`. Do not edit. Contains d3 modules (ISC licence).",
+  },
 });
 const text = result.outputFiles[0].text;
 if (text.length > largest) {

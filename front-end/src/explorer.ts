@@ -1,18 +1,19 @@
 /** The explorer itself, mounted anywhere: shared controls above, one stage per analysis below, one state for all. */
-import { decodeAnalysis } from "./analysis";
-import { bdi, h } from "./dom";
-import { Exports } from "./exports";
-import { popover } from "./controls";
-import type { Ink } from "./paint";
-import { Pane } from "./pane";
-import { Stage, type Look } from "./stage";
-import { fitState, formatState, initialState, parseState, type State } from "./state";
-import { Stepper } from "./stepper";
-import { Store } from "./store";
-import { Thumbnails } from "./thumbnails";
-import { Toolbar } from "./toolbar";
-import { label } from "./tokens";
-import type { Host, Payload } from "./types";
+
+import { popover } from "./draw/controls";
+import { bdi, h } from "./draw/dom";
+import type { Ink } from "./draw/paint";
+import { Thumbnails } from "./draw/thumbnails";
+import { decodeAnalysis } from "./model/analysis";
+import { Pane } from "./model/pane";
+import type { Host, Payload } from "./model/payload";
+import { fitState, formatState, initialState, parseState, type State } from "./model/state";
+import { Store } from "./model/store";
+import { label } from "./model/tokens";
+import { Exports } from "./panels/exports";
+import { Stepper } from "./panels/stepper";
+import { Toolbar } from "./panels/toolbar";
+import { type Look, Stage } from "./stage";
 
 const VERSION = 1;
 
@@ -40,7 +41,8 @@ export class Explorer {
   private readonly darkly = window.matchMedia("(prefers-color-scheme: dark)");
 
   static async mount(root: HTMLElement, payload: Payload, host: Host): Promise<Explorer> {
-    if (payload.version !== VERSION) throw new Error(`This data has format ${payload.version}; this explorer reads ${VERSION}.`);
+    if (payload.version !== VERSION)
+      throw new Error(`This data has format ${payload.version}; this explorer reads ${VERSION}.`);
     const analyses = await Promise.all(payload.analyses.map(decodeAnalysis));
     const first = new Pane(0, analyses[0]!, null);
     const panes = [first, ...analyses.slice(1).map((analysis, index) => new Pane(index + 1, analysis, first))];
@@ -58,11 +60,23 @@ export class Explorer {
     const thumbnails = new Thumbnails(() => this.dark());
     this.stepper = new Stepper(this.store, panes, thumbnails);
     this.toolbar = new Toolbar(this.store, panes);
-    this.stages = panes.map((pane) => new Stage(this.store, pane, thumbnails, (from, query, key) => this.follow(from, query, key)));
-    this.exports = new Exports(panes, host, () => this.stages.map((stage) => stage.current()), () => this.show(this.store.state));
+    this.stages = panes.map(
+      (pane) => new Stage(this.store, pane, thumbnails, (from, query, key) => this.follow(from, query, key)),
+    );
+    this.exports = new Exports(
+      panes,
+      host,
+      () => this.stages.map((stage) => stage.current()),
+      () => this.show(this.store.state),
+    );
     root.classList.add("explorer");
     root.classList.toggle("comparison", panes.length > 1);
-    root.replaceChildren(this.header(), this.stepper.element, this.toolbar.element, h("div", { class: "stages" }, ...this.stages.map((stage) => stage.element)));
+    root.replaceChildren(
+      this.header(),
+      this.stepper.element,
+      this.toolbar.element,
+      h("div", { class: "stages" }, ...this.stages.map((stage) => stage.element)),
+    );
     root.addEventListener("keydown", (event) => this.typed(event));
     this.store.subscribe((state) => this.changed(state));
     host.onState?.((fragment) => this.store.set(this.fitted(parseState(fragment, this.initial))));
@@ -76,12 +90,28 @@ export class Explorer {
 
   private header(): HTMLElement {
     const texts = this.panes.map(({ analysis }) => {
-      const parts = [String(analysis.facts["source_text"] ?? ""), analysis.text].filter((text) => text.trim() !== "").map((text) => text.replace(/\s+/gu, " "));
-      const shown = parts.length > 0 ? parts.flatMap((text, index) => [index > 0 ? " \u2192 " : "", bdi(text)]) : [`${analysis.keys.token.length} tokens`];
+      const parts = [String(analysis.facts.source_text ?? ""), analysis.text]
+        .filter((text) => text.trim() !== "")
+        .map((text) => text.replace(/\s+/gu, " "));
+      const shown =
+        parts.length > 0
+          ? parts.flatMap((text, index) => [index > 0 ? " \u2192 " : "", bdi(text)])
+          : [`${analysis.keys.token.length} tokens`];
       return h("p", { class: "text", title: parts.join(" \u2192 ") }, ...shown);
     });
-    const help = popover("Keys", "help", h("dl", {}, ...KEYS.flatMap(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)])));
-    return h("header", { class: "masthead" }, h("span", { class: "wordmark" }, "normscope"), h("div", { class: "texts" }, ...texts), help, this.exports.element);
+    const help = popover(
+      "Keys",
+      "help",
+      h("dl", {}, ...KEYS.flatMap(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)])),
+    );
+    return h(
+      "header",
+      { class: "masthead" },
+      h("span", { class: "wordmark" }, "normscope"),
+      h("div", { class: "texts" }, ...texts),
+      help,
+      this.exports.element,
+    );
   }
 
   private dark(): boolean {
@@ -101,27 +131,38 @@ export class Explorer {
 
   private show(state: State): void {
     const begun = performance.now();
-    this.root.dataset["theme"] = this.dark() ? "dark" : "light";
+    this.root.dataset.theme = this.dark() ? "dark" : "light";
     this.host.dress?.(this.dark());
     const look: Look = { ink: this.ink(), dark: this.dark() };
     for (const stage of this.stages) stage.update(state, look);
     this.stepper.update(state);
     this.toolbar.update(state);
     this.exports.update();
-    this.root.dataset["redraw"] = (performance.now() - begun).toFixed(1);
+    this.root.dataset.redraw = (performance.now() - begun).toFixed(1);
   }
 
   private ink(): Ink {
     const style = getComputedStyle(this.root);
     const of = (name: string): string => style.getPropertyValue(`--${name}`).trim();
-    return { text: of("ink"), muted: of("muted"), line: of("line"), accent: of("accent"), panel: of("panel"), hatch: of("void") };
+    return {
+      text: of("ink"),
+      muted: of("muted"),
+      line: of("line"),
+      accent: of("accent"),
+      panel: of("panel"),
+      hatch: of("void"),
+    };
   }
 
   private follow(from: Pane, query: number, key: number): void {
     const state = this.store.state;
     const [firstQuery, firstKey] = [from.toFirst(state, "queries", query), from.toFirst(state, "keys", key)];
     for (const stage of this.stages) {
-      if (stage.pane !== from) stage.followed(stage.pane.fromFirst(state, "queries", firstQuery), stage.pane.fromFirst(state, "keys", firstKey));
+      if (stage.pane !== from)
+        stage.followed(
+          stage.pane.fromFirst(state, "queries", firstQuery),
+          stage.pane.fromFirst(state, "keys", firstKey),
+        );
     }
   }
 
@@ -158,5 +199,11 @@ export class Explorer {
 
 export function failure(root: HTMLElement, error: unknown): void {
   const text = error instanceof Error ? error.message : String(error);
-  root.replaceChildren(h("p", { class: "failure", role: "alert" }, `This analysis cannot be shown: ${label(text).replaceAll("\u2423", " ")}`));
+  root.replaceChildren(
+    h(
+      "p",
+      { class: "failure", role: "alert" },
+      `This analysis cannot be shown: ${label(text).replaceAll("\u2423", " ")}`,
+    ),
+  );
 }

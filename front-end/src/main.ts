@@ -1,9 +1,9 @@
 /** The three doors: a page with its data inside, the web app, and a notebook widget (the default export, for anywidget). */
 import { Explorer, failure } from "./explorer";
-import { shadow } from "./root";
-import type { Host, Payload } from "./types";
-import { type Settings, WebApp } from "./webapp";
-import { type WidgetModel, widgetHost } from "./widget";
+import { shadow } from "./hosts/shadow";
+import { type Settings, WebApp } from "./hosts/webapp";
+import { type WidgetModel, widgetHost } from "./hosts/widget";
+import type { Host, Payload } from "./model/payload";
 
 const addressBar: Host = {
   linkable: window.self === window.top,
@@ -16,7 +16,7 @@ const addressBar: Host = {
     }
   },
   dress: (dark) => {
-    document.documentElement.dataset["normscopeTheme"] = dark ? "dark" : "light";
+    document.documentElement.dataset.normscopeTheme = dark ? "dark" : "light";
   },
   onState: (listener) => window.addEventListener("hashchange", () => listener(window.location.hash.slice(1))),
 };
@@ -42,7 +42,7 @@ function openWebApp(data: HTMLElement): void {
   const root = shadow(document.getElementById("normscope")!);
   const dress = (dark: boolean): void => {
     addressBar.dress?.(dark);
-    root.dataset["theme"] = dark ? "dark" : "light";
+    root.dataset.theme = dark ? "dark" : "light";
   };
   dress(window.matchMedia("(prefers-color-scheme: dark)").matches);
   new WebApp(root, JSON.parse(data.textContent ?? "") as Settings, { ...addressBar, dress });

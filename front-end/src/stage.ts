@@ -1,25 +1,26 @@
 /** All that is shown of one analysis: layers, heat map or table, and the panels about the row in focus. */
-import { Bars } from "./bars";
-import { ChainChart, MixingChart } from "./charts";
-import { bdi, h } from "./dom";
-import { factsCorner } from "./facts";
-import * as format from "./format";
-import { titleOf } from "./figure";
-import type { Cell } from "./geometry";
-import { HeatMap } from "./heatmap";
-import { Layers } from "./layers";
-import { Legend } from "./legend";
-import type { Ink } from "./paint";
-import type { Pane } from "./pane";
-import { Patches } from "./patches";
-import { Ribbon } from "./ribbon";
-import { quantity } from "./scopes";
-import type { State } from "./state";
-import type { Store } from "./store";
-import { Table } from "./table";
-import type { Thumbnails } from "./thumbnails";
-import { label, shortLabel } from "./tokens";
-import { valueAt, type View } from "./view";
+
+import { bdi, h } from "./draw/dom";
+import type { Cell } from "./draw/geometry";
+import { HeatMap } from "./draw/heatmap";
+import { Legend } from "./draw/legend";
+import type { Ink } from "./draw/paint";
+import type { Thumbnails } from "./draw/thumbnails";
+import { type View, valueAt } from "./draw/view";
+import { titleOf } from "./exports/figure";
+import * as format from "./model/format";
+import type { Pane } from "./model/pane";
+import { quantity } from "./model/scopes";
+import type { State } from "./model/state";
+import type { Store } from "./model/store";
+import { label, shortLabel } from "./model/tokens";
+import { Bars } from "./panels/bars";
+import { ChainChart, MixingChart } from "./panels/charts";
+import { factsCorner } from "./panels/facts";
+import { Layers } from "./panels/layers";
+import { Patches } from "./panels/patches";
+import { Ribbon } from "./panels/ribbon";
+import { Table } from "./panels/table";
 
 export interface Look {
   ink: Ink;
@@ -52,9 +53,16 @@ export class Stage {
     thumbnails: Thumbnails,
     private readonly follow: Follow,
   ) {
-    const events = { choose: (cell: Cell) => this.choose(cell), hover: (cell: Cell | null) => this.hover(cell), layer: (layer: number) => store.set({ layer }) };
+    const events = {
+      choose: (cell: Cell) => this.choose(cell),
+      hover: (cell: Cell | null) => this.hover(cell),
+      layer: (layer: number) => store.set({ layer }),
+    };
     this.layers = new Layers(store, pane, thumbnails);
-    this.heatmap = new HeatMap({ hover: (cell, x, y) => this.pointed(cell, x, y), choose: (cell) => this.choose(cell) });
+    this.heatmap = new HeatMap({
+      hover: (cell, x, y) => this.pointed(cell, x, y),
+      choose: (cell) => this.choose(cell),
+    });
     this.table = new Table(events);
     this.panels = [
       pane.analysis.picture ? new Patches(events) : new Ribbon(events),
@@ -62,7 +70,8 @@ export class Stage {
       new ChainChart(),
       new MixingChart(events),
     ];
-    const zoom = (name: string, sign: string, act: () => void): HTMLElement => h("button", { type: "button", "aria-label": name, title: name, click: act }, sign);
+    const zoom = (name: string, sign: string, act: () => void): HTMLElement =>
+      h("button", { type: "button", "aria-label": name, title: name, click: act }, sign);
     const tools = h(
       "div",
       { class: "zoom", role: "group", "aria-label": "Zoom" },
@@ -77,11 +86,22 @@ export class Stage {
       this.heatmap.element,
       this.table.element,
       this.tooltip,
-      h("footer", {}, this.legend.element, h("p", { class: "hint" }, "rows are queries (what is built), columns are keys (what it is built from)")),
+      h(
+        "footer",
+        {},
+        this.legend.element,
+        h("p", { class: "hint" }, "rows are queries (what is built), columns are keys (what it is built from)"),
+      ),
       this.spoken,
     );
     this.inspector = h("div", { class: "inspector" }, ...this.panels.map((panel) => panel.element));
-    this.element = h("article", { class: "stage", "aria-label": pane.analysis.model }, this.layers.element, this.mapCard, this.inspector);
+    this.element = h(
+      "article",
+      { class: "stage", "aria-label": pane.analysis.model },
+      this.layers.element,
+      this.mapCard,
+      this.inspector,
+    );
   }
 
   /** The view as it is shown now. */
@@ -99,7 +119,10 @@ export class Stage {
     this.mapCard.classList.toggle("as-table", table);
     this.title.textContent = titleOf(view);
     this.note.replaceChildren(bdi(this.pane.analysis.model), this.substituted(shared, state));
-    this.legend.update(view.palette, { norm: state.norm, title: quantity(state.scope, state.norm) + (state.base ? ", difference" : "") });
+    this.legend.update(view.palette, {
+      norm: state.norm,
+      title: quantity(state.scope, state.norm) + (state.base ? ", difference" : ""),
+    });
     if (table) this.table.update(view);
     else this.showMap(view);
     this.speak(view);
@@ -108,7 +131,10 @@ export class Stage {
   }
 
   private substituted(shared: State, state: State): string {
-    const missing = [shared.scope !== state.scope && shared.scope, shared.layer !== state.layer && `layer ${shared.layer}`].filter(Boolean);
+    const missing = [
+      shared.scope !== state.scope && shared.scope,
+      shared.layer !== state.layer && `layer ${shared.layer}`,
+    ].filter(Boolean);
     return missing.length > 0 ? ` \u00b7 has no ${missing.join(", ")}` : "";
   }
 
@@ -116,8 +142,22 @@ export class Stage {
     const state = this.pane.state(shared);
     const lens = this.pane.lens(shared);
     const [queries, keys] = [lens.queries(state), lens.keys(state)];
-    const selected = { row: this.rowOf(queries.of, state.query), column: state.key < 0 ? -1 : (keys.of[state.key] ?? -1) };
-    return { state, lens, queries, keys, matrix: lens.matrix(state), palette: this.pane.palette(shared, dark), ink, dark, selected, focus: this.focusOf(selected) };
+    const selected = {
+      row: this.rowOf(queries.of, state.query),
+      column: state.key < 0 ? -1 : (keys.of[state.key] ?? -1),
+    };
+    return {
+      state,
+      lens,
+      queries,
+      keys,
+      matrix: lens.matrix(state),
+      palette: this.pane.palette(shared, dark),
+      ink,
+      dark,
+      selected,
+      focus: this.focusOf(selected),
+    };
   }
 
   /** The row of a query token; where that is hidden, the nearest one that is not. */
@@ -178,11 +218,18 @@ export class Stage {
     this.tooltip.hidden = !cell || !view || cell.row < 0;
     if (!cell || !view || cell.row < 0) return;
     const value = valueAt(view, cell.row, cell.column);
-    const names = [view.queries.labels[cell.row], ...(cell.column >= 0 ? [view.keys.labels[cell.column]] : [])].map((text) => bdi(shortLabel(text ?? "", 60)));
+    const names = [view.queries.labels[cell.row], ...(cell.column >= 0 ? [view.keys.labels[cell.column]] : [])].map(
+      (text) => bdi(shortLabel(text ?? "", 60)),
+    );
     const { norm } = view.state;
     const unit = norm === "none" ? "" : view.palette.diverging ? " points" : ` of its ${norm}`;
-    const told = Number.isNaN(value) ? "not there at this scope" : format.cell(value, norm, view.palette.diverging) + unit;
-    this.tooltip.replaceChildren(h("strong", {}, names[0]!, ...(names[1] ? [" \u2190 ", names[1]] : [])), ...(names[1] ? [h("span", {}, told)] : []));
+    const told = Number.isNaN(value)
+      ? "not there at this scope"
+      : format.cell(value, norm, view.palette.diverging) + unit;
+    this.tooltip.replaceChildren(
+      h("strong", {}, names[0]!, ...(names[1] ? [" \u2190 ", names[1]] : [])),
+      ...(names[1] ? [h("span", {}, told)] : []),
+    );
     const room = this.mapCard.clientWidth;
     const offset = this.heatmap.element.offsetTop;
     this.tooltip.style.left = `${Math.min(x + 22, room - this.tooltip.offsetWidth - 8)}px`;

@@ -1,10 +1,14 @@
 import { describe, expect, it } from "vitest";
-import { aggregate, largest, normalise, subtract } from "../src/matrix";
-import { unitsOf } from "../src/tokens";
-import type { TokenTable } from "../src/types";
+import { aggregate, largest, normalise, subtract } from "../src/model/matrix";
+import type { TokenTable } from "../src/model/payload";
+import { unitsOf } from "../src/model/tokens";
 
 const table = (word: number[]): TokenTable => ({
-  position: word.map((_, index) => index), token: word.map(String), special: word.map(() => 0), word, wordText: word.map(String),
+  position: word.map((_, index) => index),
+  token: word.map(String),
+  special: word.map(() => 0),
+  word,
+  wordText: word.map(String),
 });
 
 describe("aggregate", () => {
@@ -24,7 +28,12 @@ describe("normalise", () => {
   const matrix = { rows: 2, columns: 2, values: Float32Array.of(1, 3, 2, Number.NaN) };
   it("makes rows or columns sum to one, leaving out what is missing", () => {
     expect([...normalise(matrix, "row").values]).toEqual([0.25, 0.75, 1, Number.NaN]);
-    expect([...normalise(matrix, "column").values].map((value) => Math.fround(value))).toEqual([Math.fround(1 / 3), 1, Math.fround(2 / 3), Number.NaN]);
+    expect([...normalise(matrix, "column").values].map((value) => Math.fround(value))).toEqual([
+      Math.fround(1 / 3),
+      1,
+      Math.fround(2 / 3),
+      Number.NaN,
+    ]);
   });
   it("leaves raw values alone", () => expect(normalise(matrix, "none")).toBe(matrix));
 });

@@ -1,11 +1,30 @@
 import { describe, expect, it } from "vitest";
-import { Analysis } from "../src/analysis";
-import { Rows } from "../src/decode";
-import { fitState, formatState, initialState, parseState } from "../src/state";
+import { Analysis } from "../src/model/analysis";
+import { Rows } from "../src/model/decode";
+import { fitState, formatState, initialState, parseState } from "../src/model/state";
 
-const tokens = { position: [0, 1, 2], token: ["[CLS]", "a", "b"], special: [1, 0, 0], word: [-1, 0, 1], wordText: ["[CLS]", "a", "b"] };
+const tokens = {
+  position: [0, 1, 2],
+  token: ["[CLS]", "a", "b"],
+  special: [1, 0, 0],
+  word: [-1, 0, 1],
+  wordText: ["[CLS]", "a", "b"],
+};
 const rows = new Rows([2, 2, 3, 3], new Float32Array(36), null);
-const analysis = new Analysis({ model: "m" }, [2, 4], ["AttnW", "Attn"], tokens, tokens, [1e-7, 2e-7], rows, null, null, null, null, null);
+const analysis = new Analysis(
+  { model: "m" },
+  [2, 4],
+  ["AttnW", "Attn"],
+  tokens,
+  tokens,
+  [1e-7, 2e-7],
+  rows,
+  null,
+  null,
+  null,
+  null,
+  null,
+);
 const initial = initialState(analysis);
 
 describe("the state", () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { hasWords, label, shortLabel, unitsOf } from "../src/tokens";
-import type { TokenTable } from "../src/types";
+import type { TokenTable } from "../src/model/payload";
+import { hasWords, label, shortLabel, unitsOf } from "../src/model/tokens";
 
 const table: TokenTable = {
   position: [0, 1, 2, 3, 4],
@@ -40,7 +40,10 @@ describe("units", () => {
   });
   it("keep the same word number of two groups apart", () => {
     const groups = { ...table, word: [0, 0, 0, 0, 0], group: ["target", "target", "source", "source", "source"] };
-    expect(unitsOf(groups, { words: true, special: true }).members).toEqual([[0, 1], [2, 3, 4]]);
+    expect(unitsOf(groups, { words: true, special: true }).members).toEqual([
+      [0, 1],
+      [2, 3, 4],
+    ]);
   });
   it("know when there are no words", () => {
     expect(hasWords(table)).toBe(true);

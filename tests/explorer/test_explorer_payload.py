@@ -15,7 +15,8 @@ from explorer_samples import HOSTILE, POST_NORM, sample
 from typer.testing import CliRunner
 
 import normscope
-from normscope.explorer import commands, page_html, write_page
+from normscope.cli import explorer as commands
+from normscope.explorer import page_html, write_page
 from normscope.explorer.payload import build_payload, exact_map, payload_json
 
 APP = typer.Typer()

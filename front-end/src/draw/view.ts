@@ -1,0 +1,42 @@
+/** Everything the panels of one pane need to know to draw themselves, worked out once per change. */
+
+import type { Lens } from "../model/lens";
+import type { Matrix } from "../model/matrix";
+import type { State } from "../model/state";
+import { shortLabel, type Units } from "../model/tokens";
+import type { Palette } from "./colour";
+import { bdi } from "./dom";
+import type { Cell } from "./geometry";
+import type { Ink } from "./paint";
+
+export interface View {
+  /** The state as this pane shows it. */
+  state: State;
+  lens: Lens;
+  matrix: Matrix;
+  queries: Units;
+  keys: Units;
+  palette: Palette;
+  ink: Ink;
+  dark: boolean;
+  /** The row and column to speak of: those pointed at, else those chosen. */
+  focus: Cell;
+  /** The chosen ones, whatever is pointed at. */
+  selected: Cell;
+}
+
+export interface PanelEvents {
+  /** Units along the axes of the view. */
+  choose(cell: Cell): void;
+  hover(cell: Cell | null): void;
+}
+
+/** The value of a view's cell; NaN outside. */
+export function valueAt({ matrix }: View, row: number, column: number): number {
+  return matrix.values[row * matrix.columns + column] ?? Number.NaN;
+}
+
+/** A token inside a heading. */
+export function named(token: string | undefined): HTMLElement {
+  return bdi(shortLabel(token ?? "", 28), { class: "token" });
+}

@@ -25,8 +25,8 @@ if (text.length > largest) {
   process.exit(1);
 }
 if (process.argv.includes("--check")) {
-  const found = await readFile(target, "utf8").catch(() => "");
-  if (found !== text) {
+  const built = await readFile(target, "utf8").catch(() => "");
+  if (built !== text) {
     console.error("The built front end does not match its sources: run `make front-end` and commit the result.");
     process.exit(1);
   }

@@ -1,5 +1,6 @@
 /** The heat map on screen: fits the room it has, zooms and scrolls, and tells which cell is pointed at or chosen. */
 
+import type { Lifetime } from "../lifetime";
 import type { Matrix } from "../model/matrix";
 import { clamp } from "../model/state";
 import { isolated, shortLabel, type Units } from "../model/tokens";
@@ -25,6 +26,7 @@ export interface HeatMapEvents {
 
 const SMALLEST_HEIGHT = 380;
 const LARGEST_ZOOM = 40;
+const LONGEST_LABEL = 150;
 /** Pixels of the window that everything above and below the map takes. */
 const CHROME = 330;
 
@@ -42,7 +44,10 @@ export class HeatMap {
   private drawnWidth = 0;
   private readonly widths = new WeakMap<Units, number>();
 
-  constructor(private readonly events: HeatMapEvents) {
+  constructor(
+    private readonly events: HeatMapEvents,
+    life: Lifetime,
+  ) {
     this.base = h("canvas", { class: "base", "aria-hidden": "true" });
     this.marks = h("canvas", {
       class: "marks",
@@ -57,9 +62,9 @@ export class HeatMap {
     this.marks.addEventListener("pointerup", (event) => this.released(event));
     this.marks.addEventListener("wheel", (event) => this.wheeled(event), { passive: false });
     this.marks.addEventListener("keydown", (event) => this.typed(event));
-    new ResizeObserver(() => {
+    life.observeSize(this.element, () => {
       if (Math.abs(this.element.clientWidth - this.drawnWidth) > 1) this.draw();
-    }).observe(this.element);
+    });
   }
 
   get zoomed(): number {
@@ -112,17 +117,17 @@ export class HeatMap {
 
   /** The width of the widest label, measured once. */
   private widest(units: Units): number {
-    let found = this.widths.get(units);
-    if (found === undefined) {
+    let width = this.widths.get(units);
+    if (width === undefined) {
       const context = this.base.getContext("2d")!;
       context.font = labelFont(14, true);
-      found = units.labels.reduce(
+      width = units.labels.reduce(
         (most, text) => Math.max(most, context.measureText(isolated(shortLabel(text))).width),
         20,
       );
-      this.widths.set(units, Math.min(150, found));
+      this.widths.set(units, width);
     }
-    return Math.min(150, found);
+    return Math.min(LONGEST_LABEL, width);
   }
 
   private draw(): void {

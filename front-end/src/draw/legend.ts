@@ -1,5 +1,5 @@
-/** What the colours mean: a colour bar with its axis. */
-import { axisBottom } from "d3-axis";
+/** What the colours mean: a colour bar with its axis, and an arrow where values go beyond it. */
+import { type Axis, axisBottom } from "d3-axis";
 import { format } from "d3-format";
 import { scaleLinear, scalePow } from "d3-scale";
 import { select } from "d3-selection";
@@ -8,22 +8,35 @@ import type { Palette } from "./colour";
 import { h, s } from "./dom";
 
 const WIDTH = 220;
+const ROOM_OF_A_TICK = 32;
 
 export interface LegendText {
   norm: string;
   title: string;
 }
 
-export function scaleOf(palette: Palette, width: number): ReturnType<typeof scaleLinear<number, number>> {
-  const limit = palette.limit || 1;
-  const domain = palette.diverging ? [-limit, limit] : [0, limit];
-  const range = [0, width];
-  // A root scale of both signs is symmetric about 0, as the colours are.
-  return palette.root ? (scalePow().exponent(0.5).domain(domain).range(range) as never) : scaleLinear(domain, range);
-}
-
 export function tickFormat(norm: string, limit: number): (value: number) => string {
   return norm === "none" ? number : format(limit < 0.1 ? ".1~%" : ".0%");
+}
+
+/** Whether the last colour also stands for values that are larger still. */
+export function goesBeyond({ most, limit }: Palette): boolean {
+  return most > limit * (1 + 1e-6);
+}
+
+/** The axis below a colour bar of some width, with as many ticks as have room. */
+export function axisOf(palette: Palette, width: number, norm: string): Axis<number> {
+  const limit = palette.limit || 1;
+  const domain = palette.diverging ? [-limit, limit] : [0, limit];
+  // A root scale of both signs is symmetric about 0, as the colours are.
+  const scale = palette.root ? scalePow(domain, [0, width]).exponent(0.5) : scaleLinear(domain, [0, width]);
+  const ticks: number[] = [];
+  // From 0 outwards, so that 0 always has its tick.
+  for (const tick of scale.ticks(4).sort((a, b) => Math.abs(a) - Math.abs(b))) {
+    if (ticks.every((other) => Math.abs(scale(other) - scale(tick)) >= ROOM_OF_A_TICK)) ticks.push(tick);
+  }
+  const show = tickFormat(norm, palette.limit);
+  return axisBottom<number>(scale).tickValues(ticks).tickSize(4).tickFormat(show);
 }
 
 export class Legend {
@@ -43,21 +56,22 @@ export class Legend {
       context.fillRect(at, 0, 1, 1);
     });
     this.title.textContent = title;
+    const beyond = goesBeyond(palette);
+    this.element.classList.toggle("beyond", beyond);
+    this.element.classList.toggle("both", palette.diverging);
+    this.element.style.setProperty("--first", palette.css[0]!);
+    this.element.style.setProperty("--last", palette.css[255]!);
     const show = tickFormat(norm, palette.limit);
+    const ends = [palette.diverging ? show(-palette.limit) : "0", show(palette.limit)];
     this.element.setAttribute(
       "aria-label",
-      `Colours: ${title}, from ${palette.diverging ? show(-palette.limit) : "0"} to ${show(palette.limit)}`,
+      `Colours: ${title}, from ${ends.join(" to ")}${beyond ? " and beyond" : ""}`,
     );
-    const axis = axisBottom(scaleOf(palette, WIDTH))
-      .ticks(4)
-      .tickSize(4)
-      .tickPadding(3)
-      .tickFormat((value) => show(Number(value)));
     this.axis.replaceChildren();
     select(this.axis)
       .append("g")
       .attr("transform", "translate(16,0)")
-      .call(axis)
+      .call(axisOf(palette, WIDTH, norm).tickPadding(3))
       .call((group) => group.select(".domain").remove());
   }
 }

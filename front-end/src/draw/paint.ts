@@ -95,12 +95,12 @@ function drawRowLabels(context: CanvasRenderingContext2D, { layout: at, queries,
   context.textBaseline = "middle";
   for (let row = 0; row < at.rows; row++) {
     const y = at.top - at.scrollY + (row + 0.5) * at.cell;
-    const chosen = row === selected.row;
+    const isSelected = row === selected.row;
     if (y < at.top - at.cell || y > at.top + at.plotHeight + at.cell) continue;
-    if (!chosen && (row % at.labelStep !== 0 || (at.labelStep > 1 && Math.abs(row - selected.row) < at.labelStep)))
+    if (!isSelected && (row % at.labelStep !== 0 || (at.labelStep > 1 && Math.abs(row - selected.row) < at.labelStep)))
       continue;
-    context.font = labelFont(at.cell, chosen);
-    context.fillStyle = chosen ? ink.accent : queries.special[row] ? ink.muted : ink.text;
+    context.font = labelFont(at.cell, isSelected);
+    context.fillStyle = isSelected ? ink.accent : queries.special[row] ? ink.muted : ink.text;
     context.fillText(isolated(shortLabel(queries.labels[row] ?? "")), at.left - 6, y);
   }
   context.restore();
@@ -115,18 +115,18 @@ function drawColumnLabels(context: CanvasRenderingContext2D, { layout: at, keys,
   context.textBaseline = "middle";
   for (let column = 0; column < at.columns; column++) {
     const x = at.left - at.scrollX + (column + 0.5) * at.cell;
-    const chosen = column === selected.column;
+    const isSelected = column === selected.column;
     if (x < at.left || x > at.left + at.plotWidth) continue;
     if (
-      !chosen &&
+      !isSelected &&
       (column % at.labelStep !== 0 || (at.labelStep > 1 && Math.abs(column - selected.column) < at.labelStep))
     )
       continue;
     context.save();
     context.translate(x, at.top - 6);
     context.rotate(at.angle);
-    context.font = labelFont(at.cell, chosen);
-    context.fillStyle = chosen ? ink.accent : keys.special[column] ? ink.muted : ink.text;
+    context.font = labelFont(at.cell, isSelected);
+    context.fillStyle = isSelected ? ink.accent : keys.special[column] ? ink.muted : ink.text;
     context.fillText(isolated(shortLabel(keys.labels[column] ?? "")), 0, 0);
     context.restore();
   }

@@ -1,6 +1,5 @@
 /** Small pictures of maps, drawn one by one when nothing more urgent is to do, so that stepping stays fast. */
 
-import { largest } from "../model/matrix";
 import type { Pane } from "../model/pane";
 import type { State } from "../model/state";
 import { palette } from "./colour";
@@ -30,6 +29,12 @@ export class Thumbnails {
     this.timer = window.setTimeout(() => this.work(state), 0);
   }
 
+  /** Draw nothing more. */
+  dispose(): void {
+    this.waiting = [];
+    window.clearTimeout(this.timer);
+  }
+
   private work(state: State): void {
     const end = performance.now() + 12;
     this.timer = 0;
@@ -46,13 +51,13 @@ export class Thumbnails {
     this.shown.set(canvas, look);
     const lens = pane.lens(state);
     const matrix = lens.matrix(state);
-    const limit = state.range === "shared" ? lens.limit(state, "shared") : largest(matrix.values);
+    const shades = { diverging: lens.signed(state), dark };
     const context = sized(canvas, size, size);
     const scale = size / Math.max(matrix.rows, matrix.columns);
     context.imageSmoothingEnabled = scale < 1;
     context.imageSmoothingQuality = "high";
     context.drawImage(
-      cellsOf(matrix, palette(state, limit, dark)),
+      cellsOf(matrix, palette(state, lens.range(state, state.range), shades)),
       (size - matrix.columns * scale) / 2,
       (size - matrix.rows * scale) / 2,
       matrix.columns * scale,

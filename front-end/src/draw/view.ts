@@ -2,6 +2,7 @@
 
 import type { Lens } from "../model/lens";
 import type { Matrix } from "../model/matrix";
+import { quantityOf } from "../model/scopes";
 import type { State } from "../model/state";
 import { shortLabel, type Units } from "../model/tokens";
 import type { Palette } from "./colour";
@@ -25,10 +26,22 @@ export interface View {
   selected: Cell;
 }
 
-export interface PanelEvents {
-  /** Units along the axes of the view. */
-  choose(cell: Cell): void;
-  hover(cell: Cell | null): void;
+/** What is shown, in a few words. */
+export function titleOf({ state, lens }: View): string {
+  const scope = state.base === "" ? state.scope : `${state.scope} \u2212 ${state.base}`;
+  const head = state.head > 0 && lens.analysis.hasHeads(state.scope) ? `, head ${state.head}` : "";
+  return `${scope}, layer ${state.layer}${head}`;
+}
+
+/** How the values came about, where that needs saying: norms are what this page is about. */
+export function methodShown({ lens }: View): string {
+  return lens.analysis.method === "norms" ? "" : lens.analysis.method;
+}
+
+/** What the colours of a view mean. */
+export function quantityShown({ state, lens }: View): string {
+  const scope = lens.analysis.scope(state.scope);
+  return `${scope ? quantityOf(scope, state.norm) : ""}${state.base ? ", difference" : ""}`;
 }
 
 /** The value of a view's cell; NaN outside. */

@@ -1,16 +1,15 @@
 /** The current map as a figure of its own: an SVG document with labels, legend and title, from which the PNG is made too. */
-import { axisBottom } from "d3-axis";
 import { select } from "d3-selection";
 import { shade } from "../draw/colour";
-import { s } from "../draw/dom";
-import { scaleOf, tickFormat } from "../draw/legend";
+import { h, s } from "../draw/dom";
+import { axisOf, goesBeyond } from "../draw/legend";
 import { cellsOf, FONT, groupsOf } from "../draw/paint";
-import type { View } from "../draw/view";
-import { quantity } from "../model/scopes";
+import { methodShown, quantityShown, titleOf, type View } from "../draw/view";
 import { isolated, shortLabel } from "../model/tokens";
 
 const MOST_RECTANGLES = 16_384;
-const LEGEND = { width: 220, height: 10 };
+const LEGEND = { width: 220, height: 10, arrow: 7 };
+const SMALLEST_LABELLED = 9;
 
 export interface Figure {
   svg: SVGSVGElement;
@@ -18,78 +17,78 @@ export interface Figure {
   height: number;
 }
 
-export function titleOf({ state, lens }: View): string {
-  const scope = state.base === "" ? state.scope : `${state.scope} \u2212 ${state.base}`;
-  const head = state.head > 0 && lens.analysis.hasHeads(state.scope) ? `, head ${state.head}` : "";
-  return `${scope}, layer ${state.layer}${head}`;
+/** Where the cells are, and how large they and their labels. */
+interface Plan {
+  cell: number;
+  font: number;
+  left: number;
+  top: number;
+  plotWidth: number;
+  plotHeight: number;
+}
+
+function planOf({ matrix, queries, keys }: View): Plan {
+  const cell = matrix.columns > 200 ? 4 : matrix.columns > 80 ? 10 : 18;
+  const font = Math.max(7, Math.min(12, cell - 3));
+  const room = (texts: string[]): number => {
+    if (cell < SMALLEST_LABELLED) return 12;
+    return Math.min(130, Math.max(0, ...texts.map((text) => shortLabel(text).length)) * font * 0.58 + 12);
+  };
+  return {
+    cell,
+    font,
+    left: room(queries.labels) + 12,
+    top: 52 + room(keys.labels),
+    plotWidth: matrix.columns * cell,
+    plotHeight: matrix.rows * cell,
+  };
 }
 
 export function figure(view: View): Figure {
-  const { matrix, queries, keys, ink, state, lens } = view;
-  const cell = matrix.columns > 200 ? 4 : matrix.columns > 80 ? 10 : 18;
-  const size = Math.max(7, Math.min(12, cell - 3));
-  const labels = cell >= 9;
-  const wide = (texts: string[]): number =>
-    labels ? Math.min(130, Math.max(0, ...texts.map((text) => shortLabel(text).length)) * size * 0.58 + 12) : 12;
-  const [left, top] = [wide(queries.labels) + 12, 52 + wide(keys.labels)];
-  const [plotWidth, plotHeight] = [matrix.columns * cell, matrix.rows * cell];
+  const { keys, ink } = view;
+  const plan = planOf(view);
+  const { cell, left, top, plotWidth, plotHeight } = plan;
   const width = Math.max(left + plotWidth + 24, left + LEGEND.width + 60, 360);
   const height = top + plotHeight + 78;
-  const svg = s("svg", {
-    xmlns: "http://www.w3.org/2000/svg",
-    width,
-    height,
-    viewBox: `0 0 ${width} ${height}`,
-    "font-family": FONT,
-    "font-size": size,
-  });
-  svg.append(s("rect", { width, height, fill: ink.panel }));
-  svg.append(s("text", { x: 12, y: 22, fill: ink.text, "font-size": 14, "font-weight": 600 }, titleOf(view)));
-  svg.append(
-    s(
-      "text",
-      { x: 12, y: 38, fill: ink.muted, "font-size": 11 },
-      isolated(
-        [lens.analysis.model, shortLabel(lens.analysis.text.replaceAll(" ", "\u00a0"), 60)]
-          .filter(Boolean)
-          .join(" \u00b7 "),
-      ),
-    ),
-  );
+  const svg = svgDocument(width, height, { "font-family": FONT, "font-size": plan.font });
+  svg.append(s("rect", { width, height, fill: ink.panel }), ...heading(view));
   svg.append(s("rect", { x: left, y: top, width: plotWidth, height: plotHeight, fill: ink.hatch }));
-  svg.append(cells(view, left, top, cell));
-  if (labels) svg.append(...axes(view, left, top, cell));
+  svg.append(cells(view, plan));
+  if (cell >= SMALLEST_LABELLED) svg.append(...axes(view, plan));
   for (const [, first] of groupsOf(keys).slice(1)) {
-    svg.append(
-      s("line", {
-        x1: left + first * cell,
-        x2: left + first * cell,
-        y1: top,
-        y2: top + plotHeight,
-        stroke: ink.accent,
-      }),
-    );
+    const x = left + first * cell;
+    svg.append(s("line", { x1: x, x2: x, y1: top, y2: top + plotHeight, stroke: ink.accent }));
   }
   svg.append(legend(view, left, top + plotHeight + 28));
-  svg.append(
-    s(
-      "text",
-      { x: left, y: top + plotHeight + 22, fill: ink.muted, "font-size": 11 },
-      quantity(state.scope, state.norm) + (state.base ? ", difference" : ""),
-    ),
-  );
+  const y = top + plotHeight + 22;
+  svg.append(s("text", { x: left, y, fill: ink.muted, "font-size": 11 }, quantityShown(view)));
   return { svg, width, height };
 }
 
-function cells({ matrix, palette }: View, left: number, top: number, cell: number): SVGElement {
+function svgDocument(width: number, height: number, attributes: Record<string, string | number> = {}): SVGSVGElement {
+  const viewBox = `0 0 ${width} ${height}`;
+  return s("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox, ...attributes });
+}
+
+function heading(view: View): SVGElement[] {
+  const { ink, lens } = view;
+  const text = shortLabel(lens.analysis.text.replaceAll(" ", "\u00a0"), 60);
+  const about = [lens.analysis.model, methodShown(view), text].filter(Boolean).join(" \u00b7 ");
+  return [
+    s("text", { x: 12, y: 22, fill: ink.text, "font-size": 14, "font-weight": 600 }, titleOf(view)),
+    s("text", { x: 12, y: 38, fill: ink.muted, "font-size": 11 }, isolated(about)),
+  ];
+}
+
+function cells({ matrix, palette }: View, { left, top, cell, plotWidth, plotHeight }: Plan): SVGElement {
   if (matrix.values.length > MOST_RECTANGLES) {
     const href = cellsOf(matrix, palette).toDataURL("image/png");
     return s("image", {
       href,
       x: left,
       y: top,
-      width: matrix.columns * cell,
-      height: matrix.rows * cell,
+      width: plotWidth,
+      height: plotHeight,
       preserveAspectRatio: "none",
       "image-rendering": "pixelated",
     });
@@ -103,7 +102,7 @@ function cells({ matrix, palette }: View, left: number, top: number, cell: numbe
   return group;
 }
 
-function axes({ queries, keys, ink }: View, left: number, top: number, cell: number): SVGElement[] {
+function axes({ queries, keys, ink }: View, { left, top, cell }: Plan): SVGElement[] {
   const rows = queries.labels.map((text, row) =>
     s(
       "text",
@@ -132,19 +131,21 @@ function axes({ queries, keys, ink }: View, left: number, top: number, cell: num
 }
 
 function legend({ palette, ink, state }: View, x: number, y: number): SVGElement {
+  const { width, height, arrow } = LEGEND;
   const group = s("g", { transform: `translate(${x},${y})` });
-  const step = LEGEND.width / 64;
-  for (let at = 0; at < 64; at++)
-    group.append(s("rect", { x: at * step, width: step + 0.5, height: LEGEND.height, fill: palette.css[at * 4 + 2]! }));
-  const show = tickFormat(state.norm, palette.limit);
-  const axis = axisBottom(scaleOf(palette, LEGEND.width))
-    .ticks(4)
-    .tickSize(4)
-    .tickFormat((value) => show(Number(value)));
+  const step = width / 64;
+  for (let at = 0; at < 64; at++) {
+    group.append(s("rect", { x: at * step, width: step + 0.5, height, fill: palette.css[at * 4 + 2]! }));
+  }
+  if (goesBeyond(palette)) {
+    const side = (end: number, tip: number): string => `M${end},0L${tip},${height / 2}L${end},${height}Z`;
+    group.append(s("path", { d: side(width, width + arrow), fill: palette.css[255]! }));
+    if (palette.diverging) group.append(s("path", { d: side(0, -arrow), fill: palette.css[0]! }));
+  }
   select(group)
     .append("g")
-    .attr("transform", `translate(0,${LEGEND.height})`)
-    .call(axis)
+    .attr("transform", `translate(0,${height})`)
+    .call(axisOf(palette, width, state.norm))
     .call((made) => {
       made.select(".domain").remove();
       made.attr("font-family", null).attr("font-size", 10).attr("color", ink.muted);
@@ -161,7 +162,7 @@ export function beside(figures: Figure[]): Figure {
   if (figures.length === 1) return figures[0]!;
   const width = figures.reduce((sum, one) => sum + one.width, 0);
   const height = Math.max(...figures.map((one) => one.height));
-  const svg = s("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}` });
+  const svg = svgDocument(width, height);
   let x = 0;
   for (const one of figures) {
     one.svg.setAttribute("x", String(x));
@@ -176,7 +177,7 @@ export async function pngOf(made: Figure): Promise<Blob> {
   const image = new Image();
   image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svgText(made))}`;
   await image.decode();
-  const canvas = document.createElement("canvas");
+  const canvas = h("canvas");
   canvas.width = Math.round(made.width * scale);
   canvas.height = Math.round(made.height * scale);
   canvas.getContext("2d")!.drawImage(image, 0, 0, canvas.width, canvas.height);

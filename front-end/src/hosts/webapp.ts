@@ -1,8 +1,9 @@
 /** The web app's own part: a text to type, an analysis that waits, runs and can be cancelled, then the explorer. */
 import { menu } from "../draw/controls";
 import { bdi, h } from "../draw/dom";
-import { Explorer, failure } from "../explorer";
-import type { Host, Payload } from "../model/payload";
+import { failure, mount } from "../explorer";
+import type { Payload } from "../model/payload";
+import type { ExactRequest, Host } from "./host";
 
 export interface Settings {
   models: string[];
@@ -40,6 +41,8 @@ export class WebApp {
   private models = ["", ""];
   private job = "";
   private source: EventSource | null = null;
+  /** Clears away the explorer that is shown. */
+  private close: () => void = () => undefined;
 
   constructor(
     root: HTMLElement,
@@ -119,6 +122,7 @@ export class WebApp {
   }
 
   private follow(id: string): void {
+    this.source?.close();
     this.job = id;
     this.busy(true);
     const source = new EventSource(`/api/jobs/${id}/events`);
@@ -153,17 +157,23 @@ export class WebApp {
     try {
       const answer = await fetch(`/api/jobs/${id}/result`);
       if (!answer.ok) throw new Error("the server has forgotten it");
-      const holder = h("div", { class: "root inner" });
-      this.stage.replaceChildren(holder);
-      await Explorer.mount(holder, (await answer.json()) as Payload, {
-        ...this.addressBar,
-        exact: (...asked) => exact(id, ...asked),
-      });
-      this.finish("", false);
+      await this.explore(id, (await answer.json()) as Payload);
     } catch (error) {
+      this.close();
       failure(this.stage, error);
-      this.finish("", false);
     }
+    if (id === this.job) this.finish("", false);
+  }
+
+  /** Clear away the explorer that is there and mount another, unless yet another has been asked for meanwhile. */
+  private async explore(id: string, payload: Payload): Promise<void> {
+    if (id !== this.job) return;
+    this.close();
+    const holder = h("div", { class: "root inner" });
+    this.stage.replaceChildren(holder);
+    const close = await mount(holder, payload, { ...this.addressBar, exact: (request) => exact(id, request) });
+    if (holder.isConnected) this.close = close;
+    else close();
   }
 
   private async cancel(): Promise<void> {
@@ -193,21 +203,8 @@ export class WebApp {
   }
 }
 
-async function exact(
-  id: string,
-  analysis: number,
-  encoder: boolean,
-  scope: string,
-  layer: number,
-  head: number,
-): Promise<Float32Array> {
-  const query = new URLSearchParams({
-    analysis: String(analysis),
-    encoder: String(encoder),
-    scope,
-    layer: String(layer),
-    head: String(head),
-  });
+async function exact(id: string, request: ExactRequest): Promise<Float32Array> {
+  const query = new URLSearchParams(Object.entries(request).map(([name, value]) => [name, String(value)]));
   const answer = await fetch(`/api/jobs/${id}/exact?${query}`);
   if (!answer.ok) throw new Error("the server no longer has this analysis");
   return new Float32Array(await answer.arrayBuffer());

@@ -13,9 +13,9 @@ export function align(from: readonly string[], to: readonly string[]): number[] 
   const [a, b] = [from.map(folded), to.map(folded)];
   if (a.length === b.length && a.every((token, index) => token === b[index])) return byPosition;
   if (a.length * b.length > MOST_CELLS) return byPosition;
-  const found = commonSubsequence(a, b);
-  const matches = found.filter((index) => index >= 0).length;
-  return matches < FEWEST_MATCHES * Math.min(a.length, b.length) ? byPosition : found;
+  const counterparts = commonSubsequence(a, b);
+  const matches = counterparts.filter((index) => index >= 0).length;
+  return matches < FEWEST_MATCHES * Math.min(a.length, b.length) ? byPosition : counterparts;
 }
 
 function commonSubsequence(a: string[], b: string[]): number[] {
@@ -27,7 +27,7 @@ function commonSubsequence(a: string[], b: string[]): number[] {
       lengths[i * width + j] = a[i] === b[j] ? Math.max(longer, lengths[(i + 1) * width + j + 1]! + 1) : longer;
     }
   }
-  const found: number[] = [];
+  const counterparts: number[] = [];
   for (let i = 0, j = 0; i < a.length; i++) {
     while (
       j < b.length &&
@@ -37,7 +37,7 @@ function commonSubsequence(a: string[], b: string[]): number[] {
     ) {
       j++;
     }
-    found.push(j < b.length && a[i] === b[j] ? j++ : -1);
+    counterparts.push(j < b.length && a[i] === b[j] ? j++ : -1);
   }
-  return found;
+  return counterparts;
 }

@@ -1,6 +1,7 @@
 /** One decoded analysis: its tokens, layers and scopes, and its maps one at a time. Knows nothing of what is shown. */
 import { decodeBlock, inflate, type Rows } from "./decode";
 import type { AnalysisPayload, Facts, TokenTable } from "./payload";
+import type { Scope } from "./scopes";
 
 export interface Picture {
   width: number;
@@ -14,23 +15,34 @@ export interface Heads {
   rows: Rows;
 }
 
+export interface Contents {
+  facts: Facts;
+  method: string;
+  quantity: string;
+  layers: number[];
+  scopes: Scope[];
+  queries: TokenTable;
+  keys: TokenTable;
+  completeness: number[];
+  map: Rows;
+  mixing: Rows | null;
+  sourceMixing: Rows | null;
+  heads: Heads | null;
+  picture: Picture | null;
+  encoder: Analysis | null;
+}
+
 export class Analysis {
+  readonly scopeNames: string[];
   private readonly exactMaps = new Map<string, Float32Array>();
 
-  constructor(
-    readonly facts: Facts,
-    readonly layers: number[],
-    readonly scopes: string[],
-    readonly queries: TokenTable,
-    readonly keys: TokenTable,
-    readonly completeness: number[],
-    private readonly map: Rows,
-    private readonly mixing: Rows | null,
-    private readonly sourceMixing: Rows | null,
-    readonly heads: Heads | null,
-    readonly picture: Picture | null,
-    readonly encoder: Analysis | null,
-  ) {}
+  constructor(private readonly contents: Contents) {
+    this.scopeNames = contents.scopes.map(({ name }) => name);
+  }
+
+  get facts(): Facts {
+    return this.contents.facts;
+  }
 
   get model(): string {
     return String(this.facts.model ?? "");
@@ -40,18 +52,63 @@ export class Analysis {
     return String(this.facts.text ?? "");
   }
 
+  /** How the values came about, such as "norms", and what they measure, such as "norm". */
+  get method(): string {
+    return this.contents.method;
+  }
+
+  get quantity(): string {
+    return this.contents.quantity;
+  }
+
+  get layers(): number[] {
+    return this.contents.layers;
+  }
+
+  get scopes(): Scope[] {
+    return this.contents.scopes;
+  }
+
+  get queries(): TokenTable {
+    return this.contents.queries;
+  }
+
+  get keys(): TokenTable {
+    return this.contents.keys;
+  }
+
+  get completeness(): number[] {
+    return this.contents.completeness;
+  }
+
+  get heads(): Heads | null {
+    return this.contents.heads;
+  }
+
+  get picture(): Picture | null {
+    return this.contents.picture;
+  }
+
+  get encoder(): Analysis | null {
+    return this.contents.encoder;
+  }
+
   /** Whether values are quantised for display only. */
   get quantised(): boolean {
-    return !this.map.exact;
+    return !this.contents.map.exact;
   }
 
   get worstError(): number {
     return Math.max(...this.completeness);
   }
 
+  scope(name: string): Scope | undefined {
+    return this.scopes[this.scopeNames.indexOf(name)];
+  }
+
   /** Whether heads are apart at a scope. */
-  hasHeads(scope: string): boolean {
-    return this.heads?.scopes.includes(scope) ?? false;
+  hasHeads(name: string): boolean {
+    return this.scope(name)?.heads ?? false;
   }
 
   /** `[query, key]` of one layer and scope; `head` 0 means all heads together. */
@@ -65,7 +122,8 @@ export class Analysis {
       const place = (scopes.indexOf(scope) * this.layers.length + layerIndex) * numbers.length + numbers.indexOf(head);
       return rows.read(place * queries, queries);
     }
-    return this.map.read((this.scopes.indexOf(scope) * this.layers.length + layerIndex) * queries, queries);
+    const place = this.scopeNames.indexOf(scope) * this.layers.length + layerIndex;
+    return this.contents.map.read(place * queries, queries);
   }
 
   setExact(scope: string, layer: number, head: number, values: Float32Array): void {
@@ -78,31 +136,21 @@ export class Analysis {
 
   /** Mixing ratio of every query; empty where there is none. `source` is the share of the source sentence. */
   ratios(scope: string, layer: number, source = false): Float32Array {
-    const rows = source ? this.sourceMixing : this.mixing;
+    const rows = source ? this.contents.sourceMixing : this.contents.mixing;
     if (!rows) return new Float32Array(0);
-    return rows.read(this.scopes.indexOf(scope) * this.layers.length + this.layers.indexOf(layer), 1);
+    return rows.read(this.scopeNames.indexOf(scope) * this.layers.length + this.layers.indexOf(layer), 1);
   }
 }
 
 export async function decodeAnalysis(payload: AnalysisPayload): Promise<Analysis> {
-  const picture = payload.image
-    ? { width: payload.image.width, height: payload.image.height, rgb: await inflate(payload.image.data) }
-    : null;
-  const heads = payload.heads
-    ? { scopes: payload.heads.scopes, numbers: payload.heads.numbers, rows: await decodeBlock(payload.heads.map) }
-    : null;
-  return new Analysis(
-    payload.facts,
-    payload.layers,
-    payload.scopes,
-    payload.queries,
-    payload.keys,
-    payload.completeness,
-    await decodeBlock(payload.map),
-    payload.mixing ? await decodeBlock(payload.mixing) : null,
-    payload.sourceMixing ? await decodeBlock(payload.sourceMixing) : null,
-    heads,
-    picture,
-    payload.encoder ? await decodeAnalysis(payload.encoder) : null,
-  );
+  const { image, heads, mixing, sourceMixing, encoder } = payload;
+  return new Analysis({
+    ...payload,
+    map: await decodeBlock(payload.map),
+    mixing: mixing ? await decodeBlock(mixing) : null,
+    sourceMixing: sourceMixing ? await decodeBlock(sourceMixing) : null,
+    heads: heads ? { scopes: heads.scopes, numbers: heads.numbers, rows: await decodeBlock(heads.map) } : null,
+    picture: image ? { width: image.width, height: image.height, rgb: await inflate(image.data) } : null,
+    encoder: encoder ? await decodeAnalysis(encoder) : null,
+  });
 }

@@ -1,6 +1,7 @@
 /** An analysis seen through a state: the units along its axes and the matrix that a layer and scope give, kept for reuse. */
+import house from "../../../src/normscope/plots/palette.json";
 import type { Analysis } from "./analysis";
-import { aggregate, largest, type Matrix, normalise, subtract } from "./matrix";
+import { aggregate, type Matrix, normalise, type Range, rowMaxima, subtract, typicalRange } from "./matrix";
 import type { State } from "./state";
 import { type Units, unitsOf } from "./tokens";
 
@@ -11,7 +12,7 @@ export type Selection = Pick<State, "layer" | "scope" | "base" | "head" | "norm"
 
 export class Lens {
   private readonly matrices = new Map<string, Matrix>();
-  private readonly limits = new Map<string, number>();
+  private readonly ranges = new Map<string, Range>();
   private readonly units = new Map<string, Units>();
   private kept = 0;
 
@@ -27,12 +28,12 @@ export class Lens {
 
   private along(axis: "queries" | "keys", state: Selection): Units {
     const name = `${axis}/${state.units}/${state.special}`;
-    let found = this.units.get(name);
-    if (!found) {
-      found = unitsOf(this.analysis[axis], { words: state.units === "word", special: state.special });
-      this.units.set(name, found);
+    let units = this.units.get(name);
+    if (!units) {
+      units = unitsOf(this.analysis[axis], { words: state.units === "word", special: state.special });
+      this.units.set(name, units);
     }
-    return found;
+    return units;
   }
 
   /** The map that a state shows: aggregated, normalised, and minus another scope if there is one to subtract. */
@@ -53,43 +54,47 @@ export class Lens {
     });
   }
 
-  /** The largest absolute value of the map, or of all maps of the analysis. */
-  limit(state: Selection, range: State["range"]): number {
-    if (range === "map") return largest(this.matrix(state).values);
+  /** Whether what a state shows goes to both sides of 0. */
+  signed(state: Selection): boolean {
+    return state.base !== "" || (this.analysis.scope(state.scope)?.signed ?? false);
+  }
+
+  /** How far the colours of a map reach; `shared`, those of all maps of the analysis. */
+  range(state: Selection, range: State["range"]): Range {
+    if (range === "map") return typicalRange(rowMaxima(this.matrix(state)), house.outlier);
     const name = `${identity({ ...state, layer: 0, scope: "" })}-${state.base}`;
-    let found = this.limits.get(name);
-    if (found === undefined) {
-      found = 0;
-      for (const layer of this.analysis.layers) {
-        for (const scope of this.analysis.scopes) {
-          found = Math.max(found, largest(this.matrix({ ...state, layer, scope }).values));
-        }
-      }
-      this.limits.set(name, found);
+    let shared = this.ranges.get(name);
+    if (shared === undefined) {
+      const { layers, scopeNames } = this.analysis;
+      const maxima = layers.flatMap((layer) =>
+        scopeNames.flatMap((scope) => [...rowMaxima(this.matrix({ ...state, layer, scope }))]),
+      );
+      shared = typicalRange(Float32Array.from(maxima), house.outlier);
+      this.ranges.set(name, shared);
     }
-    return found;
+    return shared;
   }
 
   /** Forget what was computed (after exact values came in). */
   forget(): void {
     this.matrices.clear();
-    this.limits.clear();
+    this.ranges.clear();
     this.kept = 0;
   }
 
   private remember(name: string, make: () => Matrix): Matrix {
-    let found = this.matrices.get(name);
-    if (!found) {
-      found = make();
-      this.matrices.set(name, found);
-      this.kept += found.values.length;
-      for (const [oldest, matrix] of this.matrices) {
+    let matrix = this.matrices.get(name);
+    if (!matrix) {
+      matrix = make();
+      this.matrices.set(name, matrix);
+      this.kept += matrix.values.length;
+      for (const [oldest, { values }] of this.matrices) {
         if (this.kept <= MOST_KEPT || oldest === name) break;
         this.matrices.delete(oldest);
-        this.kept -= matrix.values.length;
+        this.kept -= values.length;
       }
     }
-    return found;
+    return matrix;
   }
 }
 

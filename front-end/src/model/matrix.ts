@@ -1,4 +1,5 @@
 /** The arithmetic of a view: tokens summed into words, rows or columns normalised, one map minus another. */
+import { max, median } from "d3-array";
 import type { Units } from "./tokens";
 
 export interface Matrix {
@@ -90,12 +91,29 @@ export function subtract(after: Matrix, before: Matrix): Matrix {
   return { ...after, values: after.values.map((value, at) => value - before.values[at]!) };
 }
 
-/** The largest absolute value (0 where nothing exists). */
-export function largest(values: Float32Array): number {
-  let most = 0;
-  for (let at = 0; at < values.length; at++) {
-    const value = Math.abs(values[at]!);
-    if (value > most) most = value;
+/** How far colours reach, and the largest absolute value there is. */
+export interface Range {
+  limit: number;
+  most: number;
+}
+
+/** The largest absolute value of every row (0 where nothing exists). */
+export function rowMaxima({ rows, columns, values }: Matrix): Float32Array {
+  const maxima = new Float32Array(rows);
+  for (let row = 0, at = 0; row < rows; row++) {
+    let most = 0;
+    for (const end = at + columns; at < end; at++) {
+      const value = Math.abs(values[at]!);
+      if (value > most) most = value;
+    }
+    maxima[row] = most;
   }
-  return most;
+  return maxima;
+}
+
+/** From the maxima of rows: the largest, but at most `outlier` times what is typical, so that a few do not pale the rest. */
+export function typicalRange(maxima: Float32Array, outlier: number): Range {
+  const most = max(maxima) ?? 0;
+  const typical = median(maxima.filter((value) => value > 0)) ?? 0;
+  return { limit: Math.min(most, outlier * typical), most };
 }

@@ -1,6 +1,5 @@
 /** One analysis of those shown, with the shared state translated to what it has: its own scopes, layers and tokens. */
 
-import { type Palette, palette } from "../draw/colour";
 import { align } from "./align";
 import type { Analysis } from "./analysis";
 import { Lens } from "./lens";
@@ -56,16 +55,11 @@ export class Pane {
   }
 
   private link(name: string, from: string[], to: string[]): number[] {
-    let found = this.links.get(name);
-    if (!found) {
-      found = align(from, to);
-      this.links.set(name, found);
+    let link = this.links.get(name);
+    if (!link) {
+      link = align(from, to);
+      this.links.set(name, link);
     }
-    return found;
-  }
-
-  palette(shared: State, dark: boolean): Palette {
-    const state = this.state(shared);
-    return palette(state, this.lens(state).limit(state, state.range), dark);
+    return link;
   }
 }

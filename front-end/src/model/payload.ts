@@ -1,4 +1,5 @@
 /** The payload as Python writes it (`normscope/explorer/payload.py`): labels as they are, numbers as packed blocks. */
+import type { Scope } from "./scopes";
 
 export interface Block {
   bits: 8 | 16 | 32;
@@ -34,8 +35,10 @@ export type Facts = Record<string, string | number>;
 
 export interface AnalysisPayload {
   facts: Facts;
+  method: string;
+  quantity: string;
   layers: number[];
-  scopes: string[];
+  scopes: Scope[];
   queries: TokenTable;
   keys: TokenTable;
   map: Block;
@@ -50,18 +53,4 @@ export interface AnalysisPayload {
 export interface Payload {
   version: number;
   analyses: AnalysisPayload[];
-}
-
-/** What differs between the doors: where the state lives, and whether exact values can still be asked for. */
-export interface Host {
-  readState(): string;
-  writeState(fragment: string): void;
-  /** Called when the state changes from outside (the address bar, another view of the same widget). */
-  onState?(listener: (fragment: string) => void): void;
-  /** Whether the address bar has the state, so that a link to a view can be shared. */
-  linkable?: boolean;
-  /** Told whether the theme is dark, for what is around the explorer. */
-  dress?(dark: boolean): void;
-  /** Float32 values [query, key] of one map at full precision, where something that has them is still there. */
-  exact?(analysis: number, encoder: boolean, scope: string, layer: number, head: number): Promise<Float32Array>;
 }

@@ -17,8 +17,9 @@ export interface State {
   /** Index of the selected query token, and of the selected key token (-1: none). */
   query: number;
   key: number;
-  view: "map" | "table";
-  colours: "magma" | "viridis" | "cividis" | "greys";
+  /** The name of a view; which ones there are is not known here. */
+  view: string;
+  colours: "normscope" | "magma" | "viridis" | "cividis" | "greys";
   scale: "linear" | "root";
   range: "map" | "shared";
   order: "value" | "text";
@@ -29,8 +30,7 @@ const CHOICES: { [name in keyof State]?: readonly string[] } = {
   part: ["decoder", "encoder"],
   norm: ["none", "row", "column"],
   units: ["token", "word"],
-  view: ["map", "table"],
-  colours: ["magma", "viridis", "cividis", "greys"],
+  colours: ["normscope", "magma", "viridis", "cividis", "greys"],
   scale: ["linear", "root"],
   range: ["map", "shared"],
   order: ["value", "text"],
@@ -42,7 +42,7 @@ export function initialState(analysis: Analysis): State {
   return {
     part: "decoder",
     layer: analysis.layers[0] ?? 1,
-    scope: analysis.scopes[analysis.scopes.length - 1] ?? "",
+    scope: analysis.scopeNames.at(-1) ?? "",
     base: "",
     head: 0,
     norm: "row",
@@ -51,8 +51,8 @@ export function initialState(analysis: Analysis): State {
     query: Math.max(0, content),
     key: -1,
     view: "map",
-    colours: "magma",
-    scale: "linear",
+    colours: "normscope",
+    scale: "root",
     range: "map",
     order: "value",
     theme: "auto",
@@ -85,10 +85,10 @@ export function parseState(fragment: string, initial: State): State {
 /** The state with everything that an analysis does not have replaced by what it has. */
 export function fitState(state: State, analysis: Analysis): State {
   const fitted = { ...state };
-  const { layers, scopes, queries, keys } = analysis;
+  const { layers, scopeNames, queries, keys } = analysis;
   if (!layers.includes(fitted.layer)) fitted.layer = nearest(layers, fitted.layer);
-  if (!scopes.includes(fitted.scope)) fitted.scope = scopes[scopes.length - 1] ?? "";
-  if (fitted.base !== "" && !scopes.includes(fitted.base)) fitted.base = "";
+  if (!scopeNames.includes(fitted.scope)) fitted.scope = scopeNames.at(-1) ?? "";
+  if (fitted.base !== "" && !scopeNames.includes(fitted.base)) fitted.base = "";
   if (fitted.head !== 0 && !analysis.heads?.numbers.includes(fitted.head)) fitted.head = 0;
   if (fitted.units === "word" && !hasWords(keys)) fitted.units = "token";
   fitted.query = clamp(fitted.query, 0, queries.token.length - 1);

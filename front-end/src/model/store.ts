@@ -1,4 +1,4 @@
-/** The state in one place: changes are collected and told to everyone once per frame. */
+/** The state in one place: changes are collected and told to everyone once per frame, until the store is closed. */
 import type { State } from "./state";
 
 export type Listener = (state: State, changed: ReadonlySet<keyof State>) => void;
@@ -6,7 +6,8 @@ export type Listener = (state: State, changed: ReadonlySet<keyof State>) => void
 export class Store {
   private readonly listeners: Listener[] = [];
   private readonly changed = new Set<keyof State>();
-  private scheduled = false;
+  private frame = 0;
+  private closed = false;
 
   constructor(private current: State) {}
 
@@ -15,23 +16,27 @@ export class Store {
   }
 
   set(patch: Partial<State>): void {
+    if (this.closed) return;
     for (const name of Object.keys(patch) as (keyof State)[]) {
       if (patch[name] !== this.current[name]) this.changed.add(name);
     }
     this.current = { ...this.current, ...patch };
-    if (this.changed.size > 0 && !this.scheduled) {
-      this.scheduled = true;
-      requestAnimationFrame(() => this.flush());
-    }
+    if (this.changed.size > 0 && this.frame === 0) this.frame = requestAnimationFrame(() => this.flush());
   }
 
   subscribe(listener: Listener): void {
     this.listeners.push(listener);
   }
 
+  /** From now on nothing changes and nobody is told anything. */
+  close(): void {
+    this.closed = true;
+    cancelAnimationFrame(this.frame);
+  }
+
   private flush(): void {
     const changed = new Set(this.changed);
-    this.scheduled = false;
+    this.frame = 0;
     this.changed.clear();
     for (const listener of this.listeners) listener(this.current, changed);
   }

@@ -3,10 +3,10 @@ import { scaleLinear } from "d3-scale";
 import { shade } from "../draw/colour";
 import { type Control, segmented } from "../draw/controls";
 import { bdi, h } from "../draw/dom";
-import { named, type PanelEvents, type View, valueAt } from "../draw/view";
+import { named, type View, valueAt } from "../draw/view";
 import * as format from "../model/format";
-import type { Store } from "../model/store";
 import { label } from "../model/tokens";
+import { type Context, ElementPanel } from "./panel";
 
 const MOST = 40;
 
@@ -16,23 +16,21 @@ function legible(place: number, diverging: boolean): number {
   return place < 128 ? Math.min(70, place) : Math.max(185, place);
 }
 
-export class Bars {
+export class Bars extends ElementPanel {
   readonly element: HTMLElement;
   private readonly list = h("ol", { class: "bars" });
   private readonly note = h("p", { class: "note" });
   private readonly order: Control;
 
-  constructor(
-    store: Store,
-    private readonly events: PanelEvents,
-  ) {
+  constructor(private readonly context: Context) {
+    super();
     this.order = segmented(
       "Order",
       [
         { value: "value", label: "By size" },
         { value: "text", label: "In order" },
       ],
-      (value) => store.set({ order: value as "value" | "text" }),
+      (value) => context.store.set({ order: value as "value" | "text" }),
     );
     this.element = h(
       "section",
@@ -50,13 +48,13 @@ export class Bars {
     const entries = keys.labels
       .map((text, column) => ({ text, column, value: valueAt(view, focus.row, column) }))
       .filter(({ value }) => !Number.isNaN(value));
-    const chosen = entries.toSorted((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, MOST);
-    if (state.order === "text") chosen.sort((a, b) => a.column - b.column);
-    const most = Math.max(...chosen.map(({ value }) => Math.abs(value)), 1e-30);
+    const largest = entries.toSorted((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, MOST);
+    if (state.order === "text") largest.sort((a, b) => a.column - b.column);
+    const most = Math.max(...largest.map(({ value }) => Math.abs(value)), 1e-30);
     const width = scaleLinear([0, most], [0, palette.diverging ? 50 : 100]);
     this.list.classList.toggle("diverging", palette.diverging);
     this.list.replaceChildren(
-      ...chosen.map(({ text, column, value }) => {
+      ...largest.map(({ text, column, value }) => {
         const bar = h("i");
         bar.style.width = `${width(Math.abs(value))}%`;
         bar.style.background = palette.css[legible(shade(value, palette), palette.diverging)]!;
@@ -65,7 +63,7 @@ export class Bars {
           "li",
           {
             class: column === focus.column ? "chosen" : "",
-            click: () => this.events.choose({ row: view.selected.row, column }),
+            click: () => this.context.choose({ row: view.selected.row, column }),
           },
           h("span", { class: "key" }, bdi(label(text), { class: keys.special[column] ? "special" : "" })),
           h("span", { class: "track" }, bar),
@@ -73,7 +71,7 @@ export class Bars {
         );
       }),
     );
-    const left = entries.length - chosen.length;
+    const left = entries.length - largest.length;
     this.note.textContent = left > 0 ? `${left} smaller ${left === 1 ? "one is" : "ones are"} in the table.` : "";
     this.note.hidden = left <= 0;
   }

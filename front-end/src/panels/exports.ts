@@ -4,10 +4,12 @@ import { h } from "../draw/dom";
 import type { View } from "../draw/view";
 import { beside, figure, pngOf, svgText } from "../exports/figure";
 import { csvOf, isExact, jsonOf } from "../exports/records";
+import type { Host } from "../hosts/host";
 import type { Pane } from "../model/pane";
-import type { Host } from "../model/payload";
+import type { State } from "../model/state";
+import { ElementPanel } from "./panel";
 
-export class Exports {
+export class Exports extends ElementPanel<State> {
   readonly element: HTMLDetailsElement;
   private readonly note = h("p", { class: "note", role: "status" });
 
@@ -17,6 +19,7 @@ export class Exports {
     private readonly views: () => View[],
     private readonly redraw: () => void,
   ) {
+    super();
     const button = (name: string, kind: string, make: () => Promise<Blob> | Blob): HTMLElement =>
       h("button", { type: "button", "data-export": kind, click: () => void this.save(kind, make) }, name);
     this.element = popover(
@@ -69,13 +72,9 @@ export class Exports {
       for (const scope of state.base === "" ? [state.scope] : [state.scope, state.base]) {
         const head = lens.analysis.hasHeads(scope) ? state.head : 0;
         if (lens.analysis.isExact(scope, state.layer, head)) continue;
-        const inEncoder = this.panes[index]!.analysis.encoder === lens.analysis;
-        lens.analysis.setExact(
-          scope,
-          state.layer,
-          head,
-          await exact.call(this.host, index, inEncoder, scope, state.layer, head),
-        );
+        const encoder = this.panes[index]!.analysis.encoder === lens.analysis;
+        const request = { analysis: index, encoder, scope, layer: state.layer, head };
+        lens.analysis.setExact(scope, state.layer, head, await exact.call(this.host, request));
       }
       lens.forget();
     }
@@ -94,7 +93,11 @@ export class Exports {
       this.element.append(link);
       link.click();
       link.remove();
-      window.setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+      const timer = window.setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+      this.life.atEnd(() => {
+        window.clearTimeout(timer);
+        URL.revokeObjectURL(link.href);
+      });
     } catch (error) {
       this.note.textContent = `The export failed: ${error instanceof Error ? error.message : String(error)}`;
     }

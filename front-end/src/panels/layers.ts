@@ -6,10 +6,11 @@ import * as format from "../model/format";
 import type { Pane } from "../model/pane";
 import type { State } from "../model/state";
 import type { Store } from "../model/store";
+import { ElementPanel } from "./panel";
 
 const SIZE = 54;
 
-export class Layers {
+export class Layers extends ElementPanel<State> {
   readonly element: HTMLElement;
   private readonly list: HTMLElement;
   private layers: number[] = [];
@@ -20,6 +21,7 @@ export class Layers {
     private readonly pane: Pane,
     private readonly drawer: Thumbnails,
   ) {
+    super();
     this.list = h("div", { class: "list", role: "radiogroup", "aria-label": "Layer" });
     this.element = h("section", { class: "layers" }, h("h2", {}, "Layers"), this.list);
     this.list.addEventListener("keydown", (event) => this.typed(event));

@@ -1,11 +1,12 @@
 /** Patches over their image: what the chosen query took from every patch, and patches to choose as queries. */
 import { shade } from "../draw/colour";
 import { h, sized } from "../draw/dom";
-import { type PanelEvents, type View, valueAt } from "../draw/view";
+import { type View, valueAt } from "../draw/view";
+import { type Context, ElementPanel } from "./panel";
 
 const SIZE = 300;
 
-export class Patches {
+export class Patches extends ElementPanel {
   readonly element: HTMLElement;
   private readonly canvas = h("canvas", { class: "patches", tabindex: 0, role: "img" });
   private readonly strength = h("input", {
@@ -18,7 +19,8 @@ export class Patches {
   private view: View | null = null;
   private picture: HTMLCanvasElement | null = null;
 
-  constructor(private readonly events: PanelEvents) {
+  constructor(private readonly context: Context) {
+    super();
     this.element = h(
       "section",
       { class: "card" },
@@ -92,7 +94,7 @@ export class Patches {
     const token = keys.row?.findIndex((at, index) => at === row && keys.column?.[index] === column) ?? -1;
     const query = queries.position.indexOf(keys.position[token] ?? -1);
     const unit = view.queries.of[query] ?? -1;
-    this.events.choose(
+    this.context.choose(
       unit >= 0 ? { row: unit, column: -1 } : { row: view.selected.row, column: view.keys.of[token] ?? -1 },
     );
   }

@@ -2,12 +2,13 @@
 import { scaleLinear } from "d3-scale";
 import { inkOn, shade } from "../draw/colour";
 import { bdi, h, s } from "../draw/dom";
-import { type PanelEvents, type View, valueAt } from "../draw/view";
+import { type View, valueAt } from "../draw/view";
 import { label, type Units } from "../model/tokens";
+import { type Context, ElementPanel } from "./panel";
 
 const MOST_LINES = 12;
 
-export class Ribbon {
+export class Ribbon extends ElementPanel {
   readonly element: HTMLElement;
   private readonly text = h("div", { class: "tokens" });
   private readonly lines = s("svg", { class: "lines", "aria-hidden": "true" });
@@ -16,7 +17,8 @@ export class Ribbon {
   private built: Units | null = null;
   private view: View | null = null;
 
-  constructor(private readonly events: PanelEvents) {
+  constructor(private readonly context: Context) {
+    super();
     this.box = h("div", { class: "ribbon" }, this.text, this.lines);
     this.element = h(
       "section",
@@ -24,7 +26,7 @@ export class Ribbon {
       h("header", {}, h("h2", {}, "Text"), h("span", { class: "hint" }, "click a token")),
       this.box,
     );
-    new ResizeObserver(() => this.view && this.drawLines(this.view)).observe(this.box);
+    this.life.observeSize(this.box, () => this.view && this.drawLines(this.view));
   }
 
   update(view: View): void {
@@ -67,8 +69,8 @@ export class Ribbon {
         bdi(label(text)),
       );
       button.addEventListener("click", () => this.chosen(column));
-      button.addEventListener("pointerenter", () => this.events.hover(this.cellOf(column)));
-      button.addEventListener("pointerleave", () => this.events.hover(null));
+      button.addEventListener("pointerenter", () => this.context.hover(this.cellOf(column)));
+      button.addEventListener("pointerleave", () => this.context.hover(null));
       children.push(button);
       return button;
     });
@@ -82,7 +84,7 @@ export class Ribbon {
   }
 
   private chosen(column: number): void {
-    this.events.choose(this.cellOf(column));
+    this.context.choose(this.cellOf(column));
   }
 
   private queryOfKey({ lens, keys, queries }: View, column: number): number {

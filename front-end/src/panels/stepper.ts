@@ -2,14 +2,15 @@
 import { h } from "../draw/dom";
 import type { Thumbnail, Thumbnails } from "../draw/thumbnails";
 import type { Pane } from "../model/pane";
-import { stepsOf } from "../model/scopes";
+import { type Scope, stepsOf } from "../model/scopes";
 import type { State } from "../model/state";
 import type { Store } from "../model/store";
+import { ElementPanel } from "./panel";
 
 const PACE = 1100;
 const SIZE = { one: 52, two: 44 };
 
-export class Stepper {
+export class Stepper extends ElementPanel<State> {
   readonly element: HTMLElement;
   private readonly strip: HTMLElement;
   private readonly play: HTMLButtonElement;
@@ -22,6 +23,7 @@ export class Stepper {
     private readonly panes: Pane[],
     private readonly drawer: Thumbnails,
   ) {
+    super();
     this.strip = h("div", {
       class: "strip",
       role: "radiogroup",
@@ -57,19 +59,20 @@ export class Stepper {
     );
     this.strip.addEventListener("keydown", (event) => this.typed(event));
     this.setPlaying(false);
+    this.life.atEnd(() => window.clearInterval(this.timer));
   }
 
   update(state: State): void {
-    const { scopes } = this.panes[0]!.lens(state).analysis;
-    if (scopes.join() !== this.scopes.join()) this.build(scopes);
-    const chosen = scopes.indexOf(state.scope);
+    const { scopes, scopeNames } = this.panes[0]!.lens(state).analysis;
+    if (scopeNames.join() !== this.scopes.join()) this.build(scopes);
+    const current = scopeNames.indexOf(state.scope);
     [...this.strip.children].forEach((child, index) => {
-      child.setAttribute("aria-checked", String(index === chosen));
-      child.setAttribute("tabindex", index === chosen ? "0" : "-1");
-      child.classList.toggle("passed", index < chosen);
-      child.classList.toggle("base", scopes[index] === state.base);
+      child.setAttribute("aria-checked", String(index === current));
+      child.setAttribute("tabindex", index === current ? "0" : "-1");
+      child.classList.toggle("passed", index < current);
+      child.classList.toggle("base", scopeNames[index] === state.base);
     });
-    this.reveal(this.strip.children[chosen] as HTMLElement | undefined);
+    this.reveal(this.strip.children[current] as HTMLElement | undefined);
     // A difference has no film strip of its own: the strip goes on showing the maps themselves.
     this.drawer.update(this.thumbnails, state);
   }
@@ -107,8 +110,8 @@ export class Stepper {
     if (this.scopes.indexOf(this.store.state.scope) >= this.scopes.length - 1) this.setPlaying(false);
   }
 
-  private build(scopes: string[]): void {
-    this.scopes = scopes;
+  private build(scopes: Scope[]): void {
+    this.scopes = scopes.map(({ name }) => name);
     this.thumbnails = [];
     const size = this.panes.length > 1 ? SIZE.two : SIZE.one;
     const steps = stepsOf(scopes).map(({ scope, title }) => {

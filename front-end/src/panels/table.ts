@@ -1,10 +1,11 @@
 /** The same numbers as a table: the chosen query's row at every scope of the layer, for screen readers and for copying. */
 import { bdi, h } from "../draw/dom";
-import { named, type PanelEvents, type View } from "../draw/view";
+import { named, type View } from "../draw/view";
 import * as format from "../model/format";
 import { label } from "../model/tokens";
+import { type Context, ElementPanel, type MainPanel } from "./panel";
 
-export class Table {
+export class Table extends ElementPanel implements MainPanel {
   readonly element: HTMLElement;
   private readonly select = h("select", { "aria-label": "Query" });
   private readonly holder = h("div", {
@@ -15,7 +16,8 @@ export class Table {
   });
   private view: View | null = null;
 
-  constructor(private readonly events: PanelEvents) {
+  constructor(private readonly context: Context) {
+    super();
     this.element = h(
       "div",
       { class: "table" },
@@ -23,7 +25,7 @@ export class Table {
       this.holder,
     );
     this.select.addEventListener("change", () =>
-      this.events.choose({ row: Number(this.select.value), column: this.view?.selected.column ?? -1 }),
+      this.context.choose({ row: Number(this.select.value), column: this.view?.selected.column ?? -1 }),
     );
   }
 
@@ -36,7 +38,7 @@ export class Table {
     this.view = view;
     this.select.value = String(view.selected.row);
     const { state, lens, keys, selected } = view;
-    const scopes = lens.analysis.scopes;
+    const scopes = lens.analysis.scopeNames;
     const matrices = scopes.map((scope) => lens.matrix({ ...state, scope, base: "" }));
     const signed = state.base !== "";
     const head = h(

@@ -2,12 +2,13 @@
 import { menu, popover, segmented, toggle } from "../draw/controls";
 import { h } from "../draw/dom";
 import type { Pane } from "../model/pane";
-import { stepsOf } from "../model/scopes";
 import type { State } from "../model/state";
 import type { Store } from "../model/store";
 import { hasWords } from "../model/tokens";
+import { ElementPanel } from "./panel";
+import { VIEWS, viewsOf } from "./views";
 
-export class Toolbar {
+export class Toolbar extends ElementPanel<State> {
   readonly element: HTMLElement;
   private readonly syncs: ((state: State) => void)[] = [];
 
@@ -15,12 +16,13 @@ export class Toolbar {
     private readonly store: Store,
     private readonly panes: Pane[],
   ) {
+    super();
     this.element = h(
       "div",
       { class: "toolbar", role: "group", "aria-label": "How the maps are shown" },
       this.part(),
       this.segments("norm", "Normalise", [
-        { value: "none", label: "Raw", title: "Norms (or weights) as they are" },
+        { value: "none", label: "Raw", title: "Values as they are" },
         { value: "row", label: "Rows", title: "Every query\u2019s row sums to 1" },
         { value: "column", label: "Columns", title: "Every key\u2019s column sums to 1" },
       ]),
@@ -28,15 +30,7 @@ export class Toolbar {
       this.special(),
       this.heads(),
       this.difference(),
-      h(
-        "div",
-        { class: "end" },
-        this.segments("view", "View", [
-          { value: "map", label: "Map" },
-          { value: "table", label: "Table" },
-        ]),
-        this.display(),
-      ),
+      h("div", { class: "end" }, this.view(), this.display()),
     );
   }
 
@@ -64,6 +58,12 @@ export class Toolbar {
       { value: "encoder", label: "Encoder" },
       { value: "decoder", label: "Decoder" },
     ]);
+  }
+
+  private view(): HTMLElement {
+    const names = new Set(this.panes.flatMap((pane) => viewsOf(pane.analysis)));
+    const choices = [...names].map((name) => ({ value: name, label: VIEWS[name]!.label }));
+    return this.segments("view", "View", choices);
   }
 
   private units(): HTMLElement {
@@ -117,13 +117,10 @@ export class Toolbar {
     const control = menu("Difference to", [], (value) => this.set({ base: value }));
     let filled = "";
     this.syncs.push((state) => {
-      const { scopes } = this.panes[0]!.lens(state).analysis;
-      if (filled !== scopes.join()) {
-        filled = scopes.join();
-        control.fill([
-          { value: "", label: "nothing" },
-          ...stepsOf(scopes).map(({ scope }) => ({ value: scope, label: scope })),
-        ]);
+      const { scopeNames } = this.panes[0]!.lens(state).analysis;
+      if (filled !== scopeNames.join()) {
+        filled = scopeNames.join();
+        control.fill([{ value: "", label: "nothing" }, ...scopeNames.map((scope) => ({ value: scope, label: scope }))]);
       }
       control.element.classList.toggle("on", state.base !== "");
       control.set(state.base);
@@ -135,6 +132,7 @@ export class Toolbar {
     const colours = menu(
       "Colours",
       [
+        { value: "normscope", label: "Normscope" },
         { value: "magma", label: "Magma" },
         { value: "viridis", label: "Viridis" },
         { value: "cividis", label: "Cividis" },

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { TokenTable } from "../src/model/payload";
-import { hasWords, label, shortLabel, unitsOf } from "../src/model/tokens";
+import type { TokenTable } from "../../src/model/payload";
+import { hasWords, label, shortLabel, unitsOf } from "../../src/model/tokens";
 
 const table: TokenTable = {
   position: [0, 1, 2, 3, 4],

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { aggregate, largest, normalise, subtract } from "../src/model/matrix";
-import type { TokenTable } from "../src/model/payload";
-import { unitsOf } from "../src/model/tokens";
+import { aggregate, normalise, rowMaxima, subtract, typicalRange } from "../../src/model/matrix";
+import type { TokenTable } from "../../src/model/payload";
+import { unitsOf } from "../../src/model/tokens";
 
 const table = (word: number[]): TokenTable => ({
   position: word.map((_, index) => index),
@@ -38,9 +38,20 @@ describe("normalise", () => {
   it("leaves raw values alone", () => expect(normalise(matrix, "none")).toBe(matrix));
 });
 
-it("subtracts cell by cell and finds the largest", () => {
+it("subtracts cell by cell", () => {
   const [a, b] = [Float32Array.of(1, 2), Float32Array.of(4, 1)].map((values) => ({ rows: 1, columns: 2, values }));
   expect([...subtract(a!, b!).values]).toEqual([-3, 1]);
-  expect(largest(Float32Array.of(-3, 1, Number.NaN))).toBe(3);
-  expect(largest(new Float32Array(0))).toBe(0);
+});
+
+describe("the range of colours", () => {
+  it("goes by the largest of every row, whatever its sign", () => {
+    const values = Float32Array.of(-3, 1, Number.NaN, Number.NaN, 0, 2);
+    expect([...rowMaxima({ rows: 3, columns: 2, values })]).toEqual([3, 0, 2]);
+  });
+  it("is the largest value, but for outliers", () => {
+    expect(typicalRange(Float32Array.of(1, 2, 3), 2.5)).toEqual({ limit: 3, most: 3 });
+    expect(typicalRange(Float32Array.of(1, 2, 2, 90, 0), 2.5)).toEqual({ limit: 5, most: 90 });
+    expect(typicalRange(Float32Array.of(0, 0), 2.5)).toEqual({ limit: 0, most: 0 });
+    expect(typicalRange(new Float32Array(0), 2.5)).toEqual({ limit: 0, most: 0 });
+  });
 });

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { Analysis } from "../src/model/analysis";
-import { Rows } from "../src/model/decode";
-import { fitState, formatState, initialState, parseState } from "../src/model/state";
+import { Analysis } from "../../src/model/analysis";
+import { Rows } from "../../src/model/decode";
+import { fitState, formatState, initialState, parseState } from "../../src/model/state";
+import { ATTENTION, WEIGHTS } from "../samples";
 
 const tokens = {
   position: [0, 1, 2],
@@ -11,20 +12,22 @@ const tokens = {
   wordText: ["[CLS]", "a", "b"],
 };
 const rows = new Rows([2, 2, 3, 3], new Float32Array(36), null);
-const analysis = new Analysis(
-  { model: "m" },
-  [2, 4],
-  ["AttnW", "Attn"],
-  tokens,
-  tokens,
-  [1e-7, 2e-7],
-  rows,
-  null,
-  null,
-  null,
-  null,
-  null,
-);
+const analysis = new Analysis({
+  facts: { model: "m" },
+  method: "norms",
+  quantity: "norm",
+  layers: [2, 4],
+  scopes: [WEIGHTS, ATTENTION],
+  queries: tokens,
+  keys: tokens,
+  completeness: [1e-7, 2e-7],
+  map: rows,
+  mixing: null,
+  sourceMixing: null,
+  heads: null,
+  picture: null,
+  encoder: null,
+});
 const initial = initialState(analysis);
 
 describe("the state", () => {

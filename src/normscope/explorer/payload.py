@@ -1,7 +1,7 @@
 """From analyses to the JSON that the front end reads: labels as they are, numbers as compressed blocks.
 
-Owns the format (its other half is `front-end/src/model/decode.ts`). Maps are quantised for display, row by row, so that every row
-keeps its own resolution; `precision="full"` keeps float32.
+Owns the format (its other half is `front-end/src/model/decode.ts`). Maps are quantised for display, row by row, so that
+every row keeps its own resolution; `precision="full"` keeps float32.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ export class Ribbon extends ElementPanel {
         { type: "button", class: joined ? "joined" : "", "aria-label": `Token ${column + 1}: ${label(text)}` },
         bdi(label(text)),
       );
-      button.addEventListener("click", () => this.chosen(column));
+      button.addEventListener("click", () => this.clicked(column));
       button.addEventListener("pointerenter", () => this.context.hover(this.cellOf(column)));
       button.addEventListener("pointerleave", () => this.context.hover(null));
       children.push(button);
@@ -83,7 +83,7 @@ export class Ribbon extends ElementPanel {
     return row >= 0 ? { row, column: -1 } : { row: this.view!.selected.row, column };
   }
 
-  private chosen(column: number): void {
+  private clicked(column: number): void {
     this.context.choose(this.cellOf(column));
   }
 

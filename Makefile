@@ -48,13 +48,13 @@ $(FRONT_END): front-end/package.json front-end/package-lock.json
 
 .PHONY: front-end
 front-end: $(FRONT_END) ## Build the explorer's front end into the package (needs node and npm)
-	cd front-end && npm run --silent types && npm run --silent test && npm run --silent build
+	cd front-end && npm run --silent lint && npm run --silent types && npm run --silent test && npm run --silent build
 
 .PHONY: front-end-check
 front-end-check: ## Check that the built front end matches its sources (left out without npm, but not in CI)
 	@if command -v npm >/dev/null; then \
 		$(MAKE) --no-print-directory $(FRONT_END) && cd front-end \
-		&& npm run --silent types && npm run --silent test && npm run --silent check; \
+		&& npm run --silent lint && npm run --silent types && npm run --silent test && npm run --silent check; \
 	elif [ -n "$$CI" ]; then echo "npm is missing, and CI does not go without it"; exit 1; \
 	else echo "*** npm is missing: the front end is NOT checked against its sources ***"; fi
 

@@ -15,7 +15,9 @@ const result = await build({
   minify: true,
   legalComments: "none",
   loader: { ".css": "text" },
-  banner: { js: "// normscope explorer: built from front-end/ by `make front-end`. Do not edit. Contains d3 modules (ISC licence)." },
+  banner: {
+    js: "// normscope explorer: built from front-end/ by `make front-end`. Do not edit. Contains d3 modules (ISC licence).",
+  },
 });
 const text = result.outputFiles[0].text;
 if (text.length > largest) {
@@ -23,8 +25,8 @@ if (text.length > largest) {
   process.exit(1);
 }
 if (process.argv.includes("--check")) {
-  const found = await readFile(target, "utf8").catch(() => "");
-  if (found !== text) {
+  const built = await readFile(target, "utf8").catch(() => "");
+  if (built !== text) {
     console.error("The built front end does not match its sources: run `make front-end` and commit the result.");
     process.exit(1);
   }

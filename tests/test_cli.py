@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from normscope.run import TOLERANCE
+from normscope.passes import TOLERANCE
 from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration, BertConfig, BertModel
 
 import normscope as ns

@@ -1,87 +1,111 @@
 /** The explorer itself, mounted anywhere: shared controls above, one stage per analysis below, one state for all. */
-import { decodeAnalysis } from "./analysis";
-import { bdi, h } from "./dom";
-import { Exports } from "./exports";
-import { popover } from "./controls";
-import type { Ink } from "./paint";
-import { Pane } from "./pane";
-import { Stage, type Look } from "./stage";
-import { fitState, formatState, initialState, parseState, type State } from "./state";
-import { Stepper } from "./stepper";
-import { Store } from "./store";
-import { Thumbnails } from "./thumbnails";
-import { Toolbar } from "./toolbar";
-import { label } from "./tokens";
-import type { Host, Payload } from "./types";
+import { h } from "./draw/dom";
+import type { Ink } from "./draw/paint";
+import { Thumbnails } from "./draw/thumbnails";
+import type { Host } from "./hosts/host";
+import { Lifetime } from "./lifetime";
+import { decodeAnalysis } from "./model/analysis";
+import { Pane } from "./model/pane";
+import type { Payload } from "./model/payload";
+import { fitState, formatState, initialState, parseState, type State } from "./model/state";
+import { Store } from "./model/store";
+import { label } from "./model/tokens";
+import { Exports } from "./panels/exports";
+import { Masthead } from "./panels/masthead";
+import type { Panel } from "./panels/panel";
+import { Stepper } from "./panels/stepper";
+import { Toolbar } from "./panels/toolbar";
+import { viewFor, viewsOf } from "./panels/views";
+import { act, type Shortcut } from "./shortcuts";
+import { type Look, Stage } from "./stage";
 
-const VERSION = 1;
+const VERSION = 2;
 
-const KEYS: [string, string][] = [
-  ["[ and ]", "previous and next component of the chain"],
-  ["j and k", "next and previous layer"],
-  ["p", "play the chain"],
-  ["d", "difference to the previous scope, on and off"],
-  ["n", "raw values, rows or columns normalised"],
-  ["w", "words or subwords"],
-  ["s", "special tokens on and off"],
-  ["t", "map or table"],
-  ["arrows", "move in the map, the strip or the layers"],
-  ["+  \u2212  0", "zoom the map, and fit it"],
-];
+/** Show a payload in an element, until the function that this gives is called. */
+export async function mount(root: HTMLElement, payload: Payload, host: Host): Promise<() => void> {
+  if (payload.version !== VERSION) {
+    throw new Error(`This data has format ${payload.version}; this explorer reads ${VERSION}.`);
+  }
+  const analyses = await Promise.all(payload.analyses.map(decodeAnalysis));
+  const first = new Pane(0, analyses[0]!, null);
+  const panes = [first, ...analyses.slice(1).map((analysis, index) => new Pane(index + 1, analysis, first))];
+  const explorer = new Explorer(root, panes, host);
+  return () => explorer.dispose();
+}
 
-export class Explorer {
+/** Say in its place why there is no explorer. */
+export function failure(root: HTMLElement, error: unknown): void {
+  const text = error instanceof Error ? error.message : String(error);
+  const message = `This analysis cannot be shown: ${label(text).replaceAll("\u2423", " ")}`;
+  root.replaceChildren(h("p", { class: "failure", role: "alert" }, message));
+}
+
+class Explorer {
+  private readonly life = new Lifetime();
   private readonly store: Store;
   private readonly initial: State;
-  private readonly panes: Pane[];
   private readonly stages: Stage[];
   private readonly stepper: Stepper;
-  private readonly toolbar: Toolbar;
-  private readonly exports: Exports;
+  private readonly shortcuts: Shortcut[];
+  /** What follows the shared state. */
+  private readonly panels: Panel<State>[];
   private readonly darkly = window.matchMedia("(prefers-color-scheme: dark)");
 
-  static async mount(root: HTMLElement, payload: Payload, host: Host): Promise<Explorer> {
-    if (payload.version !== VERSION) throw new Error(`This data has format ${payload.version}; this explorer reads ${VERSION}.`);
-    const analyses = await Promise.all(payload.analyses.map(decodeAnalysis));
-    const first = new Pane(0, analyses[0]!, null);
-    const panes = [first, ...analyses.slice(1).map((analysis, index) => new Pane(index + 1, analysis, first))];
-    return new Explorer(root, panes, host);
-  }
-
-  private constructor(
+  constructor(
     private readonly root: HTMLElement,
-    panes: Pane[],
+    private readonly panes: Pane[],
     private readonly host: Host,
   ) {
-    this.panes = panes;
     this.initial = initialState(panes[0]!.analysis);
     this.store = new Store(this.fitted(parseState(host.readState(), this.initial)));
     const thumbnails = new Thumbnails(() => this.dark());
     this.stepper = new Stepper(this.store, panes, thumbnails);
-    this.toolbar = new Toolbar(this.store, panes);
-    this.stages = panes.map((pane) => new Stage(this.store, pane, thumbnails, (from, query, key) => this.follow(from, query, key)));
-    this.exports = new Exports(panes, host, () => this.stages.map((stage) => stage.current()), () => this.show(this.store.state));
-    root.classList.add("explorer");
-    root.classList.toggle("comparison", panes.length > 1);
-    root.replaceChildren(this.header(), this.stepper.element, this.toolbar.element, h("div", { class: "stages" }, ...this.stages.map((stage) => stage.element)));
-    root.addEventListener("keydown", (event) => this.typed(event));
-    this.store.subscribe((state) => this.changed(state));
-    host.onState?.((fragment) => this.store.set(this.fitted(parseState(fragment, this.initial))));
-    this.darkly.addEventListener("change", () => this.show(this.store.state));
+    this.shortcuts = this.makeShortcuts();
+    this.stages = panes.map(
+      (pane) => new Stage(this.store, pane, thumbnails, (from, query, key) => this.follow(from, query, key)),
+    );
+    const views = (): ReturnType<Stage["current"]>[] => this.stages.map((stage) => stage.current());
+    const exports = new Exports(panes, host, views, () => this.show(this.store.state));
+    const analyses = panes.map(({ analysis }) => analysis);
+    this.panels = [new Masthead(analyses, this.shortcuts, exports), this.stepper, new Toolbar(this.store, panes)];
+    this.life.atEnd(() => thumbnails.dispose());
+    this.build();
+    this.listen();
     this.show(this.store.state);
   }
 
-  private fitted(state: State): State {
-    return fitState(state, this.panes[0]!.lens(state).analysis);
+  dispose(): void {
+    this.life.end();
+    this.store.close();
+    for (const panel of [...this.panels, ...this.stages]) panel.dispose();
+    this.root.classList.remove("explorer", "comparison");
+    this.root.replaceChildren();
   }
 
-  private header(): HTMLElement {
-    const texts = this.panes.map(({ analysis }) => {
-      const parts = [String(analysis.facts["source_text"] ?? ""), analysis.text].filter((text) => text.trim() !== "").map((text) => text.replace(/\s+/gu, " "));
-      const shown = parts.length > 0 ? parts.flatMap((text, index) => [index > 0 ? " \u2192 " : "", bdi(text)]) : [`${analysis.keys.token.length} tokens`];
-      return h("p", { class: "text", title: parts.join(" \u2192 ") }, ...shown);
-    });
-    const help = popover("Keys", "help", h("dl", {}, ...KEYS.flatMap(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)])));
-    return h("header", { class: "masthead" }, h("span", { class: "wordmark" }, "normscope"), h("div", { class: "texts" }, ...texts), help, this.exports.element);
+  private build(): void {
+    const { root, stages } = this;
+    root.classList.add("explorer");
+    root.classList.toggle("comparison", stages.length > 1);
+    root.replaceChildren();
+    for (const panel of this.panels) panel.mount(root);
+    const place = h("div", { class: "stages" });
+    for (const stage of stages) stage.mount(place);
+    root.append(place);
+  }
+
+  private listen(): void {
+    this.store.subscribe((state) => this.changed(state));
+    this.life.listen<KeyboardEvent>(this.root, "keydown", (event) => act(this.shortcuts, event));
+    this.life.listen(this.darkly, "change", () => this.show(this.store.state));
+    const unsubscribe = this.host.onState?.((fragment) =>
+      this.store.set(this.fitted(parseState(fragment, this.initial))),
+    );
+    if (unsubscribe) this.life.atEnd(unsubscribe);
+  }
+
+  private fitted(state: State): State {
+    const { analysis } = this.panes[0]!.lens(state);
+    return { ...fitState(state, analysis), view: viewFor(state.view, analysis) };
   }
 
   private dark(): boolean {
@@ -100,63 +124,80 @@ export class Explorer {
   }
 
   private show(state: State): void {
+    if (this.life.over) return;
     const begun = performance.now();
-    this.root.dataset["theme"] = this.dark() ? "dark" : "light";
+    this.root.dataset.theme = this.dark() ? "dark" : "light";
     this.host.dress?.(this.dark());
     const look: Look = { ink: this.ink(), dark: this.dark() };
-    for (const stage of this.stages) stage.update(state, look);
-    this.stepper.update(state);
-    this.toolbar.update(state);
-    this.exports.update();
-    this.root.dataset["redraw"] = (performance.now() - begun).toFixed(1);
+    for (const stage of this.stages) stage.update({ shared: state, look });
+    for (const panel of this.panels) panel.update(state);
+    this.root.dataset.redraw = (performance.now() - begun).toFixed(1);
   }
 
   private ink(): Ink {
     const style = getComputedStyle(this.root);
     const of = (name: string): string => style.getPropertyValue(`--${name}`).trim();
-    return { text: of("ink"), muted: of("muted"), line: of("line"), accent: of("accent"), panel: of("panel"), hatch: of("void") };
+    return {
+      text: of("ink"),
+      muted: of("muted"),
+      line: of("line"),
+      accent: of("accent"),
+      panel: of("panel"),
+      hatch: of("void"),
+    };
   }
 
   private follow(from: Pane, query: number, key: number): void {
     const state = this.store.state;
     const [firstQuery, firstKey] = [from.toFirst(state, "queries", query), from.toFirst(state, "keys", key)];
-    for (const stage of this.stages) {
-      if (stage.pane !== from) stage.followed(stage.pane.fromFirst(state, "queries", firstQuery), stage.pane.fromFirst(state, "keys", firstKey));
+    for (const stage of this.stages.filter(({ pane }) => pane !== from)) {
+      const { pane } = stage;
+      stage.followed(pane.fromFirst(state, "queries", firstQuery), pane.fromFirst(state, "keys", firstKey));
     }
   }
 
-  private typed(event: KeyboardEvent): void {
-    const target = event.composedPath()[0] as HTMLElement;
-    if (event.ctrlKey || event.metaKey || event.altKey || /^(SELECT|TEXTAREA)$/u.test(target.tagName)) return;
-    if (target instanceof HTMLInputElement && target.type === "text") return;
-    const { state } = this.store;
+  private makeShortcuts(): Shortcut[] {
+    const { store, stepper } = this;
     const norms: Record<State["norm"], State["norm"]> = { none: "row", row: "column", column: "none" };
-    const acts: Record<string, () => void> = {
-      "[": () => this.stepper.step(-1),
-      "]": () => this.stepper.step(1),
-      j: () => this.stages[0]!.layers.step(1),
-      k: () => this.stages[0]!.layers.step(-1),
-      p: () => this.stepper.toggle(),
-      d: () => this.store.set({ base: state.base === "" ? this.previous(state.scope) : "" }),
-      n: () => this.store.set({ norm: norms[state.norm] }),
-      w: () => this.store.set({ units: state.units === "word" ? "token" : "word" }),
-      s: () => this.store.set({ special: !state.special }),
-      t: () => this.store.set({ view: state.view === "map" ? "table" : "map" }),
-    };
-    const act = acts[event.key];
-    if (!act) return;
-    event.preventDefault();
-    event.stopPropagation();
-    act();
+    const set = (patch: (state: State) => Partial<State>) => (): void => store.set(patch(store.state));
+    const layer = (by: number) => (): void => this.stages[0]!.layers.step(by);
+    return [
+      {
+        keys: "[ and ]",
+        does: "previous and next component of the chain",
+        acts: { "[": () => stepper.step(-1), "]": () => stepper.step(1) },
+      },
+      { keys: "j and k", does: "next and previous layer", acts: { j: layer(1), k: layer(-1) } },
+      { keys: "p", does: "play the chain", acts: { p: () => stepper.toggle() } },
+      {
+        keys: "d",
+        does: "difference to the previous scope, on and off",
+        acts: { d: set(({ base, scope }) => ({ base: base === "" ? this.previous(scope) : "" })) },
+      },
+      {
+        keys: "n",
+        does: "raw values, rows or columns normalised",
+        acts: { n: set(({ norm }) => ({ norm: norms[norm] })) },
+      },
+      {
+        keys: "w",
+        does: "words or subwords",
+        acts: { w: set(({ units }) => ({ units: units === "word" ? "token" : "word" })) },
+      },
+      { keys: "s", does: "special tokens on and off", acts: { s: set(({ special }) => ({ special: !special })) } },
+      { keys: "t", does: "next view", acts: { t: set(({ view }) => ({ view: this.nextView(view) })) } },
+      { keys: "arrows", does: "move in the map, the strip or the layers" },
+      { keys: "+  \u2212  0", does: "zoom the map, and fit it" },
+    ];
+  }
+
+  private nextView(view: string): string {
+    const names = viewsOf(this.panes[0]!.lens(this.store.state).analysis);
+    return names[(names.indexOf(view) + 1) % names.length] ?? view;
   }
 
   private previous(scope: string): string {
-    const { scopes } = this.panes[0]!.lens(this.store.state).analysis;
-    return scopes[Math.max(0, scopes.indexOf(scope) - 1)] ?? "";
+    const { scopeNames } = this.panes[0]!.lens(this.store.state).analysis;
+    return scopeNames[Math.max(0, scopeNames.indexOf(scope) - 1)] ?? "";
   }
-}
-
-export function failure(root: HTMLElement, error: unknown): void {
-  const text = error instanceof Error ? error.message : String(error);
-  root.replaceChildren(h("p", { class: "failure", role: "alert" }, `This analysis cannot be shown: ${label(text).replaceAll("\u2423", " ")}`));
 }

@@ -1,37 +1,17 @@
 /** The three doors: a page with its data inside, the web app, and a notebook widget (the default export, for anywidget). */
-import { Explorer, failure } from "./explorer";
-import { shadow } from "./root";
-import type { Host, Payload } from "./types";
-import { type Settings, WebApp } from "./webapp";
-import { type WidgetModel, widgetHost } from "./widget";
-
-const addressBar: Host = {
-  linkable: window.self === window.top,
-  readState: () => window.location.hash.slice(1),
-  writeState: (fragment) => {
-    try {
-      window.history.replaceState(null, "", `#${fragment}`);
-    } catch {
-      // A sandboxed frame has no address of its own: the view works, it just cannot be shared by link.
-    }
-  },
-  dress: (dark) => {
-    document.documentElement.dataset["normscopeTheme"] = dark ? "dark" : "light";
-  },
-  onState: (listener) => window.addEventListener("hashchange", () => listener(window.location.hash.slice(1))),
-};
-
-function dressDocument(): void {
-  const page = new CSSStyleSheet();
-  page.replaceSync("html{background:#f7f5f1}html[data-normscope-theme=dark]{background:#121116}body{margin:0}");
-  document.adoptedStyleSheets = [...document.adoptedStyleSheets, page];
-}
+import { failure, mount } from "./explorer";
+import { addressBar, dressDocument } from "./hosts/address";
+import { shadow } from "./hosts/shadow";
+import { type Settings, WebApp } from "./hosts/webapp";
+import { render } from "./hosts/widget";
+import type { Payload } from "./model/payload";
 
 async function openPage(data: HTMLElement): Promise<void> {
   dressDocument();
   const root = shadow(document.getElementById("normscope")!);
   try {
-    await Explorer.mount(root, JSON.parse(data.textContent ?? "") as Payload, addressBar);
+    // The page is the explorer: it is never cleared away.
+    await mount(root, JSON.parse(data.textContent ?? "") as Payload, addressBar);
   } catch (error) {
     failure(root, error);
   }
@@ -42,7 +22,7 @@ function openWebApp(data: HTMLElement): void {
   const root = shadow(document.getElementById("normscope")!);
   const dress = (dark: boolean): void => {
     addressBar.dress?.(dark);
-    root.dataset["theme"] = dark ? "dark" : "light";
+    root.dataset.theme = dark ? "dark" : "light";
   };
   dress(window.matchMedia("(prefers-color-scheme: dark)").matches);
   new WebApp(root, JSON.parse(data.textContent ?? "") as Settings, { ...addressBar, dress });
@@ -53,13 +33,4 @@ const serverData = document.getElementById("normscope-server");
 if (pageData) void openPage(pageData);
 else if (serverData) openWebApp(serverData);
 
-export default {
-  async render({ model, el }: { model: WidgetModel; el: HTMLElement }): Promise<void> {
-    const root = shadow(el);
-    try {
-      await Explorer.mount(root, JSON.parse(model.get("payload") as string) as Payload, widgetHost(model));
-    } catch (error) {
-      failure(root, error);
-    }
-  },
-};
+export default { render };

@@ -1,47 +1,47 @@
-/** All that is shown of one analysis: layers, heat map or table, and the panels about the row in focus. */
-import { Bars } from "./bars";
-import { ChainChart, MixingChart } from "./charts";
-import { bdi, h } from "./dom";
-import { factsCorner } from "./facts";
-import * as format from "./format";
-import { titleOf } from "./figure";
-import type { Cell } from "./geometry";
-import { HeatMap } from "./heatmap";
-import { Layers } from "./layers";
-import { Legend } from "./legend";
-import type { Ink } from "./paint";
-import type { Pane } from "./pane";
-import { Patches } from "./patches";
-import { Ribbon } from "./ribbon";
-import { quantity } from "./scopes";
-import type { State } from "./state";
-import type { Store } from "./store";
-import { Table } from "./table";
-import type { Thumbnails } from "./thumbnails";
-import { label, shortLabel } from "./tokens";
-import { valueAt, type View } from "./view";
+/** All that is shown of one analysis: layers, the card with the chosen view, and the panels about the row in focus. */
+import { palette } from "./draw/colour";
+import { bdi, h } from "./draw/dom";
+import type { Cell } from "./draw/geometry";
+import { Legend } from "./draw/legend";
+import type { Ink } from "./draw/paint";
+import type { Thumbnails } from "./draw/thumbnails";
+import { methodShown, quantityShown, titleOf, type View, valueAt } from "./draw/view";
+import * as format from "./model/format";
+import type { Pane } from "./model/pane";
+import type { State } from "./model/state";
+import type { Store } from "./model/store";
+import { label } from "./model/tokens";
+import { factsCorner } from "./panels/facts";
+import { Layers } from "./panels/layers";
+import { type Context, ElementPanel, type MainPanel, type Panel } from "./panels/panel";
+import { DETAILS, VIEWS, viewFor } from "./panels/views";
 
 export interface Look {
   ink: Ink;
   dark: boolean;
 }
 
+/** The state that all analyses share, and how things look now. */
+export interface Scene {
+  shared: State;
+  look: Look;
+}
+
 /** Told of token indices of this pane (-1: none), so that other panes can follow. */
 export type Follow = (pane: Pane, query: number, key: number) => void;
 
-export class Stage {
+export class Stage extends ElementPanel<Scene> {
   readonly element: HTMLElement;
   readonly layers: Layers;
-  private readonly heatmap: HeatMap;
+  private readonly context: Context;
   private readonly legend = new Legend();
   private readonly title = h("h1");
   private readonly note = h("span", { class: "hint" });
-  private readonly tooltip = h("div", { class: "tooltip", hidden: true });
+  private readonly tools = h("div", { class: "tools" });
+  private readonly place = h("div", { class: "view" });
   private readonly spoken = h("p", { class: "visually-hidden", role: "status" });
-  private readonly table: Table;
-  private readonly mapCard: HTMLElement;
-  private readonly inspector: HTMLElement;
-  private readonly panels: { element: HTMLElement; update(view: View): void }[];
+  private readonly views = new Map<string, MainPanel>();
+  private readonly details: Panel[];
   private hovered: Cell | null = null;
   private pending = 0;
   private view: View | null = null;
@@ -52,36 +52,27 @@ export class Stage {
     thumbnails: Thumbnails,
     private readonly follow: Follow,
   ) {
-    const events = { choose: (cell: Cell) => this.choose(cell), hover: (cell: Cell | null) => this.hover(cell), layer: (layer: number) => store.set({ layer }) };
+    super();
+    this.context = { store, pane, choose: (cell) => this.choose(cell), hover: (cell) => this.hover(cell) };
     this.layers = new Layers(store, pane, thumbnails);
-    this.heatmap = new HeatMap({ hover: (cell, x, y) => this.pointed(cell, x, y), choose: (cell) => this.choose(cell) });
-    this.table = new Table(events);
-    this.panels = [
-      pane.analysis.picture ? new Patches(events) : new Ribbon(events),
-      new Bars(store, events),
-      new ChainChart(),
-      new MixingChart(events),
-    ];
-    const zoom = (name: string, sign: string, act: () => void): HTMLElement => h("button", { type: "button", "aria-label": name, title: name, click: act }, sign);
-    const tools = h(
-      "div",
-      { class: "zoom", role: "group", "aria-label": "Zoom" },
-      zoom("Zoom out", "\u2212", () => this.heatmap.setZoom(this.heatmap.zoomed / 1.5)),
-      zoom("Fit", "fit", () => this.heatmap.setZoom(1)),
-      zoom("Zoom in", "+", () => this.heatmap.setZoom(this.heatmap.zoomed * 1.5)),
-    );
-    this.mapCard = h(
+    const hint = "rows are queries (what is built), columns are keys (what it is built from)";
+    const card = h(
       "section",
       { class: "card map-card" },
-      h("header", {}, h("div", {}, this.title, this.note), tools, factsCorner(pane.analysis)),
-      this.heatmap.element,
-      this.table.element,
-      this.tooltip,
-      h("footer", {}, this.legend.element, h("p", { class: "hint" }, "rows are queries (what is built), columns are keys (what it is built from)")),
+      h("header", {}, h("div", {}, this.title, this.note), this.tools, factsCorner(pane.analysis)),
+      this.place,
+      h("footer", {}, this.legend.element, h("p", { class: "hint" }, hint)),
       this.spoken,
     );
-    this.inspector = h("div", { class: "inspector" }, ...this.panels.map((panel) => panel.element));
-    this.element = h("article", { class: "stage", "aria-label": pane.analysis.model }, this.layers.element, this.mapCard, this.inspector);
+    const inspector = h("div", { class: "inspector" });
+    this.details = DETAILS.filter((entry) => entry.shows?.(pane.analysis) ?? true).map(({ make }) =>
+      make(this.context),
+    );
+    for (const panel of this.details) panel.mount(inspector);
+    this.element = h("article", { class: "stage", "aria-label": pane.analysis.model });
+    this.layers.mount(this.element);
+    this.element.append(card, inspector);
+    this.life.atEnd(() => window.cancelAnimationFrame(this.pending));
   }
 
   /** The view as it is shown now. */
@@ -89,45 +80,70 @@ export class Stage {
     return this.view!;
   }
 
-  update(shared: State, look: Look): void {
+  update({ shared, look }: Scene): void {
     const view = this.makeView(shared, look);
     this.view = view;
-    const { state } = view;
-    const table = state.view === "table";
-    this.heatmap.element.hidden = table;
-    this.table.element.hidden = !table;
-    this.mapCard.classList.toggle("as-table", table);
     this.title.textContent = titleOf(view);
-    this.note.replaceChildren(bdi(this.pane.analysis.model), this.substituted(shared, state));
-    this.legend.update(view.palette, { norm: state.norm, title: quantity(state.scope, state.norm) + (state.base ? ", difference" : "") });
-    if (table) this.table.update(view);
-    else this.showMap(view);
+    this.note.replaceChildren(bdi(this.pane.analysis.model), this.remarks(shared, view));
+    this.legend.update(view.palette, { norm: view.state.norm, title: quantityShown(view) });
+    this.mainPanel(view).update(view);
     this.speak(view);
     this.layers.update(shared);
-    this.updatePanels();
+    this.updateDetails();
   }
 
-  private substituted(shared: State, state: State): string {
-    const missing = [shared.scope !== state.scope && shared.scope, shared.layer !== state.layer && `layer ${shared.layer}`].filter(Boolean);
-    return missing.length > 0 ? ` \u00b7 has no ${missing.join(", ")}` : "";
+  override dispose(): void {
+    for (const panel of [this.layers, ...this.views.values(), ...this.details]) panel.dispose();
+    super.dispose();
+  }
+
+  /** The panel of the chosen view, made when it is first chosen; the others are hidden. */
+  private mainPanel({ state, lens }: View): MainPanel {
+    const name = viewFor(state.view, lens.analysis);
+    let panel = this.views.get(name);
+    if (!panel) {
+      panel = VIEWS[name]!.make(this.context);
+      panel.mount(this.place);
+      if (panel.tools) this.tools.append(panel.tools);
+      this.views.set(name, panel);
+    }
+    for (const other of this.views.values()) {
+      other.hide(other !== panel);
+      if (other.tools) other.tools.hidden = other !== panel;
+    }
+    return panel;
+  }
+
+  /** How the values came about, and what another analysis has that this one does not. */
+  private remarks(shared: State, view: View): string {
+    const { state } = view;
+    const missing = [
+      shared.scope !== state.scope && shared.scope,
+      shared.layer !== state.layer && `layer ${shared.layer}`,
+    ].filter(Boolean);
+    const remarks = [methodShown(view), missing.length > 0 ? `has no ${missing.join(", ")}` : ""].filter(Boolean);
+    return remarks.map((remark) => ` \u00b7 ${remark}`).join("");
   }
 
   private makeView(shared: State, { ink, dark }: Look): View {
     const state = this.pane.state(shared);
     const lens = this.pane.lens(shared);
     const [queries, keys] = [lens.queries(state), lens.keys(state)];
-    const selected = { row: this.rowOf(queries.of, state.query), column: state.key < 0 ? -1 : (keys.of[state.key] ?? -1) };
-    return { state, lens, queries, keys, matrix: lens.matrix(state), palette: this.pane.palette(shared, dark), ink, dark, selected, focus: this.focusOf(selected) };
-  }
-
-  /** The row of a query token; where that is hidden, the nearest one that is not. */
-  private rowOf(of: number[], token: number): number {
-    for (let distance = 0; distance < of.length; distance++) {
-      for (const near of [token + distance, token - distance]) {
-        if ((of[near] ?? -1) >= 0) return of[near]!;
-      }
-    }
-    return 0;
+    const row = nearestRow(queries.of, state.query);
+    const selected = { row, column: state.key < 0 ? -1 : (keys.of[state.key] ?? -1) };
+    const colours = palette(state, lens.range(state, state.range), { diverging: lens.signed(state), dark });
+    return {
+      state,
+      lens,
+      queries,
+      keys,
+      matrix: lens.matrix(state),
+      palette: colours,
+      ink,
+      dark,
+      selected,
+      focus: this.focusOf(selected),
+    };
   }
 
   private focusOf(selected: Cell): Cell {
@@ -135,18 +151,12 @@ export class Stage {
     return { row: this.hovered.row >= 0 ? this.hovered.row : selected.row, column: this.hovered.column };
   }
 
-  private showMap(view: View): void {
-    const { matrix, palette, queries, keys, ink, selected } = view;
-    const label = `${titleOf(view)}: ${matrix.rows} queries by ${matrix.columns} keys. Arrow keys move, plus and minus zoom.`;
-    this.heatmap.show({ matrix, palette, queries, keys, ink, selected, label });
-  }
-
-  private updatePanels(): void {
+  private updateDetails(): void {
     window.cancelAnimationFrame(this.pending);
     this.pending = window.requestAnimationFrame(() => {
       if (!this.view) return;
       this.view = { ...this.view, focus: this.focusOf(this.view.selected) };
-      for (const panel of this.panels) panel.update(this.view);
+      for (const panel of this.details) panel.update(this.view);
     });
   }
 
@@ -172,27 +182,8 @@ export class Stage {
     this.store.set({ ...(first.query >= 0 ? { query: first.query } : {}), key: key >= 0 ? first.key : -1 });
   }
 
-  private pointed(cell: Cell | null, x: number, y: number): void {
-    this.hover(cell);
-    const { view } = this;
-    this.tooltip.hidden = !cell || !view || cell.row < 0;
-    if (!cell || !view || cell.row < 0) return;
-    const value = valueAt(view, cell.row, cell.column);
-    const names = [view.queries.labels[cell.row], ...(cell.column >= 0 ? [view.keys.labels[cell.column]] : [])].map((text) => bdi(shortLabel(text ?? "", 60)));
-    const { norm } = view.state;
-    const unit = norm === "none" ? "" : view.palette.diverging ? " points" : ` of its ${norm}`;
-    const told = Number.isNaN(value) ? "not there at this scope" : format.cell(value, norm, view.palette.diverging) + unit;
-    this.tooltip.replaceChildren(h("strong", {}, names[0]!, ...(names[1] ? [" \u2190 ", names[1]] : [])), ...(names[1] ? [h("span", {}, told)] : []));
-    const room = this.mapCard.clientWidth;
-    const offset = this.heatmap.element.offsetTop;
-    this.tooltip.style.left = `${Math.min(x + 22, room - this.tooltip.offsetWidth - 8)}px`;
-    this.tooltip.style.top = `${y + offset + 18}px`;
-  }
-
   private hover(cell: Cell | null): void {
-    this.hovered = cell;
-    this.heatmap.highlight(cell);
-    this.updatePanels();
+    this.point(cell);
     const { view } = this;
     const query = cell && view ? (view.queries.members[cell.row]?.[0] ?? -1) : -1;
     const key = cell && view ? (view.keys.members[cell.column]?.[0] ?? -1) : -1;
@@ -204,8 +195,22 @@ export class Stage {
     const { view } = this;
     if (!view) return;
     const cell = { row: view.queries.of[query] ?? -1, column: view.keys.of[key] ?? -1 };
-    this.hovered = cell.row < 0 && cell.column < 0 ? null : cell;
-    this.heatmap.highlight(this.hovered);
-    this.updatePanels();
+    this.point(cell.row < 0 && cell.column < 0 ? null : cell);
   }
+
+  private point(cell: Cell | null): void {
+    this.hovered = cell;
+    for (const panel of this.views.values()) panel.point?.(cell);
+    this.updateDetails();
+  }
+}
+
+/** The row of a query token; where that is hidden, the nearest one that is not. */
+function nearestRow(of: number[], token: number): number {
+  for (let distance = 0; distance < of.length; distance++) {
+    for (const near of [token + distance, token - distance]) {
+      if ((of[near] ?? -1) >= 0) return of[near]!;
+    }
+  }
+  return 0;
 }

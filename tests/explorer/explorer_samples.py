@@ -62,7 +62,7 @@ def sample(
             maps[index, ..., own:] = np.nan
         elif scope == "CrossW" or scope.endswith("Cross"):
             maps[index, ..., :own] = np.nan
-    chosen = np.arange(own) if queries is None else np.asarray(queries)
+    positions = np.arange(own) if queries is None else np.asarray(queries)
     special = np.array([token in ("[CLS]", "[SEP]") for token in keys])
     words = np.where(special, -1, np.arange(len(keys)))
     names = np.array(keys, dtype=object)
@@ -76,21 +76,21 @@ def sample(
         "key_word": ("key", words),
         "key_word_text": ("key", names),
         "key_group": ("key", np.array(groups, dtype=object)),
-        "query": chosen,
-        "query_token": ("query", names[chosen]),
-        "query_special": ("query", special[chosen]),
-        "query_word": ("query", words[chosen]),
-        "query_word_text": ("query", names[chosen]),
+        "query": positions,
+        "query_token": ("query", names[positions]),
+        "query_special": ("query", special[positions]),
+        "query_word": ("query", words[positions]),
+        "query_word_text": ("query", names[positions]),
     }
-    ratios = random.uniform(size=(len(scopes), layers, len(chosen))).astype(np.float32)
+    ratios = random.uniform(size=(len(scopes), layers, len(positions))).astype(np.float32)
     variables = {
-        "map": (("scope", "layer", "query", "key"), maps[:, :, chosen]),
+        "map": (("scope", "layer", "query", "key"), maps[:, :, positions]),
         "mixing_ratio": (("scope", "layer", "query"), ratios),
         "completeness": ("layer", np.full(layers, 3e-7, dtype=np.float32)),
     }
     if heads:
         coordinates |= {"head_scope": list(scopes[:2]), "head": np.arange(1, heads + 1)}
-        shape = (2, layers, heads, len(chosen), len(keys))
+        shape = (2, layers, heads, len(positions), len(keys))
         variables["head_map"] = (
             ("head_scope", "layer", "head", "query", "key"),
             random.gamma(0.6, 1.0, shape).astype("f4"),

@@ -13,6 +13,7 @@ from explorer_samples import HOSTILE, sample
 from nbclient import NotebookClient
 
 from normscope.explorer.page import bundle, frame
+from normscope.explorer.payload import payload_json
 from normscope.explorer.widget import ExplorerWidget
 
 CELLS = [
@@ -38,7 +39,8 @@ MOUNT = """async ([script, state]) => {
     };
     const el = document.createElement("main");
     document.body.append(el);
-    await widget.render({ model, el });
+    window.cleanUp = await widget.render({ model, el });
+    window.listening = () => Object.values(listeners).flat().length;
 }"""
 
 
@@ -81,6 +83,27 @@ def test_a_notebook_without_widgets_shows_the_page_in_a_frame(notebook: Any, bro
     inside.locator(".heatmap[data-drawn]").wait_for(state="attached")
     inside.locator(".step[data-scope=Attn]").click()
     inside.locator("h1", has_text="Attn, layer 1").wait_for()
+    page.close()
+
+
+def test_a_view_that_goes_away_stops_listening_and_writing(browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    page.goto("about:blank")
+    state = {"payload": payload_json(sample(["The", "cat", "sleeps"])), "state": "scope=AttnW"}
+    page.evaluate(MOUNT, [bundle(), state])
+    page.locator(".heatmap[data-drawn]").wait_for(state="attached")
+    page.locator(".exports summary").click()
+    page.locator("[data-export=json]").click()  # asks the kernel, which does not answer
+    page.wait_for_function("() => window.sent.length > 0")
+    page.get_by_role("button", name="Play the chain").click()
+    assert page.evaluate("() => window.listening()") == 2
+    page.evaluate("() => { window.cleanUp(); window.state.state = 'as it was'; window.cleanUp(); }")
+    page.wait_for_timeout(1_500)  # more than a step of the chain that was being played
+    assert page.evaluate("() => window.listening()") == 0
+    assert page.evaluate("() => window.state.state") == "as it was"
+    assert (
+        page.evaluate("() => document.querySelector('main').shadowRoot.querySelector('.root').childElementCount") == 0
+    )
     page.close()
 
 

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 import xarray as xr
 from explorer_samples import CROSS, HOSTILE, sample
+from matplotlib.collections import QuadMesh
 
 import normscope
 from normscope import Analysis
+from normscope.plots import plot_amplification, plot_map
 
 TEXT = "The unbelievably good chef opened a restaurant."
 FULL = "AttnResLnFfResLn"
@@ -32,20 +34,20 @@ def analysis(analyzer: Any) -> Analysis:
 
 def expected(values: xr.DataArray) -> dict[tuple[str, str, str], float]:
     """The cells of a map `[query, key]`, as `Shown.values` gives them."""
-    found: dict[tuple[str, str, str], float] = {}
+    cells: dict[tuple[str, str, str], float] = {}
     for row, query in enumerate(values["query"].values):
         for column, key in enumerate(values["key"].values):
             value = float(values.values[row, column])
             if not np.isnan(value):
                 names = values["query_token"].values[row], values["key_token"].values[column]
-                found[f"{query} {names[0]}", str(values["key_group"].values[column]), f"{key} {names[1]}"] = value
-    return found
+                cells[f"{query} {names[0]}", str(values["key_group"].values[column]), f"{key} {names[1]}"] = value
+    return cells
 
 
-def assert_same(found: dict[Any, float], wanted: dict[Any, float], tolerance: float = 1e-4) -> None:
-    assert list(found) == list(wanted)
+def assert_same(shown: dict[Any, float], wanted: dict[Any, float], tolerance: float = 1e-4) -> None:
+    assert list(shown) == list(wanted)
     scale = max(abs(value) for value in wanted.values())
-    assert max(abs(found[name] - wanted[name]) for name in wanted) <= tolerance * scale
+    assert max(abs(shown[name] - wanted[name]) for name in wanted) <= tolerance * scale
 
 
 # ---- the file ----------------------------------------------------------------------------------------------------------
@@ -163,10 +165,10 @@ def test_a_difference_is_the_amplification(show: Callable[..., Any], analysis: A
 
 
 def test_display_options_change_the_picture(show: Callable[..., Any], analysis: Analysis) -> None:
-    shown = show(analysis)
+    shown = show(analysis, fragment="norm=none")
     shown.page.locator(".display summary").click()
     pictures = [shown.page.locator(".heatmap").screenshot()]
-    for label in ("Square root", "All maps"):
+    for label in ("Linear", "All maps"):
         shown.page.get_by_label(label).check(force=True)
         shown.settle()
         pictures.append(shown.page.locator(".heatmap").screenshot())
@@ -174,7 +176,7 @@ def test_display_options_change_the_picture(show: Callable[..., Any], analysis: 
     shown.settle()
     pictures.append(shown.page.locator(".heatmap").screenshot())
     assert len(set(pictures)) == len(pictures)
-    assert shown.fragment() == "colours=viridis&scale=root&range=shared"
+    assert shown.fragment() == "norm=none&colours=viridis&scale=linear&range=shared"
     shown.press("Escape")
     assert not shown.page.locator(".display").evaluate("(element) => element.open")
 
@@ -263,6 +265,81 @@ def test_a_link_brings_the_view_back(show: Callable[..., Any], analysis: Analysi
     shown.go("layer=77&scope=Nonsense&query=9999&norm=%3Cscript%3E")
     assert shown.title() == f"{FULL}, layer 6"
     assert shown.trouble == []
+
+
+# ---- one look ----------------------------------------------------------------------------------------------------------
+
+
+def drawn_colours(shown: Any) -> np.ndarray:
+    """The colours of the cells of the exported picture, `[query, key, channel]` from 0 to 255."""
+    svg = ElementTree.fromstring(shown.export("svg"))
+    names = "{http://www.w3.org/2000/svg}"
+    cells = [rect.get("fill", "") for rect in svg.findall(f"{names}g[@shape-rendering]/{names}rect")]
+    count = round(len(cells) ** 0.5)
+    return np.array([[int(cell[at : at + 2], 16) for at in (1, 3, 5)] for cell in cells]).reshape(count, count, 3)
+
+
+def figure_colours(figure: Any) -> np.ndarray:
+    """The same of a figure of one map."""
+    (mesh, *_) = [one for one in figure.axes[0].collections if isinstance(one, QuadMesh)]
+    return mesh.cmap(mesh.norm(np.asarray(mesh.get_array())))[..., :3] * 255
+
+
+@pytest.mark.parametrize(("scope", "layer"), [("AttnW", 2), ("AttnResLnFf", 3), (FULL, 6)])
+@pytest.mark.parametrize("normalise", ["row", "none"])
+def test_a_map_has_the_colours_of_its_figure(
+    show: Callable[..., Any], analysis: Analysis, scope: str, layer: int, normalise: str
+) -> None:
+    shown = show(analysis, fragment=f"scope={scope}&layer={layer}&norm={normalise}", precision="full")
+    figure = plot_map(analysis, scope, layer, normalise=normalise)
+    np.testing.assert_allclose(drawn_colours(shown), figure_colours(figure), atol=3)
+
+
+def test_a_difference_has_the_colours_of_its_figure(show: Callable[..., Any], analysis: Analysis) -> None:
+    shown = show(analysis, fragment="scope=AttnResLnFf&base=AttnResLn&norm=column&layer=2", precision="full")
+    figure = plot_amplification(analysis, "AttnResLn", "AttnResLnFf", 2)
+    np.testing.assert_allclose(drawn_colours(shown), figure_colours(figure), atol=5)
+
+
+def test_an_outlier_does_not_pale_the_rest_and_the_legend_says_so(show: Callable[..., Any]) -> None:
+    analysis = sample(["a", "b", "c", "d", "e"], scopes=["Attn"], layers=1)
+    values = analysis.dataset["map"].values
+    values[:] = 1.0
+    shown = show(analysis, fragment="norm=none")
+    legend = shown.page.locator(".legend")
+    assert legend.get_attribute("aria-label") == "Colours: norm of the part, from 0 to 1"
+    values[..., 0, 0] = 100.0
+    shown = show(analysis, fragment="norm=none")
+    assert shown.page.locator(".legend").get_attribute("aria-label").endswith("from 0 to 2.5 and beyond")
+
+
+# ---- other methods and scopes ------------------------------------------------------------------------------------------
+
+
+def test_labels_say_the_method_and_what_is_measured(show: Callable[..., Any]) -> None:
+    analysis = sample(["a", "b", "c"])
+    shown = show(analysis, fragment="norm=none&scope=AttnRes")
+    assert shown.page.locator(".legend .title").inner_text() == "norm of the part"
+    assert shown.page.locator(".map-card .hint").first.inner_text() == "sample"
+    analysis.dataset.attrs["method"] = "projections"
+    analysis.dataset["map"].attrs["quantity"] = "projection"
+    analysis.dataset["map"].values[2:] -= 1.0
+    shown = show(analysis, fragment="norm=none&scope=AttnRes")
+    assert shown.page.locator(".legend .title").inner_text() == "projection"
+    assert shown.page.locator(".map-card .hint").first.inner_text() == "sample · projections"
+    (view,) = json.loads(shown.export("json"))["views"]
+    assert (view["method"], view["quantity"]) == ("projections", "projection")
+    assert_same(shown.values(), expected(analysis.map("AttnRes").sel(layer=1)), tolerance=1e-6)
+    assert "from \N{MINUS SIGN}" in shown.page.locator(".legend").get_attribute("aria-label")
+    shown.step("AttnW")
+    assert shown.page.locator(".legend .title").inner_text() == "attention weight"
+    assert "from 0" in shown.page.locator(".legend").get_attribute("aria-label")
+
+
+def test_scopes_are_read_from_their_parts(show: Callable[..., Any]) -> None:
+    shown = show(sample(["a", "b"], scopes=["AttnW", "AttnResW", "Attn", "AttnGate"]))
+    titles = shown.page.locator(".step .title").all_inner_texts()
+    assert titles == ["weights", "weights + residual", "\N{MULTIPLICATION SIGN} values", "+ Gate"]
 
 
 # ---- exports -----------------------------------------------------------------------------------------------------------
@@ -384,8 +461,8 @@ def test_two_analyses_are_compared_with_linked_selection(
     assert shown.page.locator(".stage").count() == 2
     shown.page.locator(".stage").nth(0).locator(".tokens button", has_text="restaurant").click()
     shown.settle()
-    chosen = [shown.page.locator(".stage").nth(at).locator(".tokens button.query").inner_text() for at in (0, 1)]
-    assert chosen == ["restaurant", "restaurant"]
+    selected = [shown.page.locator(".stage").nth(at).locator(".tokens button.query").inner_text() for at in (0, 1)]
+    assert selected == ["restaurant", "restaurant"]
     shown.page.mouse.click(*shown.cell(other.tokens.index("chef"), 1, stage=1))
     assert f"query={analysis.tokens.index('chef')}" in shown.fragment()
     shown.page.mouse.move(*shown.cell(other.tokens.index("good"), 1, stage=1))

@@ -15,7 +15,8 @@ from explorer_samples import HOSTILE, POST_NORM, sample
 from typer.testing import CliRunner
 
 import normscope
-from normscope.explorer import commands, page_html, write_page
+from normscope.cli import explorer as commands
+from normscope.explorer import page_html, write_page
 from normscope.explorer.payload import build_payload, exact_map, payload_json
 
 APP = typer.Typer()
@@ -42,10 +43,10 @@ def test_display_precision_is_relative_to_each_row(tokens: int, bits: int) -> No
     block = build_payload(analysis)["analyses"][0]["map"]
     wanted = analysis.dataset["map"].values
     assert block["bits"] == bits
-    found = decoded(block)
-    assert (np.isnan(found) == np.isnan(wanted)).all()
+    values = decoded(block)
+    assert (np.isnan(values) == np.isnan(wanted)).all()
     most = np.nanmax(wanted, axis=-1, keepdims=True)
-    assert np.nanmax(np.abs(found - wanted) / most) <= 0.51 / (2**bits - 2)
+    assert np.nanmax(np.abs(values - wanted) / most) <= 0.51 / (2**bits - 2)
 
 
 def test_full_precision_is_exact() -> None:
@@ -60,9 +61,9 @@ def test_rows_of_zeros_and_of_nothing_are_kept() -> None:
     analysis = sample(["a", "b", "c"])
     analysis.dataset["map"].values[:, :, 0] = 0
     analysis.dataset["map"].values[:, :, 1] = np.nan
-    found = decoded(build_payload(analysis)["analyses"][0]["map"])
-    assert (found[:, :, 0] == 0).all()
-    assert np.isnan(found[:, :, 1]).all()
+    values = decoded(build_payload(analysis)["analyses"][0]["map"])
+    assert (values[:, :, 0] == 0).all()
+    assert np.isnan(values[:, :, 1]).all()
 
 
 def test_the_payload_stands_inside_html() -> None:
@@ -74,6 +75,38 @@ def test_the_payload_stands_inside_html() -> None:
     html = page_html(analysis)
     assert html.lower().count("</script") == 2
     assert html.count("<!--") == 0
+
+
+def test_scopes_carry_their_parts() -> None:
+    analysis = sample(["a", "b"], scopes=["AttnW", "Attn", "AttnResW", "AttnResLnCross", "CrossW"], heads=2)
+    scopes = build_payload(analysis)["analyses"][0]["scopes"]
+    assert [(scope["name"], scope["components"], scope["quantity"], scope["heads"]) for scope in scopes] == [
+        ("AttnW", ["Attn"], "weight", True),
+        ("Attn", ["Attn"], "norm", True),
+        ("AttnResW", ["Attn", "Res"], "weight", False),
+        ("AttnResLnCross", ["Attn", "Res", "Ln", "Cross"], "norm", False),
+        ("CrossW", ["Cross"], "weight", False),
+    ]
+    assert scopes[3]["words"] == ["attention", "residual", "norm", "cross-attention"]
+
+
+def test_method_and_quantity_are_passed_on() -> None:
+    analysis = sample(["a", "b"], scopes=["AttnW", "Attn"])
+    content = build_payload(analysis)["analyses"][0]
+    assert (content["method"], content["quantity"]) == ("norms", "norm")
+    analysis.dataset.attrs["method"] = "projections"
+    analysis.dataset["map"].attrs["quantity"] = "projection"
+    content = build_payload(analysis)["analyses"][0]
+    assert (content["method"], content["quantity"]) == ("projections", "projection")
+    assert [scope["quantity"] for scope in content["scopes"]] == ["weight", "projection"]
+
+
+def test_negative_values_stay_as_they_are() -> None:
+    analysis = sample(["a", "b", "c"], scopes=["AttnW", "Attn"], causal=True)
+    analysis.dataset["map"].values[1] -= 1.0
+    content = build_payload(analysis)["analyses"][0]
+    np.testing.assert_array_equal(decoded(content["map"]), analysis.dataset["map"].values)
+    assert [scope["signed"] for scope in content["scopes"]] == [False, True]
 
 
 def test_one_or_two_analyses_are_shown_and_no_more() -> None:

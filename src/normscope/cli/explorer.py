@@ -93,6 +93,10 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="The port; 0 takes any free one.")] = 8311,
     most_tokens: Annotated[int, typer.Option("--most-tokens", min=1, help="The longest text, in tokens.")] = 512,
+    most_kept: Annotated[
+        int,
+        typer.Option("--most-kept", min=0, help="Finished analyses to keep in memory, in MB; the last always stays."),
+    ] = 512,
     dtype: options.Dtype = None,
     allow_pickle: options.AllowPickle = False,
     trust_remote_code: options.TrustRemoteCode = False,
@@ -109,7 +113,8 @@ def serve(
     for name in model or [None]:
         analyzer = ModelChoice(name, dtype, allow_pickle, trust_remote_code).load()
         analyzers[analyzer.name] = analyzer
-    run(analyzers, host=host, port=port, limits=Limits(tokens=most_tokens), say=say)
+    limits = Limits(tokens=most_tokens, kept=most_kept * 2**20)
+    run(analyzers, host=host, port=port, limits=limits, say=say)
 
 
 def _precision(name: str) -> Literal["display", "full"]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import URL, Headers, MutableHeaders, QueryParams
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -103,7 +105,9 @@ class Guard:
             await send(message)
 
         answer = self._refusal(scope) or self._entry(scope)
-        await (answer or self.app)(scope, receive, send_guarded)
+        # Whoever goes away in the middle of a request gets no answer, which is nobody's error.
+        with suppress(ClientDisconnect):
+            await (answer or self.app)(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers, path = Headers(scope=scope), scope["path"]

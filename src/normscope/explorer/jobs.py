@@ -1,6 +1,7 @@
 """Analyses asked for over the web: a queue with a limit, one at a time in a thread, each with a state that can be followed.
 
-Owns the life of a job, from waiting to done, failed or cancelled, and how many are kept. Knows nothing of HTTP.
+Owns the life of a job, from waiting to done, failed or cancelled, and how much of what is done is kept. Knows nothing of
+HTTP, nor of what a job computes.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal
 
-from normscope.analysis import Analysis
 from normscope.errors import NormscopeError
-from normscope.explorer.watch import Cancelled
+from normscope.explorer.memory import give_back
+from normscope.explorer.work import Cancelled, Result
 
 _log = logging.getLogger(__name__)
 
@@ -42,14 +44,6 @@ class Status:
     message: str = ""
 
 
-@dataclass
-class Result:
-    """What a job made: the analyses, and the same as the front end reads them."""
-
-    analyses: list[Analysis]
-    payload: str
-
-
 class Job:
     """One request for an analysis (or two to compare)."""
 
@@ -62,6 +56,11 @@ class Job:
         self.followers = 0
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes to keep what was made."""
+        return 0 if self.result is None else self.result.size
 
     def become(self, status: Status) -> None:
         """Change the status (on the event loop's thread) and wake everyone who follows it."""
@@ -95,10 +94,12 @@ class Job:
 
 @dataclass
 class Queue:
-    """Jobs in their order. `most_waiting` may wait; of those finished, the last `most_kept` keep their results."""
+    """Jobs in their order. `most_waiting` may wait; of those finished, the last `most_kept` are kept, and fewer where
+    their results take more than `most_bytes` together (but always the very last, for the one who has just asked)."""
 
     most_waiting: int = 64
-    most_kept: int = 8
+    most_kept: int = 64
+    most_bytes: int = 512 * 2**20
     jobs: dict[str, Job] = field(default_factory=dict[str, Job])
     _waiting: deque[Job] = field(default_factory=deque[Job])
     _wanted: asyncio.Event = field(default_factory=asyncio.Event)
@@ -130,19 +131,27 @@ class Queue:
 
     async def run(self) -> None:
         """Work through the queue for ever, one job at a time."""
-        while True:
-            while not self._waiting:
-                self._wanted.clear()
-                await self._wanted.wait()
-            job = self._waiting.popleft()
-            self._number()
-            job.become(Status("running"))
-            await self._work(job)
-            self._forget()
-
-    async def _work(self, job: Job) -> None:
+        # One thread for all jobs: every thread that computes has memory and helpers of its own.
+        thread = ThreadPoolExecutor(1, thread_name_prefix="normscope-analysis")
         try:
-            job.result = await asyncio.to_thread(job.work, job)
+            while True:
+                while not self._waiting:
+                    self._wanted.clear()
+                    await self._wanted.wait()
+                job = self._waiting.popleft()
+                self._number()
+                job.become(Status("running"))
+                await self._work(job, thread)
+                self._forget()
+                await asyncio.get_running_loop().run_in_executor(thread, give_back)
+        finally:
+            thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _work(self, job: Job, thread: ThreadPoolExecutor) -> None:
+        try:
+            result = await asyncio.get_running_loop().run_in_executor(thread, job.work, job)
+            if not job.cancelled:
+                job.result = result
             job.become(Status("done"))
         except Cancelled:
             job.become(Status("cancelled", message="Cancelled."))
@@ -157,6 +166,10 @@ class Queue:
             job.become(Status("waiting", ahead=ahead + 1))
 
     def _forget(self) -> None:
+        """Forget the oldest of those that are finished, until what is kept is within its limits."""
         finished = [job for job in self.jobs.values() if job.status.stage in FINISHED]
-        for job in finished[: -self.most_kept]:
-            del self.jobs[job.id]
+        size = sum(job.size for job in finished)
+        while len(finished) > 1 and (len(finished) > self.most_kept or size > self.most_bytes):
+            oldest = finished.pop(0)
+            size -= oldest.size
+            del self.jobs[oldest.id]

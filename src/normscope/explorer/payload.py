@@ -1,13 +1,14 @@
 """From analyses to the JSON that the front end reads: labels as they are, numbers as compressed blocks.
 
-Owns the format (its other half is `front-end/src/decode.ts`). Maps are quantised for display, row by row, so that every row
-keeps its own resolution; `precision="full"` keeps float32.
+Owns the format (its other half is `front-end/src/model/decode.ts`). Maps are quantised for display, row by row, so that
+every row keeps its own resolution; `precision="full"` keeps float32.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -18,8 +19,9 @@ import xarray as xr
 from normscope import schema
 from normscope.analysis import Analysis
 from normscope.errors import InputError
+from normscope.scopes import weights_scope
 
-VERSION = 1
+VERSION = 2
 
 Precision = Literal["display", "full"]
 """`display`: 16 bits (8 for large maps), each row scaled by its maximum. `full`: float32."""
@@ -28,6 +30,10 @@ _MOST_16_BIT_VALUES = 200_000
 """Arrays up to this size are quantised to 16 bits, larger ones to 8, so that pages of usual texts stay under 1 MB."""
 
 MOST_ANALYSES = 2
+
+_WEIGHTS = weights_scope("")
+_WORDS = {"Attn": "attention", "Cross": "cross-attention", "Res": "residual", "Ln": "norm", "Ff": "feed-forward"}
+"""The components as a reader knows them."""
 
 
 def build_payload(*analyses: Analysis, precision: Precision = "display") -> dict[str, Any]:
@@ -57,10 +63,12 @@ def _analysis(analysis: Analysis, precision: Precision) -> dict[str, Any]:
     dataset = analysis.dataset
     if schema.MAP not in dataset:
         raise InputError("There are no maps to explore here, only mixing ratios: use `analyze`, not `mixing_ratios`.")
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         "facts": _facts(dataset),
+        "method": str(dataset.attrs.get("method", "norms")),
+        "quantity": _quantity(dataset),
         "layers": [int(layer) for layer in dataset["layer"].values],
-        "scopes": [str(scope) for scope in dataset["scope"].values],
+        "scopes": _scopes(dataset),
         "queries": _tokens(dataset, "query"),
         "keys": _tokens(dataset, "key"),
         "map": _block(dataset[schema.MAP].values, precision),
@@ -68,18 +76,49 @@ def _analysis(analysis: Analysis, precision: Precision) -> dict[str, Any]:
     }
     for field, name in (("mixing", schema.MIXING_RATIO), ("sourceMixing", schema.SOURCE_MIXING_RATIO)):
         if name in dataset:
-            found[field] = _block(dataset[name].values, "full")
+            content[field] = _block(dataset[name].values, "full")
     if schema.HEAD_MAP in dataset:
-        found["heads"] = {
+        content["heads"] = {
             "scopes": [str(scope) for scope in dataset["head_scope"].values],
             "numbers": [int(head) for head in dataset["head"].values],
             "map": _block(dataset[schema.HEAD_MAP].values, precision),
         }
     if "image" in dataset:
-        found["image"] = _image(dataset["image"].values)
+        content["image"] = _image(dataset["image"].values)
     if analysis.has_encoder:
-        found["encoder"] = _analysis(analysis.encoder, precision)
-    return found
+        content["encoder"] = _analysis(analysis.encoder, precision)
+    return content
+
+
+def _quantity(dataset: xr.Dataset) -> str:
+    """What the map's cells measure, at every scope but those of weights."""
+    return str(dataset[schema.MAP].attrs.get("quantity", "norm"))
+
+
+def _scopes(dataset: xr.Dataset) -> list[dict[str, Any]]:
+    """Every scope with its parts, so that the front end never has to read a name."""
+    heads = [str(scope) for scope in dataset["head_scope"].values] if schema.HEAD_MAP in dataset else []
+    scopes: list[dict[str, Any]] = []
+    for name, values in zip(map(str, dataset["scope"].values), dataset[schema.MAP].values, strict=True):
+        components, weights = _parts(name)
+        scopes.append(
+            {
+                "name": name,
+                "components": components,
+                "words": [_WORDS.get(component, component) for component in components],
+                "quantity": "weight" if weights else _quantity(dataset),
+                "heads": name in heads,
+                "signed": bool((values < 0).any()),
+            }
+        )
+    return scopes
+
+
+def _parts(name: str) -> tuple[list[str], bool]:
+    """The components of a scope, and whether it is one of attention weights."""
+    words = re.findall("[A-Z][a-z0-9]*", name)
+    weights = words[-1:] == [_WEIGHTS]
+    return (words[:-1] if weights else words), weights
 
 
 def _facts(dataset: xr.Dataset) -> dict[str, str | int | float]:
@@ -120,10 +159,10 @@ def _image(values: np.ndarray) -> dict[str, Any]:
 def _block(values: np.ndarray, precision: Precision) -> dict[str, Any]:
     """An array as a block: codes of 8 or 16 bits with one scale per row (the last axis is a row), or plain float32.
 
-    The highest code means "does not exist"; norms and weights are never negative, so 0 is always the lowest value.
+    The highest code means "does not exist" and 0 is the lowest value, so that what has negative values stays float32.
     """
     shape = list(values.shape)
-    if precision == "full":
+    if precision == "full" or (values < 0).any():
         return {"bits": 32, "shape": shape, "data": _packed(values.astype("<f4"))}
     bits, dtype = (16, "<u2") if values.size <= _MOST_16_BIT_VALUES else (8, "<u1")
     missing = 2**bits - 1

@@ -23,31 +23,24 @@ from normscope.analysis import Analysis
 from normscope.analyzer import Analyzer
 from normscope.errors import InputError, NormscopeError
 from normscope.explorer.guard import Guard, Rules
-from normscope.explorer.jobs import Job, Queue, QueueFull, Result
+from normscope.explorer.jobs import Job, Queue, QueueFull
 from normscope.explorer.page import bundle, shell
-from normscope.explorer.payload import MOST_ANALYSES, exact_map, payload_json
-from normscope.explorer.watch import watched
+from normscope.explorer.payload import MOST_ANALYSES, exact_map
+from normscope.explorer.work import Order, Result, analyse
 
 _TITLE = "normscope"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one request, and all together, may ask for."""
+    """How much one request, and all together, may ask for; `kept` bytes of finished analyses stay in memory."""
 
     characters: int = 20_000
     tokens: int = 512
     waiting: int = 64
+    kept: int = 512 * 2**20
     followers: int = 128
     body: int = 131_072
-
-
-@dataclass(frozen=True)
-class Order:
-    """One analysis of a request: a text and the name of a model."""
-
-    text: str
-    model: str
 
 
 class WebApp:
@@ -56,7 +49,7 @@ class WebApp:
     def __init__(self, analyzers: Mapping[str, Analyzer], limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         self.analyzers = dict(analyzers)
-        self.queue = Queue(most_waiting=self.limits.waiting)
+        self.queue = Queue(most_waiting=self.limits.waiting, most_bytes=self.limits.kept)
         self._abandonments: set[asyncio.Task[None]] = set()
         for name, analyzer in self.analyzers.items():
             if analyzer.tokenizer is None or analyzer.family.reads != "text":
@@ -115,6 +108,7 @@ class WebApp:
             return _error(429, str(error))
         except InputError as error:
             return _error(422, str(error))
+        self._expect_followers(job)
         return JSONResponse({"id": job.id}, status_code=202)
 
     async def cancel(self, request: Request) -> Response:
@@ -137,9 +131,13 @@ class WebApp:
             async for status in job.follow():
                 yield ": still here\n\n" if status is None else f"data: {json.dumps(asdict(status))}\n\n"
         finally:
-            task = asyncio.create_task(self.queue.abandon(job))
-            self._abandonments.add(task)
-            task.add_done_callback(self._abandonments.discard)
+            self._expect_followers(job)
+
+    def _expect_followers(self, job: Job) -> None:
+        """Give a job up if for a while nobody follows it."""
+        task = asyncio.create_task(self.queue.abandon(job))
+        self._abandonments.add(task)
+        task.add_done_callback(self._abandonments.discard)
 
     async def result(self, request: Request) -> Response:
         job = self._job(request)
@@ -200,28 +198,18 @@ class WebApp:
             text.encode()
         except UnicodeEncodeError as error:
             raise InputError("The text contains half a character (a lone surrogate), which is no text.") from error
-        return Order(text, model)
+        return Order(self.analyzers[model], text)
 
     # ---- work (in the queue's thread) ----------------------------------------------------------------------------------
 
     def _analyze(self, job: Job, orders: list[Order], *, heads: bool) -> Result:
-        analyses: list[Analysis] = []
-        for place, order in enumerate(orders):
-            analyzer = self.analyzers[order.model]
-            self._refuse_long(analyzer, order.text)
-
-            def tell(begun: int, total: int, place: int = place) -> None:
-                job.progress(place * total + begun, len(orders) * total)
-
-            with watched(analyzer, tell, lambda: job.cancelled):
-                analyses.append(analyzer.analyze(order.text, heads=heads, progress=False))
-        return Result(analyses, payload_json(*analyses))
-
-    def _refuse_long(self, analyzer: Analyzer, text: str) -> None:
-        tokenizer = cast(Any, analyzer.tokenizer)
-        count = len(tokenizer(text, verbose=False)["input_ids"])
-        if count > self.limits.tokens:
-            raise InputError(f"The text has {count} tokens, and this server takes at most {self.limits.tokens}.")
+        return analyse(
+            orders,
+            heads=heads,
+            most_tokens=self.limits.tokens,
+            tell=job.progress,
+            cancelled=lambda: job.cancelled,
+        )
 
 
 def _exact_values(analyses: list[Analysis], asked: dict[str, str]) -> bytes:

@@ -6,9 +6,11 @@ missing cell (blank) is not taken for a dark one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.resources import files as resources
 from math import ceil
 from typing import Any
 
@@ -19,26 +21,16 @@ from matplotlib.font_manager import fontManager
 
 from normscope.errors import InputError
 
-SEQUENTIAL = LinearSegmentedColormap.from_list(
-    "normscope",
-    [
-        "#eef4ee",
-        "#bce1d2",
-        "#8cccc8",
-        "#62b4c2",
-        "#439abe",
-        "#3780b3",
-        "#3065a5",
-        "#2e4c8d",
-        "#2a3475",
-        "#1f2153",
-        "#140f33",
-    ],
-)
+_PALETTE: dict[str, Any] = json.loads((resources("normscope.plots") / "palette.json").read_text(encoding="utf-8"))
+"""The house palette, which the explorer's front end reads too: one look for a map wherever it is drawn."""
+
+SEQUENTIAL = LinearSegmentedColormap.from_list("normscope", _PALETTE["sequential"])
 """Pale green to night blue in equal steps of lightness (CIELAB L* from 96 to 7)."""
 
-DIVERGING = "PuOr_r"
-OUTLIER = 2.5
+DIVERGING = LinearSegmentedColormap.from_list("normscope-diverging", _PALETTE["diverging"])
+"""ColorBrewer's PuOr from violet (less) over near-white (0) to orange (more)."""
+
+OUTLIER = float(_PALETTE["outlier"])
 """How many times the typical largest value of a row the colours reach; what is above is as dark, and the bar says so."""
 
 _SMALLEST_FONT, _LARGEST_FONT = 4.5, 8.0

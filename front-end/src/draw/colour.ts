@@ -1,0 +1,106 @@
+/**
+ * Colours: perceptually even maps that colour-blind readers can tell apart, as tables of 256 colours.
+ *
+ * The house palette is that of the figures: both read it from the Python package's `plots/palette.json`.
+ */
+import { color } from "d3-color";
+import { interpolateLab, interpolateRgb, piecewise } from "d3-interpolate";
+import { interpolateCividis, interpolateGreys, interpolateMagma, interpolateViridis } from "d3-scale-chromatic";
+import house from "../../../src/normscope/plots/palette.json";
+import type { Matrix, Range } from "../model/matrix";
+import type { State } from "../model/state";
+
+export interface Palette extends Range {
+  /** 256 colours as packed RGBA for ImageData, and the same as CSS. */
+  table: Uint32Array;
+  css: string[];
+  /** Values from -limit to limit (diverging) or from 0 to limit; whatever is beyond has the last colour. */
+  diverging: boolean;
+  root: boolean;
+}
+
+export interface Shades {
+  diverging: boolean;
+  dark: boolean;
+}
+
+type Interpolator = (t: number) => string;
+
+interface Themed {
+  light: Interpolator;
+  dark: Interpolator;
+}
+
+/** Starts from the colour of paper and joins a colour map soon after, growing darker all the way. */
+function onPaper(interpolator: Interpolator): Interpolator {
+  return (t) => interpolateLab("#fdfbf5", interpolator(t))(Math.min(1, 0.06 + t / 0.22));
+}
+
+// Where little is, the colour is near that of the page: paper in the light theme, night in the dark one.
+const SEQUENTIAL: Record<State["colours"], Themed> = {
+  normscope: {
+    light: piecewise(interpolateRgb, house.sequential),
+    dark: piecewise(interpolateRgb, house.sequential.toReversed()),
+  },
+  magma: { light: onPaper((t) => interpolateMagma(0.97 - 0.9 * t)), dark: (t) => interpolateMagma(0.06 + 0.92 * t) },
+  viridis: { light: (t) => interpolateViridis(1 - t), dark: interpolateViridis },
+  cividis: { light: (t) => interpolateCividis(1 - t), dark: interpolateCividis },
+  greys: { light: (t) => interpolateGreys(0.02 + 0.95 * t), dark: (t) => interpolateGreys(0.92 - 0.9 * t) },
+};
+
+const DIVERGING: Themed = {
+  light: piecewise(interpolateRgb, house.diverging),
+  dark: piecewise(interpolateRgb, house.diverging_at_night),
+};
+
+type Table = Pick<Palette, "table" | "css">;
+
+const cache = new Map<string, Table>();
+
+function tableOf(name: State["colours"], { diverging, dark }: Shades): Table {
+  const key = `${diverging ? "diverging" : name}/${dark}`;
+  let made = cache.get(key);
+  if (!made) {
+    const interpolator = (diverging ? DIVERGING : SEQUENTIAL[name])[dark ? "dark" : "light"];
+    const css = Array.from({ length: 256 }, (_, at) => color(interpolator(at / 255))!.formatHex());
+    const table = Uint32Array.from(css, (text) => {
+      const { r, g, b } = color(text)!.rgb();
+      return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+    });
+    made = { table, css };
+    cache.set(key, made);
+  }
+  return made;
+}
+
+export function palette(state: Pick<State, "colours" | "scale">, range: Range, shades: Shades): Palette {
+  return { ...tableOf(state.colours, shades), ...range, diverging: shades.diverging, root: state.scale === "root" };
+}
+
+/** The place of a value in the table. */
+export function shade(value: number, { diverging, limit, root }: Palette): number {
+  if (limit <= 0) return diverging ? 128 : 0;
+  let t = value / limit;
+  if (root) t = Math.sign(t) * Math.sqrt(Math.abs(t));
+  const place = diverging ? (t + 1) * 127.5 : t * 255;
+  return place < 0 ? 0 : Math.round(Math.min(place, 255));
+}
+
+/** One pixel per cell; transparent where nothing exists. */
+export function paint(matrix: Matrix, colours: Palette): ImageData {
+  const { rows, columns, values } = matrix;
+  const image = new ImageData(Math.max(1, columns), Math.max(1, rows));
+  const pixels = new Uint32Array(image.data.buffer);
+  const { table } = colours;
+  for (let at = 0; at < values.length; at++) {
+    const value = values[at]!;
+    if (!Number.isNaN(value)) pixels[at] = table[shade(value, colours)]!;
+  }
+  return image;
+}
+
+/** Black or white, whichever reads better on a colour. */
+export function inkOn(css: string): string {
+  const { r, g, b } = color(css)!.rgb();
+  return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#17151f" : "#ffffff";
+}

@@ -1,0 +1,110 @@
+/** Where the cells and labels of a heat map are, given the room there is. Pure arithmetic. */
+import { clamp } from "../model/state";
+
+export const LARGEST_CELL = 40;
+const SMALLEST_LABEL = 9;
+const ANGLED_FROM = 13;
+const RIGHT_MARGIN = 10;
+
+export interface Room {
+  width: number;
+  height: number;
+  rows: number;
+  columns: number;
+  /** Widths in pixels of the widest row label and the widest column label. */
+  rowLabels: number;
+  columnLabels: number;
+  zoom: number;
+  scrollX: number;
+  scrollY: number;
+  /** Room for the names of key groups above the column labels. */
+  header: number;
+}
+
+export interface Layout {
+  cell: number;
+  left: number;
+  top: number;
+  width: number;
+  height: number;
+  plotWidth: number;
+  plotHeight: number;
+  scrollX: number;
+  scrollY: number;
+  /** Column labels are slanted where there is room, else upright. */
+  angle: number;
+  /** Every how many rows or columns has a label. */
+  labelStep: number;
+  rows: number;
+  columns: number;
+}
+
+export function layout(room: Room): Layout {
+  const gutter = Math.ceil(room.rowLabels) + 10;
+  const slanted = plan(room, gutter, -Math.PI / 3.2);
+  const fitted = slanted.cell >= ANGLED_FROM ? slanted : plan(room, gutter, -Math.PI / 2);
+  const cell = whole(Math.min(fitted.cell * room.zoom, Math.max(LARGEST_CELL, fitted.cell)));
+  const plotWidth = Math.min(fitted.plotWidth, cell * room.columns);
+  const plotHeight = Math.min(fitted.plotHeight, cell * room.rows);
+  const left = gutter + Math.floor((fitted.plotWidth - plotWidth) / 2);
+  return {
+    cell,
+    left,
+    top: fitted.top,
+    width: room.width,
+    height: Math.ceil(fitted.top + plotHeight + 2),
+    plotWidth,
+    plotHeight,
+    scrollX: clamp(room.scrollX, 0, cell * room.columns - plotWidth),
+    scrollY: clamp(room.scrollY, 0, cell * room.rows - plotHeight),
+    angle: fitted.angle,
+    labelStep: Math.max(1, Math.ceil(SMALLEST_LABEL / cell)),
+    rows: room.rows,
+    columns: room.columns,
+  };
+}
+
+function plan(
+  room: Room,
+  left: number,
+  angle: number,
+): { angle: number; top: number; cell: number; plotWidth: number; plotHeight: number } {
+  const top = Math.ceil(room.columnLabels * Math.abs(Math.sin(angle))) + 12 + room.header;
+  const overhang = Math.max(RIGHT_MARGIN, room.columnLabels * Math.cos(angle) - 4);
+  const plotWidth = Math.max(40, room.width - left - overhang);
+  const plotHeight = Math.max(40, room.height - top - 2);
+  const cell = Math.min(LARGEST_CELL, plotWidth / Math.max(1, room.columns), plotHeight / Math.max(1, room.rows));
+  return { angle, top, cell: whole(cell), plotWidth, plotHeight };
+}
+
+/** Cells of a whole number of pixels look crisp; very small ones cannot afford it. */
+function whole(cell: number): number {
+  return cell >= 4 ? Math.floor(cell) : cell;
+}
+
+export interface Cell {
+  row: number;
+  column: number;
+}
+
+/** The cell under a point; a label counts for its row (column -1) or column (row -1). */
+export function cellAt(at: Layout, x: number, y: number): Cell | null {
+  const column = Math.floor((x - at.left + at.scrollX) / at.cell);
+  const row = Math.floor((y - at.top + at.scrollY) / at.cell);
+  const inColumns = x >= at.left && x < at.left + at.plotWidth && column < at.columns;
+  const inRows = y >= at.top && y < at.top + at.plotHeight && row < at.rows;
+  if (inRows && inColumns) return { row, column };
+  if (inRows && x < at.left) return { row, column: -1 };
+  if (inColumns && y < at.top) return { row: -1, column };
+  return null;
+}
+
+/** The scroll position that brings a cell into view. */
+export function reveal(at: Layout, cell: Cell): { scrollX: number; scrollY: number } {
+  const within = (scroll: number, index: number, room: number): number =>
+    index < 0 ? scroll : clamp(scroll, (index + 1) * at.cell - room, index * at.cell);
+  return {
+    scrollX: within(at.scrollX, cell.column, at.plotWidth),
+    scrollY: within(at.scrollY, cell.row, at.plotHeight),
+  };
+}

@@ -1,0 +1,256 @@
+/** The heat map on screen: fits the room it has, zooms and scrolls, and tells which cell is pointed at or chosen. */
+
+import type { Lifetime } from "../lifetime";
+import type { Matrix } from "../model/matrix";
+import { clamp } from "../model/state";
+import { isolated, shortLabel, type Units } from "../model/tokens";
+import type { Palette } from "./colour";
+import { h, sized } from "./dom";
+import { type Cell, cellAt, type Layout, layout, reveal } from "./geometry";
+import { cellsOf, drawMap, drawMarks, groupsOf, type Ink, labelFont } from "./paint";
+
+export interface HeatMapContent {
+  matrix: Matrix;
+  palette: Palette;
+  queries: Units;
+  keys: Units;
+  selected: Cell;
+  ink: Ink;
+  label: string;
+}
+
+export interface HeatMapEvents {
+  hover(cell: Cell | null, x: number, y: number): void;
+  choose(cell: Cell): void;
+}
+
+const SMALLEST_HEIGHT = 380;
+const LARGEST_ZOOM = 40;
+const LONGEST_LABEL = 150;
+/** Pixels of the window that everything above and below the map takes. */
+const CHROME = 330;
+
+export class HeatMap {
+  readonly element: HTMLElement;
+  private readonly base: HTMLCanvasElement;
+  private readonly marks: HTMLCanvasElement;
+  private content: HeatMapContent | null = null;
+  private cells: HTMLCanvasElement | null = null;
+  private at: Layout | null = null;
+  private hovered: Cell | null = null;
+  private zoom = 1;
+  private scroll = { x: 0, y: 0 };
+  private drag: { x: number; y: number; moved: boolean } | null = null;
+  private drawnWidth = 0;
+  private readonly widths = new WeakMap<Units, number>();
+
+  constructor(
+    private readonly events: HeatMapEvents,
+    life: Lifetime,
+  ) {
+    this.base = h("canvas", { class: "base", "aria-hidden": "true" });
+    this.marks = h("canvas", {
+      class: "marks",
+      tabindex: 0,
+      role: "application",
+      "aria-roledescription": "heat map",
+    });
+    this.element = h("div", { class: "heatmap" }, this.base, this.marks);
+    this.marks.addEventListener("pointermove", (event) => this.moved(event));
+    this.marks.addEventListener("pointerleave", () => this.point(null, 0, 0));
+    this.marks.addEventListener("pointerdown", (event) => this.pressed(event));
+    this.marks.addEventListener("pointerup", (event) => this.released(event));
+    this.marks.addEventListener("wheel", (event) => this.wheeled(event), { passive: false });
+    this.marks.addEventListener("keydown", (event) => this.typed(event));
+    life.observeSize(this.element, () => {
+      if (Math.abs(this.element.clientWidth - this.drawnWidth) > 1) this.draw();
+    });
+  }
+
+  get zoomed(): number {
+    return this.zoom;
+  }
+
+  show(content: HeatMapContent): void {
+    const shape = this.content && [this.content.matrix.rows, this.content.matrix.columns].join();
+    if (shape !== [content.matrix.rows, content.matrix.columns].join()) this.scroll = { x: 0, y: 0 };
+    if (this.content?.matrix !== content.matrix || this.content.palette !== content.palette) this.cells = null;
+    this.content = content;
+    this.draw();
+  }
+
+  /** Show another cell as pointed at (from the other pane, or from a list). */
+  highlight(cell: Cell | null): void {
+    this.hovered = cell;
+    this.drawMarks();
+  }
+
+  setZoom(zoom: number, around?: { x: number; y: number }): void {
+    if (!this.at) return;
+    const before = this.at;
+    const point = around ?? { x: before.left + before.plotWidth / 2, y: before.top + before.plotHeight / 2 };
+    const column = (point.x - before.left + before.scrollX) / before.cell;
+    const row = (point.y - before.top + before.scrollY) / before.cell;
+    this.zoom = clamp(zoom, 1, LARGEST_ZOOM);
+    const after = this.plan();
+    if (!after) return;
+    this.scroll = { x: column * after.cell - (point.x - after.left), y: row * after.cell - (point.y - after.top) };
+    this.draw();
+  }
+
+  private plan(): Layout | null {
+    const { content } = this;
+    if (!content) return null;
+    return layout({
+      width: this.element.clientWidth,
+      height: Math.max(SMALLEST_HEIGHT, Math.min(window.innerHeight - CHROME, 1200)),
+      rows: content.matrix.rows,
+      columns: content.matrix.columns,
+      rowLabels: this.widest(content.queries),
+      columnLabels: this.widest(content.keys),
+      zoom: this.zoom,
+      scrollX: this.scroll.x,
+      scrollY: this.scroll.y,
+      header: groupsOf(content.keys).length > 1 ? 18 : 0,
+    });
+  }
+
+  /** The width of the widest label, measured once. */
+  private widest(units: Units): number {
+    let width = this.widths.get(units);
+    if (width === undefined) {
+      const context = this.base.getContext("2d")!;
+      context.font = labelFont(14, true);
+      width = units.labels.reduce(
+        (most, text) => Math.max(most, context.measureText(isolated(shortLabel(text))).width),
+        20,
+      );
+      this.widths.set(units, width);
+    }
+    return Math.min(LONGEST_LABEL, width);
+  }
+
+  private draw(): void {
+    const { content } = this;
+    if (!content || this.element.clientWidth === 0) return;
+    const begun = performance.now();
+    this.drawnWidth = this.element.clientWidth;
+    this.at = this.plan()!;
+    this.scroll = { x: this.at.scrollX, y: this.at.scrollY };
+    this.cells ??= cellsOf(content.matrix, content.palette);
+    const { layout: at, ...rest } = { layout: this.at, cells: this.cells, ...content };
+    this.element.style.height = `${at.height}px`;
+    drawMap(sized(this.base, at.width, at.height), { layout: at, ...rest });
+    this.marks.setAttribute("aria-label", content.label);
+    this.drawMarks();
+    this.element.dataset.drawn = (performance.now() - begun).toFixed(1);
+    this.element.dataset.layout = JSON.stringify([at.left, at.top, at.cell]);
+  }
+
+  private drawMarks(): void {
+    if (!this.at || !this.content) return;
+    drawMarks(
+      sized(this.marks, this.at.width, this.at.height),
+      this.at,
+      this.content.selected,
+      this.hovered,
+      this.content.ink,
+    );
+  }
+
+  private point(cell: Cell | null, x: number, y: number): void {
+    this.hovered = cell;
+    this.drawMarks();
+    this.events.hover(cell, x, y);
+  }
+
+  private moved(event: PointerEvent): void {
+    if (!this.at) return;
+    if (this.drag && this.zoom > 1) {
+      const [dx, dy] = [event.offsetX - this.drag.x, event.offsetY - this.drag.y];
+      if (this.drag.moved || Math.hypot(dx, dy) > 4) {
+        this.scroll = { x: this.scroll.x - dx, y: this.scroll.y - dy };
+        this.drag = { x: event.offsetX, y: event.offsetY, moved: true };
+        this.draw();
+        return;
+      }
+    }
+    this.point(cellAt(this.at, event.offsetX, event.offsetY), event.offsetX, event.offsetY);
+  }
+
+  private pressed(event: PointerEvent): void {
+    this.drag = { x: event.offsetX, y: event.offsetY, moved: false };
+    this.marks.setPointerCapture(event.pointerId);
+  }
+
+  private released(event: PointerEvent): void {
+    const dragged = this.drag?.moved ?? false;
+    this.drag = null;
+    const cell = this.at && !dragged ? cellAt(this.at, event.offsetX, event.offsetY) : null;
+    if (cell) this.events.choose(cell);
+  }
+
+  private wheeled(event: WheelEvent): void {
+    if (event.ctrlKey || event.metaKey) {
+      event.preventDefault();
+      this.setZoom(this.zoom * Math.exp(-event.deltaY / 250), { x: event.offsetX, y: event.offsetY });
+    } else if (this.zoom > 1) {
+      event.preventDefault();
+      this.scroll = { x: this.scroll.x + event.deltaX, y: this.scroll.y + event.deltaY };
+      this.draw();
+    }
+  }
+
+  private typed(event: KeyboardEvent): void {
+    if (!this.at || !this.content || event.ctrlKey || event.metaKey || event.altKey) return;
+    const { rows, columns } = this.at;
+    const cell = { row: Math.max(0, this.content.selected.row), column: Math.max(0, this.content.selected.column) };
+    switch (event.key) {
+      case "ArrowUp":
+        cell.row -= 1;
+        break;
+      case "ArrowDown":
+        cell.row += 1;
+        break;
+      case "ArrowLeft":
+        cell.column -= 1;
+        break;
+      case "ArrowRight":
+        cell.column += 1;
+        break;
+      case "Home":
+        cell.column = 0;
+        break;
+      case "End":
+        cell.column = columns - 1;
+        break;
+      case "PageUp":
+        cell.row -= 10;
+        break;
+      case "PageDown":
+        cell.row += 10;
+        break;
+      case "+":
+      case "=":
+        this.setZoom(this.zoom * 1.5);
+        event.preventDefault();
+        return;
+      case "-":
+        this.setZoom(this.zoom / 1.5);
+        event.preventDefault();
+        return;
+      case "0":
+        this.setZoom(1);
+        event.preventDefault();
+        return;
+      default:
+        return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+    const target = { row: clamp(cell.row, 0, rows - 1), column: clamp(cell.column, 0, columns - 1) };
+    const { scrollX, scrollY } = reveal(this.at, target);
+    this.scroll = { x: scrollX, y: scrollY };
+    this.events.choose(target);
+  }
+}

@@ -1,0 +1,73 @@
+/** The current view as data: CSV in long form and JSON, with what is needed to read them later. */
+import type { View } from "../draw/view";
+
+function quoted(text: string): string {
+  return /[",\r\n]/u.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+const COLUMNS =
+  "model,method,quantity,layer,scope,minus,head,normalised,query,query_token,key,key_group,key_token,value";
+
+/** One line per query and key that exists. */
+export function csvOf(views: View[]): string {
+  const lines = [COLUMNS];
+  for (const view of views) {
+    const { matrix, queries, keys, lens, state } = view;
+    const { analysis } = lens;
+    const head = analysis.hasHeads(state.scope) ? state.head : 0;
+    const source = [analysis.model, analysis.method, analysis.scope(state.scope)?.quantity ?? ""].map(quoted);
+    const start = [...source, state.layer, state.scope, state.base, head || "", state.norm].join();
+    matrix.values.forEach((value, at) => {
+      if (Number.isNaN(value)) return;
+      const [row, column] = [Math.floor(at / matrix.columns), at % matrix.columns];
+      const query = analysis.queries.position[queries.members[row]![0]!];
+      const key = analysis.keys.position[keys.members[column]![0]!];
+      const [queryToken, keyToken] = [quoted(queries.labels[row]!), quoted(keys.labels[column]!)];
+      lines.push([start, query, queryToken, key, keys.group[column], keyToken, value].join());
+    });
+  }
+  return `${lines.join("\r\n")}\r\n`;
+}
+
+export function jsonOf(views: View[]): string {
+  return `${JSON.stringify({ format: "normscope-view", version: 1, views: views.map(described) }, null, 1)}\n`;
+}
+
+function described(view: View): Record<string, unknown> {
+  const { matrix, queries, keys, lens, state } = view;
+  const { analysis } = lens;
+  return {
+    facts: analysis.facts,
+    method: analysis.method,
+    quantity: analysis.scope(state.scope)?.quantity ?? null,
+    completeness: analysis.completeness[analysis.layers.indexOf(state.layer)],
+    layer: state.layer,
+    scope: state.scope,
+    minus: state.base || null,
+    head: (analysis.hasHeads(state.scope) && state.head) || null,
+    normalised: state.norm,
+    units: state.units,
+    precision: isExact(view) ? "float32" : "quantised for display",
+    queries: queries.labels,
+    keys: keys.labels,
+    key_groups: keys.group,
+    map: Array.from({ length: matrix.rows }, (_, row) =>
+      nullable(matrix.values.subarray(row * matrix.columns, (row + 1) * matrix.columns)),
+    ),
+    mixing_ratio_by_token: nullable(analysis.ratios(state.scope, state.layer)),
+  };
+}
+
+/** JSON has no NaN. */
+function nullable(values: Float32Array): (number | null)[] {
+  return Array.from(values, (value) => (Number.isNaN(value) ? null : value));
+}
+
+export function isExact({ lens, state }: View): boolean {
+  const head = lens.analysis.hasHeads(state.scope) ? state.head : 0;
+  const baseHead = lens.analysis.hasHeads(state.base) ? state.head : 0;
+  return (
+    lens.analysis.isExact(state.scope, state.layer, head) &&
+    (state.base === "" || lens.analysis.isExact(state.base, state.layer, baseHead))
+  );
+}

@@ -1,0 +1,26 @@
+/** What differs between the doors: where the state lives, and whether exact values can still be asked for. */
+
+export interface Host {
+  readState(): string;
+  writeState(fragment: string): void;
+  /** Called when the state changes from outside (the address bar, another view of the same widget), until unsubscribed. */
+  onState?(listener: (fragment: string) => void): Unsubscribe;
+  /** Whether the address bar has the state, so that a link to a view can be shared. */
+  linkable?: boolean;
+  /** Told whether the theme is dark, for what is around the explorer. */
+  dress?(dark: boolean): void;
+  /** Float32 values [query, key] of one map at full precision, where something that has them is still there. */
+  exact?(request: ExactRequest): Promise<Float32Array>;
+}
+
+export type Unsubscribe = () => void;
+
+/** One map of one of the analyses shown. */
+export interface ExactRequest {
+  analysis: number;
+  encoder: boolean;
+  scope: string;
+  layer: number;
+  /** 0: all heads together. */
+  head: number;
+}

@@ -1,0 +1,13 @@
+/** A place of our own in somebody's document: a shadow root, so that neither page's style reaches the other. */
+import { h } from "../draw/dom";
+import style from "../style.css";
+
+export function shadow(host: HTMLElement): HTMLElement {
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(style);
+  const root = host.shadowRoot ?? host.attachShadow({ mode: "open" });
+  root.adoptedStyleSheets = [sheet];
+  const inner = h("div", { class: "root" });
+  root.replaceChildren(inner);
+  return inner;
+}

@@ -1,0 +1,156 @@
+/** One decoded analysis: its tokens, layers and scopes, and its maps one at a time. Knows nothing of what is shown. */
+import { decodeBlock, inflate, type Rows } from "./decode";
+import type { AnalysisPayload, Facts, TokenTable } from "./payload";
+import type { Scope } from "./scopes";
+
+export interface Picture {
+  width: number;
+  height: number;
+  rgb: Uint8Array;
+}
+
+export interface Heads {
+  scopes: string[];
+  numbers: number[];
+  rows: Rows;
+}
+
+export interface Contents {
+  facts: Facts;
+  method: string;
+  quantity: string;
+  layers: number[];
+  scopes: Scope[];
+  queries: TokenTable;
+  keys: TokenTable;
+  completeness: number[];
+  map: Rows;
+  mixing: Rows | null;
+  sourceMixing: Rows | null;
+  heads: Heads | null;
+  picture: Picture | null;
+  encoder: Analysis | null;
+}
+
+export class Analysis {
+  readonly scopeNames: string[];
+  private readonly exactMaps = new Map<string, Float32Array>();
+
+  constructor(private readonly contents: Contents) {
+    this.scopeNames = contents.scopes.map(({ name }) => name);
+  }
+
+  get facts(): Facts {
+    return this.contents.facts;
+  }
+
+  get model(): string {
+    return String(this.facts.model ?? "");
+  }
+
+  get text(): string {
+    return String(this.facts.text ?? "");
+  }
+
+  /** How the values came about, such as "norms", and what they measure, such as "norm". */
+  get method(): string {
+    return this.contents.method;
+  }
+
+  get quantity(): string {
+    return this.contents.quantity;
+  }
+
+  get layers(): number[] {
+    return this.contents.layers;
+  }
+
+  get scopes(): Scope[] {
+    return this.contents.scopes;
+  }
+
+  get queries(): TokenTable {
+    return this.contents.queries;
+  }
+
+  get keys(): TokenTable {
+    return this.contents.keys;
+  }
+
+  get completeness(): number[] {
+    return this.contents.completeness;
+  }
+
+  get heads(): Heads | null {
+    return this.contents.heads;
+  }
+
+  get picture(): Picture | null {
+    return this.contents.picture;
+  }
+
+  get encoder(): Analysis | null {
+    return this.contents.encoder;
+  }
+
+  /** Whether values are quantised for display only. */
+  get quantised(): boolean {
+    return !this.contents.map.exact;
+  }
+
+  get worstError(): number {
+    return Math.max(...this.completeness);
+  }
+
+  scope(name: string): Scope | undefined {
+    return this.scopes[this.scopeNames.indexOf(name)];
+  }
+
+  /** Whether heads are apart at a scope. */
+  hasHeads(name: string): boolean {
+    return this.scope(name)?.heads ?? false;
+  }
+
+  /** `[query, key]` of one layer and scope; `head` 0 means all heads together. */
+  matrix(scope: string, layer: number, head = 0): Float32Array {
+    const exact = this.exactMaps.get(`${scope}/${layer}/${head}`);
+    if (exact) return exact;
+    const queries = this.queries.token.length;
+    const layerIndex = this.layers.indexOf(layer);
+    if (head > 0 && this.heads && this.hasHeads(scope)) {
+      const { scopes, numbers, rows } = this.heads;
+      const place = (scopes.indexOf(scope) * this.layers.length + layerIndex) * numbers.length + numbers.indexOf(head);
+      return rows.read(place * queries, queries);
+    }
+    const place = this.scopeNames.indexOf(scope) * this.layers.length + layerIndex;
+    return this.contents.map.read(place * queries, queries);
+  }
+
+  setExact(scope: string, layer: number, head: number, values: Float32Array): void {
+    this.exactMaps.set(`${scope}/${layer}/${head}`, values);
+  }
+
+  isExact(scope: string, layer: number, head: number): boolean {
+    return !this.quantised || this.exactMaps.has(`${scope}/${layer}/${head}`);
+  }
+
+  /** Mixing ratio of every query; empty where there is none. `source` is the share of the source sentence. */
+  ratios(scope: string, layer: number, source = false): Float32Array {
+    const rows = source ? this.contents.sourceMixing : this.contents.mixing;
+    if (!rows) return new Float32Array(0);
+    return rows.read(this.scopeNames.indexOf(scope) * this.layers.length + this.layers.indexOf(layer), 1);
+  }
+}
+
+export async function decodeAnalysis(payload: AnalysisPayload): Promise<Analysis> {
+  const { image, heads, mixing, sourceMixing, encoder } = payload;
+  return new Analysis({
+    ...payload,
+    map: await decodeBlock(payload.map),
+    mixing: mixing ? await decodeBlock(mixing) : null,
+    sourceMixing: sourceMixing ? await decodeBlock(sourceMixing) : null,
+    heads: heads ? { scopes: heads.scopes, numbers: heads.numbers, rows: await decodeBlock(heads.map) } : null,
+    picture: image ? { width: image.width, height: image.height, rgb: await inflate(image.data) } : null,
+    encoder: encoder ? await decodeAnalysis(encoder) : null,
+  });
+}

@@ -1,0 +1,119 @@
+/** The arithmetic of a view: tokens summed into words, rows or columns normalised, one map minus another. */
+import { max, median } from "d3-array";
+import type { Units } from "./tokens";
+
+export interface Matrix {
+  rows: number;
+  columns: number;
+  /** Row by row; NaN where a key does not exist. */
+  values: Float32Array;
+}
+
+export type Norm = "none" | "row" | "column";
+
+/** Sums over the tokens of a key unit, averages over those of a query unit; what does not exist does not count. */
+export function aggregate(values: Float32Array, columns: number, queries: Units, keys: Units): Matrix {
+  const width = keys.members.length;
+  if (width === columns && queries.members.length * columns === values.length) {
+    return { rows: queries.members.length, columns, values };
+  }
+  const out = new Float32Array(queries.members.length * width);
+  queries.members.forEach((queryTokens, row) => {
+    for (let column = 0; column < width; column++) {
+      const keyTokens = keys.members[column]!;
+      if (queryTokens.length === 1 && keyTokens.length === 1) {
+        out[row * width + column] = values[queryTokens[0]! * columns + keyTokens[0]!]!;
+        continue;
+      }
+      out[row * width + column] = meanOfSums(values, columns, queryTokens, keyTokens);
+    }
+  });
+  return { rows: queries.members.length, columns: width, values: out };
+}
+
+function meanOfSums(values: Float32Array, columns: number, queries: number[], keys: number[]): number {
+  let total = 0;
+  let count = 0;
+  for (const query of queries) {
+    let sum = 0;
+    let exists = false;
+    for (const key of keys) {
+      const value = values[query * columns + key]!;
+      if (!Number.isNaN(value)) {
+        sum += value;
+        exists = true;
+      }
+    }
+    if (exists) {
+      total += sum;
+      count += 1;
+    }
+  }
+  return count > 0 ? total / count : Number.NaN;
+}
+
+/** Rows or columns scaled to sum to 1. A row whose sum is 0 does not exist (as 0/0). */
+export function normalise(matrix: Matrix, axis: Norm): Matrix {
+  if (axis === "none") return matrix;
+  return { ...matrix, values: axis === "row" ? rowShares(matrix) : columnShares(matrix) };
+}
+
+function rowShares({ rows, columns, values }: Matrix): Float32Array {
+  const out = new Float32Array(values.length);
+  for (let row = 0; row < rows; row++) {
+    const [begin, end] = [row * columns, (row + 1) * columns];
+    let sum = 0;
+    for (let at = begin; at < end; at++) {
+      const value = values[at]!;
+      if (!Number.isNaN(value)) sum += value;
+    }
+    for (let at = begin; at < end; at++) out[at] = values[at]! / sum;
+  }
+  return out;
+}
+
+function columnShares({ rows, columns, values }: Matrix): Float32Array {
+  const out = new Float32Array(values.length);
+  const sums = new Float64Array(columns);
+  for (let row = 0, at = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++, at++) {
+      const value = values[at]!;
+      if (!Number.isNaN(value)) sums[column]! += value;
+    }
+  }
+  for (let row = 0, at = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++, at++) out[at] = values[at]! / sums[column]!;
+  }
+  return out;
+}
+
+export function subtract(after: Matrix, before: Matrix): Matrix {
+  return { ...after, values: after.values.map((value, at) => value - before.values[at]!) };
+}
+
+/** How far colours reach, and the largest absolute value there is. */
+export interface Range {
+  limit: number;
+  most: number;
+}
+
+/** The largest absolute value of every row (0 where nothing exists). */
+export function rowMaxima({ rows, columns, values }: Matrix): Float32Array {
+  const maxima = new Float32Array(rows);
+  for (let row = 0, at = 0; row < rows; row++) {
+    let most = 0;
+    for (const end = at + columns; at < end; at++) {
+      const value = Math.abs(values[at]!);
+      if (value > most) most = value;
+    }
+    maxima[row] = most;
+  }
+  return maxima;
+}
+
+/** From the maxima of rows: the largest, but at most `outlier` times what is typical, so that a few do not pale the rest. */
+export function typicalRange(maxima: Float32Array, outlier: number): Range {
+  const most = max(maxima) ?? 0;
+  const typical = median(maxima.filter((value) => value > 0)) ?? 0;
+  return { limit: Math.min(most, outlier * typical), most };
+}

@@ -1,0 +1,43 @@
+/** The state in one place: changes are collected and told to everyone once per frame, until the store is closed. */
+import type { State } from "./state";
+
+export type Listener = (state: State, changed: ReadonlySet<keyof State>) => void;
+
+export class Store {
+  private readonly listeners: Listener[] = [];
+  private readonly changed = new Set<keyof State>();
+  private frame = 0;
+  private closed = false;
+
+  constructor(private current: State) {}
+
+  get state(): State {
+    return this.current;
+  }
+
+  set(patch: Partial<State>): void {
+    if (this.closed) return;
+    for (const name of Object.keys(patch) as (keyof State)[]) {
+      if (patch[name] !== this.current[name]) this.changed.add(name);
+    }
+    this.current = { ...this.current, ...patch };
+    if (this.changed.size > 0 && this.frame === 0) this.frame = requestAnimationFrame(() => this.flush());
+  }
+
+  subscribe(listener: Listener): void {
+    this.listeners.push(listener);
+  }
+
+  /** From now on nothing changes and nobody is told anything. */
+  close(): void {
+    this.closed = true;
+    cancelAnimationFrame(this.frame);
+  }
+
+  private flush(): void {
+    const changed = new Set(this.changed);
+    this.frame = 0;
+    this.changed.clear();
+    for (const listener of this.listeners) listener(this.current, changed);
+  }
+}

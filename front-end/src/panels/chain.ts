@@ -1,0 +1,62 @@
+/** One cell at every scope of the chosen layer, as a line along the chain. */
+import { max } from "d3-array";
+import { h, s } from "../draw/dom";
+import { tickFormat } from "../draw/legend";
+import { drawLines } from "../draw/lines";
+import { named, type View } from "../draw/view";
+import * as format from "../model/format";
+import { stepsOf } from "../model/scopes";
+import { ElementPanel } from "./panel";
+
+const HEIGHT = 128;
+const LONG_CHAIN = 8;
+
+export class ChainChart extends ElementPanel {
+  readonly element: HTMLElement;
+  private readonly svg = s("svg", { role: "img" });
+  private readonly title = h("h2");
+
+  constructor() {
+    super();
+    this.element = h("section", { class: "card" }, h("header", {}, this.title), this.svg);
+  }
+
+  update(view: View): void {
+    const { state, lens, focus, queries, keys } = view;
+    const { scopes, scopeNames } = lens.analysis;
+    const column = focus.column >= 0 ? focus.column : largestKey(view);
+    const points = scopeNames.map((scope): [string, number] => {
+      const matrix = lens.matrix({ ...state, scope, base: "" });
+      return [scope, matrix.values[focus.row * matrix.columns + column] ?? Number.NaN];
+    });
+    this.title.replaceChildren(
+      named(queries.labels[focus.row]),
+      " \u2190 ",
+      named(keys.labels[column]),
+      " through the chain",
+    );
+    const names = new Map(stepsOf(scopes).map(({ scope, short }) => [scope, short]));
+    const most = max(points, ([, value]) => value) ?? 1;
+    drawLines(this.svg, {
+      width: Math.max(240, this.element.clientWidth - 28),
+      height: HEIGHT,
+      names: scopeNames,
+      lines: [{ name: "cell", points }],
+      tick: tickFormat(state.norm, most),
+      now: state.scope,
+      // In a long chain there is no room even for the pluses.
+      short: (scope) => (names.get(scope) ?? scope).replace(scopes.length > LONG_CHAIN ? "+ " : "", ""),
+    });
+    const told = points.map(([scope, value]) => `${scope} ${format.cell(value, state.norm, false)}`);
+    this.svg.setAttribute("aria-label", `Through the chain: ${told.join(", ")}`);
+  }
+}
+
+function largestKey({ matrix, focus }: View): number {
+  const row = matrix.values.subarray(focus.row * matrix.columns, (focus.row + 1) * matrix.columns);
+  let best = 0;
+  row.forEach((value, column) => {
+    if (Math.abs(value) > Math.abs(row[best]!) || Number.isNaN(row[best]!)) best = column;
+  });
+  return best;
+}

@@ -1,0 +1,78 @@
+/** The same numbers as a table: the chosen query's row at every scope of the layer, for screen readers and for copying. */
+import { bdi, h } from "../draw/dom";
+import { named, type View } from "../draw/view";
+import * as format from "../model/format";
+import { label } from "../model/tokens";
+import { type Context, ElementPanel, type MainPanel } from "./panel";
+
+export class Table extends ElementPanel implements MainPanel {
+  readonly element: HTMLElement;
+  private readonly select = h("select", { "aria-label": "Query" });
+  private readonly holder = h("div", {
+    class: "scroller",
+    tabindex: 0,
+    role: "region",
+    "aria-label": "Values, scrollable",
+  });
+  private view: View | null = null;
+
+  constructor(private readonly context: Context) {
+    super();
+    this.element = h(
+      "div",
+      { class: "table" },
+      h("label", { class: "menu" }, h("span", {}, "Query"), this.select),
+      this.holder,
+    );
+    this.select.addEventListener("change", () =>
+      this.context.choose({ row: Number(this.select.value), column: this.view?.selected.column ?? -1 }),
+    );
+  }
+
+  update(view: View): void {
+    if (this.view?.queries !== view.queries) {
+      this.select.replaceChildren(
+        ...view.queries.labels.map((text, row) => h("option", { value: row }, `${row + 1}  ${label(text)}`)),
+      );
+    }
+    this.view = view;
+    this.select.value = String(view.selected.row);
+    const { state, lens, keys, selected } = view;
+    const scopes = lens.analysis.scopeNames;
+    const matrices = scopes.map((scope) => lens.matrix({ ...state, scope, base: "" }));
+    const signed = state.base !== "";
+    const head = h(
+      "tr",
+      {},
+      h("th", { scope: "col" }, "#"),
+      h("th", { scope: "col" }, "key"),
+      signed ? h("th", { scope: "col", class: "now" }, `${state.scope} \u2212 ${state.base}`) : null,
+      ...scopes.map((scope) => h("th", { scope: "col", class: !signed && scope === state.scope ? "now" : "" }, scope)),
+    );
+    const rows = keys.labels.map((text, column) => {
+      const at = selected.row * keys.labels.length + column;
+      return h(
+        "tr",
+        { class: column === selected.column ? "chosen" : "" },
+        h("td", {}, String(column + 1)),
+        h("th", { scope: "row" }, bdi(label(text))),
+        signed ? h("td", { class: "now" }, format.cell(view.matrix.values[at]!, state.norm, true)) : null,
+        ...matrices.map((matrix, index) =>
+          h(
+            "td",
+            { class: !signed && scopes[index] === state.scope ? "now" : "" },
+            format.cell(matrix.values[at]!, state.norm, false),
+          ),
+        ),
+      );
+    });
+    const caption = h(
+      "caption",
+      {},
+      "Row of ",
+      named(view.queries.labels[selected.row]),
+      `, layer ${state.layer}, at every scope`,
+    );
+    this.holder.replaceChildren(h("table", {}, caption, h("thead", {}, head), h("tbody", {}, ...rows)));
+  }
+}

@@ -1,0 +1,167 @@
+/** How the maps are shown: normalisation, units, special tokens, heads, difference to another scope, colours. */
+import { menu, popover, segmented, toggle } from "../draw/controls";
+import { h } from "../draw/dom";
+import type { Pane } from "../model/pane";
+import type { State } from "../model/state";
+import type { Store } from "../model/store";
+import { hasWords } from "../model/tokens";
+import { ElementPanel } from "./panel";
+import { VIEWS, viewsOf } from "./views";
+
+export class Toolbar extends ElementPanel<State> {
+  readonly element: HTMLElement;
+  private readonly syncs: ((state: State) => void)[] = [];
+
+  constructor(
+    private readonly store: Store,
+    private readonly panes: Pane[],
+  ) {
+    super();
+    this.element = h(
+      "div",
+      { class: "toolbar", role: "group", "aria-label": "How the maps are shown" },
+      this.part(),
+      this.segments("norm", "Normalise", [
+        { value: "none", label: "Raw", title: "Values as they are" },
+        { value: "row", label: "Rows", title: "Every query\u2019s row sums to 1" },
+        { value: "column", label: "Columns", title: "Every key\u2019s column sums to 1" },
+      ]),
+      this.units(),
+      this.special(),
+      this.heads(),
+      this.difference(),
+      h("div", { class: "end" }, this.view(), this.display()),
+    );
+  }
+
+  update(state: State): void {
+    for (const sync of this.syncs) sync(state);
+  }
+
+  private set(patch: Partial<State>): void {
+    this.store.set(patch);
+  }
+
+  private segments(
+    name: keyof State,
+    legend: string,
+    choices: { value: string; label: string; title?: string }[],
+  ): HTMLElement {
+    const control = segmented(legend, choices, (value) => this.set({ [name]: value }));
+    this.syncs.push((state) => control.set(String(state[name])));
+    return control.element;
+  }
+
+  private part(): HTMLElement | null {
+    if (!this.panes.some((pane) => pane.analysis.encoder)) return null;
+    return this.segments("part", "Stack", [
+      { value: "encoder", label: "Encoder" },
+      { value: "decoder", label: "Decoder" },
+    ]);
+  }
+
+  private view(): HTMLElement {
+    const names = new Set(this.panes.flatMap((pane) => viewsOf(pane.analysis)));
+    const choices = [...names].map((name) => ({ value: name, label: VIEWS[name]!.label }));
+    return this.segments("view", "View", choices);
+  }
+
+  private units(): HTMLElement {
+    const control = segmented(
+      "Units",
+      [
+        { value: "token", label: "Subwords" },
+        { value: "word", label: "Words" },
+      ],
+      (value) => this.set({ units: value as State["units"] }),
+    );
+    this.syncs.push((state) => {
+      control.set(state.units);
+      control.enable(this.panes.some((pane) => hasWords(pane.lens(state).analysis.keys)));
+    });
+    return control.element;
+  }
+
+  private special(): HTMLElement {
+    const control = toggle("Special tokens", (on) => this.set({ special: on }));
+    this.syncs.push((state) => {
+      control.set(String(state.special));
+      control.enable(this.panes.some((pane) => pane.lens(state).analysis.keys.special.some((flag) => flag === 1)));
+    });
+    return control.element;
+  }
+
+  private heads(): HTMLElement {
+    const control = menu("Head", [], (value) => this.set({ head: Number(value) }));
+    let filled = "";
+    this.syncs.push((state) => {
+      const { analysis } = this.panes[0]!.lens(state);
+      const numbers = analysis.heads?.numbers ?? [];
+      control.element.hidden = numbers.length === 0;
+      if (filled !== numbers.join()) {
+        filled = numbers.join();
+        control.fill([
+          { value: "0", label: "all" },
+          ...numbers.map((head) => ({ value: String(head), label: String(head) })),
+        ]);
+      }
+      const apart = analysis.hasHeads(state.scope);
+      control.enable(apart);
+      control.element.title = apart ? "One head, or all together" : `At ${state.scope} the heads are already mixed`;
+      control.set(apart ? String(state.head) : "0");
+    });
+    return control.element;
+  }
+
+  private difference(): HTMLElement {
+    const control = menu("Difference to", [], (value) => this.set({ base: value }));
+    let filled = "";
+    this.syncs.push((state) => {
+      const { scopeNames } = this.panes[0]!.lens(state).analysis;
+      if (filled !== scopeNames.join()) {
+        filled = scopeNames.join();
+        control.fill([{ value: "", label: "nothing" }, ...scopeNames.map((scope) => ({ value: scope, label: scope }))]);
+      }
+      control.element.classList.toggle("on", state.base !== "");
+      control.set(state.base);
+    });
+    return control.element;
+  }
+
+  private display(): HTMLElement {
+    const colours = menu(
+      "Colours",
+      [
+        { value: "normscope", label: "Normscope" },
+        { value: "magma", label: "Magma" },
+        { value: "viridis", label: "Viridis" },
+        { value: "cividis", label: "Cividis" },
+        { value: "greys", label: "Greys" },
+      ],
+      (value) => this.set({ colours: value as State["colours"] }),
+    );
+    this.syncs.push((state) => colours.set(state.colours));
+    return popover(
+      "Display",
+      "display",
+      colours.element,
+      this.segments("scale", "Colour scale", [
+        { value: "linear", label: "Linear" },
+        { value: "root", label: "Square root", title: "Shows small values better" },
+      ]),
+      this.segments("range", "Colour range", [
+        { value: "map", label: "This map" },
+        {
+          value: "shared",
+          label: "All maps",
+          title: "One range for all layers and scopes, so that they can be compared",
+        },
+      ]),
+      this.segments("theme", "Theme", [
+        { value: "auto", label: "Auto" },
+        { value: "light", label: "Light" },
+        { value: "dark", label: "Dark" },
+      ]),
+    );
+  }
+}

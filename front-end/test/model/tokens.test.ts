@@ -1,0 +1,52 @@
+import { describe, expect, it } from "vitest";
+import type { TokenTable } from "../../src/model/payload";
+import { hasWords, label, shortLabel, unitsOf } from "../../src/model/tokens";
+
+const table: TokenTable = {
+  position: [0, 1, 2, 3, 4],
+  token: ["[CLS]", "un", "##told", "joy", "[SEP]"],
+  special: [1, 0, 0, 0, 1],
+  word: [-1, 0, 0, 1, -1],
+  wordText: ["[CLS]", "untold", "untold", "joy", "[SEP]"],
+};
+
+describe("labels", () => {
+  it("show spaces and line breaks", () => {
+    expect(label("\u0120the")).toBe("\u2423the");
+    expect(label("\u2581a\n")).toBe("\u2423a\u21b5");
+    expect(label("")).toBe("\u2423");
+  });
+  it("neither turn the direction of a line nor hide characters", () => {
+    expect(label("a\u202eb\u0000")).toBe("a\ufffdb\ufffd");
+  });
+  it("are cut between characters, never inside one", () => {
+    expect(shortLabel("\u{1f642}".repeat(20), 5)).toBe(`${"\u{1f642}".repeat(4)}\u2026`);
+    expect(shortLabel("short")).toBe("short");
+  });
+});
+
+describe("units", () => {
+  it("are tokens, or words with special tokens on their own", () => {
+    expect(unitsOf(table, { words: false, special: true }).members).toEqual([[0], [1], [2], [3], [4]]);
+    const words = unitsOf(table, { words: true, special: true });
+    expect(words.members).toEqual([[0], [1, 2], [3], [4]]);
+    expect(words.labels).toEqual(["[CLS]", "untold", "joy", "[SEP]"]);
+    expect(words.of).toEqual([0, 1, 1, 2, 3]);
+  });
+  it("can leave special tokens out", () => {
+    const units = unitsOf(table, { words: true, special: false });
+    expect(units.labels).toEqual(["untold", "joy"]);
+    expect(units.of).toEqual([-1, 0, 0, 1, -1]);
+  });
+  it("keep the same word number of two groups apart", () => {
+    const groups = { ...table, word: [0, 0, 0, 0, 0], group: ["target", "target", "source", "source", "source"] };
+    expect(unitsOf(groups, { words: true, special: true }).members).toEqual([
+      [0, 1],
+      [2, 3, 4],
+    ]);
+  });
+  it("know when there are no words", () => {
+    expect(hasWords(table)).toBe(true);
+    expect(hasWords({ ...table, word: [-1, -1, -1, -1, -1] })).toBe(false);
+  });
+});

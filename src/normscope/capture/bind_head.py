@@ -16,8 +16,8 @@ from transformers.activations import ACT2FN
 
 from normscope.activations import Activation, recognise, soft_cap
 from normscope.capture.weights import BlockWeights
-from normscope.errors import HeadError
-from normscope.families.head_spec import (
+from normscope.errors import HeadError, listing
+from normscope.families.heads.spec import (
     ActivationPart,
     AveragePart,
     EndToken,
@@ -81,6 +81,17 @@ class Heard:
     output: Any = None
 
 
+def given_logits(model: PreTrainedModel, head: Head, output: Any) -> list[Tensor]:
+    """What a model gives out under the names that its head's description has for the logits."""
+    missing = [name for name in head.logits if name not in output]
+    if missing:
+        raise HeadError(
+            f"{type(model).__name__} gives out no {listing(missing)}, where the description of its head expects its "
+            f"logits. It gives out {listing(output)}."
+        )
+    return [output[name] for name in head.logits]
+
+
 @dataclass(frozen=True)
 class BoundHead:
     """One sequence of what was heard, to which descriptions of parts are bound. `states` are those of the whole batch."""
@@ -104,7 +115,7 @@ class BoundHead:
 
     def _logits(self, head: Head) -> Tensor:
         """`[row, label]` of `[batch, position, label]`, `[batch, label]`, or one `[batch, (question,) position]` a label."""
-        parts = [self.heard.output[name] for name in head.logits]
+        parts = given_logits(self.model, head, self.heard.output)
         if head.task == "multiple-choice":
             return parts[0].reshape(-1, 1, 1)[self.sequence]
         if head.task in ("question-answering", "replaced-token"):
@@ -118,7 +129,13 @@ class BoundHead:
         """What parts did to a number of rows, the first of which are this sequence's."""
         steps: list[HeadStep] = []
         for part in parts:
-            step = self._step(part, rows)
+            try:
+                step = self._step(part, rows)
+            except (AttributeError, KeyError) as error:  # a module that is not there, or that was not called
+                raise HeadError(
+                    f"The head of {type(self.model).__name__} does not do what its description says: "
+                    f"{part} was not seen ({error})."
+                ) from error
             rows = len(step.sources) if isinstance(step, Pick) else rows
             steps.append(step)
         return tuple(steps)

@@ -159,7 +159,7 @@ class _Carried:
     vectors: Float[Tensor, "entry f"]
     bias: Float[Tensor, " target"]
 
-    def to(self, vectors: Float[Tensor, "entry f"], bias: Float[Tensor, " f"] | float | None = None) -> _Carried:
+    def to(self, vectors: Float[Tensor, "entry inputs"], bias: Float[Tensor, " f"] | float | None = None) -> _Carried:
         """On the other side of a step that added `bias` to its rows."""
         if bias is None:
             return replace(self, vectors=vectors)

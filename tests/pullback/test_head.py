@@ -177,6 +177,15 @@ def test_a_target_that_does_not_exist_is_refused(trace: HeadTrace, targets: list
         pull_back_head(trace, targets)
 
 
+def test_a_label_that_the_model_rules_out_is_refused() -> None:
+    model = tiny_head("marian", "MarianMTModel")
+    model.final_logits_bias[0, 7] = -torch.inf
+    captured = traces_of(model)[0]
+    pull_back_head(captured, [Target(0, {6: 1.0})])
+    with pytest.raises(ns.SelectionError, match=r"label 7 at row 0 is -inf.*rules this label out"):
+        pull_back_head(captured, [Target(0, {7: 1.0})])
+
+
 def test_an_activation_that_is_not_zero_at_zero_gives_to_the_bias() -> None:
     sigmoid = by_secant("sigmoid", nn.Sigmoid())
     states = torch.zeros(1, 2, dtype=torch.float64)

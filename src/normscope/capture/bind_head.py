@@ -110,8 +110,11 @@ class BoundHead:
         return self._cut(self.states, self.length)
 
     def _cut(self, tensor: Tensor, rows: int) -> Tensor:
+        return self._rows(tensor, rows).to(self.dtype)
+
+    def _rows(self, tensor: Tensor, rows: int) -> Tensor:
         """The rows of this sequence in `[batch, position, ...]` or, once there is one row, `[batch, ...]`."""
-        return tensor[self.sequence].reshape(-1, tensor.shape[-1])[:rows].to(self.dtype)
+        return tensor[self.sequence].reshape(-1, tensor.shape[-1])[:rows]
 
     def _logits(self, head: Head) -> Tensor:
         """`[row, label]` of `[batch, position, label]`, `[batch, label]`, or one `[batch, (question,) position]` a label."""
@@ -149,8 +152,10 @@ class BoundHead:
                 return self._linear(part.module)
             case MatrixPart():
                 return Linear(weights.attribute(part.weight).detach(), weights.attribute(part.bias).detach())
-            case ActivationPart() | NamedActivationPart() | SoftCapPart():
+            case ActivationPart() | NamedActivationPart():
                 return Activate(self._activation(part), self._cut(self.heard.given[part.after], rows))
+            case SoftCapPart():  # a vocabulary's logits are not converted as a whole
+                return Activate(soft_cap(part.cap), self._rows(self.heard.given[part.after], rows))
             case ScalePart():
                 return Scale(part.factor)
             case ShiftPart():
@@ -162,14 +167,10 @@ class BoundHead:
             case _:
                 return self._pick(part)
 
-    def _activation(self, part: ActivationPart | NamedActivationPart | SoftCapPart) -> Activation:
-        match part:
-            case ActivationPart():
-                return BlockWeights(self.model, self.dtype).activation(part.activation)
-            case NamedActivationPart():
-                return recognise(ACT2FN[part.name])
-            case SoftCapPart():
-                return soft_cap(part.cap)
+    def _activation(self, part: ActivationPart | NamedActivationPart) -> Activation:
+        if isinstance(part, NamedActivationPart):
+            return recognise(ACT2FN[part.name])
+        return BlockWeights(self.model, self.dtype).activation(part.activation)
 
     def _linear(self, path: str) -> Linear:
         """In the model's own dtype where it shows: a vocabulary's matrix is not converted as a whole."""

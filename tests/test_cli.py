@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from normscope.passes import TOLERANCE
 from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration, BertConfig, BertModel
 
 import normscope as ns
@@ -25,6 +24,7 @@ from normscope.cli import main, session
 from normscope.corpora import Corpus, bundled
 from normscope.documented import documented_fields
 from normscope.model_options import ModelOptions
+from normscope.passes import TOLERANCE
 
 TEXT = "The opera singer caught a soap bubble."
 

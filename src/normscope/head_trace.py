@@ -69,7 +69,7 @@ class Products:
 
 
 HeadStep = Pick | Normalise | Linear | Activate | Scale | Shift | Average | Products
-"""Matrices of a head stay in the model's own dtype: of an output matrix only the rows that are asked for are converted."""
+"""What is as large as the vocabulary stays in the model's own dtype; only the labels that are asked for are converted."""
 
 
 @dataclass(frozen=True)

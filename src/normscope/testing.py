@@ -1,6 +1,6 @@
-"""The whole battery of checks for a family, for those who add an architecture: `assert_family(family, model)`.
+"""The whole battery of checks for those who add an architecture, `assert_family`, or a task head, `assert_head`.
 
-Give it a tiny random model (two layers, a few dozen dimensions, weights of ordinary size). Every check raises an
+Give them a tiny random model (two layers, a few dozen dimensions, weights of ordinary size). Every check raises an
 `AssertionError` that says what was compared and how far apart it was. It needs nothing but what normscope itself needs.
 """
 
@@ -15,13 +15,20 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from normscope.capture import Side, blocks_of, capture_sides, family_in, module_between
+from normscope.capture.bind_head import given_logits
+from normscope.capture.heads import capture_head
 from normscope.decompose import LayerResult, decompose, mixing_ratios
+from normscope.families import family_of
+from normscope.families.heads import Head, head_of
+from normscope.families.heads.spec import EndToken
 from normscope.families.spec import Family, Stack
+from normscope.head_trace import HeadTrace, Target
 from normscope.oracle import oracle
+from normscope.pullback import pull_back_head, values_of
 from normscope.scopes import scopes_of
 from normscope.trace import Attention, CrossAttention, LayerNorm, LayerTrace, Linear, Normalise, OwnFeedForward
 
-__all__ = ["assert_family"]
+__all__ = ["assert_family", "assert_head"]
 
 _LONG, _SHORT = 9, 6
 _TARGET_LONG, _TARGET_SHORT = 7, 5
@@ -61,6 +68,93 @@ def assert_family(
         assert torch.equal(output, plain[name]), f"the {name} computes something else after the analysis"
     if "attention_mask" in inputs:
         _check_padding(family, model, inputs, results, tolerance)
+
+
+def assert_head(
+    model: PreTrainedModel,
+    inputs: Mapping[str, Tensor] | None = None,
+    lengths: Sequence[int] | None = None,
+    *,
+    tolerance: float = 1e-5,
+) -> None:
+    """Check that the head registered for a model's class describes it.
+
+    1. Certificate: what the tokens and the bias contribute to a logit, or a difference of two, adds up to the model's own.
+    2. Padding: a padded sequence of a batch gives what it gives alone.
+    3. Model restored: hooks, training flags, attention implementation and outputs are as before.
+
+    Args:
+        model: a tiny random model of a registered family, with its head.
+        inputs: what to call it with: sequences padded on the right. Made up from the configuration by default.
+        lengths: the lengths of the sequences that the head's stack of blocks sees, where inputs are given.
+        tolerance: the largest error allowed, relative to the largest logit, for float32 models.
+    """
+    family, head = family_of(model.config.model_type), head_of(model)
+    if inputs is None or lengths is None:
+        inputs, lengths = _head_inputs(family, head, model)
+    cached = {"use_cache": False} if family.stack.causal or head.task == "causal-lm" else {}
+    before, plain = _state_of(model), _plain_logits(model, head, {**inputs, **cached})
+    traces = capture_head(model, family, {**inputs, **cached}, lengths, dtype=model.dtype)
+    _assert_same(before, _state_of(model), "the model after the analysis")
+    for one, other in zip(plain, _plain_logits(model, head, {**inputs, **cached}), strict=True):
+        assert torch.equal(one, other), "the model computes other logits after the analysis"
+    relevance = [_assert_certificate(trace, tolerance, f"sequence {index + 1}") for index, trace in enumerate(traces)]
+    if "attention_mask" in inputs and len(traces) > 1:
+        single = _only_second(inputs, lengths[1], nested=head.task == "multiple-choice")
+        (alone,) = capture_head(model, family, {**single, **cached}, lengths[1:2], dtype=model.dtype)
+        what = "relevance of the tokens of a padded sequence"
+        _assert_close(relevance[1], _assert_certificate(alone, tolerance, "a sequence alone"), 10 * tolerance, what)
+
+
+def _head_inputs(family: Family, head: Head, model: PreTrainedModel) -> tuple[dict[str, Tensor], list[int]]:
+    inputs = _random_inputs(family, model)
+    if family.reads == "image":
+        return {name: tensor.to(model.dtype) for name, tensor in inputs.items()}, _lengths(family, inputs, model)[
+            "stack"
+        ]
+    if any(isinstance(part, EndToken) for part in head.parts):
+        end, last = model.config.eos_token_id, inputs["attention_mask"].sum(-1, keepdim=True) - 1
+        inputs["input_ids"][inputs["input_ids"] == end] = end + 1
+        inputs["input_ids"].scatter_(1, last, end)
+    one_sided = head.reads_encoder or head.task in ("causal-lm", "sequence-classification")
+    inputs = {name: tensor for name, tensor in inputs.items() if not (one_sided and name.startswith("decoder_"))}
+    lengths = inputs.get("decoder_attention_mask", inputs["attention_mask"]).sum(-1).tolist()
+    return {
+        name: tensor[None] if head.task == "multiple-choice" else tensor for name, tensor in inputs.items()
+    }, lengths
+
+
+def _only_second(inputs: Mapping[str, Tensor], length: int, *, nested: bool) -> dict[str, Tensor]:
+    """The second sequence without its padding; for multiple choice, the second choice of the first example."""
+    alone: dict[str, Tensor] = {}
+    source = int((inputs["attention_mask"][0] if nested else inputs["attention_mask"])[1].sum())
+    for name, tensor in inputs.items():
+        size = length if name.startswith("decoder_") else source
+        alone[name] = tensor[:, 1:2, :size] if nested else tensor[1:2, :size]
+    return alone
+
+
+def _plain_logits(model: PreTrainedModel, head: Head, inputs: Mapping[str, Any]) -> list[Tensor]:
+    training = [(module, module.training) for module in model.modules()]
+    with torch.no_grad():
+        output = model.eval()(**inputs)
+    for module, flag in training:
+        module.training = flag
+    return given_logits(model, head, output)
+
+
+def _assert_certificate(trace: HeadTrace, tolerance: float, place: str) -> Tensor:
+    """The sum of the tokens and the bias for some logits and differences of them; gives the relevance of the tokens."""
+    rows, labels = trace.logits.shape
+    targets = [Target(row, {label: 1.0}) for row in {0, rows // 2, rows - 1} for label in {0, labels // 2, labels - 1}]
+    targets += [Target(rows - 1, {0: 1.0, labels - 1: -1.0})] if labels > 1 else []
+    pulled = pull_back_head(trace, targets)
+    relevance = pulled.relevance(trace.states)
+    error = (relevance.sum(-1) + pulled.bias - values_of(trace, targets)).abs().max() / trace.logits.abs().nan_to_num(
+        posinf=0
+    ).max()
+    assert error <= tolerance, f"the logits of {place} are off by {float(error):.1e}, allowed {tolerance:.0e}"
+    return relevance
 
 
 def _stacks(family: Family) -> dict[str, Stack]:

@@ -16,8 +16,8 @@ from transformers.activations import ACT2FN
 
 from normscope.activations import Activation, recognise, soft_cap
 from normscope.capture.weights import BlockWeights
-from normscope.errors import HeadError
-from normscope.families.head_spec import (
+from normscope.errors import HeadError, listing
+from normscope.families.heads.spec import (
     ActivationPart,
     AveragePart,
     EndToken,
@@ -81,6 +81,17 @@ class Heard:
     output: Any = None
 
 
+def given_logits(model: PreTrainedModel, head: Head, output: Any) -> list[Tensor]:
+    """What a model gives out under the names that its head's description has for the logits."""
+    missing = [name for name in head.logits if name not in output]
+    if missing:
+        raise HeadError(
+            f"{type(model).__name__} gives out no {listing(missing)}, where the description of its head expects its "
+            f"logits. It gives out {listing(output)}."
+        )
+    return [output[name] for name in head.logits]
+
+
 @dataclass(frozen=True)
 class BoundHead:
     """One sequence of what was heard, to which descriptions of parts are bound. `states` are those of the whole batch."""
@@ -99,12 +110,15 @@ class BoundHead:
         return self._cut(self.states, self.length)
 
     def _cut(self, tensor: Tensor, rows: int) -> Tensor:
+        return self._rows(tensor, rows).to(self.dtype)
+
+    def _rows(self, tensor: Tensor, rows: int) -> Tensor:
         """The rows of this sequence in `[batch, position, ...]` or, once there is one row, `[batch, ...]`."""
-        return tensor[self.sequence].reshape(-1, tensor.shape[-1])[:rows].to(self.dtype)
+        return tensor[self.sequence].reshape(-1, tensor.shape[-1])[:rows]
 
     def _logits(self, head: Head) -> Tensor:
         """`[row, label]` of `[batch, position, label]`, `[batch, label]`, or one `[batch, (question,) position]` a label."""
-        parts = [self.heard.output[name] for name in head.logits]
+        parts = given_logits(self.model, head, self.heard.output)
         if head.task == "multiple-choice":
             return parts[0].reshape(-1, 1, 1)[self.sequence]
         if head.task in ("question-answering", "replaced-token"):
@@ -118,7 +132,13 @@ class BoundHead:
         """What parts did to a number of rows, the first of which are this sequence's."""
         steps: list[HeadStep] = []
         for part in parts:
-            step = self._step(part, rows)
+            try:
+                step = self._step(part, rows)
+            except (AttributeError, KeyError) as error:  # a module that is not there, or that was not called
+                raise HeadError(
+                    f"The head of {type(self.model).__name__} does not do what its description says: "
+                    f"{part} was not seen ({error})."
+                ) from error
             rows = len(step.sources) if isinstance(step, Pick) else rows
             steps.append(step)
         return tuple(steps)
@@ -132,8 +152,10 @@ class BoundHead:
                 return self._linear(part.module)
             case MatrixPart():
                 return Linear(weights.attribute(part.weight).detach(), weights.attribute(part.bias).detach())
-            case ActivationPart() | NamedActivationPart() | SoftCapPart():
+            case ActivationPart() | NamedActivationPart():
                 return Activate(self._activation(part), self._cut(self.heard.given[part.after], rows))
+            case SoftCapPart():  # a vocabulary's logits are not converted as a whole
+                return Activate(soft_cap(part.cap), self._rows(self.heard.given[part.after], rows))
             case ScalePart():
                 return Scale(part.factor)
             case ShiftPart():
@@ -145,14 +167,10 @@ class BoundHead:
             case _:
                 return self._pick(part)
 
-    def _activation(self, part: ActivationPart | NamedActivationPart | SoftCapPart) -> Activation:
-        match part:
-            case ActivationPart():
-                return BlockWeights(self.model, self.dtype).activation(part.activation)
-            case NamedActivationPart():
-                return recognise(ACT2FN[part.name])
-            case SoftCapPart():
-                return soft_cap(part.cap)
+    def _activation(self, part: ActivationPart | NamedActivationPart) -> Activation:
+        if isinstance(part, NamedActivationPart):
+            return recognise(ACT2FN[part.name])
+        return BlockWeights(self.model, self.dtype).activation(part.activation)
 
     def _linear(self, path: str) -> Linear:
         """In the model's own dtype where it shows: a vocabulary's matrix is not converted as a whole."""

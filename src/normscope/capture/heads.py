@@ -62,8 +62,8 @@ class HeadListener:
         self.model, self.lengths, self.dtype, self.encoder_lengths = model, lengths, dtype, encoder_lengths
         self.head = head_of(model)
         self.encoder_parts = () if encoder_lengths is None else encoder_end(family)
-        reads_encoder = self.head.reads_encoder and family.encoder is not None
-        self.blocks = {_HEAD: blocks_of(model, family.encoder if reads_encoder else family.stack)}  # pyright: ignore[reportArgumentType]
+        stack = family.encoder if self.head.reads_encoder and family.encoder is not None else family.stack
+        self.blocks = {_HEAD: blocks_of(model, stack)}
         if encoder_lengths is not None and family.encoder is not None:
             self.blocks[_ENCODER] = blocks_of(model, family.encoder)
         self._forget()

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from normscope.capture.heads import HeadListener
 from normscope.errors import InputError, SelectionError, listing
-from normscope.families.head_spec import Head, Task
 from normscope.families.heads import head_of, labels_of
+from normscope.families.heads.spec import Head, Task
 from normscope.head_trace import HeadTrace, Target
 from normscope.inputs import TokenSequence, decoder_side, read_inputs, with_targets
 from normscope.trace import Linear

@@ -8,6 +8,7 @@ labels of some target are touched.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -113,6 +114,11 @@ def _check(trace: HeadTrace, targets: Sequence[Target]) -> None:
         for label in target.weights:
             if not 0 <= label < labels:
                 raise SelectionError(f"Label {label} was asked for; there are {labels}, from 0 to {labels - 1}.")
+            if not math.isfinite(logit := float(trace.logits[target.row, label])):
+                raise SelectionError(
+                    f"The logit of label {label} at row {target.row} is {logit}, whatever the tokens are: "
+                    f"the model rules this label out. Ask for another."
+                )
 
 
 # ---- only the labels that some target asks for -------------------------------------------------------------------------
@@ -159,7 +165,7 @@ class _Carried:
     vectors: Float[Tensor, "entry f"]
     bias: Float[Tensor, " target"]
 
-    def to(self, vectors: Float[Tensor, "entry f"], bias: Float[Tensor, " f"] | float | None = None) -> _Carried:
+    def to(self, vectors: Float[Tensor, "entry inputs"], bias: Float[Tensor, " f"] | float | None = None) -> _Carried:
         """On the other side of a step that added `bias` to its rows."""
         if bias is None:
             return replace(self, vectors=vectors)
@@ -195,7 +201,7 @@ def _pull(step: HeadStep, carried: _Carried) -> _Carried:
         case Normalise():
             return _pull_norm(step, carried)
         case Activate():
-            slopes = step.activation.slope(step.state_before[carried.rows])
+            slopes = step.activation.slope(step.state_before[carried.rows].to(vectors.dtype))
             return carried.to(vectors * slopes, step.activation.at_zero)
         case Scale():
             return carried.to(vectors * step.factor)

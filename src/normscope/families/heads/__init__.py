@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from normscope.errors import HeadError, listing
-from normscope.families.head_spec import LANGUAGE_MODELLING, DescribedHead, Head, HeadPart
-from normscope.families.head_tables import ENCODER_ENDS, TABLES
+from normscope.families.heads import decoders, encoder_decoders, encoders
+from normscope.families.heads.encoder_decoders import ENCODER_ENDS
+from normscope.families.heads.spec import LANGUAGE_MODELLING, DescribedHead, Head, HeadPart
 from normscope.families.spec import Family
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def head_of(model: PreTrainedModel) -> Head:
     parts = [f"{path} ({type(module).__name__})" for path, module in model.named_children()]
     raise HeadError(
         f"The task head of {name} is not described: no head is registered for this class. It has {listing(parts)}. "
-        f"Describe what acts between its last block and its logits in a normscope.families.head_spec.Head, pass it to "
+        f"Describe what acts between its last block and its logits in a normscope.families.heads.Head, pass it to "
         f"normscope.register_head(head, {name!r}) and check it with normscope.testing.assert_head()."
     )
 
@@ -73,6 +74,6 @@ def encoder_end(family: Family) -> tuple[HeadPart, ...]:
     return parts
 
 
-for _table in TABLES:
+for _table in (decoders.DECODERS, encoders.ENCODERS, encoders.IMAGES, encoder_decoders.ENCODER_DECODERS):
     for _name, _head in _table.items():
         register_head(_head, _name)

@@ -1,0 +1,90 @@
+"""The task heads of causal decoders, by the names of their classes in transformers.
+
+| trap | where |
+|---|---|
+| the token that is classified is found by the padding id, not by the mask | all classifiers |
+| the logits are scaled | Cohere |
+| the logits are capped by a hyperbolic tangent | Gemma 2 |
+| the last norm and a projection after it depend on the configuration | OPT |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from normscope.families.heads.shared import LM_HEAD, MODERN, RMS, Parts, Table, answers, for_each, modern_head
+from normscope.families.heads.spec import Head, HeadPart, LastToken, LinearPart, ScalePart, SoftCapPart, Task
+from normscope.families.spec import Config, LayerNormPart, UnitRmsNormPart
+
+
+def _lm(*parts: HeadPart) -> Table:
+    return {"ForCausalLM": Head("causal-lm", parts)}
+
+
+def _decoder_tasks(last: Parts, *, tokens: str = "score") -> Table:
+    """Classifiers and question answering on top of a causal decoder that ends in `last`."""
+    return {
+        "ForSequenceClassification": Head("sequence-classification", (*last, LinearPart("score"), LastToken())),
+        "ForTokenClassification": Head("token-classification", (*last, LinearPart(tokens))),
+        "ForQuestionAnswering": answers(*last, LinearPart("qa_outputs")),
+    }
+
+
+_UNIT_RMS: Parts = (UnitRmsNormPart("base_model.norm"),)
+_NORM: Parts = (LayerNormPart("base_model.norm"),)
+_LN_F: Parts = (LayerNormPart("base_model.ln_f"),)
+_NEOX: Parts = (LayerNormPart("base_model.final_layer_norm"),)
+_PHI: Parts = (LayerNormPart("base_model.final_layernorm"),)
+_BIOGPT: Parts = (LayerNormPart("base_model.layer_norm"),)
+
+
+def _capped(config: Config) -> Head:
+    cap = config.final_logit_softcapping
+    return Head("causal-lm", (*_UNIT_RMS, LM_HEAD, *(() if cap is None else (SoftCapPart("lm_head", cap),))))
+
+
+def _cohere(config: Config) -> Head:
+    return Head("causal-lm", (*_NORM, LM_HEAD, ScalePart(config.logit_scale)))
+
+
+def _opt(task: Task, *parts: HeadPart) -> Callable[[Config], Head]:
+    def described(config: Config) -> Head:
+        last: list[HeadPart] = []
+        if config.do_layer_norm_before and not config._remove_final_layer_norm:
+            last.append(LayerNormPart("base_model.decoder.final_layer_norm"))
+        if config.word_embed_proj_dim != config.hidden_size:
+            last.append(LinearPart("base_model.decoder.project_out"))
+        if task == "question-answering":
+            return answers(*last, *parts)
+        return Head(task, (*last, *parts))
+
+    return described
+
+
+DECODERS: Table = {
+    **for_each(
+        "Llama Mistral Qwen2 Qwen3 SmolLM3 Ministral Ministral3 Helium Cwm Ernie4_5 SeedOss HunYuanDenseV1 Phi3 Glm "
+        "Olmo2 Olmo3 Exaone4 Mixtral Olmoe Qwen3Moe MiniMaxM2 GptOss",
+        _lm(*RMS, LM_HEAD),
+        _decoder_tasks(RMS),
+    ),
+    **for_each("Gemma", _lm(*_UNIT_RMS, LM_HEAD)),
+    **for_each("Gemma2 Gemma3", {"ForCausalLM": _capped}),
+    **for_each("Gemma Gemma2 Gemma3Text", _decoder_tasks(_UNIT_RMS)),
+    **for_each("StableLm Starcoder2", _lm(*_NORM, LM_HEAD), _decoder_tasks(_NORM)),
+    **for_each("Cohere Cohere2", {"ForCausalLM": _cohere}),
+    **for_each("GPTJ", _lm(*_LN_F, LM_HEAD), _decoder_tasks(_LN_F)),
+    **for_each("GPT2 GPTBigCode GPTNeo Bloom Falcon", _lm(*_LN_F, LM_HEAD), _decoder_tasks(_LN_F, tokens="classifier")),
+    "GPT2LMHeadModel": Head("causal-lm", (*_LN_F, LM_HEAD)),
+    **for_each("GPTNeoX", _lm(*_NEOX, LM_HEAD), _decoder_tasks(_NEOX, tokens="classifier")),
+    **for_each("Phi", _lm(*_PHI, LM_HEAD), _decoder_tasks(_PHI)),
+    **for_each("BioGpt", _lm(*_BIOGPT, LinearPart("output_projection")), _decoder_tasks(_BIOGPT, tokens="classifier")),
+    "OPTForCausalLM": _opt("causal-lm", LM_HEAD),
+    "OPTForSequenceClassification": _opt("sequence-classification", LinearPart("score"), LastToken()),
+    "OPTForQuestionAnswering": _opt("question-answering", LinearPart("qa_outputs")),
+    "ModernBertDecoderForCausalLM": Head("causal-lm", (*MODERN, *modern_head("lm_head"), LinearPart("decoder"))),
+    "ModernBertDecoderForSequenceClassification": Head(
+        "sequence-classification", (*MODERN, *modern_head("head"), LinearPart("classifier"), LastToken())
+    ),
+    "BertGenerationDecoder": Head("causal-lm", (LinearPart("lm_head.decoder"),)),
+}

@@ -1,0 +1,281 @@
+"""The task heads of encoders, by the names of their classes in transformers.
+
+| trap | where |
+|---|---|
+| the activation is called by name and belongs to no module | RoBERTa, DistilBERT, DeBERTa |
+| the pooling depends on the configuration | ModernBERT, EuroBERT, ELECTRA (multiple choice) |
+| the output matrix is the word embeddings' own | DeBERTa (not `legacy`) |
+| states are averaged after the classifier, not before | EuroBERT (`late`) |
+| a logit is a product of what two chains make of two tokens | Splinter |
+| two classifiers read two tokens, and their mean counts | DeiT with teacher |
+"""
+
+from __future__ import annotations
+
+from normscope.families.heads.shared import (
+    CLASSIFIER,
+    FIRST,
+    LM_HEAD,
+    MODERN,
+    RMS,
+    Parts,
+    Table,
+    activated,
+    answers,
+    choices,
+    for_each,
+    modern_head,
+    named,
+)
+from normscope.families.heads.spec import (
+    ActivationPart,
+    AveragePart,
+    Head,
+    HeadPart,
+    LastPosition,
+    LinearPart,
+    MatrixPart,
+    MeanOfPositions,
+    MeanOfTokens,
+    PickPart,
+    SpanPart,
+    TokenAt,
+)
+from normscope.families.spec import Config, LayerNormPart
+
+_POOLER: Parts = (*FIRST, *activated("base_model.pooler.dense", "base_model.pooler.activation"))
+_ALBERT_POOLER: Parts = (*FIRST, *activated("base_model.pooler", "base_model.pooler_activation"))
+_TOKEN_TANH: Parts = (*FIRST, *named("classifier.dense", "tanh"), LinearPart("classifier.out_proj"))
+
+
+def _next_sentence(*parts: HeadPart) -> Head:
+    return Head("next-sentence", parts, labels=("next", "random"))
+
+
+def _vocabulary(parts: Parts) -> Table:
+    """The same head for masked and for causal language modelling."""
+    return {"ForMaskedLM": Head("masked-lm", parts), "ForCausalLM": Head("causal-lm", parts)}
+
+
+def _pre_training(parts: Parts) -> Table:
+    """The masked language modelling of a model that also has a sentence head."""
+    return {"ForPreTraining": Head("masked-lm", parts, ("prediction_logits",))}
+
+
+def _token_tasks(*last: HeadPart) -> Table:
+    return {
+        "ForTokenClassification": Head("token-classification", (*last, CLASSIFIER)),
+        "ForQuestionAnswering": answers(*last, LinearPart("qa_outputs")),
+    }
+
+
+def _sentence(*parts: HeadPart) -> Table:
+    return {"ForSequenceClassification": Head("sequence-classification", parts)}
+
+
+def _multiple(*parts: HeadPart) -> Table:
+    return {"ForMultipleChoice": choices(*parts)}
+
+
+def _bert_lm(norm: str) -> Parts:
+    inside = "cls.predictions.transform"
+    dense = activated(f"{inside}.dense", f"{inside}.transform_act_fn")
+    return (*dense, LayerNormPart(f"{inside}.{norm}"), LinearPart("cls.predictions.decoder"))
+
+
+_BERT_LM = _bert_lm("LayerNorm")
+_ROBERTA_LM: Parts = (
+    *named("lm_head.dense", "gelu"),
+    LayerNormPart("lm_head.layer_norm"),
+    LinearPart("lm_head.decoder"),
+)
+_ALBERT_LM: Parts = (
+    *activated("predictions.dense", "predictions.activation"),
+    LayerNormPart("predictions.LayerNorm"),
+    LinearPart("predictions.decoder"),
+)
+_ELECTRA_LM: Parts = (
+    *activated("generator_predictions.dense", "generator_predictions.activation"),
+    LayerNormPart("generator_predictions.LayerNorm"),
+    LinearPart("generator_lm_head"),
+)
+_DISTILBERT_LM: Parts = (
+    *activated("vocab_transform", "activation"),
+    LayerNormPart("vocab_layer_norm"),
+    LinearPart("vocab_projector"),
+)
+_DISTILBERT_POOL: Parts = (*FIRST, *named("pre_classifier", "relu"), CLASSIFIER)
+_PRE_NORM: Parts = (LayerNormPart("base_model.LayerNorm"),)
+
+
+def _deberta_lm(config: Config) -> Head:
+    if getattr(config, "legacy", True):
+        return Head("masked-lm", _BERT_LM)
+    inside = "lm_predictions.lm_head"
+    dense = activated(f"{inside}.dense", f"{inside}.transform_act_fn")
+    matrix = MatrixPart("base_model.embeddings.word_embeddings.weight", f"{inside}.bias")
+    return Head("masked-lm", (*dense, LayerNormPart(f"{inside}.LayerNorm"), matrix))
+
+
+def _deberta_pooler(config: Config) -> Parts:
+    return (*FIRST, *named("pooler.dense", config.pooler_hidden_act), CLASSIFIER)
+
+
+def _deberta_sentence(config: Config) -> Head:
+    return Head("sequence-classification", _deberta_pooler(config))
+
+
+def _deberta_choices(config: Config) -> Head:
+    return choices(*_deberta_pooler(config))
+
+
+_SUMMARIES: dict[str, PickPart] = {
+    "last": LastPosition(),
+    "first": TokenAt(),
+    "mean": MeanOfPositions(),
+    "cls_index": LastPosition(),
+}
+
+
+def _electra_choices(config: Config) -> Head:
+    linear = (LinearPart("sequence_summary.summary"),) if config.summary_use_proj else ()
+    activation = ActivationPart("sequence_summary.summary", "sequence_summary.activation")
+    activations = (activation,) if config.summary_activation else ()
+    return choices(_SUMMARIES[config.summary_type], *linear, *activations, CLASSIFIER)
+
+
+def _modern_pool(config: Config) -> PickPart:
+    return TokenAt() if config.classifier_pooling == "cls" else MeanOfTokens()
+
+
+def _modern_sentence(config: Config) -> Head:
+    return Head("sequence-classification", (*MODERN, _modern_pool(config), *modern_head("head"), CLASSIFIER))
+
+
+def _modern_choices(config: Config) -> Head:
+    return choices(*MODERN, _modern_pool(config), *modern_head("head"), CLASSIFIER)
+
+
+def _eurobert_sentence(config: Config) -> Head:
+    classify: Parts = (*activated("dense", "activation"), CLASSIFIER)
+    pooling = config.classifier_pooling
+    if pooling == "late":
+        return Head("sequence-classification", (*RMS, *classify, MeanOfTokens()))
+    return Head("sequence-classification", (*RMS, TokenAt() if pooling == "bos" else MeanOfTokens(), *classify))
+
+
+def _splinter_chain(name: str) -> Parts:
+    inside = f"splinter_qass.{name}_transform"
+    return (*activated(f"{inside}.dense", f"{inside}.act_fn"), LayerNormPart(f"{inside}.LayerNorm"))
+
+
+_SPLINTER = SpanPart(
+    "splinter_qass",
+    tuple(
+        ((*_splinter_chain(f"query_{edge}"), LinearPart(f"splinter_qass.{edge}_classifier")), _splinter_chain(edge))
+        for edge in ("start", "end")
+    ),
+)
+
+ENCODERS: Table = {
+    **for_each(
+        "Bert Ernie",
+        _vocabulary(_BERT_LM),
+        _pre_training(_BERT_LM),
+        _sentence(*_POOLER, CLASSIFIER),
+        _multiple(*_POOLER, CLASSIFIER),
+        {"ForNextSentencePrediction": _next_sentence(*_POOLER, LinearPart("cls.seq_relationship"))},
+        _token_tasks(),
+    ),
+    "BertLMHeadModel": Head("causal-lm", _BERT_LM),
+    **for_each(
+        "Roberta XLMRoberta Camembert Data2VecText MPNet",
+        _vocabulary(_ROBERTA_LM),
+        _sentence(*_TOKEN_TANH),
+        _multiple(*_POOLER, CLASSIFIER),
+        _token_tasks(),
+    ),
+    **for_each(
+        "RobertaPreLayerNorm",
+        _vocabulary((*_PRE_NORM, *_ROBERTA_LM)),
+        _sentence(*_PRE_NORM, *_TOKEN_TANH),
+        _multiple(*_PRE_NORM, *_POOLER, CLASSIFIER),
+        _token_tasks(*_PRE_NORM),
+    ),
+    **for_each("Gte", _vocabulary(_ROBERTA_LM)),
+    **for_each("NomicBert", _vocabulary(_bert_lm("layer_norm"))),
+    **for_each("Gte NomicBert", _sentence(*_POOLER, CLASSIFIER), _token_tasks()),
+    **for_each(
+        "Albert",
+        _vocabulary(_ALBERT_LM),
+        _pre_training(_ALBERT_LM),
+        _sentence(*_ALBERT_POOLER, CLASSIFIER),
+        _multiple(*_ALBERT_POOLER, CLASSIFIER),
+        _token_tasks(),
+    ),
+    **for_each(
+        "DistilBert",
+        _vocabulary(_DISTILBERT_LM),
+        _sentence(*_DISTILBERT_POOL),
+        _multiple(*_DISTILBERT_POOL),
+        _token_tasks(),
+    ),
+    **for_each(
+        "Electra",
+        _vocabulary(_ELECTRA_LM),
+        _sentence(*FIRST, *activated("classifier.dense", "classifier.activation"), LinearPart("classifier.out_proj")),
+        {"ForMultipleChoice": _electra_choices},
+        _token_tasks(),
+    ),
+    "ElectraForPreTraining": Head(
+        "replaced-token",
+        (
+            *activated("discriminator_predictions.dense", "discriminator_predictions.activation"),
+            LinearPart("discriminator_predictions.dense_prediction"),
+        ),
+        labels=("replaced",),
+    ),
+    **for_each(
+        "Deberta DebertaV2",
+        {
+            "ForMaskedLM": _deberta_lm,
+            "ForSequenceClassification": _deberta_sentence,
+            "ForMultipleChoice": _deberta_choices,
+        },
+        _token_tasks(),
+    ),
+    **for_each(
+        "ModernBert",
+        {
+            "ForMaskedLM": Head("masked-lm", (*MODERN, *modern_head("head"), LinearPart("decoder"))),
+            "ForSequenceClassification": _modern_sentence,
+            "ForMultipleChoice": _modern_choices,
+            "ForTokenClassification": Head("token-classification", (*MODERN, *modern_head("head"), CLASSIFIER)),
+            "ForQuestionAnswering": answers(*MODERN, *modern_head("head"), CLASSIFIER),
+        },
+    ),
+    "EuroBertForMaskedLM": Head("masked-lm", (*RMS, LM_HEAD)),
+    "EuroBertForSequenceClassification": _eurobert_sentence,
+    "EuroBertForTokenClassification": Head("token-classification", (*RMS, CLASSIFIER)),
+    "SplinterForQuestionAnswering": answers(_SPLINTER),
+    "SplinterForPreTraining": answers(_SPLINTER),
+}
+
+
+_VIT: Parts = (LayerNormPart("base_model.layernorm"),)
+
+IMAGES: Table = {
+    **for_each("ViT DeiT", {"ForImageClassification": Head("image-classification", (*_VIT, *FIRST, CLASSIFIER))}),
+    "DeiTForImageClassificationWithTeacher": Head(
+        "image-classification",
+        (
+            *_VIT,
+            AveragePart(
+                (
+                    (TokenAt(0), LinearPart("cls_classifier")),
+                    (TokenAt(1), LinearPart("distillation_classifier")),
+                )
+            ),
+        ),
+    ),
+}

@@ -66,6 +66,9 @@ def test_a_run_that_is_refused_leaves_no_folder(analyzer: Any, tmp_path: Path) -
     with pytest.raises(CorpusError, match="no sequence"):
         run(["mixing-ratio"], model=analyzer, corpus=[" "], out=tmp_path / "new" / "run")
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(CorpusError, match="no sequence"):
+        run(["mixing-ratio"], model=analyzer, corpus=[" "], out=tmp_path)
+    assert list(tmp_path.iterdir()) == [], "a folder that was empty stays empty"
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(FileError, match="cannot be made"):
         run(["mixing-ratio"], model=analyzer, corpus=TEXTS, out=tmp_path / "file" / "run")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,8 +80,9 @@ def locked_folder(path: Path) -> Generator[RunFolder]:
         try:
             yield RunFolder(path)
         finally:
-            if made and not (path / SETTINGS).exists():
-                Path(lock.lock_file).unlink(missing_ok=True)
+            if not (path / SETTINGS).exists():
+                with suppress(OSError):  # some systems keep an open file
+                    Path(lock.lock_file).unlink()
             lock.release()
     finally:
         if not (path / SETTINGS).exists():
@@ -110,11 +111,9 @@ def _make(path: Path) -> list[Path]:
 
 
 def _unmake(folders: list[Path]) -> None:
-    try:
+    with suppress(OSError):  # another run has moved in
         for folder in folders:
             folder.rmdir()
-    except OSError:  # another run has moved in
-        pass
 
 
 def _record(path: Path) -> dict[str, Any] | None:

@@ -13,9 +13,12 @@ from normscope.analysis import Analysis
 from normscope.analyzer import Analyzer
 from normscope.errors import InputError
 from normscope.explorer.payload import payload_json
-from normscope.explorer.watch import Cancelled, watched
 
 __all__ = ["Cancelled", "Order", "Result", "analyse"]
+
+
+class Cancelled(Exception):
+    """The analysis was given up because nobody wants it any more."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ def analyse(
     tell: Callable[[int, int], None],
     cancelled: Callable[[], bool],
 ) -> Result:
-    """Analyse the texts one after the other, telling how many layers have begun, of how many in all.
+    """Analyse the texts one after the other, telling how many layers are done, of how many in all.
 
     Raises:
         InputError: a text is too long, or cannot be analysed.
@@ -57,11 +60,12 @@ def analyse(
     for place, order in enumerate(orders):
         _refuse_long(order, most_tokens)
 
-        def told(begun: int, total: int, place: int = place) -> None:
-            tell(place * total + begun, len(orders) * total)
+        def told(done: int, total: int, place: int = place) -> None:
+            if cancelled():
+                raise Cancelled
+            tell(place * total + done, len(orders) * total)
 
-        with watched(order.analyzer, told, cancelled):
-            analyses.append(order.analyzer.analyze(order.text, heads=heads, progress=False))
+        analyses.append(order.analyzer.analyze(order.text, heads=heads, progress=False, tell=told))
     return Result(analyses, payload_json(*analyses).encode("ascii"))
 
 

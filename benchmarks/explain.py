@@ -118,7 +118,33 @@ TASKS: dict[str, Callable[[ns.Analyzer, Inputs], None]] = {
 }
 
 
-def seconds(tasks: dict[str, Callable[[], None]], repeats: int) -> dict[str, float]:
+TEXT, WORD = "Once upon a time there was a little", " girl"
+INSEQ_METHODS = ("input_x_gradient", "integrated_gradients", "attention")
+"""inseq 0.7.1 has more, of which some (value zeroing) fail on transformers 5."""
+
+
+def beside_inseq(folder: str, repeats: int) -> dict[str, Any]:
+    """The next word of a causal model with a tokenizer, explained here and by inseq, as multiples of a forward pass."""
+    import inseq  # noqa: PLC0415  (only where it is installed)
+
+    analyzer = ns.load(folder)
+    assert analyzer.tokenizer is not None
+    encoding: Any = analyzer.tokenizer(TEXT, return_tensors="pt")
+    tasks: dict[str, Callable[[], Any]] = {
+        "forward": lambda: forward(analyzer, dict(encoding)),
+        "explain": lambda: analyzer.explain(TEXT, target=WORD),
+    }
+    for method in INSEQ_METHODS:
+        model: Any = inseq.load_model(analyzer.model, method, tokenizer=folder)
+        options = {"n_steps": STEPS} if method == "integrated_gradients" else {}
+        tasks[f"inseq {method}"] = lambda model=model, options=options: model.attribute(
+            TEXT, TEXT + WORD, show_progress=False, attr_pos_start=encoding["input_ids"].shape[1], **options
+        )
+    times = seconds(tasks, repeats)
+    return {"model": Path(folder).name, "ratios": {name: value / times["forward"] for name, value in times.items()}}
+
+
+def seconds(tasks: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
     """The smallest time of each task, measured in turn; what takes long is run once."""
     smallest: dict[str, float] = {}
     for turn in range(repeats):
@@ -161,10 +187,15 @@ def main() -> None:
     parser.add_argument("--lengths", nargs="+", type=int, default=[128])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("bench-output"))
+    parser.add_argument("--inseq", metavar="FOLDER", help="a causal model with its tokenizer, to compare with inseq")
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peak:
         _print_peak(arguments.models[0], arguments.lengths[0], arguments.peak)
+        return
+    if arguments.inseq:
+        result = beside_inseq(arguments.inseq, arguments.repeats)
+        Console().print(result["model"], {name: round(ratio, 2) for name, ratio in result["ratios"].items()})
         return
     rows = [measure(model, length, arguments.repeats) for model in arguments.models for length in arguments.lengths]
     table = Table("model", "tokens", "forward s", *(f"{name} x" for name in TASKS if name != "forward"), "explain MB")

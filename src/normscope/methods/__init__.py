@@ -11,10 +11,11 @@ from typing import Any
 
 from normscope.errors import InputError, listing
 from normscope.methods.base import Gives, Method
+from normscope.methods.layer import LAYER_METHODS, LayerMethod, MapRequest, Propagated
 
-__all__ = ["Gives", "Method", "method", "methods"]
+__all__ = ["Gives", "LayerMethod", "MapRequest", "Method", "Propagated", "layer_method", "method", "methods"]
 
-_METHODS: tuple[type[Method], ...] = ()
+_METHODS: tuple[type[Method], ...] = (*LAYER_METHODS,)
 """Every method, in the order in which they are listed."""
 
 
@@ -37,6 +38,13 @@ def method(name: str | Method, gives: Gives | None = None, **options: Any) -> Me
             there_are = f"it has {listing(known)}" if known else "it has none"
             raise InputError(f"The method {kind.name!r} has no option {option!r}: {there_are}.")
     return _fitting(kind(**options), gives)
+
+
+def layer_method(name: str | Method) -> LayerMethod:
+    """The method of a name, if it gives maps of layers."""
+    asked = method(name, "layer maps")
+    assert isinstance(asked, LayerMethod)
+    return asked
 
 
 def _folded(name: str) -> str:

@@ -41,7 +41,6 @@ from normscope.trace import (
     Attention,
     CrossAttention,
     Expert,
-    FeedForward,
     Fork,
     Gated,
     LayerTrace,
@@ -52,6 +51,8 @@ from normscope.trace import (
     Plain,
     Residual,
     Scale,
+    SelfAttention,
+    SequentialFeedForward,
     Step,
 )
 
@@ -119,7 +120,7 @@ class BoundBlock:
             case BesideAttention():
                 return self._own_feed_forward(part, view)
             case _:
-                return FeedForward(self._feed_forward(part, view))
+                return SequentialFeedForward(self._feed_forward(part, view))
 
     def _state_after(self, index: int, view: SequenceView) -> Tensor | None:
         """The model's own state after a part, where the model shows it."""
@@ -165,7 +166,7 @@ class BoundBlock:
         heads = len(weights)
         source = value_source(part, self.weights, view, values, heads) if self.below_attention else None
         linear = self.weights.linear(part.output)
-        return (CrossAttention if cross else Attention)(
+        return (CrossAttention if cross else SelfAttention)(
             weights=weights,
             values=values.repeat_interleave(heads // groups, dim=0),
             output=linear.weight.T.reshape(heads, d_head, -1),

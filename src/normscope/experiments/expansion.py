@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+import pyarrow as pa
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -56,7 +57,9 @@ class ExpansionRate(Experiment):
     columns: ClassVar[dict[str, str]] = {
         "layer": "layer, from 1; empty for the mean over layers",
         "expansion_rate": "root mean square of the singular values of f",
-        "published": "the paper's mean, where the model is the paper's",
+        "published": "the paper's mean, where the model is the paper's (of MultiBERTs, over all 25)",
+        "published_minimum": "the paper's smallest value of a layer",
+        "published_maximum": "the paper's largest value of a layer",
     }
 
     def __post_init__(self) -> None:
@@ -82,14 +85,32 @@ class ExpansionRate(Experiment):
         rates = partial.moments["rate"].mean()
         layers = facts.model.layers
         records: list[dict[str, object]] = [
-            {"layer": layer, "expansion_rate": float(rate), "published": None}
-            for layer, rate in zip(layers, rates, strict=True)
+            {"layer": layer, "expansion_rate": float(rate)} for layer, rate in zip(layers, rates, strict=True)
         ]
-        known = published.expansion_rate(facts.model.name)
-        records.append({"layer": None, "expansion_rate": float(rates.mean()), "published": known})
-        return Outcome(
-            {"expansion-rate": tables.from_records(records)}, {"expansion-rate": lambda: _figure(rates, facts.model)}
+        paper = published.paper_of_model(facts.model)
+        mean, smallest, largest = paper.expansion_rate()
+        records.append(
+            {
+                "layer": None,
+                "expansion_rate": float(rates.mean()),
+                "published": mean,
+                "published_minimum": smallest,
+                "published_maximum": largest,
+            }
         )
+        return Outcome(
+            {"expansion-rate": tables.from_records(records, _SCHEMA)},
+            {"expansion-rate": lambda: _figure(rates, facts.model)},
+            paper.notes,
+        )
+
+
+_SCHEMA = pa.schema(
+    {
+        "layer": pa.int64(),
+        **dict.fromkeys(("expansion_rate", "published", "published_minimum", "published_maximum"), pa.float64()),
+    }
+)
 
 
 @dataclass(frozen=True)

@@ -28,5 +28,5 @@ def label(token: str, longest: int = 18) -> str:
 
 
 def labels(tokens: Iterable[object]) -> list[str]:
-    """The labels of some tokens."""
+    """The labels of tokens."""
     return [label(str(token)) for token in tokens]

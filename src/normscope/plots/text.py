@@ -137,8 +137,8 @@ def _widths(names: list[str]) -> list[float]:
 def _draw(axes: Axes, placed: list[_Placed], row: xr.DataArray, colours: Colormap, norm: Normalize) -> None:
     itself = int(row["query"].item())
     for token, key, value in zip(placed, row["key"].values, row.values, strict=True):
-        there = bool(np.isfinite(value))
-        colour = colours(norm(value)) if there else (1.0, 1.0, 1.0, 0.0)
+        exists = bool(np.isfinite(value))
+        colour = colours(norm(value)) if exists else (1.0, 1.0, 1.0, 0.0)
         top = token.line * _LINE_HEIGHT + 0.03
         axes.add_patch(
             FancyBboxPatch(
@@ -156,7 +156,7 @@ def _draw(axes: Axes, placed: list[_Placed], row: xr.DataArray, colours: Colorma
             top + (_LINE_HEIGHT - 0.06) / 2,
             token.name,
             fontsize=_FONT,
-            color=ink_on(colour) if there else "0.6",
+            color=ink_on(colour) if exists else "0.6",
             ha="center",
             va="center_baseline",
             parse_math=False,

@@ -79,8 +79,10 @@ def _block(trace: LayerTrace, entering: OracleResult, share: Share | None) -> Or
             case OwnFeedForward():
                 read = entering if step.norm is None else definitions._normalise(step.norm.norm, entering)
                 current = definitions._add(current, definitions._feed_forward(step, read))
+            case FeedForward() if share is None:
+                current = definitions._feed_forward(step, current)
             case FeedForward():
-                current = definitions._feed_forward(step, current) if share is None else _shared_network(step, current, share)
+                current = _shared_network(step, current, share)
     return current
 
 
@@ -137,5 +139,3 @@ def _shared_network(step: FeedForward, current: OracleResult, share: Share) -> O
     leaving = _shared(replace(entering, parts=neurons, bias=at_zero), share)
     parts, bias = definitions._affine(network.second, leaving.parts, leaving.bias)
     return _shared(replace(leaving, parts=parts, bias=bias), share)
-
-

@@ -386,8 +386,8 @@ class Analyzer:
         pulled = pull_back(self, sequence, question, request)
         return Explanation.from_tree(explanation_tree(pulled, sequence, self.facts))
 
-    def traces(self, inputs: Text, *, target: Input | None = None) -> list[LayerTrace]:
-        """The trace of every layer of the main stack: the tensors that `decompose` and the `oracle` compute with."""
+    def traces(self, inputs: Input | ImageInput, *, target: Input | None = None) -> list[LayerTrace]:
+        """The trace of every layer of the main stack for one input: what `decompose` and the `oracle` compute with."""
         sequences, _ = self._read(inputs, target, words=False, truncate=False)
         measure = KeptTraces(below_attention=True)
         (measured,) = Pass(self, self._request([measure], [], None, None, None)).over(sequences)

@@ -119,7 +119,9 @@ def _head_variables(layers: Sequence[LayerResult]) -> dict[str, Any]:
 def _error_variables(layers: Sequence[LayerResult]) -> dict[str, Any]:
     """The completeness error after every component that was followed, and the worst of them."""
     scopes = list(layers[0].errors)
-    errors = np.array([[float(layer.errors[scope].amax()) for layer in layers] for scope in scopes], dtype=np.float32)
+    errors = (
+        torch.stack([torch.stack([layer.errors[scope].amax() for layer in layers]) for scope in scopes]).cpu().numpy()
+    )
     return {
         "checked_scope": [str(scope) for scope in scopes],
         schema.COMPONENT_ERROR: (("checked_scope", "layer"), errors),

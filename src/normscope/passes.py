@@ -66,10 +66,16 @@ def query_positions(queries: int | Sequence[int] | None, length: int) -> list[in
 
 @dataclass(frozen=True)
 class StackRequest:
-    """What is measured in one stack: the measures, already checked against the model, and the layers."""
+    """What is measured in one stack: the measures, already checked against the model, and the layers.
+
+    Equal measures run once.
+    """
 
     measures: Sequence[Measure[Any, Any]]
     layers: Sequence[int]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "measures", tuple(dict.fromkeys(self.measures)))
 
 
 @dataclass(frozen=True)

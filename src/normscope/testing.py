@@ -178,7 +178,7 @@ def _random_inputs(family: Family, model: PreTrainedModel) -> dict[str, Tensor]:
         return {f"{prefix}input_ids": numbers, f"{prefix}attention_mask": mask}
 
     inputs = ids(_LONG, _SHORT, "")
-    pad = getattr(model.config, "pad_token_id", None)
+    pad = getattr(model.config.get_text_config(), "pad_token_id", None)
     inputs["input_ids"][inputs["attention_mask"] == 0] = 0 if pad is None else pad
     return inputs if family.encoder is None else inputs | ids(_TARGET_LONG, _TARGET_SHORT, "decoder_")
 

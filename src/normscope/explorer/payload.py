@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import zlib
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -19,7 +18,7 @@ import xarray as xr
 from normscope import schema
 from normscope.analysis import Analysis
 from normscope.errors import InputError
-from normscope.scopes import weights_scope
+from normscope.scopes import Scope
 
 VERSION = 2
 
@@ -31,7 +30,6 @@ _MOST_16_BIT_VALUES = 200_000
 
 MOST_ANALYSES = 2
 
-_WEIGHTS = weights_scope("")
 _WORDS = {"Attn": "attention", "Cross": "cross-attention", "Res": "residual", "Ln": "norm", "Ff": "feed-forward"}
 """The components as a reader knows them."""
 
@@ -100,25 +98,18 @@ def _scopes(dataset: xr.Dataset) -> list[dict[str, Any]]:
     heads = [str(scope) for scope in dataset["head_scope"].values] if schema.HEAD_MAP in dataset else []
     scopes: list[dict[str, Any]] = []
     for name, values in zip(map(str, dataset["scope"].values), dataset[schema.MAP].values, strict=True):
-        components, weights = _parts(name)
+        scope = Scope(name)
         scopes.append(
             {
                 "name": name,
-                "components": components,
-                "words": [_WORDS.get(component, component) for component in components],
-                "quantity": "weight" if weights else _quantity(dataset),
+                "components": list(scope.components),
+                "words": [_WORDS.get(component, component) for component in scope.components],
+                "quantity": "weight" if scope.quantity == "weight" else _quantity(dataset),
                 "heads": name in heads,
                 "signed": bool((values < 0).any()),
             }
         )
     return scopes
-
-
-def _parts(name: str) -> tuple[list[str], bool]:
-    """The components of a scope, and whether it is one of attention weights."""
-    words = re.findall("[A-Z][a-z0-9]*", name)
-    weights = words[-1:] == [_WEIGHTS]
-    return (words[:-1] if weights else words), weights
 
 
 def _facts(dataset: xr.Dataset) -> dict[str, str | int | float]:

@@ -67,6 +67,21 @@ class Explanation:
         return str(self.attribution.attrs.get("quantity", names.LOGIT))
 
     @property
+    def signed(self) -> bool:
+        """Whether a share may speak against the value, below zero."""
+        return bool(self._dataset.attrs.get("signed", 1))
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether attribution and bias are meant to add up to the value: `completeness` says how well they do."""
+        return names.END_BIAS in self._dataset
+
+    @property
+    def follows(self) -> bool:
+        """Whether the method followed the value through the layers: there are edges, heads and a flow."""
+        return names.RELEVANCE in self._dataset
+
+    @property
     def attrs(self) -> dict[str, Any]:
         return dict(self._dataset.attrs)
 
@@ -89,17 +104,25 @@ class Explanation:
 
     @property
     def attribution(self) -> xr.DataArray:
-        """`[token]`, signed (or `[target, token]` for several values): with `bias` it adds up to `value`."""
+        """`[token]`, or `[target, token]` for several values. Of the pull-back signed, and with `bias` it adds up to `value`.
+
+        Missing where a method has nothing to say of a token.
+        """
         pieces = [_at_input(self._dataset, "self" if self._encoder is None else "target")]
         if self._encoder is not None:
             pieces.append(_at_input(self._encoder, "source"))
         joined = xr.concat(pieces, "token") if len(pieces) > 1 else pieces[0]
         joined = joined.assign_coords(token=np.arange(joined.sizes["token"]))
-        return self._squeezed(joined.rename("attribution").assign_attrs(self._dataset[names.RELEVANCE].attrs))
+        return self._squeezed(joined.rename(names.ATTRIBUTION))
 
     @property
     def bias(self) -> xr.DataArray | float:
         """The share that belongs to no token: the biases of all layers and of the head."""
+        if not self.adds_up:
+            raise SelectionError(
+                f"The shares of {self.method} are not meant to add up to the value, so that there is no bias. "
+                f"Those of pull-back do."
+            )
         total = self._dataset[names.END_BIAS]
         for dataset in (self._dataset, self._encoder):
             if dataset is not None and names.BIAS in dataset:
@@ -114,9 +137,17 @@ class Explanation:
 
     @property
     def completeness(self) -> float:
-        """The largest relative error of conservation, over all layers and values."""
-        errors = [float(data[names.ERROR].max()) for data in (self._dataset, self._encoder) if data is not None]
-        return max(errors)
+        """The largest relative error of conservation, over all layers and values; NaN of shares that do not add up."""
+        datasets = [data for data in (self._dataset, self._encoder) if data is not None and names.ERROR in data]
+        return max((float(data[names.ERROR].max()) for data in datasets), default=float("nan"))
+
+    @property
+    def predictions(self) -> xr.DataArray | None:
+        """`[rank]` (or `[target, rank]`): probabilities of the likeliest labels, named by the coordinate `prediction`.
+
+        `None` where the model's labels are no alternatives.
+        """
+        return self._squeezed(self._dataset[names.PROBABILITY]) if names.PROBABILITY in self._dataset else None
 
     # ---- what flows ----------------------------------------------------------------------------------------------------
 
@@ -179,9 +210,9 @@ class Explanation:
 
     def __repr__(self) -> str:
         shown = ", ".join(repr(name) for name in self.targets[:3]) + (", ..." if len(self.targets) > 3 else "")
+        error = f", conservation error {self.completeness:.1e}" if self.adds_up else ""
         return (
-            f"Explanation({shown}: {len(self.tokens)} tokens, method={self.method!r}, model={self.attrs['model']!r}, "
-            f"conservation error {self.completeness:.1e})"
+            f"Explanation({shown}: {len(self.tokens)} tokens, method={self.method!r}, model={self.attrs['model']!r}{error})"
         )
 
     # ---- inside --------------------------------------------------------------------------------------------------------
@@ -204,8 +235,9 @@ class Explanation:
 
 
 def _at_input(dataset: xr.Dataset, group: str) -> xr.DataArray:
-    """`[target, token]`: the relevance of what enters the first layer, with what is known of the tokens."""
-    values = dataset[names.RELEVANCE].isel(depth=0, drop=True)
+    """`[target, token]`: the shares of what enters the first layer, with what is known of the tokens."""
+    followed = names.RELEVANCE in dataset
+    values = dataset[names.RELEVANCE].isel(depth=0, drop=True) if followed else dataset[names.ATTRIBUTION]
     described = [str(name) for name in values.coords if str(name).startswith("query_")]
     values = values.rename({name: name.replace("query_", "token_", 1) for name in described} | {"query": "token"})
     return values.assign_coords(token_group=("token", np.full(values.sizes["token"], group, dtype=object)))

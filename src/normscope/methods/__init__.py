@@ -11,10 +11,28 @@ from typing import Any
 
 from normscope.errors import InputError, listing
 from normscope.methods.base import Gives, Method
+from normscope.methods.prediction import (
+    Attribution,
+    GradientNorm,
+    GradientTimesInput,
+    IntegratedGradients,
+    LeaveOneOut,
+    PullBack,
+    Random,
+)
 
-__all__ = ["Gives", "Method", "method", "methods"]
+__all__ = ["Gives", "Method", "attribution", "method", "methods"]
 
-_METHODS: tuple[type[Method], ...] = ()
+_PREDICTION_METHODS: tuple[type[Method], ...] = (
+    PullBack,
+    GradientNorm,
+    GradientTimesInput,
+    IntegratedGradients,
+    LeaveOneOut,
+    Random,
+)
+
+_METHODS: tuple[type[Method], ...] = (*_PREDICTION_METHODS,)
 """Every method, in the order in which they are listed."""
 
 
@@ -37,6 +55,15 @@ def method(name: str | Method, gives: Gives | None = None, **options: Any) -> Me
             there_are = f"it has {listing(known)}" if known else "it has none"
             raise InputError(f"The method {kind.name!r} has no option {option!r}: {there_are}.")
     return _fitting(kind(**options), gives)
+
+
+def attribution(name: str | Method, *, follows: bool = False) -> Attribution:
+    """The method of an explanation; one that follows what flows through the layers, if that is asked for."""
+    asked = method(name, "attribution")
+    assert isinstance(asked, Attribution)
+    if follows and not asked.follows:
+        raise InputError(f"The method {asked.name!r} does not follow single heads: leave out heads, or use 'pull-back'.")
+    return asked
 
 
 def _folded(name: str) -> str:

@@ -91,7 +91,9 @@ DECODERS: Table = {
     "GPT2LMHeadModel": Head("causal-lm", (*_LN_F, LM_HEAD)),
     **for_each("GPTNeoX", _lm(*_NEOX, LM_HEAD), _decoder_tasks(_NEOX, tokens="classifier")),
     **for_each("Phi", _lm(*_PHI, LM_HEAD), _decoder_tasks(_PHI)),
-    **for_each("BioGpt", _lm(*_LAYER_NORM, LinearPart("output_projection")), _decoder_tasks(_LAYER_NORM, tokens="classifier")),
+    **for_each(
+        "BioGpt", _lm(*_LAYER_NORM, LinearPart("output_projection")), _decoder_tasks(_LAYER_NORM, tokens="classifier")
+    ),
     **for_each("XGLM", _lm(*_LAYER_NORM, LM_HEAD)),
     "OPTForCausalLM": _opt("causal-lm", LM_HEAD),
     "OPTForSequenceClassification": _opt("sequence-classification", LinearPart("score"), LastToken()),

@@ -1,4 +1,4 @@
-"""What a method is asked, and what any method answers: the values, the tokens' shares, and what the model predicts anyway."""
+"""What a method is asked, and what any method answers: values, tokens' shares, and what the model predicts."""
 
 from __future__ import annotations
 

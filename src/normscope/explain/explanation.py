@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import xarray as xr
 
-from normscope import files, schema, units
+from normscope import files, labels, schema, units
 from normscope.errors import FileError, SelectionError, listing
 from normscope.explain import datasets as names
 from normscope.explain.flow import Flow, flow_of
@@ -100,11 +100,16 @@ class Explanation:
         """The model's own logit, or difference of two; `[target]` where several values are explained."""
         return self._of_targets(self._dataset[names.VALUE])
 
+    @property
+    def values(self) -> list[float]:
+        """The values explained, also where there is only one."""
+        return [float(value) for value in self._dataset[names.VALUE].values]
+
     # ---- attribution ---------------------------------------------------------------------------------------------------
 
     @property
     def attribution(self) -> xr.DataArray:
-        """`[token]`, or `[target, token]` for several values. Of the pull-back signed, and with `bias` it adds up to `value`.
+        """`[token]`, or `[target, token]` for several values. That of the pull-back adds up, with `bias`, to `value`.
 
         Missing where a method has nothing to say of a token.
         """
@@ -118,6 +123,14 @@ class Explanation:
     @property
     def bias(self) -> xr.DataArray | float:
         """The share that belongs to no token: the biases of all layers and of the head."""
+        return self._of_targets(self._biases())
+
+    @property
+    def biases(self) -> list[float]:
+        """The bias of every value, also where there is only one."""
+        return [float(bias) for bias in self._biases().values]
+
+    def _biases(self) -> xr.DataArray:
         if not self.adds_up:
             raise SelectionError(
                 f"The shares of {self.method} are not meant to add up to the value, so that there is no bias. "
@@ -127,7 +140,7 @@ class Explanation:
         for dataset in (self._dataset, self._encoder):
             if dataset is not None and names.BIAS in dataset:
                 total = total + dataset[names.BIAS].sum(("layer", "query"))
-        return self._of_targets(total)
+        return total
 
     @property
     def relevance(self) -> xr.DataArray:
@@ -204,6 +217,13 @@ class Explanation:
 
         return plots.plot_explanation(self, **options)
 
+    def plot_flow(self, share: float = 0.9, *, target: int = 0, encoder: bool = False, **options: Any) -> Figure:
+        """The graph of `flow` as a picture; options are those of `plots.plot_flow`."""
+        from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
+
+        name = "" if encoder else labels.name_of(self.targets[target])
+        return plots.plot_flow(self.flow(share, target=target, encoder=encoder), **{"name": name, **options})
+
     def save(self, path: str | Path) -> Path:
         """Write everything to a netCDF file, which opens without normscope too."""
         return files.write_netcdf(self.tree, path)
@@ -211,9 +231,8 @@ class Explanation:
     def __repr__(self) -> str:
         shown = ", ".join(repr(name) for name in self.targets[:3]) + (", ..." if len(self.targets) > 3 else "")
         error = f", conservation error {self.completeness:.1e}" if self.adds_up else ""
-        return (
-            f"Explanation({shown}: {len(self.tokens)} tokens, method={self.method!r}, model={self.attrs['model']!r}{error})"
-        )
+        made = f"method={self.method!r}, model={self.attrs['model']!r}"
+        return f"Explanation({shown}: {len(self.tokens)} tokens, {made}{error})"
 
     # ---- inside --------------------------------------------------------------------------------------------------------
 
@@ -240,7 +259,10 @@ def _at_input(dataset: xr.Dataset, group: str) -> xr.DataArray:
     values = dataset[names.RELEVANCE].isel(depth=0, drop=True) if followed else dataset[names.ATTRIBUTION]
     described = [str(name) for name in values.coords if str(name).startswith("query_")]
     values = values.rename({name: name.replace("query_", "token_", 1) for name in described} | {"query": "token"})
-    return values.assign_coords(token_group=("token", np.full(values.sizes["token"], group, dtype=object)))
+    position = "token", values["token"].values
+    return values.assign_coords(
+        token_group=("token", np.full(values.sizes["token"], group, dtype=object)), token_position=position
+    )
 
 
 def open_explanation(path: str | Path) -> Explanation:

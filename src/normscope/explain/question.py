@@ -17,7 +17,7 @@ from torch import Tensor
 from normscope.capture.heads import HeadListener
 from normscope.errors import InputError, SelectionError, listing
 from normscope.families.heads import head_of, labels_of
-from normscope.families.heads.spec import Head, Task
+from normscope.families.heads.spec import LANGUAGE_MODELLING, Head, Task
 from normscope.head_trace import HeadTrace, Target
 from normscope.inputs import TokenSequence, decoder_side, read_inputs, with_targets
 from normscope.trace import Linear
@@ -72,6 +72,11 @@ class Question(ABC):
     def head_of(self, states: Float[Tensor, "token d"]) -> HeadTrace:
         """A head of the question's own, where the model's is not asked."""
 
+    @property
+    @abstractmethod
+    def reads_tokens(self) -> bool:
+        """Whether every value is read off a token of its own, and not off the whole input."""
+
     @abstractmethod
     def answers(self, logits: Float[Tensor, "row label"]) -> list[Answer]:
         """The values to explain."""
@@ -90,6 +95,11 @@ class LogitQuestion(Question):
         model, family = self.analyzer.model, self.analyzer.family
         return HeadListener(model, family, lengths, dtype=dtype, encoder_lengths=encoder_lengths)
 
+    @property
+    def reads_tokens(self) -> bool:
+        task = head_of(self.analyzer.model).task
+        return task in LANGUAGE_MODELLING or task in _ROW_PER_TOKEN
+
     def head_of(self, states: Float[Tensor, "token d"]) -> HeadTrace:
         raise ValueError("a question about logits has no head of its own")
 
@@ -106,6 +116,10 @@ class DirectionQuestion(Question):
 
     def listener(self, lengths: Sequence[int], encoder_lengths: Sequence[int] | None, dtype: torch.dtype) -> None:
         return None
+
+    @property
+    def reads_tokens(self) -> bool:
+        return True
 
     def head_of(self, states: Float[Tensor, "token d"]) -> HeadTrace:
         own = states[self.position]

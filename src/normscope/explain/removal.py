@@ -1,6 +1,6 @@
 """Inputs with one token taken away: what the model reads then, and where its values are read off.
 
-A token is replaced by the mask token, or dropped. Some tokens cannot be taken away, such as the one whose own label is asked.
+A token is replaced by the mask token, or dropped. Some cannot be taken away, such as the one whose own label is asked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_ROW = -1
 
 @dataclass(frozen=True)
 class Without:
-    """The input without the token at `place` (among the decoder's tokens, then the encoder's), and the rows of the values."""
+    """The input without the token at `place` (of the decoder's tokens, then the encoder's), and the values' rows."""
 
     place: int
     sequence: TokenSequence
@@ -70,7 +70,9 @@ def without_each(
             if place not in fixed
         ]
     return [
-        each for each in withouts if any(row != NO_ROW for row in each.rows) and len(each.sequence.target or each.sequence)
+        each
+        for each in withouts
+        if any(row != NO_ROW for row in each.rows) and len(each.sequence.target or each.sequence)
     ]
 
 

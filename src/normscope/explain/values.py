@@ -160,8 +160,8 @@ def refuse_module_between(analyzer: Analyzer, path: str | None) -> None:
     """Nothing is followed from the prediction to the embeddings past a module that acts between two blocks."""
     if path is not None:
         raise UnsupportedArchitectureError(
-            f"In {analyzer.name} the module {path!r} acts between two blocks, and nothing can be followed through it from the "
-            f"prediction back to the tokens yet. Maps of single layers and leave-one-out are not affected."
+            f"In {analyzer.name} the module {path!r} acts between two blocks, and nothing can be followed through it from "
+            f"the prediction back to the tokens yet. Maps of single layers and leave-one-out are not affected."
         )
 
 

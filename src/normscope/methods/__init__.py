@@ -62,7 +62,9 @@ def attribution(name: str | Method, *, follows: bool = False) -> Attribution:
     asked = method(name, "attribution")
     assert isinstance(asked, Attribution)
     if follows and not asked.follows:
-        raise InputError(f"The method {asked.name!r} does not follow single heads: leave out heads, or use 'pull-back'.")
+        raise InputError(
+            f"The method {asked.name!r} does not follow single heads: leave out heads, or use 'pull-back'."
+        )
     return asked
 
 

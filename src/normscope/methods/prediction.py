@@ -56,7 +56,7 @@ class PullBack(Attribution):
         analyzer, sequence, question = asked.analyzer, asked.sequence, asked.question
         pulled = pull_back(analyzer, sequence, question, asked.request)
         predictions = predictions_of(analyzer, question, pulled.logits, pulled.answers)
-        return explanation_tree(pulled, sequence, {**analyzer.facts, **facts_of(self)}, predictions)
+        return explanation_tree(pulled, sequence, facts_of(self, asked), predictions)
 
 
 class SharesOnly(Attribution):
@@ -65,17 +65,17 @@ class SharesOnly(Attribution):
     def explain(self, asked: Asked) -> xr.DataTree:
         attributed = self.attribute(asked)
         predictions = predictions_of(asked.analyzer, asked.question, attributed.logits, attributed.answers)
-        facts = {**asked.analyzer.facts, **facts_of(self)}
-        return attribution_tree(attributed, asked.sequence, self.quantity, facts, predictions)
+        return attribution_tree(attributed, asked.sequence, self.quantity, facts_of(self, asked), predictions)
 
     @abstractmethod
     def attribute(self, asked: Asked) -> Attributed:
         """The shares of the tokens in each value."""
 
 
-def facts_of(method: Method) -> dict[str, str | int]:
-    """What an explanation says about how it was made."""
-    return {**method.facts, "signed": int(method.signed)}
+def facts_of(method: Method, asked: Asked) -> dict[str, str | int | float]:
+    """What an explanation says about how it was made. `causal`: a value is read off a token that knows none after it."""
+    causal = asked.analyzer.family.stack.causal and asked.question.reads_tokens
+    return {**asked.analyzer.facts, **method.facts, "signed": int(method.signed), "causal": int(causal)}
 
 
 # ---- gradients ---------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class IntegratedGradients(SharesOnly):
     steps: int = 50
 
     name = "integrated-gradients"
-    summary = "the gradient integrated from zero embeddings to the token's own; adds up, with the logit at zero, as steps grow"
+    summary = "the gradient integrated from zero embeddings to the token's own; adds up with many steps"
     quantity = "integrated gradient"
     signed = True
     cost = "a forward and a backward pass for each step (50) and value"

@@ -347,7 +347,11 @@ class Analyzer:
         Raises:
             CompletenessError: if relevance and biases do not add up to the model's own value at every layer.
         """
-        way = attribution(method, follows=heads)
+        way = attribution(method)
+        if heads and not way.follows:
+            raise InputError(
+                f"The method {way.name!r} does not follow single heads: leave out heads, or use 'pull-back'."
+            )
         wanted = Wanted(target, against, at, continue_for, direction)
         sequences, single = self._read_sources(inputs, words=words, truncate=truncate)
         request = PullRequest(heads, dtype, max_memory, tell)

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from normscope import files, labels, schema, units
-from normscope.errors import FileError, SelectionError, listing
+from normscope.errors import SelectionError, listing
 from normscope.explain import datasets as names
 from normscope.explain.flow import Flow, flow_of
 
@@ -113,12 +113,24 @@ class Explanation:
 
         Missing where a method has nothing to say of a token.
         """
+        return self._squeezed(self._attributions())
+
+    @property
+    def shares(self) -> xr.DataArray:
+        """`[target, token]`: the attribution of every value, missing where a causal model has not read a token yet."""
+        values = self._attributions()
+        if not self.attrs.get("causal", 0):
+            return values
+        own = values["token_group"].values != "source"
+        after = values["token_position"].values[None] > values["target_position"].values[:, None]
+        return values.where(~(after & own[None]))
+
+    def _attributions(self) -> xr.DataArray:
         pieces = [_at_input(self._dataset, "self" if self._encoder is None else "target")]
         if self._encoder is not None:
             pieces.append(_at_input(self._encoder, "source"))
         joined = xr.concat(pieces, "token") if len(pieces) > 1 else pieces[0]
-        joined = joined.assign_coords(token=np.arange(joined.sizes["token"]))
-        return self._squeezed(joined.rename(names.ATTRIBUTION))
+        return joined.assign_coords(token=np.arange(joined.sizes["token"])).rename(names.ATTRIBUTION)
 
     @property
     def bias(self) -> xr.DataArray | float:
@@ -161,6 +173,16 @@ class Explanation:
         `None` where the model's labels are no alternatives.
         """
         return self._squeezed(self._dataset[names.PROBABILITY]) if names.PROBABILITY in self._dataset else None
+
+    def top_predictions(self, target: int = 0) -> list[tuple[str, float]]:
+        """The likeliest labels where a value is read off, with their probabilities; none where there is no choice."""
+        if names.PROBABILITY not in self._dataset:
+            return []
+        ranked = self._dataset[names.PROBABILITY].isel(target=target)
+        return [
+            (str(name), float(value))
+            for name, value in zip(ranked[names.PREDICTION].values, ranked.values, strict=True)
+        ]
 
     # ---- what flows ----------------------------------------------------------------------------------------------------
 
@@ -221,12 +243,18 @@ class Explanation:
         """The graph of `flow` as a picture; options are those of `plots.plot_flow`."""
         from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
 
-        name = "" if encoder else labels.name_of(self.targets[target])
-        return plots.plot_flow(self.flow(share, target=target, encoder=encoder), **{"name": name, **options})
+        options.setdefault("name", "" if encoder else labels.name_of(self.targets[target]))
+        return plots.plot_flow(self.flow(share, target=target, encoder=encoder), **options)
 
     def save(self, path: str | Path) -> Path:
         """Write everything to a netCDF file, which opens without normscope too."""
         return files.write_netcdf(self.tree, path)
+
+    def _repr_html_(self) -> str:
+        """The coloured text, for notebooks."""
+        from normscope.explain.page import fragment  # noqa: PLC0415  (only notebooks need it)
+
+        return fragment(self)
 
     def __repr__(self) -> str:
         shown = ", ".join(repr(name) for name in self.targets[:3]) + (", ..." if len(self.targets) > 3 else "")
@@ -263,12 +291,3 @@ def _at_input(dataset: xr.Dataset, group: str) -> xr.DataArray:
     return values.assign_coords(
         token_group=("token", np.full(values.sizes["token"], group, dtype=object)), token_position=position
     )
-
-
-def open_explanation(path: str | Path) -> Explanation:
-    """Read an explanation that `Explanation.save` wrote."""
-    tree = files.read_netcdf(path)
-    explanation = Explanation.from_tree(tree)
-    if explanation.attrs.get("kind") != "explanation":
-        raise FileError(f"{str(path)!r} holds an analysis, not an explanation: open it with normscope.open.")
-    return explanation

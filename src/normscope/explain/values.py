@@ -5,7 +5,7 @@ Methods that try things out (gradients, removed tokens) ask here. Nothing is fol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -143,7 +143,7 @@ class Values:
         return torch.stack(values)
 
     @contextmanager
-    def _first_blocks(self, replaced: Callable[[int, Tensor], Tensor]) -> Iterator[None]:
+    def _first_blocks(self, replaced: Callable[[int, Tensor], Tensor]) -> Generator[None]:
         """What enters the first block of each stack goes through a function; a shared block is met once."""
         with hooks() as handles:
             for place, stack in enumerate(self.stacks):

@@ -57,14 +57,10 @@ def method(name: str | Method, gives: Gives | None = None, **options: Any) -> Me
     return _fitting(kind(**options), gives)
 
 
-def attribution(name: str | Method, *, follows: bool = False) -> Attribution:
-    """The method of an explanation; one that follows what flows through the layers, if that is asked for."""
-    asked = method(name, "attribution")
+def attribution(name: str | Method, **options: Any) -> Attribution:
+    """The method of an explanation."""
+    asked = method(name, "attribution", **options)
     assert isinstance(asked, Attribution)
-    if follows and not asked.follows:
-        raise InputError(
-            f"The method {asked.name!r} does not follow single heads: leave out heads, or use 'pull-back'."
-        )
     return asked
 
 

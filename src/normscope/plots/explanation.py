@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 
 from normscope import schema
 from normscope.errors import InputError, SelectionError
-from normscope.labels import labels, name_of, pieces
+from normscope.explain.summary import heading, meaning
+from normscope.labels import labels, pieces
 from normscope.plots.heat import add_colour_bar, draw_cells, label_columns, label_rows
 from normscope.plots.style import (
     DIVERGING,
@@ -64,11 +65,11 @@ def plot_explanation(
         opacity: how much of an image the shares cover, from 0 to 1.
         title: the title (default: what is explained, and how it adds up).
     """
-    shares = existing(explanation, _shares(explanation, target))
+    shares = _shares(explanation, target)
     palette = colour_map((DIVERGING if explanation.signed else SEQUENTIAL) if colours is None else colours)
     ranges = diverging_norm if explanation.signed else sequential_norm
     norm = ranges(np.nan_to_num(shares.values), limit, colour_scale)
-    look = _Look(palette, norm, _meaning(explanation))
+    look = _Look(palette, norm, meaning(explanation))
     with publication():
         if "token_row" in shares.coords:
             return _image_figure(explanation, shares, look, opacity, title)
@@ -86,8 +87,7 @@ class _Look:
 
 def _shares(explanation: Explanation, target: int | None) -> xr.DataArray:
     """`[target, token]`, of all values or of one."""
-    shares = explanation.attribution
-    shares = shares if "target" in shares.dims else shares.expand_dims("target")
+    shares = explanation.shares
     if not shares.size:
         raise SelectionError("There is nothing to draw: the selection has no tokens.")
     count = shares.sizes["target"]
@@ -96,24 +96,6 @@ def _shares(explanation: Explanation, target: int | None) -> xr.DataArray:
     if not 0 <= target < count:
         raise SelectionError(f"There is no target {target} here: there are {count}, from 0 to {count - 1}.")
     return shares.isel(target=[target])
-
-
-def _meaning(explanation: Explanation) -> str:
-    return "share of the logit" if explanation.quantity == "logit" else explanation.quantity
-
-
-def heading(explanation: Explanation, target: int) -> str:
-    """What is explained, by which method, and how it adds up."""
-    value = explanation.values[target]
-    shown = f"{name_of(explanation.targets[target])}: {value:.2f}"
-    if explanation.adds_up:
-        bias = explanation.biases[target]
-        shown += f" = tokens {_signed(value - bias)} and bias {_signed(bias)}"
-    return f"{shown}   ({explanation.method})"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "\u2212")
 
 
 # ---- text ----------------------------------------------------------------------------------------------------------------
@@ -147,7 +129,7 @@ def _text_figure(
 def _bar(figure: Figure, place: Axes, look: _Look) -> None:
     bar = figure.colorbar(ScalarMappable(look.norm, look.colours), cax=place, orientation="horizontal")
     bar.ax.tick_params(labelsize=7)
-    bar.outline.set_linewidth(0.4)  # pyright: ignore[reportCallIssue]
+    bar.outline.set_linewidth(0.4)
     place.text(1.03, 0.5, look.meaning, transform=place.transAxes, va="center", fontsize=8)
 
 
@@ -195,15 +177,6 @@ def _heat_figure(explanation: Explanation, shares: xr.DataArray, look: _Look, ti
 
 def _heat_size(scale: Scale, rows: list[str], columns: list[str]) -> tuple[float, float]:
     return scale.side(len(columns)) + scale.room(rows) + 1.7, scale.side(len(rows)) + scale.room(columns) + 0.9
-
-
-def existing(explanation: Explanation, shares: xr.DataArray) -> xr.DataArray:
-    """Shares `[target, token]`, missing where a causal model has not read a token when the value is read off."""
-    if not explanation.attrs.get("causal", 0):
-        return shares
-    own = shares["token_group"].values != "source"
-    after = shares["token_position"].values[None] > shares["target_position"].values[:, None]
-    return shares.where(~(after & own[None]))
 
 
 def _borders(shares: xr.DataArray) -> list[int]:

@@ -37,26 +37,26 @@ from normscope.families.heads.spec import (
     SpanPart,
     TokenAt,
 )
-from normscope.families.spec import LayerNormPart, RmsNormPart
+from normscope.families.spec import FixedLayerNormPart, LayerNormPart, NormPart, RmsNormPart, UnitRmsNormPart
 from normscope.head_trace import Activate, Average, Factor, HeadStep, HeadTrace, Pick, Products, Scale, Shift
 from normscope.trace import Linear, Normalise
 
 
-def watched(parts: Sequence[HeadPart]) -> Iterator[str]:
+def head_modules(parts: Sequence[HeadPart]) -> Iterator[str]:
     """The modules whose input or output a head needs."""
     for part in parts:
         match part:
-            case LayerNormPart() | RmsNormPart():
+            case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
                 yield part.module
             case ActivationPart() | NamedActivationPart() | SoftCapPart():
                 yield part.after
             case AveragePart():
                 for branch in part.branches:
-                    yield from watched(branch)
+                    yield from head_modules(branch)
             case SpanPart():
                 yield part.module
                 for chain in (chain for pair in part.labels for chain in pair):
-                    yield from watched(chain)
+                    yield from head_modules(chain)
                     yield _last_module(chain)
             case _:
                 pass
@@ -64,7 +64,7 @@ def watched(parts: Sequence[HeadPart]) -> Iterator[str]:
 
 def _last_module(chain: Sequence[HeadPart]) -> str:
     part = chain[-1]
-    if isinstance(part, LinearPart | LayerNormPart | RmsNormPart):
+    if isinstance(part, LinearPart | NormPart):
         return part.module
     raise HeadError(
         f"A factor of a product of a head has to end in a module that shows it, not in a {type(part).__name__}."
@@ -139,7 +139,7 @@ class BoundHead:
         for part in parts:
             try:
                 step = self._step(part, rows)
-            except (AttributeError, KeyError) as error:  # a module that is not there, or that was not called
+            except (AttributeError, KeyError) as error:  # a module that does not exist, or that was not called
                 raise HeadError(
                     f"The head of {type(self.model).__name__} does not do what its description says: "
                     f"{part} was not seen ({error})."
@@ -151,7 +151,7 @@ class BoundHead:
     def _step(self, part: HeadPart, rows: int) -> HeadStep:
         weights = BlockWeights(self.model, self.dtype)
         match part:
-            case LayerNormPart() | RmsNormPart():
+            case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
                 return Normalise(weights.norm(part), self._cut(self.heard.taken[part.module][0], rows))
             case LinearPart():
                 return self._linear(part.module)

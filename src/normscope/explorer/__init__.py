@@ -1,6 +1,6 @@
 """The explorer: one front end behind three doors, which are a self-contained page, a notebook widget and a local web app.
 
-`payload` turns analyses into what the front end reads; `page`, `widget` and `server` carry it there (for the server, `jobs`
+`payload` turns analyses into what the front end reads; `page`, `widget` and `server` carry it (for the server, `jobs`
 and `work` make it). The front end itself is TypeScript under `front-end/`, built into `static/explorer.js`.
 """
 

@@ -70,7 +70,7 @@ def write_page(*analyses: Analysis, path: str | Path, precision: Precision = "di
 
 
 def render(data: str, *, title: str) -> str:
-    """The page around some payload (which must already be safe inside HTML)."""
+    """The page around a payload (which must already be safe inside HTML)."""
     script = bundle()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (

@@ -11,28 +11,23 @@ from typing import Any
 
 from normscope.errors import InputError, listing
 from normscope.methods.base import Gives, Method
-from normscope.methods.prediction import (
-    Attribution,
-    GradientNorm,
-    GradientTimesInput,
-    IntegratedGradients,
-    LeaveOneOut,
-    PullBack,
-    Random,
-)
+from normscope.methods.layer import LAYER_METHODS, LayerMethod, MapRequest, Propagated
+from normscope.methods.prediction import PREDICTION_METHODS, Attribution
 
-__all__ = ["Gives", "Method", "attribution", "method", "methods"]
+__all__ = [
+    "Attribution",
+    "Gives",
+    "LayerMethod",
+    "MapRequest",
+    "Method",
+    "Propagated",
+    "attribution",
+    "layer_method",
+    "method",
+    "methods",
+]
 
-_PREDICTION_METHODS: tuple[type[Method], ...] = (
-    PullBack,
-    GradientNorm,
-    GradientTimesInput,
-    IntegratedGradients,
-    LeaveOneOut,
-    Random,
-)
-
-_METHODS: tuple[type[Method], ...] = (*_PREDICTION_METHODS,)
+_METHODS: tuple[type[Method], ...] = (*PREDICTION_METHODS, *LAYER_METHODS)
 """Every method, in the order in which they are listed."""
 
 
@@ -61,6 +56,13 @@ def attribution(name: str | Method, **options: Any) -> Attribution:
     """The method of an explanation."""
     asked = method(name, "attribution", **options)
     assert isinstance(asked, Attribution)
+    return asked
+
+
+def layer_method(name: str | Method) -> LayerMethod:
+    """The method of a name, if it gives maps of layers."""
+    asked = method(name, "layer maps")
+    assert isinstance(asked, LayerMethod)
     return asked
 
 

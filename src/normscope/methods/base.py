@@ -38,7 +38,7 @@ class Method(ABC):
         return {option.name: getattr(self, option.name) for option in fields(self)}
 
     @property
-    def facts(self) -> dict[str, str]:
+    def facts(self) -> dict[str, str | int]:
         """What a result says about how it was made."""
         options = {"method_options": json.dumps(self.options)} if self.options else {}
         return {"method": self.name, **options}

@@ -17,7 +17,7 @@ from normscope.decompose.carrier import SOURCE
 from normscope.measures.base import Errors, LayerMeasure
 from normscope.measures.decomposition import by_scope, error_variables, head_variables
 from normscope.scopes import Scope
-from normscope.trace import LayerTrace, Rows
+from normscope.trace import LayerTrace, QueryRows
 
 
 @dataclass
@@ -61,7 +61,7 @@ class MapSheet:
         keys = trace.length + trace.source_length
         self.values: Float[Tensor, "query key"] = trace.hidden.new_full((len(trace.queries), keys), math.nan)
 
-    def write(self, kind: int, rows: Rows, values: Float[Tensor, "row key"]) -> None:
+    def write(self, kind: int, rows: QueryRows, values: Float[Tensor, "row key"]) -> None:
         """The cells of one group of keys, from its first key on; keys after the query of a causal model stay missing."""
         start = self._trace.length if kind == SOURCE else 0
         if kind != SOURCE and self._trace.causal:

@@ -6,6 +6,7 @@ Resolves what was asked for against what the model has; `passes` does the work a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -30,6 +31,8 @@ from normscope.inputs import ImageInput, Input, TokenSequence, read_images, read
 from normscope.loading import LoadedModel, load_model
 from normscope.measures import Decomposition, KeptTraces, Measure
 from normscope.measures.decomposition import ValueBias
+from normscope.methods import LayerMethod, MapRequest, layer_method
+from normscope.methods.across import AcrossLayers
 from normscope.passes import TOLERANCE, Measured, Pass, Request, Results, StackRequest, Tell, whole_numbers
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, scopes_of, with_derived
 from normscope.trace import LayerTrace
@@ -56,6 +59,8 @@ class AnalysisOptions(MixingOptions, total=False):
 
     queries: int | Sequence[int] | None
     heads: bool
+    method: str | LayerMethod
+    projections: bool
 
 
 class ExplainOptions(TypedDict, total=False):
@@ -206,6 +211,8 @@ class Analyzer:
         layers: int | Sequence[int] | None = None,
         queries: int | Sequence[int] | None = None,
         heads: bool = False,
+        method: str | LayerMethod = schema.NORMS,
+        projections: bool = False,
         words: bool = False,
         truncate: bool = False,
         value_bias: ValueBias = "token",
@@ -224,7 +231,10 @@ class Analyzer:
             scopes: the scopes to compute (default all). The chain is followed only as far as they need.
             layers: the layers to compute, from 1 (default all). The forward pass ends after the last of them.
             queries: the positions of the rows to compute, negative from the end (default all).
-            heads: also keep the maps of each head (`AttnW`, `Attn`).
+            heads: also keep the maps of each head (`AttnW`, `Attn`; of projections at every scope).
+            method: what the maps measure: `"norms"` of parts, or one of `normscope.methods.methods("layer maps")`, by name
+                or, with options other than its defaults, as `normscope.methods.method(name, ...)` gives it.
+            projections: beside the norms, also the projections, for `Analysis.map(..., quantity="projection")`.
             words: the inputs are lists of words.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
             value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
@@ -238,18 +248,38 @@ class Analyzer:
         Raises:
             CompletenessError: if the parts do not add up to the model's own states within the tolerance.
         """
-        own, of_encoder = self._scopes(scopes)
-        request = self._request(
-            [Decomposition(maps=tuple(own), heads=heads, value_bias=value_bias)],
-            [Decomposition(maps=tuple(of_encoder), heads=heads, value_bias=value_bias)] if of_encoder else [],
-            layers,
-            queries,
-            dtype,
-        )
+        chosen = layer_method(method)
         sequences, single = self._read(inputs, target, words=words, truncate=truncate)
-        measured = Pass(self, request).over(sequences, progress=progress, tell=tell)
-        analyses = [self.analysis_of(item, value_bias=value_bias) for item in measured]
+        wanted = MapRequest((), scopes is not None, heads, value_bias, projections)
+        request = self._map_request(chosen, wanted, scopes, layers, queries, dtype)
+        if chosen.across_layers:
+            run = AcrossLayers(self, chosen, request)
+            analyses = run.analyses(sequences, self._layers(layers), queries, tell)
+        else:
+            measured = Pass(self, request).over(sequences, progress=progress, tell=tell)
+            analyses = [self.analysis_of(item, value_bias=value_bias, method=chosen) for item in measured]
         return analyses[0] if single else analyses
+
+    def _map_request(
+        self,
+        method: LayerMethod,
+        wanted: MapRequest,
+        scopes: str | Sequence[str] | None,
+        layers: int | Sequence[int] | None,
+        queries: int | Sequence[int] | None,
+        dtype: torch.dtype | None,
+    ) -> Request:
+        """What a method measures of each stack."""
+        own, of_encoder = self._scopes(scopes)
+        stacks = [
+            StackRequest(method.measures(replace(wanted, scopes=tuple(each), layers=needed)), needed)
+            for each, needed in (
+                (own, method.layers_needed(self._layers(layers))),
+                (of_encoder, method.layers_needed(self._encoder_layers(layers))),
+            )
+            if each and needed
+        ]
+        return Request(stacks[0], stacks[1] if len(stacks) > 1 else None, queries, dtype)
 
     @overload
     def mixing_ratios(self, inputs: Text, **options: Unpack[MixingOptions]) -> xr.DataArray: ...
@@ -374,12 +404,16 @@ class Analyzer:
         """Any measures of all layers of the main stack, for sequences that are ready for the model."""
         return Pass(self, self._request(measures, [], None, None, dtype)).over(sequences, progress=False, tell=tell)
 
-    def analysis_of(self, measured: Measured, *, value_bias: ValueBias = "token") -> Analysis:
+    def analysis_of(
+        self, measured: Measured, *, value_bias: ValueBias = "token", method: LayerMethod | None = None
+    ) -> Analysis:
         """The analysis that the results of a pass make up."""
-        encoder = measured.encoder
+        encoder, facts = measured.encoder, {} if method is None else method.facts
+        main = self._dataset(measured, value_bias=value_bias).assign_attrs(facts)
+        if encoder is None:
+            return Analysis(main)
         return Analysis(
-            self._dataset(measured, value_bias=value_bias),
-            None if encoder is None else Analysis(self._encoder_dataset(measured.sequence, encoder, value_bias)),
+            main, Analysis(self._encoder_dataset(measured.sequence, encoder, value_bias).assign_attrs(facts))
         )
 
     def _dataset(self, measured: Measured, *, value_bias: ValueBias) -> xr.Dataset:

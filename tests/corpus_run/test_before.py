@@ -1,4 +1,7 @@
-"""Tables of version 0.1 for the same texts, model and experiments: a run gives them again."""
+"""Tables of version 0.1 for the same texts, model and experiments: a run gives them again.
+
+Where a default has changed on purpose, the run has the option that it was; columns may have been added.
+"""
 
 from __future__ import annotations
 
@@ -21,25 +24,26 @@ TEXTS = [
     "It rained, and the rain fell on the plain in Spain.",
     "The singer caught the rain.",
 ]
+OPTIONS = {"expansion-rate": {"form": "linear"}}
 NAMES = [name for name in EXPERIMENTS if name not in ("alignment", "entities")]
 
 
 @pytest.fixture(scope="module")
 def now(analyzer: Any) -> RunResult:
-    return run(NAMES, model=analyzer, corpus=TEXTS)
+    return run(NAMES, model=analyzer, corpus=TEXTS, options=OPTIONS)
 
 
 def test_every_table_of_version_0_1_is_compared(now: RunResult) -> None:
-    assert {path.stem for path in (BEFORE / "tables").iterdir()} == set(now.tables)
+    assert {path.stem for path in (BEFORE / "tables").iterdir()} <= set(now.tables)
 
 
 @pytest.mark.parametrize("path", sorted((BEFORE / "tables").iterdir()), ids=lambda path: path.stem)
 def test_a_table_is_that_of_version_0_1(now: RunResult, path: Path) -> None:
     before, after = pq.read_table(path), now.tables[path.stem]
-    assert after.schema.equals(before.schema)
     assert after.num_rows == before.num_rows
     for field in before.schema:
         old, new = before[field.name], after[field.name]
+        assert new.type == old.type
         if pa.types.is_floating(field.type):
             np.testing.assert_allclose(new.to_numpy(), old.to_numpy(), rtol=1e-6, atol=1e-9, err_msg=field.name)
         else:

@@ -188,7 +188,7 @@ def test_a_damaged_shard_is_named(analyzer: Any, tmp_path: Path) -> None:
 
 
 def test_experiments_that_look_at_weights_alone_need_no_corpus(analyzer: Any) -> None:
-    result = run(["expansion-rate"], model=analyzer)
+    result = run(["expansion-rate"], model=analyzer, options={"expansion-rate": {"form": "linear"}})
     weights = {name: value.double() for name, value in analyzer.model.state_dict().items()}
     prefix = next(name for name in weights if name.endswith("layer.2.attention.self.value.weight")).removesuffix(
         "self.value.weight"

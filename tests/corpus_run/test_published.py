@@ -1,44 +1,130 @@
-"""Published values stand beside measured ones where model and corpus are the papers', and nowhere else."""
+"""Published values stand beside measured ones where model, corpus and masking are the papers', and nowhere else."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.experiments.made import random_analysis, rows
 
 from normscope.corpora import bundled
-from normscope.experiments import run
+from normscope.experiments import ModelFacts, Observation, RunFacts, run
+from normscope.experiments.published import Paper, hub_name, paper_of, paper_of_model
+from normscope.experiments.scope_similarity import ScopeSimilarity
+from normscope.report import write_report
 
-PUBLISHED = {"AttnW": 0.971, "Attn": 0.852, "AttnResW": 0.486, "AttnRes": 0.223, "AttnResLn": 0.188}
+BASE = ModelFacts("bert-base-uncased", tuple(range(1, 13)), (), "bert", width=768, vocabulary=30522)
+FACTS = RunFacts(BASE, "wikipedia", sequences=992, masked=frozenset({"mixing-ratio"}))
+CACHE = "/home/me/.cache/huggingface/hub/models--google--multiberts-seed_3/snapshots/0123abcd"
 
 
-@pytest.fixture(scope="module")
-def namesake(analyzer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model in a folder that is called like the papers' BERT-base (its weights do not matter here)."""
-    folder = tmp_path_factory.mktemp("models") / "bert-base-uncased"
+def _model(name: str, layers: int, width: int, kind: str = "bert", vocabulary: int = 30522) -> ModelFacts:
+    return ModelFacts(name, tuple(range(1, 1 + layers)), (), kind, width=width, vocabulary=vocabulary)
+
+
+@pytest.mark.parametrize(
+    ("model", "known"),
+    [
+        (BASE, "bert-base"),
+        (_model("google-bert/bert-large-uncased", 24, 1024), "bert-large"),
+        (_model("prajjwal1/bert-tiny", 2, 128), "bert-tiny"),
+        (_model("prajjwal1/bert-medium", 8, 512), "bert-medium"),
+        (_model("google/bert_uncased_L-4_H-512_A-8", 4, 512), "bert-small"),
+        (_model(CACHE, 12, 768), "multiberts"),
+        (_model(CACHE.replace("google--multiberts-seed_3", "bert-base-uncased") + "/", 12, 768), "bert-base"),
+        (_model("FacebookAI/roberta-base", 12, 768, "roberta", 50265), "roberta-base"),
+    ],
+)
+def test_a_model_is_recognised_by_name_and_shape(model: ModelFacts, known: str) -> None:
+    assert paper_of_model(model) == Paper(known)
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (_model("bert-base-uncased", 6, 384), "6 layers, width 384 and 30522 tokens; bert-base is"),
+        (_model("bert-base-uncased", 12, 768, vocabulary=28996), "28996 tokens"),
+        (_model("bert-base-uncased", 12, 768, "roberta"), "a roberta of 12 layers"),
+        (_model("google/multiberts-seed_3-step_20k", 12, 768), "is not the name"),
+        (_model("all-MiniLM-L6-v2", 6, 384), "is not the name"),
+        (replace(BASE, width=0), "not known here"),
+    ],
+)
+def test_another_model_is_not_and_the_note_says_why(model: ModelFacts, why: str) -> None:
+    paper = paper_of_model(model)
+    assert paper.model == "" and why in paper.notes[0]
+    assert paper.expansion_rate() == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"corpus": ""}, "--corpus-name"),
+        ({"corpus": "wikitext"}, "wikipedia, sst2, mnli, conll"),
+        ({"sequences": 32}, "32 sequences were analysed, and 992 in the paper"),
+        ({"masked": frozenset()}, "no tokens were masked"),
+    ],
+)
+def test_another_corpus_or_masking_is_not_compared(change: dict[str, Any], why: str) -> None:
+    assert paper_of(FACTS, "mixing-ratio", masked=True) == Paper("bert-base", "wikipedia")
+    paper = paper_of(replace(FACTS, **change), "mixing-ratio", masked=True)
+    assert paper.mixing_ratio("Attn") is None and why in paper.notes[0]
+
+
+def test_the_values_are_those_of_the_papers_tables() -> None:
+    base = Paper("bert-base", "wikipedia")
+    assert [base.mixing_ratio(scope) for scope in ("AttnW", "Attn", "AttnResW", "AttnRes", "AttnResLn")] == [
+        pytest.approx(value) for value in (0.971, 0.852, 0.486, 0.223, 0.188)
+    ]
+    assert (base.mixing_ratio("AttnRes", "maximum"), base.mixing_ratio("AttnResLn", "minimum")) == (
+        pytest.approx(0.657),
+        pytest.approx(0.013),
+    )
+    assert (base.mixing_depth("AttnResLn"), base.mixing_depth("AttnRes")) == (-0.67, None)
+    assert base.mixing_frequency("AttnRes", special=False) == -0.86
+    assert Paper("bert-mini", "wikipedia").mixing_frequency("AttnResLn", special=True) == 0.42
+    assert Paper("bert-base", "conll").mixing_frequency("AttnW", special=False) == 0.09
+    many = Paper("multiberts", "wikipedia")
+    assert (many.mixing_ratio("Attn", "deviation"), many.expansion_rate()) == (0.004, (0.88, 0.65, 1.43))
+    assert many.mixing_frequency("Attn", special=False, deviation=True) == 0.09
+    assert [layer for layer in range(1, 13) if base.significant("word-split", layer)] == [3, 4, 5, 6, 7, 9, 10, 11]
+    assert [layer for layer in range(1, 13) if Paper("bert-base", "conll").significant("entities", layer)] == [
+        *range(3, 12)
+    ]
+
+
+def test_hub_names_are_found_in_paths() -> None:
+    assert hub_name("C:\\models\\bert-base-uncased\\") == "bert-base-uncased"
+    assert hub_name(CACHE) == "multiberts-seed_3"
+
+
+def test_similarities_of_the_paper_stand_beside_maps_scaled_by_column_and_are_marked_as_inferred() -> None:
+    item = Observation(random_analysis(0, ["a", "b", "c"], layers=12))
+    model = replace(BASE, scopes=ModelFacts.of_analysis(item.analysis).scopes)
+    facts = replace(FACTS, model=model, masked=frozenset({"scope-similarity"}))
+    experiment = ScopeSimilarity()
+    outcome = experiment.finish(experiment.observe(item, model), facts)
+    found = {row["normalisation"]: row for row in rows(outcome, "scope-similarity", first="Attn", second="AttnRes")}
+    assert (found["column"]["published"], found["column"]["published_normalisation"]) == (0.41, "inferred")
+    assert found["none"]["published"] is None and found["row"]["published"] is None
+    (layer,) = rows(
+        outcome, "scope-similarity-layers", normalisation="column", second="AttnResLnFf", layer=10, first="AttnResLn"
+    )
+    assert layer["published"] == 0.40
+
+
+def test_a_namesake_of_another_shape_gets_no_values_and_manifest_and_report_say_so(
+    analyzer: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "bert-base-uncased"
     analyzer.model.save_pretrained(folder)
     analyzer.tokenizer.save_pretrained(folder)
-    return folder
-
-
-@pytest.mark.parametrize(("corpus_name", "expected"), [("wikipedia", PUBLISHED), ("", {})])
-def test_mixing_ratios_stand_beside_those_of_the_paper(
-    namesake: Path, corpus_name: str, expected: dict[str, float]
-) -> None:
-    result = run(
-        ["mixing-ratio"],
-        model=namesake,
-        corpus=str(bundled()),
-        unit="packed",
-        max_tokens=16,
-        limit=2,
-        corpus_name=corpus_name,
-    )
-    rows = result.tables["mixing-ratio"].to_pylist()
-    found = {
-        row["scope"]: row["published"]
-        for row in rows
-        if row["published"] is not None and row["published"] == row["published"]
-    }
-    assert found == pytest.approx(expected)
+    out = tmp_path / "run"
+    options: dict[str, Any] = {"unit": "packed", "max_tokens": 16, "limit": 2, "corpus_name": "wikipedia"}
+    result = run(["mixing-ratio"], model=folder, corpus=str(bundled()), out=out, **options)
+    assert {row["published"] for row in result.tables["mixing-ratio"].to_pylist()} == {None}
+    (note,) = json.loads((out / "manifest.json").read_text())["experiments"]["mixing-ratio"]["notes"]
+    assert "width 384" in note and "width 384" in write_report([out]).read_text()

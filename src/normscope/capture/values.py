@@ -70,7 +70,7 @@ def value_source(
             f"The values of the attention are not what {part.value.module} gives out: something in between changes them "
             f"(clipping, a norm), so they cannot be followed below attention."
         )
-    projection, bias = _by_head(part.value, read, groups, d_head)
+    projection, bias = value_projection(part.value, read, groups, d_head)
     repeats = heads // groups
     return ValueSource(
         states=path.states,
@@ -80,7 +80,7 @@ def value_source(
     )
 
 
-def _by_head(value: Value, read: BlockWeights, groups: int, d_head: int) -> tuple[Tensor, Tensor | None]:
+def value_projection(value: Value, read: BlockWeights, groups: int, d_head: int) -> tuple[Tensor, Tensor | None]:
     """The value projection, `[group, d_head, inputs]`, and its bias, `[group, d_head]`."""
     linear = read.linear(value.module)
     projection = value_share(value, linear.weight.T, groups, d_head).permute(1, 2, 0)

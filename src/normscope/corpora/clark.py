@@ -1,6 +1,7 @@
 """Token lists as Clark et al. (2019) distribute them: sequences already tokenized, `[CLS] A [SEP] B [SEP]`.
 
-JSON by default. The original is a pickle, and unpickling can run any code, so that needs explicit consent.
+JSON by default. The original is a pickle of Python 2, whose strings are bytes. Unpickling can run any code, so that it needs
+explicit consent.
 """
 
 from __future__ import annotations
@@ -46,6 +47,6 @@ def _load(path: Path, *, allow_pickle: bool) -> Any:
         )
     try:
         with path.open("rb") as file:
-            return pickle.load(file)
+            return pickle.load(file, encoding="latin1")  # as strings and arrays of Python 2 need
     except Exception as error:  # unpickling can raise anything
         raise CorpusError(f"{str(path)!r} cannot be unpickled: {error}") from error

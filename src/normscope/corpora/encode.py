@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
 import numpy as np
+from tokenizers import decoders
 from transformers import PreTrainedTokenizerBase
 
 from normscope.corpora.item import Item
@@ -15,6 +16,9 @@ from normscope.corpora.record import Record
 from normscope.inputs import NO_WORD, TokenSequence, read_inputs
 
 TooLong = Literal["truncate", "skip", "refuse"]
+
+_FIRST, _SEPARATOR = "[CLS]", "[SEP]"
+"""The special tokens of ready-made WordPiece tokens."""
 
 
 class Encoder:
@@ -46,7 +50,7 @@ class Encoder:
             return self._pair(record, number)
         if record.words is not None:
             return self._words(record, number)
-        sequence = self._ready(record) if record.tokens is not None else self._text(record)
+        sequence = self._tokens(record) if record.tokens is not None else self._text(record)
         return None if sequence is None else Item(number, record.where, sequence)
 
     def _cased(self, text: str) -> str:
@@ -84,6 +88,18 @@ class Encoder:
         return self.too_long == "truncate"
 
     # ---- ready-made tokens -----------------------------------------------------------------------------------------------
+
+    def _tokens(self, record: Record) -> TokenSequence | None:
+        """Tokens as they are where the tokenizer frames sequences in the same way; otherwise their text, tokenized again."""
+        if str(self.tokenizer.cls_token) == _FIRST or _FIRST not in (record.tokens or ()):
+            return self._ready(record)
+        text = _decoded(record.tokens or ())
+        if text is None:
+            self.problems.bad_row(
+                record.where, "malformed row", "expected [CLS], a text or two, each followed by [SEP]."
+            )
+            return None
+        return self._text(replace(record, text=text, tokens=None))
 
     def _ready(self, record: Record) -> TokenSequence | None:
         """Tokens as they are, with segment ids 0 up to the first separator and 1 after it."""
@@ -267,3 +283,21 @@ def _words_of_pieces(tokens: list[str], framing: set[str]) -> list[int]:
         current += token not in framing and not token.startswith("##")
         words.append(NO_WORD if token in framing else max(current, 0))
     return words
+
+
+def _decoded(tokens: Sequence[str]) -> str | tuple[str, str] | None:
+    """The text, or the pair of texts, of WordPiece tokens `[CLS] A [SEP] B [SEP]`, as BERT's tokenizer decodes them."""
+    texts: list[list[str]] = [[]]
+    for token in tokens:
+        if token == _SEPARATOR:
+            texts.append([])
+        elif token != _FIRST:
+            texts[-1].append(token)
+    decoder = decoders.WordPiece(prefix="##", cleanup=True)
+    match [decoder.decode(text) for text in texts if text]:
+        case [text]:
+            return text
+        case [first, second]:
+            return first, second
+        case _:
+            return None

@@ -124,7 +124,7 @@ def run(
         record = driver.prepare(overwrite=overwrite)
         driver.compute(engine or (Here(analyzer) if jobs == 1 else Processes(jobs)), source, progress=progress)
         outcomes = driver.finish()
-        manifest = manifest_of(driver, record, time.monotonic() - started)
+        manifest = manifest_of(driver, record, outcomes, time.monotonic() - started)
         if out is not None:
             output.write(path, outcomes, manifest)
     return RunResult(outcomes, manifest, None if out is None else path)

@@ -115,7 +115,14 @@ class Driver:
             partials = self.shards.read(index)
             totals = {name: total.merge(partials.get(name, Partial())) for name, total in totals.items()}
             self.completeness = self.completeness.merge(partials.get(COMPLETENESS, Partial()))
-        facts = RunFacts(self.facts, self._corpus_of_papers(), self.settings.seed, self.ranks)
+        facts = RunFacts(
+            self.facts,
+            self._corpus_of_papers(),
+            self.settings.seed,
+            self.ranks,
+            self.spool.sequences,
+            frozenset(name for name, needs in self.needs.items() if self.plan.masks(needs)),
+        )
         return {item.name: item.finish(totals[item.name], facts) for item in self.settings.experiments}
 
     def _corpus_of_papers(self) -> str:

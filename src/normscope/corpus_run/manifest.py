@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from normscope.corpus_run.driver import Driver
-from normscope.experiments import Experiment
+from normscope.experiments import Experiment, Outcome
 from normscope.experiments.observer import Plan
 
 
-def manifest_of(driver: Driver, record: dict[str, Any], seconds: float) -> dict[str, Any]:
+def manifest_of(
+    driver: Driver, record: dict[str, Any], outcomes: Mapping[str, Outcome], seconds: float
+) -> dict[str, Any]:
     """The manifest, but for the names of written tables and figures."""
     worst = driver.completeness.moments.get("worst")
     experiments = driver.settings.experiments
@@ -27,7 +30,10 @@ def manifest_of(driver: Driver, record: dict[str, Any], seconds: float) -> dict[
         "masked": any(each["masked"] for each in masking.values()),
         "threads": torch.get_num_threads(),
         "seconds": round(seconds, 1),
-        "experiments": {item.name: {**masking[item.name], "columns": dict(item.columns)} for item in experiments},
+        "experiments": {
+            item.name: {**masking[item.name], "notes": outcomes[item.name].notes, "columns": dict(item.columns)}
+            for item in experiments
+        },
     }
 
 

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from normscope.corpus_run.folder import MANIFEST
 from normscope.experiments.base import Outcome
 from normscope.files import replacing
+from normscope.plots.style import publication
 
 _PACKAGES = (
     "normscope",
@@ -52,8 +53,8 @@ def _write_outcome(folder: Path, outcome: Outcome) -> None:
         with replacing(folder / "tables" / f"{name}.csv") as path:
             pa_csv.write_csv(table, path)
     for name, draw in outcome.figures.items():
-        figure = draw()
-        with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
+        with publication(), mpl.rc_context({"svg.hashsalt": name}):
+            figure = draw()
             for suffix, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
                 with replacing(folder / "figures" / f"{name}.{suffix}") as path:
                     figure.savefig(path, format=suffix, dpi=150, metadata=metadata)

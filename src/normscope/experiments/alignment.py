@@ -1,84 +1,48 @@
 """alignment (2020, Section 5): word alignments from cross-attention, by weights and by norms, against gold ones.
 
-The decoder reads the reference. A row belongs to the token it gives out (AWO) or to the token it reads (AWI). Subwords
-become words by summing over the source and averaging over the target; each target word is linked to its best source word,
-or to nothing where the end-of-sentence token is best. AER is counted over the whole corpus.
+The decoder reads the reference. A row belongs to the token it gives out (AWO) or to the token it reads (AWI). Whether the
+end of the sentence takes part in the choice of the best source word decides on some data who wins, so both are computed. AER
+is counted over the whole corpus.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial as bind
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from matplotlib.figure import Figure
 from scipy import stats
 
-from normscope.corpora.record import Gold, Link
 from normscope.errors import InputError
-from normscope.experiments import figures, tables
+from normscope.experiments import alignment_figures as drawing
+from normscope.experiments import tables
+from normscope.experiments.alignment_rows import gold_rows, link_rows, soft_rows
+from normscope.experiments.arrow import Table
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.exact import Moments
-from normscope.experiments.partial import Partial
+from normscope.experiments.links import AlignedPair, WordMaps, alignment_error_rate, error_counts
+from normscope.experiments.partial import Partial, Rows
 from normscope.measures import Decomposition
 from normscope.scopes import CROSS_WEIGHTS, resolve
 
 METHODS = ("weights", "norms")
 _SCOPES = {"weights": "CrossW", "norms": "Cross"}
-_NONE = -1
-
-
-@dataclass(frozen=True)
-class AlignedPair:
-    """The word of every source token and of every token that the decoder gives out (-1: none), and the gold alignment."""
-
-    source_words: np.ndarray
-    target_words: np.ndarray
-    gold: Gold
-
-    def rows(self, setting: str) -> np.ndarray:
-        """The target word that every row of the decoder belongs to."""
-        return self.target_words if setting == "AWO" else np.concatenate([[_NONE], self.target_words[:-1]])
-
-
-def word_map(tokens: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """`[..., row, column]` of tokens to words: the map, the target words along it, and the source words (-1 last: none).
-
-    Columns are summed and rows averaged; rows that belong to no word are left out, while columns that belong to none (the
-    end of the sentence) stay, as one column.
-    """
-    targets, sources = np.unique(rows[rows >= 0]), np.unique(columns[columns >= 0])
-    summed = np.stack([tokens[..., columns == word].sum(-1) for word in (*sources, _NONE)], -1)
-    averaged = np.stack([summed[..., rows == word, :].mean(-2) for word in targets], -2)
-    return averaged, targets, np.array([*sources, _NONE])
-
-
-def links(tokens: np.ndarray, pair: AlignedPair, setting: str) -> list[set[Link]]:
-    """The links of each map of `[map, row, column]`: one for every target word, none where the sentence's end is best."""
-    words, targets, sources = word_map(tokens, pair.rows(setting), pair.source_words)
-    best = sources[words.argmax(-1)]
-    return [{(int(s), int(t)) for s, t in zip(row, targets, strict=True) if s != _NONE} for row in best]
-
-
-def error_counts(found: set[Link], gold: Gold) -> tuple[int, int, int, int]:
-    """`|A & S|, |A & P|, |A|, |S|`."""
-    return len(found & gold.sure), len(found & gold.possible), len(found), len(gold.sure)
-
-
-def alignment_error_rate(counts: np.ndarray) -> np.ndarray:
-    """`[..., 4]` counts to AER: 1 - (|A & S| + |A & P|) / (|A| + |S|)."""
-    total = counts[..., 2] + counts[..., 3]
-    hits = (counts[..., 0] + counts[..., 1]).astype(np.float64)
-    return 1 - np.divide(hits, total, out=np.full(total.shape, np.nan), where=total > 0)
+_LINKS = ("best", "all", "none")
 
 
 @dataclass(frozen=True)
 class Alignment(Experiment):
-    """Option `setting`: AWO, AWI or both."""
+    """Options: `setting`, AWO, AWI or both; `eos`, whether the end of the sentence takes part (`argmax`, as in the authors'
+    code), does not (`exclude`), or both; `links`, whether the table of links is that of the best layer, of all layers or
+    none; `examples`, for how many of the first pairs soft, hard and gold alignments are drawn."""
 
     setting: str = "both"
+    eos: str = "both"
+    links: str = "best"
+    examples: int = 3
 
     name: ClassVar[str] = "alignment"
     paper: ClassVar[str] = "Kobayashi et al. 2020"
@@ -88,6 +52,7 @@ class Alignment(Experiment):
     )
     columns: ClassVar[dict[str, str]] = {
         "setting": "AWO: a row belongs to the token it gives out; AWI: to the token it reads",
+        "eos": "argmax: the end of the sentence may be the best, and then there is no link; exclude: it is left out",
         "method": "weights: mean attention weights (or one head's); norms: ||sum_h a f(x)|| (or one head's ||a f(x)||)",
         "layer": "layer of the decoder, from 1",
         "head": "head, from 1; empty for the whole layer",
@@ -95,16 +60,32 @@ class Alignment(Experiment):
         "links": "number of links",
         "mean_norm": "mean of ||a f(x)|| over all rows and columns of the head (for a layer: sum over its heads)",
         "which": "layer mean, best layer, best head, or the layer and head of highest mean norm",
+        "at_layer": "the layer that this is",
+        "at_head": "the head that this is",
         "spearman": "rank correlation of the heads' AER by norms with their mean norm",
         "pearson": "linear correlation of the same",
+        "sequence": "place of the pair in the corpus, from 0",
+        "source": "source word, from 1",
+        "source_word": "its text",
+        "target": "target word, from 1",
+        "target_word": "its text",
+        "gold": "whether the gold alignment has the link as sure, as possible, or not at all (wrong)",
     }
 
     def __post_init__(self) -> None:
         check_choice(self.name, "setting", self.setting, ("AWO", "AWI", "both"))
+        check_choice(self.name, "eos", self.eos, ("argmax", "exclude", "both"))
+        check_choice(self.name, "links", self.links, _LINKS)
+        if self.examples < 0:
+            raise InputError(f"{self.name}: examples is the number of pairs to draw, at least 0, not {self.examples}.")
 
     @property
     def settings(self) -> tuple[str, ...]:
         return ("AWO", "AWI") if self.setting == "both" else (self.setting,)
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        return ("argmax", "exclude") if self.eos == "both" else (self.eos,)
 
     def needs(self, model: ModelFacts) -> Needs:
         if "CrossW" not in model.scopes:
@@ -119,51 +100,109 @@ class Alignment(Experiment):
             )
         maps = {method: _maps(observation, model, method) for method in METHODS}
         layers, per_layer, rows, columns = maps["weights"].shape
-        counts = np.zeros((len(self.settings), len(METHODS), layers, per_layer, 4), np.int64)
+        counts = np.zeros((len(self.settings), len(self.ends), len(METHODS), layers, per_layer, 4), np.int64)
+        bags: list[dict[str, Table]] = []
         for s, setting in enumerate(self.settings):
             for m, method in enumerate(METHODS):
-                found = links(maps[method].reshape(-1, rows, columns), pair, setting)
-                counts[s, m] = np.reshape([error_counts(each, pair.gold) for each in found], counts[s, m].shape)
+                tokens = maps[method].reshape(-1, rows, columns)
+                words = WordMaps.of(tokens, pair.rows(setting), pair.source_words)
+                for e, end in enumerate(self.ends):
+                    made = words.links(end=end == "argmax")
+                    counts[s, e, m] = np.reshape([error_counts(each, pair.gold) for each in made], counts.shape[3:])
+                of_layers = WordMaps(words.values[::per_layer], words.targets, words.sources)
+                labels = {"sequence": observation.number, "setting": setting, "method": method}
+                bags.append(self._rows(labels, of_layers, pair, model.layers))
         heads = maps["norms"][:, 1:].reshape(layers, per_layer - 1, -1)
-        return Partial(moments={"norm": Moments.of(np.moveaxis(heads, -1, 0))}, counts={"links": counts})
-
-    def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
-        counts, norm = partial.counts["links"], partial.moments["norm"].mean()
-        aer = alignment_error_rate(counts)
-        records: list[dict[str, Any]] = []
-        for s, m, k, h in np.ndindex(aer.shape):
-            records.append(
-                {
-                    "setting": self.settings[s],
-                    "method": METHODS[m],
-                    "layer": facts.model.layers[k],
-                    "head": None if h == 0 else h,
-                    "aer": float(aer[s, m, k, h]),
-                    "links": int(counts[s, m, k, h, 2]),
-                    "mean_norm": float(norm[k].sum() if h == 0 else norm[k, h - 1]),
-                }
-            )
-        summary = [
-            record for s, setting in enumerate(self.settings) for record in _summary(setting, aer[s], norm, facts.model)
-        ]
-        correlations = [_correlation(setting, aer[s, 1, :, 1:], norm) for s, setting in enumerate(self.settings)]
-        return Outcome(
-            {
-                "alignment": tables.from_records(summary, _SUMMARY),
-                "alignment-heads": tables.from_records(records, _HEADS),
-                "alignment-norm": tables.from_records(correlations),
-            },
-            {
-                f"alignment-{setting.lower()}": bind(_figure, aer[s], setting, facts.model)
-                for s, setting in enumerate(self.settings)
+        return Partial(
+            moments={"norm": Moments.of(np.moveaxis(heads, -1, 0))},
+            counts={"links": counts},
+            rows={
+                "gold": Rows((gold_rows(observation.number, pair),)),
+                **{name: Rows(tuple(bag[name] for bag in bags)) for name in bags[0]},
             },
         )
 
+    def _rows(
+        self, labels: dict[str, Any], words: WordMaps, pair: AlignedPair, layers: tuple[int, ...]
+    ) -> dict[str, Table]:
+        """The best source words by layer and target word; of the first pairs also the maps themselves."""
+        bags: dict[str, Table] = {}
+        if self.links != "none":
+            bags["links"] = link_rows(labels, words, pair, layers)
+        if self.examples:
+            bags["soft"] = soft_rows(labels, words, pair, layers if labels["sequence"] < self.examples else ())
+        return bags
 
+    def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
+        counts, norm = partial.counts["links"], partial.moments["norm"].mean()
+        aer, model = alignment_error_rate(counts), facts.model
+        records = [
+            {
+                **self._labels(s, e),
+                "method": METHODS[m],
+                "layer": model.layers[k],
+                "head": None if h == 0 else h,
+                "aer": float(aer[s, e, m, k, h]),
+                "links": int(counts[s, e, m, k, h, 2]),
+                "mean_norm": float(norm[k].sum() if h == 0 else norm[k, h - 1]),
+            }
+            for s, e, m, k, h in np.ndindex(aer.shape)
+        ]
+        ways = list(np.ndindex(aer.shape[:2]))
+        summary = [self._labels(s, e) | row for s, e in ways for row in _summary(aer[s, e], norm, model)]
+        correlations = [self._labels(s, e) | _correlation(aer[s, e, 1, :, 1:], norm) for s, e in ways]
+        made = {
+            "alignment": tables.from_records(summary, _SUMMARY),
+            "alignment-heads": tables.from_records(records, _HEADS),
+            "alignment-norm": tables.from_records(correlations),
+            "alignment-gold": partial.rows["gold"].select("SELECT * FROM rows ORDER BY sequence, target, source"),
+        }
+        if self.links != "none":
+            made["alignment-links"] = self._link_table(partial, made["alignment"])
+        return Outcome(made, self._figures(partial, aer, made, model))
+
+    def _labels(self, setting: int, end: int) -> dict[str, Any]:
+        return {"setting": self.settings[setting], "eos": self.ends[end]}
+
+    def _link_table(self, partial: Partial, summary: Table) -> Table:
+        """The links, each with the gold's verdict; of the best layer, unless all are asked for."""
+        ways = " UNION ALL ".join(
+            f"SELECT sequence, setting, '{end}' AS eos, method, layer, target, target_word, source, source_word, gold "
+            f"FROM rows WHERE chosen_by_{end}"
+            for end in self.ends
+        )
+        order = "ORDER BY sequence, setting, eos, method, layer, target"
+        with partial.rows["links"].database() as connection:
+            if self.links == "all":
+                return connection.sql(f"SELECT * FROM ({ways}) {order}").to_arrow_table()
+            connection.register("best", summary)
+            return connection.sql(
+                f"SELECT links.* FROM ({ways}) AS links JOIN best USING (setting, eos, method) "
+                f"WHERE best.which = 'best layer' AND best.at_layer = links.layer {order}"
+            ).to_arrow_table()
+
+    def _figures(self, partial: Partial, aer: np.ndarray, made: dict[str, Table], model: ModelFacts) -> dict[str, Any]:
+        drawn: dict[str, Any] = {"alignment-layers": bind(drawing.layers, aer, self.settings, self.ends, model)}
+        for s, e in np.ndindex(aer.shape[:2]):
+            title = f"{self.settings[s]}, {drawing.ENDS[self.ends[e]]}"
+            name = f"alignment-{self.settings[s].lower()}-{self.ends[e]}"
+            drawn[name] = bind(drawing.heads, aer[s, e], title, METHODS, model)
+        if self.examples:
+            for sequence, setting in self._drawable(partial):
+                example = drawing.Example.read(partial, made, sequence, setting, self.ends[-1])
+                drawn[f"alignment-example-{sequence + 1}-{setting.lower()}"] = example.figure
+        return drawn
+
+    def _drawable(self, partial: Partial) -> Iterator[tuple[int, str]]:
+        rows = partial.rows["soft"].select("SELECT DISTINCT sequence, setting FROM rows ORDER BY sequence, setting")
+        for row in rows.to_pylist():
+            yield row["sequence"], row["setting"]
+
+
+_LABELS = {"setting": pa.string(), "eos": pa.string(), "method": pa.string()}
 _HEADS = pa.schema(
     {
-        "setting": pa.string(),
-        "method": pa.string(),
+        **_LABELS,
         "layer": pa.int64(),
         "head": pa.int64(),
         "aer": pa.float64(),
@@ -172,14 +211,7 @@ _HEADS = pa.schema(
     }
 )
 _SUMMARY = pa.schema(
-    {
-        "setting": pa.string(),
-        "method": pa.string(),
-        "which": pa.string(),
-        "layer": pa.int64(),
-        "head": pa.int64(),
-        "aer": pa.float64(),
-    }
+    {**_LABELS, "which": pa.string(), "at_layer": pa.int64(), "at_head": pa.int64(), "aer": pa.float64()}
 )
 
 
@@ -192,7 +224,7 @@ def _maps(observation: Observation, model: ModelFacts, method: str) -> np.ndarra
     return np.concatenate([layer[:, None], heads], 1).astype(np.float64)
 
 
-def _summary(setting: str, aer: np.ndarray, norm: np.ndarray, model: ModelFacts) -> list[dict[str, object]]:
+def _summary(aer: np.ndarray, norm: np.ndarray, model: ModelFacts) -> list[dict[str, object]]:
     records: list[dict[str, object]] = []
     for m, method in enumerate(METHODS):
         layers, heads = aer[m, :, 0], aer[m, :, 1:]
@@ -209,31 +241,20 @@ def _summary(setting: str, aer: np.ndarray, norm: np.ndarray, model: ModelFacts)
         ):
             records.append(
                 {
-                    "setting": setting,
                     "method": method,
                     "which": which,
-                    "layer": None if layer is None else model.layers[int(layer)],
-                    "head": None if head is None else int(head) + 1,
+                    "at_layer": None if layer is None else model.layers[int(layer)],
+                    "at_head": None if head is None else int(head) + 1,
                     "aer": float(value),
                 }
             )
     return records
 
 
-def _correlation(setting: str, aer: np.ndarray, norm: np.ndarray) -> dict[str, object]:
+def _correlation(aer: np.ndarray, norm: np.ndarray) -> dict[str, object]:
     first, second = aer.reshape(-1), norm.reshape(-1)
     if np.ptp(first) == 0 or np.ptp(second) == 0 or len(first) < 3:
-        return {"setting": setting, "spearman": float("nan"), "pearson": float("nan")}
+        return {"spearman": float("nan"), "pearson": float("nan")}
     ranked: Any = stats.spearmanr(first, second)
     linear: Any = stats.pearsonr(first, second)
-    return {"setting": setting, "spearman": float(ranked.statistic), "pearson": float(linear.statistic)}
-
-
-def _figure(aer: np.ndarray, setting: str, model: ModelFacts) -> Figure:
-    figure, grid = figures.panels(2, columns=2, width=0.55 * aer.shape[2] + 1.6, height=0.42 * len(model.layers) + 1.3)
-    for m, (axes, method) in enumerate(zip(grid, METHODS, strict=True)):
-        columns = ["layer", *range(1, aer.shape[2])]
-        title = f"{setting}: AER by {method} (%)"
-        figures.heat(axes, 100 * aer[m], model.layers, columns, title=title, form="{:.1f}", colours="Purples_r")
-        axes.set(xlabel="head", ylabel="layer")
-    return figure
+    return {"spearman": float(ranked.statistic), "pearson": float(linear.statistic)}

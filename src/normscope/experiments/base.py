@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from normscope.analyzer import Analyzer
-    from normscope.experiments.alignment import AlignedPair
+    from normscope.experiments.links import AlignedPair
 
 _Result = TypeVar("_Result")
 
@@ -43,13 +43,16 @@ _ROLES = {
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What experiments may know of a model: its name, layers and scopes, and which tokens play which special role."""
+    """What experiments may know of a model: its name, layers and scopes, which tokens play which special role, and its width
+    and the size of its vocabulary (0 where they are not known)."""
 
     name: str
     layers: tuple[int, ...]
     scopes: tuple[Scope, ...]
     model_type: str = ""
     roles: Mapping[str, str] = field(default_factory=lambda: dict(_ROLES))
+    width: int = 0
+    vocabulary: int = 0
 
     @classmethod
     def of_analysis(cls, analysis: Analysis) -> ModelFacts:
@@ -73,8 +76,11 @@ class ModelFacts:
             token = getattr(tokenizer, attribute, None)
             if token is not None:
                 roles[str(token)] = role
-        model_type = str(analyzer.model.config.model_type)
-        return cls(analyzer.name, tuple(analyzer.layers), tuple(analyzer.scopes), model_type, roles)
+        config = analyzer.model.config
+        text = config.get_text_config()
+        sizes = int(getattr(text, "hidden_size", 0) or 0), int(getattr(text, "vocab_size", 0) or 0)
+        model_type = str(config.model_type)
+        return cls(analyzer.name, tuple(analyzer.layers), tuple(analyzer.scopes), model_type, roles, *sizes)
 
 
 @dataclass(frozen=True)
@@ -134,21 +140,24 @@ class Observation:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the finish of an experiment may know of the run: model, corpus as the papers call it, seed, and
-    token frequency ranks by vocabulary id (`None`: counted in the corpus)."""
+    """What the finish of an experiment may know of the run: model, corpus as the papers call it, seed, token frequency ranks
+    by vocabulary id (`None`: counted in the corpus), the number of sequences, and the experiments that saw masked tokens."""
 
     model: ModelFacts
     corpus: str = ""
     seed: int = 0
     ranks: Mapping[int, int] | None = None
+    sequences: int = 0
+    masked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Finished tables (tidy, columns documented by the experiment) and figures, which are drawn when called."""
+    """Finished tables (tidy, columns documented by the experiment), figures, which are drawn when called, and notes."""
 
     tables: dict[str, Table]
     figures: dict[str, Callable[[], Figure]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -195,7 +204,7 @@ class Experiment(ABC):
             raise InputError(f"{self.name} was given no analyses: give at least one.")
         model = ModelFacts.of_analysis(observations[0].analysis)
         partial = merged(self.observe(observation, model) for observation in observations)
-        return self.finish(partial, RunFacts(model, corpus, seed, ranks))
+        return self.finish(partial, RunFacts(model, corpus, seed, ranks, len(observations)))
 
 
 def _observation(item: Analysis | Observation, number: int) -> Observation:

@@ -1,6 +1,8 @@
 """expansion-rate (2021): how much the transformation f of the attention stretches vectors, from the weights alone.
 
-The root mean square of the singular values of `x -> x W_V W_O` (all heads together): its Frobenius norm over sqrt(d).
+The root mean square of the singular values of `x -> x W_V W_O + b` (all heads together), taken as a linear map of d + 1
+dimensions as in the paper's Appendix C.1: its Frobenius norm over sqrt(d + 1). Where a norm stands before the attention, its
+gamma and beta are part of f, and x is what the norm has centred and scaled.
 """
 
 from __future__ import annotations
@@ -9,31 +11,42 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+import pyarrow as pa
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from normscope.capture import blocks_of
+from normscope.capture.values import value_projection
 from normscope.capture.weights import BlockWeights
 from normscope.errors import UnsupportedArchitectureError
 from normscope.experiments import figures, published, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.exact import Moments
 from normscope.experiments.partial import Partial
-from normscope.families.spec import DispatchedAttention, FusedTail, HookedAttention, LatentPerHead, SplitHeads
+from normscope.families.spec import (
+    AttentionPart,
+    DispatchedAttention,
+    HookedAttention,
+    LatentPerHead,
+    SplitHeads,
+    Topology,
+    Value,
+)
+from normscope.trace import LayerNorm
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
 
-_FORMS = ("linear", "authors")
+_FORMS = ("affine", "linear", "authors")
 
 
 @dataclass(frozen=True)
 class ExpansionRate(Experiment):
-    """Option `form`: `linear`, the linear map alone; `authors`, as their code has it: biases in an extra row and column
-    (the output bias as a column), divided by sqrt(d + 1)."""
+    """Option `form`: `affine`, as in the paper, `[x 1] -> [x W_V W_O + b  1]` with `b = b_V W_O + b_O`; `linear`, the linear
+    map alone, divided by sqrt(d); `authors`, as their code has it: the affine map with b_O in a column instead of a row."""
 
-    form: str = "linear"
+    form: str = "affine"
 
     name: ClassVar[str] = "expansion-rate"
     paper: ClassVar[str] = "Kobayashi et al. 2021"
@@ -43,8 +56,10 @@ class ExpansionRate(Experiment):
     )
     columns: ClassVar[dict[str, str]] = {
         "layer": "layer, from 1; empty for the mean over layers",
-        "expansion_rate": "root mean square of the singular values of x -> x W_V W_O",
-        "published": "the paper's mean, where the model is the paper's",
+        "expansion_rate": "root mean square of the singular values of f",
+        "published": "the paper's mean, where the model is the paper's (of MultiBERTs, over all 25)",
+        "published_minimum": "the paper's smallest value of a layer",
+        "published_maximum": "the paper's largest value of a layer",
     }
 
     def __post_init__(self) -> None:
@@ -59,66 +74,99 @@ class ExpansionRate(Experiment):
     def from_model(self, analyzer: Analyzer) -> Partial:
         stack, config = analyzer.family.stack, analyzer.model.config
         blocks = blocks_of(analyzer.model, stack)
-        chain = stack.topology_of(config).chain()
-        part = next(part for part in chain if isinstance(part, DispatchedAttention | HookedAttention))
-        rates = [
-            _rate(
-                BlockWeights(block, torch.float64), part, int(config.get_text_config().num_attention_heads), self.form
-            )
-            for block in blocks
-        ]
-        of_layers = [rates[place % len(rates)] for place in range(len(analyzer.layers))]  # blocks may be shared
+        heads = int(config.get_text_config().num_attention_heads)
+        of_layers: list[float] = []
+        for place, topology in enumerate(stack.topologies(config)):
+            weights = BlockWeights(blocks[place % len(blocks)], torch.float64)  # blocks may be shared
+            of_layers.append(_Transformation.of(weights, _attention(topology), heads).rate(self.form))
         return Partial(moments={"rate": Moments.once(np.array(of_layers))})
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         rates = partial.moments["rate"].mean()
         layers = facts.model.layers
         records: list[dict[str, object]] = [
-            {"layer": layer, "expansion_rate": float(rate), "published": None}
-            for layer, rate in zip(layers, rates, strict=True)
+            {"layer": layer, "expansion_rate": float(rate)} for layer, rate in zip(layers, rates, strict=True)
         ]
-        known = published.expansion_rate(facts.model.name)
-        records.append({"layer": None, "expansion_rate": float(rates.mean()), "published": known})
+        paper = published.paper_of_model(facts.model)
+        mean, smallest, largest = paper.expansion_rate()
+        records.append(
+            {
+                "layer": None,
+                "expansion_rate": float(rates.mean()),
+                "published": mean,
+                "published_minimum": smallest,
+                "published_maximum": largest,
+            }
+        )
         return Outcome(
-            {"expansion-rate": tables.from_records(records)}, {"expansion-rate": lambda: _figure(rates, facts.model)}
+            {"expansion-rate": tables.from_records(records, _SCHEMA)},
+            {"expansion-rate": lambda: _figure(rates, facts.model)},
+            paper.notes,
         )
 
 
-def _rate(weights: BlockWeights, part: DispatchedAttention | HookedAttention, heads: int, form: str) -> float:
-    output = weights.linear(part.output)
-    projection = weights.linear(part.value.module)
-    value = _value_rows(projection.weight, part, heads, output.weight.shape[1])
-    product = value.T @ output.weight.T
-    if form == "linear":
-        return float(product.norm() / product.shape[0] ** 0.5)
-    fused_bias = projection.weight.new_zeros(len(projection.weight)) if projection.bias is None else projection.bias
-    value_bias = _value_rows(fused_bias[:, None], part, heads, output.weight.shape[1])[:, 0]
-    output_bias = output.weight.new_zeros(len(output.weight)) if output.bias is None else output.bias
-    extended = torch.block_diag(product, product.new_ones(1, 1))
-    extended[:-1, -1] = value.T @ output_bias
-    extended[-1, :-1] = value_bias @ output.weight.T
-    extended[-1, -1] += value_bias @ output_bias
-    return float(extended.norm() / len(extended) ** 0.5)
+_SCHEMA = pa.schema(
+    {
+        "layer": pa.int64(),
+        **dict.fromkeys(("expansion_rate", "published", "published_minimum", "published_maximum"), pa.float64()),
+    }
+)
 
 
-def _value_rows(matrix: Tensor, part: DispatchedAttention | HookedAttention, heads: int, size: int) -> Tensor:
-    """`[head * d_head, d]`: the rows of a (possibly fused) projection that make the values, one block for every head."""
-    d_head = size // heads
-    match part.value:
-        case SplitHeads():
-            values = matrix.unflatten(0, (-1, d_head))
-        case LatentPerHead():
+@dataclass(frozen=True)
+class _Transformation:
+    """`f(x) = (x value + value_bias) output + output_bias`, value being `[d, head * d_head]`."""
+
+    value: Tensor
+    value_bias: Tensor
+    output: Tensor
+    output_bias: Tensor
+
+    @classmethod
+    def of(cls, weights: BlockWeights, part: AttentionPart, heads: int) -> _Transformation:
+        if isinstance(part.value, LatentPerHead):
             raise UnsupportedArchitectureError(
                 f"The values come from a latent state through a norm ({part.value.norm.module}), so that no matrix takes "
                 f"states to values: expansion-rate is for models whose values are a projection of their states."
             )
-        case FusedTail():
-            groups = (len(matrix) // d_head - heads) // 2
-            values = matrix[-groups * d_head :].unflatten(0, (groups, d_head))
-        case _:
-            groups = heads if len(matrix) == 3 * size else (len(matrix) // d_head - heads) // 2
-            values = matrix.unflatten(0, (groups, -1))[:, -d_head:]
-    return values.repeat_interleave(heads // len(values), dim=0).flatten(0, 1)
+        output = weights.linear(part.output)
+        d_head = output.weight.shape[1] // heads
+        groups = _groups(part.value, len(weights.linear(part.value.module).weight) // d_head, heads)
+        projection, bias = value_projection(part.value, weights, groups, d_head)
+        value = projection.repeat_interleave(heads // groups, dim=0).flatten(0, 1).T
+        value_bias = value.new_zeros(groups, d_head) if bias is None else bias
+        value_bias = value_bias.repeat_interleave(heads // groups, dim=0).flatten()
+        if part.norm is not None:
+            norm = weights.norm(part.norm)
+            if isinstance(norm, LayerNorm) and norm.bias is not None:
+                value_bias = value_bias + norm.bias @ value
+            value = norm.weight[:, None] * value
+        zero = output.weight.new_zeros(len(output.weight))
+        return cls(value, value_bias, output.weight.T, zero if output.bias is None else output.bias)
+
+    def rate(self, form: str) -> float:
+        product = self.value @ self.output
+        if form == "linear":
+            return float(product.norm() / product.shape[0] ** 0.5)
+        extended = torch.block_diag(product, product.new_ones(1, 1))
+        extended[-1, :-1] = self.value_bias @ self.output
+        if form == "affine":
+            extended[-1, :-1] += self.output_bias
+        else:
+            extended[:-1, -1] = self.value @ self.output_bias
+            extended[-1, -1] += self.value_bias @ self.output_bias
+        return float(extended.norm() / len(extended) ** 0.5)
+
+
+def _attention(topology: Topology) -> AttentionPart:
+    return next(part for part in topology.chain() if isinstance(part, DispatchedAttention | HookedAttention))
+
+
+def _groups(value: Value, outputs: int, heads: int) -> int:
+    """How many heads have values of their own, from the number of head-sized outputs of the (possibly fused) projection."""
+    if isinstance(value, SplitHeads):
+        return outputs
+    return heads if outputs == 3 * heads else (outputs - heads) // 2
 
 
 def _figure(rates: np.ndarray, model: ModelFacts) -> Figure:

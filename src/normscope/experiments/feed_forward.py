@@ -88,8 +88,8 @@ class OutlierDimensions(Experiment):
         "before": "Spearman's rho of the maps before and after the feed-forward; mean over sequences",
         "after": "the same with the removed dimensions taken out of the feed-forward's output",
         "sequences": "number of sequences",
-        "published_before": "the paper's value, where model and corpus are the paper's",
-        "published_after": "the paper's value, where model and corpus are the paper's",
+        "published_before": "the paper's value, where model, corpus and masking are the paper's (a note says why not)",
+        "published_after": "the paper's value; beside column alone, since the paper does not say how it scaled maps",
     }
 
     def __post_init__(self) -> None:
@@ -113,16 +113,19 @@ class OutlierDimensions(Experiment):
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         model, rho = facts.model, partial.moments["rho"]
         dimensions = partial.moments["dimensions"].mean()
-        known = [published.outlier_removal(model.name, facts.corpus, layer) for layer in model.layers]
-        known_values = np.array([[np.nan if v is None else v for v in pair] for pair in known])
+        paper = published.paper_of(facts, self.name, masked=True)
+        known = np.full((len(_AXES), len(model.layers), 2), np.nan)
+        known[_AXES.index("column")] = [
+            [np.nan if value is None else value for value in paper.outlier_removal(layer)] for layer in model.layers
+        ]
         similarity = tables.tidy(
             {"normalisation": _AXES, "layer": model.layers},
             {
                 "before": rho.mean()[..., 0],
                 "after": rho.mean()[..., 1],
                 "sequences": rho.count[..., 0],
-                "published_before": known_values[:, 0],
-                "published_after": known_values[:, 1],
+                "published_before": known[..., 0],
+                "published_after": known[..., 1],
             },
         )
         count = max(1, round(self.fraction * dimensions.shape[-1]))
@@ -137,6 +140,7 @@ class OutlierDimensions(Experiment):
                 "outlier-dimensions": bind(_dimensions_figure, dimensions, removed, model),
                 "outlier-dimensions-removal": bind(_removal_figure, rho.mean(), model),
             },
+            paper.notes,
         )
 
 

@@ -26,7 +26,7 @@ class MixingRatio(Experiment):
 
     name: ClassVar[str] = "mixing-ratio"
     paper: ClassVar[str] = "Kobayashi et al. 2021"
-    shows: ClassVar[str] = "Table 1, mixing ratio by layer and kind of token"
+    shows: ClassVar[str] = "Tables 2, 5, 6, 7, Figure 3"
     summary: ClassVar[str] = (
         "share of a state that comes from other tokens: mean, maximum, minimum; by layer and kind of token"
     )
@@ -39,7 +39,10 @@ class MixingRatio(Experiment):
         "minimum": "smallest ratio",
         "deviation": "standard deviation",
         "count": "number of (sequence, layer, token), or, by layer, of sequences that have this kind of token",
-        "published": "the paper's value, where model and corpus are the paper's",
+        "published": "the paper's value, where model, corpus and masking are the paper's (a note says why not)",
+        "published_maximum": "the paper's largest ratio",
+        "published_minimum": "the paper's smallest ratio",
+        "published_deviation": "of MultiBERTs, the deviation of the published mean over 25 models",
     }
 
     def needs(self, model: ModelFacts) -> Needs:
@@ -59,6 +62,7 @@ class MixingRatio(Experiment):
         model = facts.model
         scopes = table_scopes(model)
         pooled, kinds = partial.moments["all"].over(1), partial.moments["kinds"]
+        paper = published.paper_of(facts, self.name, masked=True)
         overall = tables.tidy(
             {"scope": scopes},
             {
@@ -67,11 +71,15 @@ class MixingRatio(Experiment):
                 "minimum": pooled.minimum(),
                 "deviation": pooled.deviation(),
                 "count": pooled.count,
-                "published": _or_nan([published.mixing_ratio(model.name, facts.corpus, scope) for scope in scopes]),
+                "published": _or_nan([paper.mixing_ratio(scope) for scope in scopes]),
+                **{
+                    f"published_{name}": _or_nan([paper.mixing_ratio(scope, name) for scope in scopes])
+                    for name in ("maximum", "minimum", "deviation")
+                },
             },
         )
         by_layer = [
-            published.mixing_ratio_of_layer(model.name, facts.corpus, scope, layer) if kind == "overall" else None
+            paper.mixing_ratio_of_layer(scope, layer) if kind == "overall" else None
             for scope in scopes
             for layer in model.layers
             for kind in KINDS
@@ -88,6 +96,7 @@ class MixingRatio(Experiment):
         return Outcome(
             {"mixing-ratio": overall, "mixing-ratio-layers": layered},
             {"mixing-ratio": lambda: _figure(scopes, model, kinds.mean())},
+            paper.notes + paper.mixing_ratio_note(),
         )
 
 

@@ -14,9 +14,9 @@ import torch
 
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
-from normscope.experiments.alignment import AlignedPair
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
 from normscope.experiments.exact import Moments
+from normscope.experiments.links import AlignedPair
 from normscope.experiments.partial import Partial
 from normscope.inputs import TokenSequence, with_targets
 from normscope.measures import Decomposition, Measure, Reach, joined
@@ -161,6 +161,7 @@ def _sequences(analyzer: Analyzer, group: list[Item]) -> list[TokenSequence]:
 
 
 def _pair(item: Item) -> AlignedPair | None:
-    if item.gold is None or item.source_words is None or item.target_words is None:
+    if item.gold is None or item.target is None or item.source_words is None or item.target_words is None:
         return None
-    return AlignedPair(item.source_words, item.target_words, item.gold)
+    words = tuple(item.sequence.text.split()), tuple(item.target.text.split())
+    return AlignedPair(item.source_words, item.target_words, item.gold, *words)

@@ -1,104 +1,149 @@
-"""The numbers of the papers, to stand beside measured ones: only where the model and the corpus are those of the papers."""
+"""Published values, to stand beside measured ones: only where the model is that of a paper by name and by shape, the corpus
+is that of the paper and about as large, and tokens were masked as there. Otherwise there is a note that says why not."""
 
 from __future__ import annotations
 
-WIKIPEDIA, SST2, MNLI, CONLL = "wikipedia", "sst2", "mnli", "conll"
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-_MODELS = {
-    "bert-large-uncased": "bert-large",
-    "bert-base-uncased": "bert-base",
-    "roberta-large": "roberta-large",
-    "roberta-base": "roberta-base",
-    "bert_uncased_L-8_H-512_A-8": "bert-medium",
-    "bert_uncased_L-4_H-512_A-8": "bert-small",
-    "bert_uncased_L-4_H-256_A-4": "bert-mini",
-    "bert_uncased_L-2_H-128_A-2": "bert-tiny",
-}
+from normscope.experiments import published_values as values
+from normscope.experiments.published_values import CONLL, MNLI, SST2, WIKIPEDIA
 
-_MIXING_SCOPES = ("AttnW", "Attn", "AttnResW", "AttnRes", "AttnResLn")
-_MIXING = {
-    ("bert-large", WIKIPEDIA): (97.4, 87.0, 48.7, 19.1, 14.9),
-    ("bert-base", WIKIPEDIA): (97.1, 85.2, 48.6, 22.3, 18.8),
-    ("bert-medium", WIKIPEDIA): (95.6, 83.4, 47.8, 20.9, 18.7),
-    ("bert-small", WIKIPEDIA): (96.2, 85.3, 48.1, 29.6, 27.2),
-    ("bert-mini", WIKIPEDIA): (95.5, 85.7, 47.8, 27.2, 26.4),
-    ("bert-tiny", WIKIPEDIA): (94.1, 90.4, 47.1, 37.8, 37.3),
-    ("roberta-large", WIKIPEDIA): (96.7, 87.8, 48.4, 19.8, 19.7),
-    ("roberta-base", WIKIPEDIA): (95.8, 84.4, 47.9, 19.6, 16.2),
-    ("bert-base", SST2): (92.5, 80.3, 46.3, 22.5, 18.5),
-    ("bert-base", MNLI): (94.6, 83.5, 47.3, 22.4, 18.3),
-    ("bert-base", CONLL): (91.7, 79.0, 45.8, 22.4, 18.6),
-}
-_MIXING_LAYERS = {("bert-base", WIKIPEDIA): (24, 20, 19, 21, 19, 20, 20, 20, 17, 19, 15, 11)}
+if TYPE_CHECKING:
+    from normscope.experiments.base import ModelFacts, RunFacts
 
-_FREQUENCY_SCOPES = ("AttnW", "Attn", "AttnRes", "AttnResLn")
-_FREQUENCY = {
-    ("bert-base", "all"): (0.16, -0.39, -0.84, -0.54),
-    ("bert-base", "without special tokens"): (0.14, -0.41, -0.86, -0.58),
-    ("bert-large", "all"): (0.44, -0.53, -0.83, -0.71),
-    ("bert-tiny", "all"): (-0.75, -0.62, 0.26, 0.24),
-}
+__all__ = ["CONLL", "MNLI", "SST2", "WIKIPEDIA", "Paper", "paper_of", "paper_of_model"]
 
-_EXPANSION = {
-    "bert-large": 0.80,
-    "bert-base": 0.88,
-    "bert-medium": 0.87,
-    "bert-small": 1.31,
-    "bert-mini": 1.24,
-    "bert-tiny": 1.86,
-    "roberta-large": 0.94,
-    "roberta-base": 1.30,
-}
+_CACHE = re.compile(r"models--(?:[^/]*?--)?(?P<name>[^/]+)/snapshots/[^/]+/?$")
+"""A model's folder in the cache of the hub."""
 
-_ADJACENT = {
-    ("bert-base", WIKIPEDIA): {
-        ("AttnW", "Attn"): 0.48,
-        ("Attn", "AttnRes"): 0.41,
-        ("AttnRes", "AttnResLn"): 0.91,
-        ("AttnResLn", "AttnResLnFf"): 0.79,
-        ("AttnResLnFf", "AttnResLnFfRes"): 0.96,
-        ("AttnResLnFfRes", "AttnResLnFfResLn"): 0.73,
-        ("AttnRes", "AttnResLnFfResLn"): 0.99,
-    }
-}
-_FEED_FORWARD_LAYERS = {("bert-base", WIKIPEDIA, 10): 0.40, ("bert-base", WIKIPEDIA, 11): 0.50}
-_REMOVED = {("bert-base", WIKIPEDIA, 10): (0.40, 0.88), ("bert-base", WIKIPEDIA, 11): (0.50, 0.94)}
+_ABOUT = 0.1
+"""By how much the number of sequences may differ from the paper's."""
+
+INFERRED = "inferred"
+"""The 2023 paper does not say how maps were scaled before they were compared; its values stand beside `column` (the
+documentation has the arithmetic)."""
 
 
-def model_of_papers(name: str) -> str | None:
-    """What the papers call a model, by the last part of its name."""
-    return _MODELS.get(name.rstrip("/").rsplit("/", 1)[-1])
+@dataclass(frozen=True)
+class Paper:
+    """The published values that a run may be compared with: those of a model on a corpus, or none, and why none."""
+
+    model: str = ""
+    corpus: str = ""
+    why_not: str = ""
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be said about published values."""
+        return [f"No published values: {self.why_not}"] if self.why_not else []
+
+    def mixing_ratio(self, scope: str, statistic: str = "mean") -> float | None:
+        """As a fraction."""
+        known = values.MIXING.get((self.model, self.corpus), {}).get(statistic)
+        return (
+            None
+            if known is None or scope not in values.MIXING_SCOPES
+            else _at(values.MIXING_SCOPES, scope, known) / 100
+        )
+
+    def mixing_ratio_note(self) -> list[str]:
+        note = values.MIXING_NOTES.get((self.model, self.corpus))
+        return [] if note is None else [note]
+
+    def mixing_ratio_of_layer(self, scope: str, layer: int) -> float | None:
+        known = values.MIXING_LAYERS.get((self.model, self.corpus))
+        return None if known is None or scope != "AttnResLn" or layer > len(known) else known[layer - 1] / 100
+
+    def mixing_depth(self, scope: str) -> float | None:
+        return values.MIXING_DEPTH.get((self.model, self.corpus)) if scope == "AttnResLn" else None
+
+    def mixing_frequency(self, scope: str, *, special: bool, deviation: bool = False) -> float | None:
+        known = (values.FREQUENCY_DEVIATION if deviation else values.FREQUENCY).get((self.model, self.corpus))
+        if known is None or scope not in values.FREQUENCY_SCOPES:
+            return None
+        return _at(values.FREQUENCY_SCOPES, scope, known[0 if special else 1])
+
+    def expansion_rate(self) -> tuple[float | None, float | None, float | None]:
+        """Mean, minimum and maximum over layers."""
+        return values.EXPANSION.get(self.model, (None, None, None))
+
+    def similarity(self, first: str, second: str) -> float | None:
+        return values.SIMILARITY.get((self.model, self.corpus), {}).get((first, second))
+
+    def similarity_of_layer(self, first: str, second: str, layer: int) -> float | None:
+        if (first, second) != ("AttnResLn", "AttnResLnFf"):
+            return None
+        return values.FEED_FORWARD_LAYERS.get((self.model, self.corpus, layer))
+
+    def outlier_removal(self, layer: int) -> tuple[float | None, float | None]:
+        return values.REMOVED.get((self.model, self.corpus, layer), (None, None))
+
+    def significant(self, experiment: str, layer: int) -> bool | None:
+        """Whether the paper found the group's pairs amplified in a layer."""
+        layers = values.SIGNIFICANT.get((experiment, self.model, self.corpus))
+        return None if layers is None else layer in layers
 
 
-def mixing_ratio(model: str, corpus: str, scope: str) -> float | None:
-    """Mean mixing ratio, as a fraction."""
-    values = _MIXING.get((model_of_papers(model) or "", corpus))
-    return None if values is None or scope not in _MIXING_SCOPES else values[_MIXING_SCOPES.index(scope)] / 100
+def paper_of(facts: RunFacts, experiment: str, *, masked: bool) -> Paper:
+    """What a run of an experiment may be compared with; `masked` is whether the paper masks tokens for it."""
+    paper = paper_of_model(facts.model)
+    if paper.why_not:
+        return paper
+    why_not = _corpus_differs(facts)
+    if not why_not and (experiment in facts.masked) != masked:
+        done = ("tokens were masked", "as they are not") if not masked else ("no tokens were masked", "as they are")
+        why_not = f"{done[0]}, {done[1]} in the paper."
+    return Paper(why_not=why_not) if why_not else Paper(paper.model, facts.corpus)
 
 
-def mixing_ratio_of_layer(model: str, corpus: str, scope: str, layer: int) -> float | None:
-    values = _MIXING_LAYERS.get((model_of_papers(model) or "", corpus))
-    return None if values is None or scope != "AttnResLn" or layer > len(values) else values[layer - 1] / 100
+def _corpus_differs(facts: RunFacts) -> str:
+    expected = values.SEQUENCES.get(facts.corpus)
+    if not facts.corpus:
+        return "the corpus is not said to be one of the papers' (--corpus-name)."
+    if expected is None:
+        return f"the papers have no corpus {facts.corpus!r} (they have {', '.join(values.SEQUENCES)})."
+    if abs(facts.sequences - expected) > _ABOUT * expected:
+        return f"{facts.sequences} sequences were analysed, and {expected} in the paper."
+    return ""
 
 
-def mixing_frequency(model: str, corpus: str, scope: str, tokens: str) -> float | None:
-    values = _FREQUENCY.get((model_of_papers(model) or "", tokens)) if corpus == WIKIPEDIA else None
-    return None if values is None or scope not in _FREQUENCY_SCOPES else values[_FREQUENCY_SCOPES.index(scope)]
+def paper_of_model(model: ModelFacts) -> Paper:
+    """The papers' model that this one is, by its name and by its shape."""
+    name = hub_name(model.name)
+    known = _named(name)
+    shape = (model.model_type, len(model.layers), model.width, model.vocabulary)
+    if known is None:
+        return Paper(why_not=f"{name!r} is not the name of a model of the papers.")
+    if not model.width:
+        return Paper(why_not="the width and the vocabulary of the model are not known here.")
+    if shape != values.SHAPES[known]:
+        return Paper(
+            why_not=f"the model is called {name!r}, but it is {_described(shape)}; {known} is "
+            f"{_described(values.SHAPES[known])}."
+        )
+    return Paper(known)
 
 
-def expansion_rate(model: str) -> float | None:
-    return _EXPANSION.get(model_of_papers(model) or "")
+def hub_name(name: str) -> str:
+    """The name of a model without its owner, also from its folder in the hub's cache."""
+    cached = _CACHE.search(name.replace("\\", "/"))
+    return cached["name"] if cached else name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
 
 
-def similarity(model: str, corpus: str, first: str, second: str) -> float | None:
-    return _ADJACENT.get((model_of_papers(model) or "", corpus), {}).get((first, second))
+def _named(name: str) -> str | None:
+    for pattern, known in values.NAMES.items():
+        match = re.fullmatch(pattern, name)
+        if match:
+            return known.format(*match.groups())
+    return None
 
 
-def similarity_of_layer(model: str, corpus: str, first: str, second: str, layer: int) -> float | None:
-    if (first, second) != ("AttnResLn", "AttnResLnFf"):
-        return None
-    return _FEED_FORWARD_LAYERS.get((model_of_papers(model) or "", corpus, layer))
+def _described(shape: tuple[str, int, int, int]) -> str:
+    kind, layers, width, vocabulary = shape
+    return f"a {kind} of {layers} layers, width {width} and {vocabulary} tokens"
 
 
-def outlier_removal(model: str, corpus: str, layer: int) -> tuple[float | None, float | None]:
-    return _REMOVED.get((model_of_papers(model) or "", corpus, layer), (None, None))
+def _at(scopes: tuple[str, ...], scope: str, known: tuple[float, ...]) -> float:
+    return known[scopes.index(scope)]

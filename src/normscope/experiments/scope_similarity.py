@@ -45,7 +45,8 @@ class ScopeSimilarity(Experiment):
         "change": "1 - similarity",
         "deviation": "standard deviation over sequences",
         "sequences": "number of sequences",
-        "published": "the paper's value, where model and corpus are the paper's",
+        "published": "the paper's value, where model, corpus and masking are the paper's (a note says why not)",
+        "published_normalisation": "inferred: the paper does not say how it scaled maps; its values stand beside column",
     }
 
     def __post_init__(self) -> None:
@@ -70,6 +71,7 @@ class ScopeSimilarity(Experiment):
             (model.scopes[i], model.scopes[j]) for i, j in zip(*np.triu_indices(len(model.scopes), 1), strict=True)
         ]
         mean, deviation = rho.mean(), rho.deviation()
+        paper = published.paper_of(facts, self.name, masked=True)
         layered = tables.from_records(
             [
                 self._record(facts, axis, pair)
@@ -79,8 +81,8 @@ class ScopeSimilarity(Experiment):
                     "change": 1 - float(mean[a, k, p]),
                     "deviation": float(deviation[a, k, p]),
                     "sequences": int(rho.count[a, k, p]),
-                    "published": published.similarity_of_layer(model.name, facts.corpus, *pair, layer),
                 }
+                | _published(paper.similarity_of_layer(*pair, layer), axis)
                 for a, axis in enumerate(self.normalisations)
                 for p, pair in enumerate(pairs)
                 for k, layer in enumerate(model.layers)
@@ -93,8 +95,8 @@ class ScopeSimilarity(Experiment):
                     "similarity": float(mean[a, :, p].mean()),
                     "change": 1 - float(mean[a, :, p].mean()),
                     "sequences": int(rho.count[a, 0, p]),
-                    "published": published.similarity(model.name, facts.corpus, *pair),
                 }
+                | _published(paper.similarity(*pair), axis)
                 for a, axis in enumerate(self.normalisations)
                 for p, pair in enumerate(pairs)
             ]
@@ -107,11 +109,18 @@ class ScopeSimilarity(Experiment):
                 "scope-similarity-ff-input": grid.against_ff_input,
                 "scope-similarity-pairs": grid.all_pairs,
             },
+            paper.notes,
         )
 
     @staticmethod
     def _record(facts: RunFacts, axis: str, pair: tuple[str, str]) -> dict[str, object]:
         return {"normalisation": axis, "first": pair[0], "second": pair[1], "relation": _relation(facts.model, pair)}
+
+
+def _published(value: float | None, axis: str) -> dict[str, object]:
+    if axis != "column" or value is None:
+        return {"published": float("nan"), "published_normalisation": ""}
+    return {"published": value, "published_normalisation": published.INFERRED}
 
 
 def _relation(model: ModelFacts, pair: tuple[str, str]) -> str:

@@ -77,6 +77,7 @@ def _outcome(name: str, run: FinishedRun) -> dict[str, Any]:
     contents = run.experiments[name]
     return {
         "title": run.title,
+        "notes": contents.get("notes", []),
         "figures": [
             {"name": figure, "data": base64.b64encode(run.figure(figure)).decode()} for figure in contents["figures"]
         ],

@@ -244,11 +244,6 @@ class Analysis:
         return files.write_netcdf(self.tree, path)
 
 
-def open_analysis(path: str | Path) -> Analysis:
-    """Read an analysis that `Analysis.save` wrote."""
-    return Analysis.from_tree(files.read_netcdf(path))
-
-
 def _quantity(values: xr.DataArray, scope: Scope) -> str:
     """What a map measures: attention weights at the scopes of weights, elsewhere what its method does."""
     return "weight" if scope.quantity == "weight" else str(values.attrs.get("quantity", scope.quantity))

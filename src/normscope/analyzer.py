@@ -22,17 +22,18 @@ from normscope import schema
 from normscope.analysis import Analysis
 from normscope.capture import blocks_of
 from normscope.errors import InputError, SelectionError
-from normscope.explain.datasets import explanation_tree
+from normscope.explain.asked import Asked
 from normscope.explain.explanation import Explanation
-from normscope.explain.pulling import PullRequest, pull_back
-from normscope.explain.question import DirectionQuestion, LabelName, Wanted, position_of, read_question
+from normscope.explain.pulling import PullRequest
+from normscope.explain.question import LabelName, Wanted, read_question
 from normscope.families import Family
 from normscope.inputs import ImageInput, Input, TokenSequence, read_images, read_inputs, with_targets
 from normscope.loading import LoadedModel, load_model
 from normscope.measures import Decomposition, KeptTraces, Measure
 from normscope.measures.decomposition import ValueBias
-from normscope.methods import LayerMethod, MapRequest, layer_method
+from normscope.methods import LayerMethod, MapRequest, Method, attribution, layer_method
 from normscope.methods.across import AcrossLayers
+from normscope.methods.prediction import Attribution, PullBack
 from normscope.passes import TOLERANCE, Measured, Pass, Request, Results, StackRequest, Tell, whole_numbers
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, scopes_of, with_derived
 from normscope.trace import LayerTrace
@@ -69,7 +70,9 @@ class ExplainOptions(TypedDict, total=False):
     target: LabelName | None
     against: LabelName | None
     at: int | None
+    continue_for: int | None
     direction: Tensor | Literal["state"] | None
+    method: str | Method
     heads: bool
     truncate: bool
     dtype: torch.dtype | None
@@ -336,7 +339,9 @@ class Analyzer:
         target: LabelName | None = None,
         against: LabelName | None = None,
         at: int | None = None,
+        continue_for: int | None = None,
         direction: Tensor | Literal["state"] | None = None,
+        method: str | Method = PullBack.name,
         heads: bool = False,
         words: bool = False,
         truncate: bool = False,
@@ -355,8 +360,12 @@ class Analyzer:
                 first token in which they differ.
             at: the position of the token whose prediction is explained (causal: the next token after it), negative from
                 the end. By default the last, the mask, or the only one.
+            continue_for: instead of a target, let a causal model continue the text by at most so many tokens, always the
+                most probable one, and explain each.
             direction: instead of a logit, the last state of the token `at` along a vector `[d]` of your own, or along the
-                `"state"` itself. Needs no head.
+                `"state"` itself. Needs no head. Of an encoder-decoder, `target` is then the text that the decoder reads.
+            method: how to attribute, by name (`normscope methods` lists them) or with options (`normscope.method`). Only
+                the pull-back follows what flows through the layers, adds up exactly, and takes the next two arguments.
             heads: also keep the edges of every head, `[layer, head, query, key]`.
             words: the inputs are lists of words.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
@@ -367,27 +376,26 @@ class Analyzer:
         Raises:
             CompletenessError: if relevance and biases do not add up to the model's own value at every layer.
         """
+        way = attribution(method)
+        if heads and not way.follows:
+            raise InputError(
+                f"The method {way.name!r} does not follow single heads: leave out heads, or use 'pull-back'."
+            )
+        wanted = Wanted(target, against, at, continue_for, direction)
         sequences, single = self._read_sources(inputs, words=words, truncate=truncate)
         request = PullRequest(heads, dtype, max_memory, tell)
-        explanations = [self._explain(item, Wanted(target, against, at), direction, request) for item in sequences]
+        explanations = [self._explain(item, wanted, way, request) for item in sequences]
         return explanations[0] if single else explanations
 
     def _explain(
-        self, sequence: TokenSequence, wanted: Wanted, direction: Tensor | Literal["state"] | None, request: PullRequest
+        self, sequence: TokenSequence, wanted: Wanted, method: Attribution, request: PullRequest
     ) -> Explanation:
-        if direction is None:
-            sequence, question = read_question(self, sequence, wanted)
-        else:
-            if wanted.target is not None or wanted.against is not None:
-                raise InputError("A direction takes the place of a target: give one of them.")
-            vector = None if isinstance(direction, str) else direction
-            question = DirectionQuestion(position_of(wanted.at, len(sequence)), vector)
+        sequence, question = read_question(self, sequence, wanted)
         self._refuse_unknown_ids(sequence)
-        pulled = pull_back(self, sequence, question, request)
-        return Explanation.from_tree(explanation_tree(pulled, sequence, self.facts))
+        return Explanation.from_tree(method.explain(Asked(self, sequence, question, request)))
 
-    def traces(self, inputs: Text, *, target: Input | None = None) -> list[LayerTrace]:
-        """The trace of every layer of the main stack: the tensors that `decompose` and the `oracle` compute with."""
+    def traces(self, inputs: Input | ImageInput, *, target: Input | None = None) -> list[LayerTrace]:
+        """The trace of every layer of the main stack for one input: what `decompose` and the `oracle` compute with."""
         sequences, _ = self._read(inputs, target, words=False, truncate=False)
         measure = KeptTraces(below_attention=True)
         (measured,) = Pass(self, self._request([measure], [], None, None, None)).over(sequences)

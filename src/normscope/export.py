@@ -145,7 +145,7 @@ def map_document(maps: Mapping[Scope, xr.DataArray], attributes: dict[str, Any],
     first = next(iter(maps.values()))
     heads = {"head": int(first["head"].item())} if "head" in first.coords else {}
     return {
-        "attributes": _plain(attributes),
+        "attributes": plain(attributes),
         "normalise": normalise,
         "query": first["query"].values.tolist(),
         "query_token": first["query_token"].values.tolist(),
@@ -163,7 +163,7 @@ def map_document(maps: Mapping[Scope, xr.DataArray], attributes: dict[str, Any],
 def ratio_document(ratios: xr.DataArray) -> dict[str, Any]:
     """Mixing ratios as plain lists, `[layer][query]` for each scope."""
     return {
-        "attributes": _plain(ratios.attrs),
+        "attributes": plain(ratios.attrs),
         "layer": ratios["layer"].values.tolist(),
         "query": ratios["query"].values.tolist(),
         "query_token": ratios["query_token"].values.tolist(),
@@ -200,7 +200,7 @@ def _nested(values: xr.DataArray) -> list[list[float | None]]:
     return [[value if np.isfinite(value) else None for value in row] for row in rows]
 
 
-def _plain(attributes: dict[Any, Any]) -> dict[str, Any]:
+def plain(attributes: dict[Any, Any]) -> dict[str, Any]:
     """Attributes as JSON has them: numpy's numbers, which come out of files, become plain ones."""
     return {str(name): value.item() if isinstance(value, np.generic) else value for name, value in attributes.items()}
 

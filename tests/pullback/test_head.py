@@ -84,9 +84,11 @@ def exact_trace(model: PreTrainedModel) -> HeadTrace:
     cached = {"use_cache": False} if family.stack.causal or head.task == "causal-lm" else {}
     handles = [handle for part in head.parts for handle in made_exact(model, part)]
     first = {name: tensor[:, :1] if head.task == "multiple-choice" else tensor[:1] for name, tensor in inputs.items()}
+    torch.set_default_dtype(torch.float64)  # XGLM makes the smallest number of its mask in the default dtype
     try:
         return capture_head(model, family, {**first, **cached}, lengths[:1], dtype=torch.float64)[0]
     finally:
+        torch.set_default_dtype(torch.float32)
         for handle in handles:
             handle.remove()
 
@@ -102,8 +104,8 @@ def made_exact(model: PreTrainedModel, part: Any) -> Iterator[Any]:
     def exactly(module: nn.Module, args: tuple[Tensor], output: Tensor) -> Tensor:
         centred = isinstance(part, LayerNormPart | FixedLayerNormPart)
         states = args[0] - args[0].mean(-1, keepdim=True) if centred else args[0]
-        epsilon = getattr(module, "variance_epsilon", getattr(module, "eps", None))
-        weight = module.weight + 1 if isinstance(part, UnitRmsNormPart) else module.weight
+        epsilon = getattr(part, "epsilon", getattr(module, "variance_epsilon", getattr(module, "eps", None)))
+        weight = getattr(module, "weight", 1) + (1 if isinstance(part, UnitRmsNormPart) else 0)
         exact = states * (states.square().mean(-1, keepdim=True) + epsilon).rsqrt() * weight
         assert_close(output.nan_to_num(), exact.nan_to_num(), 1e-5)
         return exact

@@ -92,6 +92,20 @@ def given_logits(model: PreTrainedModel, head: Head, output: Any) -> list[Tensor
     return [output[name] for name in head.logits]
 
 
+def logits_of(model: PreTrainedModel, head: Head, output: Any, sequence: int, length: int) -> Tensor:
+    """One sequence's `[row, label]` of what a model gives out for a batch.
+
+    That is `[batch, position, label]`, `[batch, label]`, or one `[batch, (question,) position]` for each label.
+    """
+    parts = given_logits(model, head, output)
+    if head.task == "multiple-choice":
+        return parts[0].reshape(-1, 1, 1)[sequence]
+    if head.task in ("question-answering", "replaced-token"):
+        return torch.stack([part[sequence, ..., :length].flatten() for part in parts], dim=-1)
+    logits = parts[0][sequence]
+    return logits[None] if logits.dim() == 1 else logits[:length]
+
+
 @dataclass(frozen=True)
 class BoundHead:
     """One sequence of what was heard, to which descriptions of parts are bound. `states` are those of the whole batch."""
@@ -104,7 +118,8 @@ class BoundHead:
     dtype: torch.dtype
 
     def trace(self, head: Head) -> HeadTrace:
-        return HeadTrace(self.own_states(), self.steps(head.parts, self.length), self._logits(head))
+        logits = logits_of(self.model, head, self.heard.output, self.sequence, self.length)
+        return HeadTrace(self.own_states(), self.steps(head.parts, self.length), logits)
 
     def own_states(self) -> Tensor:
         return self._cut(self.states, self.length)
@@ -115,16 +130,6 @@ class BoundHead:
     def _rows(self, tensor: Tensor, rows: int) -> Tensor:
         """The rows of this sequence in `[batch, position, ...]` or, once there is one row, `[batch, ...]`."""
         return tensor[self.sequence].reshape(-1, tensor.shape[-1])[:rows]
-
-    def _logits(self, head: Head) -> Tensor:
-        """`[row, label]` of `[batch, position, label]`, `[batch, label]`, or one `[batch, (question,) position]` a label."""
-        parts = given_logits(self.model, head, self.heard.output)
-        if head.task == "multiple-choice":
-            return parts[0].reshape(-1, 1, 1)[self.sequence]
-        if head.task in ("question-answering", "replaced-token"):
-            return torch.stack([part[self.sequence, ..., : self.length].flatten() for part in parts], dim=-1)
-        logits = parts[0][self.sequence]
-        return logits[None] if logits.dim() == 1 else logits[: self.length]
 
     # ---- steps ---------------------------------------------------------------------------------------------------------
 

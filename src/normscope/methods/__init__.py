@@ -12,10 +12,22 @@ from typing import Any
 from normscope.errors import InputError, listing
 from normscope.methods.base import Gives, Method
 from normscope.methods.layer import LAYER_METHODS, LayerMethod, MapRequest, Propagated
+from normscope.methods.prediction import PREDICTION_METHODS, Attribution
 
-__all__ = ["Gives", "LayerMethod", "MapRequest", "Method", "Propagated", "layer_method", "method", "methods"]
+__all__ = [
+    "Attribution",
+    "Gives",
+    "LayerMethod",
+    "MapRequest",
+    "Method",
+    "Propagated",
+    "attribution",
+    "layer_method",
+    "method",
+    "methods",
+]
 
-_METHODS: tuple[type[Method], ...] = (*LAYER_METHODS,)
+_METHODS: tuple[type[Method], ...] = (*PREDICTION_METHODS, *LAYER_METHODS)
 """Every method, in the order in which they are listed."""
 
 
@@ -38,6 +50,13 @@ def method(name: str | Method, gives: Gives | None = None, **options: Any) -> Me
             there_are = f"it has {listing(known)}" if known else "it has none"
             raise InputError(f"The method {kind.name!r} has no option {option!r}: {there_are}.")
     return _fitting(kind(**options), gives)
+
+
+def attribution(name: str | Method, **options: Any) -> Attribution:
+    """The method of an explanation."""
+    asked = method(name, "attribution", **options)
+    assert isinstance(asked, Attribution)
+    return asked
 
 
 def layer_method(name: str | Method) -> LayerMethod:

@@ -96,7 +96,7 @@ class ProjectionsMethod(LayerMethod):
     paper: ClassVar[str] = "normscope"
 
     def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
-        _refuse(self, request, scopes=False)
+        _refuse(self, request, takes=("scopes", "heads"))
         return [Projections(_projected(request), request.heads, alone=True)]
 
 
@@ -116,7 +116,7 @@ class AttentionRollout(LayerMethod):
         return HALF_ATTENTION_WEIGHTS
 
     def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
-        _refuse(self, request, heads=False)
+        _refuse(self, request, takes=("heads",))
         weights = (basis(HALF_ATTENTION_WEIGHTS), CROSS_WEIGHTS)
         return [Decomposition(maps=tuple(s for s in request.scopes if s in weights), heads=request.heads)]
 
@@ -184,7 +184,7 @@ class ContributionWeightsMethod(LayerMethod):
         return Scope("Attn")
 
     def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
-        _refuse(self, request, heads=False)
+        _refuse(self, request, takes=("heads",))
         return [ContributionWeights(request.heads)]
 
 
@@ -251,16 +251,16 @@ def _projected(request: MapRequest) -> tuple[Scope, ...]:
     return scopes
 
 
-def _refuse(method: LayerMethod, request: MapRequest, *, scopes: bool = True, heads: bool = True) -> None:
-    """Refuse what a method does not have: a choice of scopes, maps of heads, another way to count the value bias."""
-    refused = {
-        "scopes": scopes and request.given,
-        "heads": heads and request.heads,
+def _refuse(method: LayerMethod, request: MapRequest, *, takes: Sequence[str] = ()) -> None:
+    """Refuse the options of norms that a method does not take."""
+    given = {
+        "scopes": request.given,
+        "heads": request.heads,
         "value_bias": request.value_bias != "token",
         "projections": request.projections,
     }
-    for option, is_refused in refused.items():
-        if is_refused:
+    for option, is_given in given.items():
+        if is_given and option not in takes:
             raise InputError(
                 f"The method {method.name!r} does not take {option}: leave it out, or use method={NORMS!r}."
             )

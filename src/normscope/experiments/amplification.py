@@ -30,8 +30,8 @@ from normscope.scopes import Scope
 KINDS = ("ff", "group")
 """The feed-forward alone, and with the norms and the residual around it."""
 
-_UNIT = 2.0**36
-"""Amplifications are added up in steps of 2**-36."""
+UNIT = 2.0**36
+"""Amplifications are added up in steps of 2**-36, as whole numbers: exactly."""
 
 
 def changes(observation: Observation, model: ModelFacts, axis: NormaliseAxis) -> np.ndarray:
@@ -94,7 +94,7 @@ class FeedForwardAmplification(Experiment):
         query, key = np.nonzero(kept)
         types = type_ids(observation)
         columns = {"query": types[query], "key": types[key], "occurrences": np.ones(len(query), np.int64)}
-        units = np.rint(change[..., query, key] * _UNIT).astype(np.int64)
+        units = np.rint(change[..., query, key] * UNIT).astype(np.int64)
         for kind, name in enumerate(KINDS):
             columns |= {f"{name}_{layer}": units[kind, place] for place, layer in enumerate(model.layers)}
         vocabulary = pa.table(
@@ -158,7 +158,7 @@ def _top(
     connection: duckdb.DuckDBPyConnection, kind: str, layer: int, top: int, tokens: dict[int, str]
 ) -> list[dict[str, object]]:
     found = connection.execute(
-        f"SELECT key, query, {kind}_{layer}::DOUBLE / {_UNIT} / occurrences AS amplification, occurrences FROM sums "
+        f"SELECT key, query, {kind}_{layer}::DOUBLE / {UNIT} / occurrences AS amplification, occurrences FROM sums "
         f"WHERE occurrences > 1 ORDER BY amplification DESC, key, query LIMIT {top}"
     ).fetchall()
     return [

@@ -24,7 +24,11 @@ TEXTS = [
     "It rained, and the rain fell on the plain in Spain.",
     "The singer caught the rain.",
 ]
-OPTIONS = {"expansion-rate": {"form": "linear"}, "word-split": {"unit": "occurrence"}}
+OPTIONS = {
+    "expansion-rate": {"form": "linear"},
+    "word-split": {"unit": "occurrence"},
+    "ff-amplification": {"kinds": ("ff", "group")},
+}
 NAMES = [name for name in EXPERIMENTS if name not in ("alignment", "entities")]
 
 

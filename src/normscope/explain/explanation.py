@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import xarray as xr
 
+<<<<<<< HEAD
 from normscope import files, labels, schema, units
 from normscope.errors import SelectionError, listing
+=======
+from normscope import files, schema, units
+from normscope.errors import FileError, NormscopeError, SelectionError, listing
+>>>>>>> page
 from normscope.explain import datasets as names
 from normscope.explain.flow import Flow, flow_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from normscope.analysis import Analysis
 
 
 class Explanation:
@@ -239,12 +246,31 @@ class Explanation:
 
         return plots.plot_explanation(self, **options)
 
+<<<<<<< HEAD
     def plot_flow(self, share: float = 0.9, *, target: int = 0, encoder: bool = False, **options: Any) -> Figure:
         """The graph of `flow` as a picture; options are those of `plots.plot_flow`."""
         from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
 
         options.setdefault("name", "" if encoder else labels.name_of(self.targets[target]))
         return plots.plot_flow(self.flow(share, target=target, encoder=encoder), **options)
+=======
+    def explore(self, *others: Analysis | Explanation) -> Any:
+        """The explorer as a notebook widget: what flows to the prediction, and whatever is to be shown with it.
+
+        Others are explanations to choose from in the same widget, or an analysis (needs the extra `notebook`).
+        """
+        try:
+            from normscope.explorer.widget import ExplorerWidget  # noqa: PLC0415  (an extra)
+        except ModuleNotFoundError as error:
+            raise NormscopeError(f"The widget needs {error.name}: pip install 'normscope[notebook]'.") from error
+        return ExplorerWidget(self, *others)
+
+    def _repr_html_(self) -> str | None:
+        """The explorer inside a notebook's cell, without any extra; the plain text of large explanations."""
+        from normscope.explorer.page import frame  # noqa: PLC0415  (only notebooks need it)
+
+        return frame(self)
+>>>>>>> page
 
     def save(self, path: str | Path) -> Path:
         """Write everything to a netCDF file, which opens without normscope too."""

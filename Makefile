@@ -79,6 +79,7 @@ types: $(INSTALLED) ## Check types
 bench: $(INSTALLED) ## Run the benchmark of the engine
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/experiment_statistics.py
+	$(BIN)/python benchmarks/explain.py
 
 .PHONY: docs
 docs: $(INSTALLED_DOCS) ## Build the documentation into site/

@@ -325,3 +325,12 @@ def test_every_error_is_a_normscope_error_and_bad_input_a_value_error(analyzer: 
         assert issubclass(error, ns.NormscopeError)
     with pytest.raises(ValueError, match="no layer 9"):
         analyzer.analyze(TEXT, layers=9)
+
+
+def test_traces_are_what_the_public_oracle_takes(analyzer: ns.Analyzer, full: ns.Analysis) -> None:
+    traces = analyzer.traces(TEXT)
+    assert len(traces) == len(analyzer.layers)
+    for layer, trace in enumerate(traces[:2], start=1):
+        for scope, truth in ns.oracle(trace).items():
+            values = full.map(scope).sel(layer=layer).values
+            np.testing.assert_allclose(values, truth.map.numpy(), rtol=1e-4, atol=1e-5)

@@ -285,7 +285,7 @@ def test_models_lists_every_supported_architecture(run: Callable[..., Output]) -
         (["map", TEXT, "--head", "0"], "Heads: 1 to 12"),
         (["map", TEXT, "--head", "1", "--scope", "AttnRes"], "already mixed"),
         (["map", TEXT, "--normalise", "rows"], "none, row, column"),
-        (["map", TEXT, "--value-bias", "none"], "'token' or 'bias'"),
+        (["map", TEXT, "--value-bias", "none"], "'token', 'bias'"),
         (["map", TEXT, "--dtype", "int8"], "Known: float64, float32"),
         (["map", TEXT, "--scope", "all"], "give --out"),
         (["map", TEXT, "--scope", "all", "--out", "map.svg"], "give --out with one of csv"),

@@ -34,6 +34,7 @@ from traces import (
 
 from normscope.activations import GELU, QUICK_GELU, RELU, SILU, TANH_GELU, Activation
 from normscope.decompose import LayerResult, decompose, expand, factored, mixing_ratios
+from normscope.errors import UnsupportedArchitectureError
 from normscope.oracle import OracleResult, oracle, oracle_weights
 from normscope.scopes import scopes_of
 from normscope.trace import (
@@ -45,6 +46,7 @@ from normscope.trace import (
     Linear,
     Normalise,
     Residual,
+    SequentialFeedForward,
     ValueSource,
 )
 
@@ -365,7 +367,7 @@ def one_expert(rows: list[int]) -> LayerTrace:
         network, chosen, weights = block.plain(GELU), torch.tensor(rows), block.uniform(len(rows))
         out, pre_activations = run_network(network, block.state[chosen])
         state = torch.zeros_like(block.state).index_add(0, chosen, weights[:, None] * out)
-        block.done(FeedForward((Expert(network, chosen, weights, pre_activations),)), state)
+        block.done(SequentialFeedForward((Expert(network, chosen, weights, pre_activations),)), state)
         block.residual()
 
     return make_trace(topology)
@@ -594,3 +596,53 @@ def _with_keys_in_order(trace: LayerTrace, order: Tensor) -> LayerTrace:
         for step in trace.steps
     )
     return replace(trace, queries=torch.arange(trace.length), steps=steps)
+
+
+# ---- chains that no map exists for ---------------------------------------------------------------------------------------
+
+
+def again(block: Block) -> None:
+    """Attention once more, after the feed-forward of the same block."""
+    TOPOLOGIES["post_norm"](block)
+    block.attend()
+
+
+def branch_after_feed_forward(block: Block) -> None:
+    block.attend()
+    block.feed_forward(block.plain(GELU))
+    block.fork()
+    block.normalise(block.layer_norm())
+    block.residual()
+
+
+def attention_on_both_branches(block: Block) -> None:
+    block.attend()
+    block.fork()
+    block.attend()
+    block.residual()
+
+
+@pytest.mark.parametrize(
+    ("topology", "why"),
+    [
+        (again, "after its feed-forward"),
+        (branch_after_feed_forward, "after its feed-forward"),
+        (attention_on_both_branches, "parts of the same keys"),
+    ],
+)
+def test_a_chain_whose_parts_cannot_be_followed_is_refused(topology: Callable[[Block], None], why: str) -> None:
+    trace = make_trace(topology)
+    with pytest.raises(UnsupportedArchitectureError, match=why):
+        decompose(trace, all_scopes(trace))
+
+
+def test_mixing_ratios_need_no_single_keys_so_they_follow_any_chain() -> None:
+    trace = make_trace(again)
+    scopes = all_scopes(trace)
+    assert max(errors.max() for errors in mixing_ratios(trace, scopes).errors.values()) < 1e-5
+
+
+@pytest.mark.parametrize("kind", [Attention, FeedForward])
+def test_the_kinds_that_steps_have_in_common_are_no_steps_themselves(kind: type) -> None:
+    with pytest.raises(TypeError, match="abstract"):
+        kind()

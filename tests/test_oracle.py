@@ -31,6 +31,7 @@ from normscope.trace import (
     Plain,
     Residual,
     RmsNorm,
+    SelfAttention,
     Step,
 )
 
@@ -94,7 +95,7 @@ def test_path_integrals_at_zero_are_the_value_and_the_derivative() -> None:
 
 def toy_steps() -> tuple[Step, ...]:
     """One head that passes values on as they are, and a norm that is all gamma and beta."""
-    attention = Attention(
+    attention = SelfAttention(
         weights=doubles([[0.5, 0.5], [0.25, 0.75]]),
         values=doubles([[3.0, 4.0], [0.0, 2.0]]),
         output=torch.eye(2, dtype=torch.float64)[None],
@@ -137,7 +138,7 @@ def test_a_root_mean_square_norm_centres_nothing() -> None:
 
 
 def test_the_norm_of_the_sum_of_others_makes_the_mixing_ratio_not_the_sum_of_their_norms() -> None:
-    attention = Attention(
+    attention = SelfAttention(
         weights=torch.ones(1, 1, 3, dtype=torch.float64),
         values=doubles([[5.0], [2.0], [-2.0]]),
         output=torch.ones(1, 1, 1, dtype=torch.float64),

@@ -43,11 +43,14 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
     "EuroBertForSequenceClassification": [{"classifier_pooling": name} for name in ("bos", "mean", "late")],
     "Gemma2ForCausalLM": [{"final_logit_softcapping": 0.7}, {"final_logit_softcapping": None}],
     "Gemma3ForCausalLM": [{"final_logit_softcapping": 0.7}],
+    "GraniteForCausalLM": [{"logits_scaling": 3.0}],
+    "GraniteMoeForCausalLM": [{"logits_scaling": 0.5}],
     "ModernBertForMultipleChoice": [{"classifier_pooling": "mean"}],
     "ModernBertForSequenceClassification": [{"classifier_pooling": "mean"}],
     "OPTForCausalLM": [{"do_layer_norm_before": False, "word_embed_proj_dim": 10}],
     "OPTForQuestionAnswering": [{"word_embed_proj_dim": 10}],
     "T5ForConditionalGeneration": [{"tie_word_embeddings": False}, {"feed_forward_proj": "gated-gelu"}],
+    "UltrabertForSequenceClassification": [{"classifier_pooling": "mean"}],
     "UMT5ForConditionalGeneration": [{"tie_word_embeddings": False}, {"tie_word_embeddings": True}],
 }
 """Configurations beside the default one in which a head is another."""

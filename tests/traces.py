@@ -18,7 +18,6 @@ from normscope.trace import (
     Attention,
     CrossAttention,
     Expert,
-    FeedForward,
     Fork,
     Gated,
     LayerNorm,
@@ -32,6 +31,8 @@ from normscope.trace import (
     Residual,
     RmsNorm,
     Scale,
+    SelfAttention,
+    SequentialFeedForward,
     Step,
     ValueSource,
 )
@@ -127,7 +128,7 @@ class Block:
 
     def attend(self, norm: Norm | None = None) -> None:
         """Attention to the tokens themselves, through the norm that pre-norm models have before it."""
-        self._attend(Attention, self.state, norm, causal=self.shape.causal)
+        self._attend(SelfAttention, self.state, norm, causal=self.shape.causal)
 
     def cross(self) -> None:
         """Attention to the encoder's tokens."""
@@ -159,7 +160,7 @@ class Block:
 
     def feed_forward(self, network: Network) -> None:
         out, pre_activations = run_network(network, self.state)
-        self.done(FeedForward((self._only_expert(network, pre_activations),)), out)
+        self.done(SequentialFeedForward((self._only_expert(network, pre_activations),)), out)
 
     def own_feed_forward(self, network: Network, norm: Norm) -> None:
         """A feed-forward that reads the block's input while attention does."""
@@ -186,7 +187,7 @@ class Block:
             gate = self.uniform(self.shape.tokens)
             out += gate[:, None] * shared_out
             experts.append(replace(self._only_expert(shared, pre_activations), weights=gate))
-        self.done(FeedForward(tuple(experts)), out)
+        self.done(SequentialFeedForward(tuple(experts)), out)
 
     def trace(self) -> LayerTrace:
         shape = self.shape

@@ -1,25 +1,25 @@
-/** The explorer itself, mounted anywhere: shared controls above, one stage per analysis below, one state for all. */
+/** The explorer itself, mounted anywhere: maps and flows behind one head, one state for all. */
+import type { Choice } from "./draw/controls";
 import { h } from "./draw/dom";
 import type { Ink } from "./draw/paint";
-import { Thumbnails } from "./draw/thumbnails";
+import { Flows } from "./flows";
 import type { Host } from "./hosts/host";
 import { Lifetime } from "./lifetime";
-import { decodeAnalysis } from "./model/analysis";
+import { Maps } from "./maps";
+import { type Analysis, decodeAnalysis } from "./model/analysis";
+import { decodeExplanation, type Explanation } from "./model/explanation";
 import { Pane } from "./model/pane";
 import type { Payload } from "./model/payload";
-import { fitState, formatState, initialState, parseState, type State } from "./model/state";
+import { clamp, FLOW, fitFlow, fitState, formatState, initialState, parseState, type State } from "./model/state";
 import { Store } from "./model/store";
 import { label } from "./model/tokens";
 import { Exports } from "./panels/exports";
 import { Masthead } from "./panels/masthead";
-import type { Panel } from "./panels/panel";
-import { Stepper } from "./panels/stepper";
-import { Toolbar } from "./panels/toolbar";
-import { viewFor, viewsOf } from "./panels/views";
+import { VIEWS, viewsOf } from "./panels/views";
+import type { Part, Scene } from "./part";
 import { act, type Shortcut } from "./shortcuts";
-import { type Look, Stage } from "./stage";
 
-const VERSION = 2;
+const VERSION = 3;
 
 /** Show a payload in an element, until the function that this gives is called. */
 export async function mount(root: HTMLElement, payload: Payload, host: Host): Promise<() => void> {
@@ -27,10 +27,15 @@ export async function mount(root: HTMLElement, payload: Payload, host: Host): Pr
     throw new Error(`This data has format ${payload.version}; this explorer reads ${VERSION}.`);
   }
   const analyses = await Promise.all(payload.analyses.map(decodeAnalysis));
-  const first = new Pane(0, analyses[0]!, null);
-  const panes = [first, ...analyses.slice(1).map((analysis, index) => new Pane(index + 1, analysis, first))];
-  const explorer = new Explorer(root, panes, host);
+  const explanations = await Promise.all(payload.explanations.map(decodeExplanation));
+  const explorer = new Explorer(root, panesOf(analyses), explanations, host);
   return () => explorer.dispose();
+}
+
+function panesOf([one, ...others]: Analysis[]): Pane[] {
+  if (!one) return [];
+  const first = new Pane(0, one, null);
+  return [first, ...others.map((analysis, index) => new Pane(index + 1, analysis, first))];
 }
 
 /** Say in its place why there is no explorer. */
@@ -44,31 +49,27 @@ class Explorer {
   private readonly life = new Lifetime();
   private readonly store: Store;
   private readonly initial: State;
-  private readonly stages: Stage[];
-  private readonly stepper: Stepper;
-  private readonly shortcuts: Shortcut[];
-  /** What follows the shared state. */
-  private readonly panels: Panel<State>[];
+  private readonly views: string[];
+  private readonly maps: Maps | null;
+  private readonly flows: Flows | null;
+  private readonly masthead: Masthead;
   private readonly darkly = window.matchMedia("(prefers-color-scheme: dark)");
 
   constructor(
     private readonly root: HTMLElement,
     private readonly panes: Pane[],
+    private readonly explanations: Explanation[],
     private readonly host: Host,
   ) {
-    this.initial = initialState(panes[0]!.analysis);
-    this.store = new Store(this.fitted(parseState(host.readState(), this.initial)));
-    const thumbnails = new Thumbnails(() => this.dark());
-    this.stepper = new Stepper(this.store, panes, thumbnails);
-    this.shortcuts = this.makeShortcuts();
-    this.stages = panes.map(
-      (pane) => new Stage(this.store, pane, thumbnails, (from, query, key) => this.follow(from, query, key)),
-    );
-    const views = (): ReturnType<Stage["current"]>[] => this.stages.map((stage) => stage.current());
-    const exports = new Exports(panes, host, views, () => this.show(this.store.state));
     const analyses = panes.map(({ analysis }) => analysis);
-    this.panels = [new Masthead(analyses, this.shortcuts, exports), this.stepper, new Toolbar(this.store, panes)];
-    this.life.atEnd(() => thumbnails.dispose());
+    this.views = [...new Set(analyses.flatMap(viewsOf)), ...(explanations.length > 0 ? [FLOW] : [])];
+    this.initial = initialState(analyses[0] ?? null, explanations[0] ?? null);
+    this.store = new Store(this.fitted(parseState(host.readState(), this.initial)));
+    const choices: Choice[] = this.views.map((value) => ({ value, label: VIEWS[value]?.label ?? "Flow" }));
+    this.maps = panes.length > 0 ? new Maps(this.store, panes, host, choices) : null;
+    this.flows = explanations.length > 0 ? new Flows(this.store, explanations, choices) : null;
+    const exports = new Exports(host.linkable ?? false, () => this.part.takeaway);
+    this.masthead = new Masthead(this.results(), () => [...this.part.shortcuts, ...this.shortcuts()], exports);
     this.build();
     this.listen();
     this.show(this.store.state);
@@ -77,25 +78,45 @@ class Explorer {
   dispose(): void {
     this.life.end();
     this.store.close();
-    for (const panel of [...this.panels, ...this.stages]) panel.dispose();
+    for (const panel of [this.masthead, ...this.parts]) panel.dispose();
     this.root.classList.remove("explorer", "comparison");
     this.root.replaceChildren();
   }
 
+  private get parts(): Part[] {
+    return [this.maps, this.flows].filter((part) => part !== null);
+  }
+
+  /** The part that is shown. */
+  private get part(): Part {
+    return (this.store.state.view === FLOW ? this.flows : this.maps) ?? this.parts[0]!;
+  }
+
+  /** What the head of the page names: the analyses, or else the texts that are explained. */
+  private results(): { facts: Analysis["facts"]; tokens: number }[] {
+    if (this.panes.length > 0) {
+      return this.panes.map(({ analysis }) => ({ facts: analysis.facts, tokens: analysis.keys.token.length }));
+    }
+    const texts = new Map(this.explanations.map((one) => [one.text, one]));
+    return [...texts.values()].slice(0, 2).map((one) => ({
+      facts: one.facts,
+      tokens: one.part("decoder").tokens.token.length,
+    }));
+  }
+
   private build(): void {
-    const { root, stages } = this;
+    const { root } = this;
     root.classList.add("explorer");
-    root.classList.toggle("comparison", stages.length > 1);
+    root.classList.toggle("comparison", this.panes.length > 1);
     root.replaceChildren();
-    for (const panel of this.panels) panel.mount(root);
-    const place = h("div", { class: "stages" });
-    for (const stage of stages) stage.mount(place);
-    root.append(place);
+    for (const panel of [this.masthead, ...this.parts]) panel.mount(root);
   }
 
   private listen(): void {
     this.store.subscribe((state) => this.changed(state));
-    this.life.listen<KeyboardEvent>(this.root, "keydown", (event) => act(this.shortcuts, event));
+    this.life.listen<KeyboardEvent>(this.root, "keydown", (event) =>
+      act([...this.part.shortcuts, ...this.shortcuts()], event),
+    );
     this.life.listen(this.darkly, "change", () => this.show(this.store.state));
     const unsubscribe = this.host.onState?.((fragment) =>
       this.store.set(this.fitted(parseState(fragment, this.initial))),
@@ -104,8 +125,14 @@ class Explorer {
   }
 
   private fitted(state: State): State {
-    const { analysis } = this.panes[0]!.lens(state);
-    return { ...fitState(state, analysis), view: viewFor(state.view, analysis) };
+    const view = this.views.includes(state.view) ? state.view : (this.views[0] ?? "");
+    let fitted: State = { ...state, view };
+    const [pane] = this.panes;
+    if (pane) fitted = fitState(fitted, pane.lens(state).analysis);
+    const targets = this.explanations.flatMap((explanation) => explanation.targets.map(() => explanation));
+    fitted.target = clamp(fitted.target, 0, targets.length - 1);
+    const explanation = targets[fitted.target];
+    return explanation ? fitFlow(fitted, explanation) : fitted;
   }
 
   private dark(): boolean {
@@ -123,14 +150,15 @@ class Explorer {
     this.host.writeState(formatState(state, this.initial));
   }
 
-  private show(state: State): void {
+  private show(shared: State): void {
     if (this.life.over) return;
     const begun = performance.now();
     this.root.dataset.theme = this.dark() ? "dark" : "light";
     this.host.dress?.(this.dark());
-    const look: Look = { ink: this.ink(), dark: this.dark() };
-    for (const stage of this.stages) stage.update({ shared: state, look });
-    for (const panel of this.panels) panel.update(state);
+    const scene: Scene = { shared, look: { ink: this.ink(), dark: this.dark() } };
+    for (const part of this.parts) part.hide(part !== this.part);
+    this.part.update(scene);
+    this.masthead.update(shared);
     this.root.dataset.redraw = (performance.now() - begun).toFixed(1);
   }
 
@@ -147,57 +175,21 @@ class Explorer {
     };
   }
 
-  private follow(from: Pane, query: number, key: number): void {
-    const state = this.store.state;
-    const [firstQuery, firstKey] = [from.toFirst(state, "queries", query), from.toFirst(state, "keys", key)];
-    for (const stage of this.stages.filter(({ pane }) => pane !== from)) {
-      const { pane } = stage;
-      stage.followed(pane.fromFirst(state, "queries", firstQuery), pane.fromFirst(state, "keys", firstKey));
-    }
-  }
-
-  private makeShortcuts(): Shortcut[] {
-    const { store, stepper } = this;
-    const norms: Record<State["norm"], State["norm"]> = { none: "row", row: "column", column: "none" };
+  /** What keys do wherever one is. */
+  private shortcuts(): Shortcut[] {
+    const { store } = this;
     const set = (patch: (state: State) => Partial<State>) => (): void => store.set(patch(store.state));
-    const layer = (by: number) => (): void => this.stages[0]!.layers.step(by);
     return [
-      {
-        keys: "[ and ]",
-        does: "previous and next component of the chain",
-        acts: { "[": () => stepper.step(-1), "]": () => stepper.step(1) },
-      },
-      { keys: "j and k", does: "next and previous layer", acts: { j: layer(1), k: layer(-1) } },
-      { keys: "p", does: "play the chain", acts: { p: () => stepper.toggle() } },
-      {
-        keys: "d",
-        does: "difference to the previous scope, on and off",
-        acts: { d: set(({ base, scope }) => ({ base: base === "" ? this.previous(scope) : "" })) },
-      },
-      {
-        keys: "n",
-        does: "raw values, rows or columns normalised",
-        acts: { n: set(({ norm }) => ({ norm: norms[norm] })) },
-      },
       {
         keys: "w",
         does: "words or subwords",
         acts: { w: set(({ units }) => ({ units: units === "word" ? "token" : "word" })) },
       },
-      { keys: "s", does: "special tokens on and off", acts: { s: set(({ special }) => ({ special: !special })) } },
       { keys: "t", does: "next view", acts: { t: set(({ view }) => ({ view: this.nextView(view) })) } },
-      { keys: "arrows", does: "move in the map, the strip or the layers" },
-      { keys: "+  \u2212  0", does: "zoom the map, and fit it" },
     ];
   }
 
   private nextView(view: string): string {
-    const names = viewsOf(this.panes[0]!.lens(this.store.state).analysis);
-    return names[(names.indexOf(view) + 1) % names.length] ?? view;
-  }
-
-  private previous(scope: string): string {
-    const { scopeNames } = this.panes[0]!.lens(this.store.state).analysis;
-    return scopeNames[Math.max(0, scopeNames.indexOf(scope) - 1)] ?? "";
+    return this.views[(this.views.indexOf(view) + 1) % this.views.length] ?? view;
   }
 }

@@ -3,7 +3,6 @@ import { palette } from "./draw/colour";
 import { bdi, h } from "./draw/dom";
 import type { Cell } from "./draw/geometry";
 import { Legend } from "./draw/legend";
-import type { Ink } from "./draw/paint";
 import type { Thumbnails } from "./draw/thumbnails";
 import { methodShown, quantityShown, titleOf, type View, valueAt } from "./draw/view";
 import * as format from "./model/format";
@@ -15,17 +14,7 @@ import { factsCorner } from "./panels/facts";
 import { Layers } from "./panels/layers";
 import { type Context, ElementPanel, type MainPanel, type Panel } from "./panels/panel";
 import { DETAILS, VIEWS, viewFor } from "./panels/views";
-
-export interface Look {
-  ink: Ink;
-  dark: boolean;
-}
-
-/** The state that all analyses share, and how things look now. */
-export interface Scene {
-  shared: State;
-  look: Look;
-}
+import type { Look, Scene } from "./part";
 
 /** Told of token indices of this pane (-1: none), so that other panes can follow. */
 export type Follow = (pane: Pane, query: number, key: number) => void;

@@ -7,7 +7,6 @@ attribution maps, growing component by component from attention weights to the w
 from importlib.metadata import version
 
 from normscope.analysis import Analysis
-from normscope.analysis import open_analysis as open
 from normscope.analyzer import Analyzer, load
 from normscope.errors import (
     CompletenessError,
@@ -21,8 +20,11 @@ from normscope.errors import (
     UnsafeWeightsError,
     UnsupportedArchitectureError,
 )
+from normscope.explain import Explanation
 from normscope.families import Family, families, register
 from normscope.families.heads import register_head
+from normscope.methods import method
+from normscope.opening import open_result as open
 from normscope.oracle import oracle
 
 __version__ = version("normscope")
@@ -31,6 +33,7 @@ __all__ = [
     "Analysis",
     "Analyzer",
     "CompletenessError",
+    "Explanation",
     "Family",
     "FileError",
     "HeadError",
@@ -43,6 +46,7 @@ __all__ = [
     "UnsupportedArchitectureError",
     "families",
     "load",
+    "method",
     "open",
     "oracle",
     "register",

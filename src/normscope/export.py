@@ -34,17 +34,17 @@ NETCDF = "nc"
 
 
 def ending(path: str | Path, known: Sequence[str]) -> str:
-    """The ending of a file to write, if it is known and the file can be there; raises before anything is computed."""
+    """The ending of a file to write, if it is known and the file can be written; raises before anything is computed."""
     target = Path(path)
-    found = target.suffix.lower().removeprefix(".")
-    if found not in known:
-        says = f"ends in .{found}" if found else "has no ending"
+    suffix = target.suffix.lower().removeprefix(".")
+    if suffix not in known:
+        says = f"ends in .{suffix}" if suffix else "has no ending"
         raise FileError(f"{str(target)!r} {says}, which names no format. Known endings: {listing(known)}.")
     if target.is_dir():
         raise FileError(f"{str(target)!r} is a folder. Give the name of a file.")
     if not target.parent.is_dir():
         raise FileError(f"{str(target)!r} cannot be written: there is no folder {str(target.parent)!r}. Make it first.")
-    return found
+    return suffix
 
 
 def export_map(
@@ -83,7 +83,7 @@ def export_map(
     maps = {selection.scope: selection.values for selection in selections}
     if kind == "json":
         return write_json(map_document(maps, analysis.attrs, normalise), path)
-    return write_table(pa.concat_tables([map_table(name, values) for name, values in maps.items()]), path)
+    return write_table(pa.concat_tables([cell_table(name, values) for name, values in maps.items()]), path)
 
 
 def export_mixing_ratios(
@@ -91,14 +91,14 @@ def export_mixing_ratios(
 ) -> Path:
     """Write mixing ratios `[scope, layer, query]` to a file: svg, png, pdf, csv, parquet or json by its ending."""
     kind = ending(path, (*FIGURES, *TABLES))
-    chosen = resolve_all(scope, [str(found) for found in ratios["scope"].values])
+    scopes = resolve_all(scope, [str(name) for name in ratios["scope"].values])
     if kind in FIGURES:
-        if len(chosen) > 1:
-            raise InputError(f"A picture shows one scope: choose one of {listing(chosen)}, or write a table.")
+        if len(scopes) > 1:
+            raise InputError(f"A picture shows one scope: choose one of {listing(scopes)}, or write a table.")
         from normscope.plots import plot_mixing_ratio  # noqa: PLC0415  (matplotlib is slow to import)
 
-        return write_figure(plot_mixing_ratio(ratios, chosen[0], **options), path)
-    ratios = ratios.sel(scope=chosen)
+        return write_figure(plot_mixing_ratio(ratios, scopes[0], **options), path)
+    ratios = ratios.sel(scope=scopes)
     if kind == "json":
         return write_json(ratio_document(ratios), path)
     return write_table(ratio_table(ratios), path)
@@ -107,7 +107,7 @@ def export_mixing_ratios(
 # ---- what goes into the files --------------------------------------------------------------------------------------------
 
 
-def map_table(scope: str, values: xr.DataArray) -> Table:
+def cell_table(scope: str, values: xr.DataArray) -> Table:
     """Maps `[layer, query, key]` as one row per cell that exists."""
     ordered = values.transpose("layer", "query", "key")
     layer, query, key = np.nonzero(np.isfinite(ordered.values))
@@ -145,7 +145,7 @@ def map_document(maps: Mapping[Scope, xr.DataArray], attributes: dict[str, Any],
     first = next(iter(maps.values()))
     heads = {"head": int(first["head"].item())} if "head" in first.coords else {}
     return {
-        "attributes": _plain(attributes),
+        "attributes": plain(attributes),
         "normalise": normalise,
         "query": first["query"].values.tolist(),
         "query_token": first["query_token"].values.tolist(),
@@ -163,7 +163,7 @@ def map_document(maps: Mapping[Scope, xr.DataArray], attributes: dict[str, Any],
 def ratio_document(ratios: xr.DataArray) -> dict[str, Any]:
     """Mixing ratios as plain lists, `[layer][query]` for each scope."""
     return {
-        "attributes": _plain(ratios.attrs),
+        "attributes": plain(ratios.attrs),
         "layer": ratios["layer"].values.tolist(),
         "query": ratios["query"].values.tolist(),
         "query_token": ratios["query_token"].values.tolist(),
@@ -185,14 +185,14 @@ def narrowed(
     for scope in scopes:
         select_map(analysis, scope, layer, head=head)  # raises if there is no such map
     kept = {basis(Scope(scope)) for scope in scopes}
-    chosen: dict[str, Any] = {
+    selection: dict[str, Any] = {
         "scope": [scope for scope in analysis.dataset["scope"].values if str(scope) in kept],
         "layer": check_layers(analysis, layer),
     }
     if head is not None:
-        chosen["head"] = [head]
+        selection["head"] = [head]
     encoder = analysis.encoder if analysis.has_encoder else None
-    return type(analysis)(analysis.dataset.sel(chosen), encoder)
+    return type(analysis)(analysis.dataset.sel(selection), encoder)
 
 
 def _nested(values: xr.DataArray) -> list[list[float | None]]:
@@ -200,7 +200,7 @@ def _nested(values: xr.DataArray) -> list[list[float | None]]:
     return [[value if np.isfinite(value) else None for value in row] for row in rows]
 
 
-def _plain(attributes: dict[Any, Any]) -> dict[str, Any]:
+def plain(attributes: dict[Any, Any]) -> dict[str, Any]:
     """Attributes as JSON has them: numpy's numbers, which come out of files, become plain ones."""
     return {str(name): value.item() if isinstance(value, np.generic) else value for name, value in attributes.items()}
 

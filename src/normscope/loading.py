@@ -67,18 +67,18 @@ def load_model(
     if dtype is not None and isinstance(source, torch.nn.Module):
         raise ModelError("A live model is analysed as it is: convert it first (model.to(dtype)), or leave out dtype.")
     if isinstance(source, PreTrainedModel):
-        model, name, found_revision = source, source.name_or_path or type(source).__name__, None
+        model, name, commit = source, source.name_or_path or type(source).__name__, None
     elif isinstance(source, torch.nn.Module):
         model = getattr(source, "_orig_mod", None)  # a compiled model keeps the original here
         if not isinstance(model, PreTrainedModel):
             raise ModelError(f"A {type(source).__name__} is not a Hugging Face model (transformers.PreTrainedModel).")
-        name, found_revision = model.name_or_path or type(model).__name__, None
+        name, commit = model.name_or_path or type(model).__name__, None
     else:
         location = str(embedded.model_folder() if source is None else source)
         name = embedded.NAME if source is None else str(source)
         options = {"revision": revision, "trust_remote_code": trust_remote_code}
         model = _from_pretrained(location, dtype, options, allow_pickle=allow_pickle)
-        found_revision = getattr(model.config, "_commit_hash", None)
+        commit = getattr(model.config, "_commit_hash", None)
         tokenizer = _tokenizer(location, options) if tokenizer is None else tokenizer
     if isinstance(tokenizer, str | Path):
         tokenizer = _tokenizer(str(tokenizer), {"trust_remote_code": trust_remote_code}, required=True)
@@ -87,7 +87,7 @@ def load_model(
     family = family_in(model, family_of(model.config.model_type))
     _refuse_nan(model)
     processor = _image_processor(source) if family.reads == "image" else None
-    return LoadedModel(model, tokenizer, family, name, found_revision, processor)
+    return LoadedModel(model, tokenizer, family, name, commit, processor)
 
 
 def _moved(model: PreTrainedModel, device: str | torch.device) -> PreTrainedModel:
@@ -126,10 +126,10 @@ def _from_pretrained(
 def _model_class(location: str, config: Any) -> Any:
     """The class that a checkpoint was saved from, so that all its weights find their place."""
     name = (getattr(config, "architectures", None) or ["AutoModel"])[0]
-    found = getattr(transformers, name, AutoModel)
-    if found is not AutoModel and not (isinstance(found, type) and issubclass(found, PreTrainedModel)):
+    loader = getattr(transformers, name, AutoModel)
+    if loader is not AutoModel and not (isinstance(loader, type) and issubclass(loader, PreTrainedModel)):
         raise ModelError(f"The configuration of {location!r} names {name!r} as its architecture, which is no model.")
-    return found
+    return loader
 
 
 def _refuse_incomplete(location: str, family: Family, missing: Iterable[str]) -> None:
@@ -174,7 +174,7 @@ def _translated(location: str, error: Exception) -> ModelError:
 
 
 def _tokenizer(location: str, options: dict[str, Any], *, required: bool = False) -> PreTrainedTokenizerBase | None:
-    """The tokenizer beside a model, or `None` where there is none: token ids work without one.
+    """The tokenizer beside a model, or `None` if it has none: token ids work without one.
 
     A folder without a vocabulary has none, though transformers would make one up that knows no word.
     """

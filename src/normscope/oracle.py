@@ -20,7 +20,6 @@ from torch import Tensor
 from normscope.scopes import scopes_of, weights_scope
 from normscope.trace import (
     Attention,
-    CrossAttention,
     FeedForward,
     Fork,
     Gated,
@@ -35,6 +34,7 @@ from normscope.trace import (
     Residual,
     RmsNorm,
     Scale,
+    SelfAttention,
 )
 
 
@@ -104,7 +104,7 @@ def oracle(trace: LayerTrace, *, value_bias: str = "token") -> dict[str, OracleR
 
 
 def oracle_weights(trace: LayerTrace) -> dict[str, Float[Tensor, "query key"]]:
-    """Maps of the attention weights, mean over heads: `AttnW`, and `CrossW` where there is a cross-attention."""
+    """Maps of the attention weights, mean over heads: `AttnW`, and `CrossW` of a block with a cross-attention."""
     maps: dict[str, Tensor] = {}
     for step in trace.steps:
         if isinstance(step, Attention):
@@ -129,11 +129,11 @@ def _of_tokens(hidden: Float[Tensor, "query d"], trace: LayerTrace) -> OracleRes
 
 def _visible(attention: Attention, trace: LayerTrace) -> Bool[Tensor, "query key"]:
     """Which keys an attention reads: those of its own group, and if causal none after the query."""
-    keys = torch.arange(trace.length + trace.source_length)
-    own_token = keys < trace.length
-    if isinstance(attention, CrossAttention):
-        return (~own_token).expand(len(trace.queries), -1)
-    return own_token & (keys <= trace.queries[:, None]) if trace.causal else own_token.expand(len(trace.queries), -1)
+    visible = torch.zeros(len(trace.queries), trace.length + trace.source_length, dtype=torch.bool)
+    visible[:, attention.keys(trace)] = True
+    if trace.causal and isinstance(attention, SelfAttention):
+        visible &= torch.arange(visible.shape[1]) <= trace.queries[:, None]
+    return visible
 
 
 def _over_all_keys(
@@ -141,9 +141,9 @@ def _over_all_keys(
 ) -> Float[Tensor, "query key *d"]:
     """Zero for the keys of the other group."""
     queries, _, *d = of_group.shape
-    before, after = (trace.length, 0) if isinstance(attention, CrossAttention) else (0, trace.source_length)
-    zeros = [of_group.new_zeros(queries, count, *d) for count in (before, after)]
-    return torch.cat([zeros[0], of_group, zeros[1]], dim=1)
+    everything = of_group.new_zeros(queries, trace.length + trace.source_length, *d)
+    everything[:, attention.keys(trace)] = of_group
+    return everything
 
 
 def _attend(attention: Attention, trace: LayerTrace, value_bias: str) -> OracleResult:

@@ -50,7 +50,7 @@ def whole_numbers(asked: int | Sequence[int]) -> list[int]:
 
 
 def query_positions(queries: int | Sequence[int] | None, length: int) -> list[int]:
-    """The positions of the queries asked for (default all) in a sequence of some length."""
+    """The positions of the queries asked for (default all) in a sequence of this length."""
     if queries is None:
         return list(range(length))
     asked = whole_numbers(queries)
@@ -66,10 +66,16 @@ def query_positions(queries: int | Sequence[int] | None, length: int) -> list[in
 
 @dataclass(frozen=True)
 class StackRequest:
-    """What is measured in one stack: the measures, already checked against the model, and the layers."""
+    """What is measured in one stack: the measures, already checked against the model, and the layers.
+
+    Equal measures run once.
+    """
 
     measures: Sequence[Measure[Any, Any]]
     layers: Sequence[int]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "measures", tuple(dict.fromkeys(self.measures)))
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ class Results:
     layers: Sequence[int]
     by_measure: Mapping[Measure[Any, Any], Any]
     worst_error: float
-    """The worst completeness error of any layer and component, NaN where no measure follows parts."""
+    """The worst completeness error of any layer and component, NaN if no measure follows parts."""
 
     def __getitem__(self, measure: Measure[Any, _Result]) -> _Result:
         return self.by_measure[measure]
@@ -182,7 +188,7 @@ class _Fold:
         return Side(self.stack, lengths, self.request.layers, self._consume, source_lengths, self.reach.components)
 
     def results(self, place: int) -> Results:
-        """What the measures found in one sequence."""
+        """The results of the measures for one sequence."""
         finished = {measure: measure.finish(self.states[place, measure]) for measure in self.request.measures}
         return Results(self.request.layers, finished, self.worst.get(place, float("nan")))
 

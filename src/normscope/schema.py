@@ -26,6 +26,7 @@ PROJECTION = "projection"
 PROJECTION_BIAS = "projection_bias"
 PROJECTION_ERROR = "projection_error"
 HEAD_PROJECTION = "head_projection"
+BIAS_NORM = "bias_norm"
 IMAGE = "image"
 
 NORMS = "norms"

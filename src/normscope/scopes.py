@@ -52,11 +52,6 @@ class Scope(str):
         """The last component, at whose end the scope measures."""
         return self.components[-1] if self.components else ""
 
-    @property
-    def has_heads(self) -> bool:
-        """Whether the heads are still apart: from the residual on they are not."""
-        return len(self.components) > 0 and self.last in ATTENTIONS
-
 
 ATTENTION_WEIGHTS = Scope("AttnW")
 """Attention weights, mean over heads."""

@@ -1,4 +1,4 @@
-"""Which maps of an analysis a picture, table or file is about: one scope, some layers, perhaps one head.
+"""Which maps of an analysis a picture, table or file is about: one scope, one or more layers, perhaps one head.
 
 Owns the checks of what was asked against what was analysed. What becomes of the selection is not decided here.
 """
@@ -45,13 +45,13 @@ class MapSelection:
 
     @property
     def name(self) -> str:
-        """The scope, and the head if there is one."""
+        """The scope, and the head if it is one head's map."""
         return self.scope if self.head is None else f"{self.scope}, head {self.head}"
 
     def without_missing_keys(self) -> MapSelection:
         """The same without keys that exist for no query, as the source's do before a cross-attention."""
-        there = np.isfinite(self.values.transpose("key", ...).values).any(axis=(1, 2))
-        return replace(self, values=self.values.isel(key=np.flatnonzero(there)))
+        existing = np.isfinite(self.values.transpose("key", ...).values).any(axis=(1, 2))
+        return replace(self, values=self.values.isel(key=np.flatnonzero(existing)))
 
     def of_layer(self, layer: int) -> xr.DataArray:
         """`[query, key]`: the map of one layer."""
@@ -66,7 +66,7 @@ def select_map(
     head: int | None = None,
     normalised: str = "none",
 ) -> MapSelection:
-    """The maps at a scope of some layers (default all); raises with what there is where there is no such thing."""
+    """The maps at a scope, of the layers asked for (default all); an error lists what was analysed."""
     axis = normalise_axis(normalised)
     values = analysis.map(scope, heads=head is not None)
     values = values.sel(layer=check_layers(analysis, layers))
@@ -103,7 +103,7 @@ def check_scopes(analysis: Analysis, scopes: str | Sequence[str] | None) -> list
 
 
 def find_query(values: xr.DataArray, query: int | str) -> int:
-    """The row of a query, given by its position (negative from the end) or by its token, if there is only one such."""
+    """The row of a query, given by its position (negative from the end) or by its token, if only one query has it."""
     if isinstance(query, str):
         return _find_token(values, query)
     positions = values["query"].values
@@ -115,18 +115,18 @@ def find_query(values: xr.DataArray, query: int | str) -> int:
 
 
 def _find_token(values: xr.DataArray, token: str) -> int:
-    tokens = [str(found) for found in values["query_token"].values]
-    rows = [row for row, found in enumerate(tokens) if found == token]
+    tokens = [str(name) for name in values["query_token"].values]
+    rows = [row for row, name in enumerate(tokens) if name == token]
     if len(rows) == 1:
         return rows[0]
     if not rows:
         raise SelectionError(f"No query is the token {token!r}. Tokens: {listing(tokens)}.")
     positions = values["query"].values[rows]
-    raise SelectionError(f"The token {token!r} is there {len(rows)} times: choose by position ({listing(positions)}).")
+    raise SelectionError(f"The token {token!r} occurs {len(rows)} times: choose by position ({listing(positions)}).")
 
 
 def _check_head(values: xr.DataArray, head: int) -> int:
-    heads = [int(found) for found in values["head"].values]
+    heads = [int(number) for number in values["head"].values]
     if head not in heads:
         raise SelectionError(f"There is no head {head} here. Heads: {heads[0]} to {heads[-1]}.")
     return head

@@ -118,7 +118,7 @@ def _titled(title: str, table: Table) -> Group:
 
 
 def _cell(value: float, norm: Normalize, decimals: int) -> Text:
-    """A number on its colour; nothing where there is no such key."""
+    """A number on its colour; nothing if the key does not exist."""
     if not np.isfinite(value):
         return Text("")
     colour = colour_map(SEQUENTIAL)(norm(value))
@@ -134,7 +134,7 @@ def _norm(values: xr.DataArray) -> Normalize:
 
 
 def _decimals(values: xr.DataArray) -> int:
-    """So many decimals that about three digits of the largest value are shown."""
+    """The number of decimals that shows about three digits of the largest value."""
     largest = float(np.nanmax(values.values))
     return 0 if largest >= 1000 else 1 if largest >= 100 else 2
 

@@ -8,8 +8,9 @@ Component names and shapes are those of the method: `query` rows, `key` columns,
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, final
 
 import torch
 from jaxtyping import Float, Int
@@ -17,8 +18,8 @@ from torch import Tensor
 
 from normscope.activations import Activation
 
-Rows = slice | Int[Tensor, " row"]
-"""Some of the query rows: a stretch of them, or their numbers in any order."""
+QueryRows = slice | Int[Tensor, " row"]
+"""Part of the query rows: a stretch of them, or their numbers in any order."""
 
 # ---- weights -----------------------------------------------------------------------------------------------------------
 
@@ -108,10 +109,10 @@ class ValueSource:
 
 
 @dataclass(frozen=True)
-class Attention:
-    """ATTN: `part[i, j] = sum_h weights[h, i, j] * values[h, j] @ output[h]`, and `bias[i] = bias`.
+class Attention(ABC):
+    """`part[i, j] = sum_h weights[h, i, j] * values[h, j] @ output[h]`, and `bias[i] = bias`.
 
-    Keys are the sequence's own tokens. `source` is there where the capture went below attention.
+    `source` is known only if the capture went below attention.
     """
 
     weights: Float[Tensor, "head query key"]
@@ -119,7 +120,11 @@ class Attention:
     output: Float[Tensor, "head d_head d"]
     bias: Float[Tensor, " d"] | None
     source: ValueSource | None = None
-    name: ClassVar[str] = "Attn"
+    name: ClassVar[str]
+
+    @abstractmethod
+    def keys(self, trace: LayerTrace) -> slice:
+        """Where its keys lie among all keys of a trace: the sequence's own tokens first, then the encoder's."""
 
     @property
     def value_bias(self) -> Float[Tensor, "head d_head"] | None:
@@ -129,11 +134,26 @@ class Attention:
         return self.source.bias
 
 
+@final
+@dataclass(frozen=True)
+class SelfAttention(Attention):
+    """ATTN: the keys are the sequence's own tokens."""
+
+    name: ClassVar[str] = "Attn"
+
+    def keys(self, trace: LayerTrace) -> slice:
+        return slice(0, trace.length)
+
+
+@final
 @dataclass(frozen=True)
 class CrossAttention(Attention):
-    """CROSS: the same, with the encoder's tokens as keys."""
+    """CROSS: the keys are the encoder's tokens."""
 
     name: ClassVar[str] = "Cross"
+
+    def keys(self, trace: LayerTrace) -> slice:
+        return slice(trace.length, trace.length + trace.source_length)
 
 
 @dataclass(frozen=True)
@@ -153,7 +173,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Expert:
-    """A network, the query rows that it serves, and the weight of its output there."""
+    """A network, the query rows that it serves, and the weight of its output for each."""
 
     network: Network
     rows: Int[Tensor, " row"]
@@ -163,13 +183,28 @@ class Expert:
 
 
 @dataclass(frozen=True)
-class FeedForward:
-    """FF: one network for all queries (`rows` and `weights` say so), or a mixture of experts, each for some of them."""
+class FeedForward(ABC):
+    """FF: one network for all queries (`rows` and `weights` say so), or a mixture of experts with a few queries each."""
 
     experts: tuple[Expert, ...]
     name: ClassVar[str] = "Ff"
 
+    @abstractmethod
+    def select(self, rows: QueryRows) -> FeedForward:
+        """The same for some of the query rows."""
 
+
+@final
+@dataclass(frozen=True)
+class SequentialFeedForward(FeedForward):
+    """FF after the attention: it reads the state that the chain has reached."""
+
+    def select(self, rows: QueryRows) -> SequentialFeedForward:
+        count = max((1 + int(expert.rows.max()) for expert in self.experts if len(expert.rows)), default=0)
+        return replace(self, experts=_select_experts(self.experts, rows, count))
+
+
+@final
 @dataclass(frozen=True)
 class OwnFeedForward(FeedForward):
     """FF beside the attention: it reads only the query's own token, `hidden`, and adds to what attention brought.
@@ -179,6 +214,11 @@ class OwnFeedForward(FeedForward):
 
     hidden: Float[Tensor, "query d"]
     norm: Normalise | None = None
+
+    def select(self, rows: QueryRows) -> OwnFeedForward:
+        experts = _select_experts(self.experts, rows, len(self.hidden))
+        norm = None if self.norm is None else replace(self.norm, state_before=self.norm.state_before[rows])
+        return replace(self, experts=experts, hidden=self.hidden[rows], norm=norm)
 
 
 Step = Fork | Attention | Scale | Residual | Normalise | FeedForward
@@ -206,8 +246,8 @@ class LayerTrace:
         """Names of the steps that are components, in chain order."""
         return [step.name for step in self.steps if step.name]
 
-    def select(self, rows: Rows, after: int = -1) -> LayerTrace:
-        """The same trace with only some query rows; the steps up to `after` are done with and lose their states."""
+    def select(self, rows: QueryRows, after: int = -1) -> LayerTrace:
+        """The same trace for some of its query rows; the steps up to `after` are done with and lose their states."""
         later = [
             (index > after, step, state)
             for index, (step, state) in enumerate(zip(self.steps, self.states, strict=True))
@@ -221,24 +261,19 @@ class LayerTrace:
         )
 
 
-def _select(step: Step, rows: Rows) -> Step:
+def _select(step: Step, rows: QueryRows) -> Step:
     match step:
         case Attention():
             return replace(step, weights=step.weights[:, rows])
         case Normalise():
             return replace(step, state_before=step.state_before[rows])
-        case OwnFeedForward():
-            experts = _select_experts(step.experts, rows, len(step.hidden))
-            norm = None if step.norm is None else replace(step.norm, state_before=step.norm.state_before[rows])
-            return replace(step, experts=experts, hidden=step.hidden[rows], norm=norm)
         case FeedForward():
-            count = max((1 + int(expert.rows.max()) for expert in step.experts if len(expert.rows)), default=0)
-            return replace(step, experts=_select_experts(step.experts, rows, count))
+            return step.select(rows)
         case Fork() | Scale() | Residual():
             return step
 
 
-def _select_experts(experts: tuple[Expert, ...], rows: Rows, count: int) -> tuple[Expert, ...]:
+def _select_experts(experts: tuple[Expert, ...], rows: QueryRows, count: int) -> tuple[Expert, ...]:
     numbers = torch.arange(count, device=experts[0].rows.device)[rows] if isinstance(rows, slice) else rows
     selected = (_select_expert(expert, numbers) for expert in experts)
     return tuple(expert for expert in selected if len(expert.rows))

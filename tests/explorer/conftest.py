@@ -17,6 +17,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from normscope import Analysis
+from normscope.explain.explanation import Explanation
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 ARGUMENTS = [
@@ -61,7 +62,7 @@ class Shown:
 
     def open(self, url: str) -> Shown:
         self.page.goto(url)
-        self.page.locator(".heatmap[data-drawn], .table table").first.wait_for(state="attached")
+        self.page.locator(".heatmap[data-drawn], .table table, .attributed button").first.wait_for(state="attached")
         self.settle()
         return self
 
@@ -85,7 +86,7 @@ class Shown:
 
     def title(self) -> str:
         self.settle()
-        return self.page.locator("h1").first.inner_text()
+        return self.page.locator("h1:visible").first.inner_text()
 
     def step(self, scope: str) -> None:
         self.page.locator(f".step[data-scope={scope}]").click()
@@ -119,13 +120,15 @@ class Shown:
 
 @pytest.fixture
 def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Shown]]:
-    """Write the page of some analyses and open it from disk, with no network."""
+    """Write the page of some results and open it from disk, with no network."""
     contexts: list[Any] = []
 
-    def shown(*analyses: Analysis, fragment: str = "", precision: str = "display", **options: Any) -> Shown:
+    def shown(
+        *results: Analysis | Explanation, fragment: str = "", precision: str = "display", **options: Any
+    ) -> Shown:
         from normscope.explorer import write_page  # noqa: PLC0415  (after the root conftest's import hook)
 
-        path = write_page(*analyses, path=tmp_path / "page.html", precision=precision)
+        path = write_page(*results, path=tmp_path / "page.html", precision=precision)
         options = {"viewport": {"width": 1440, "height": 900}, "accept_downloads": True, "offline": True, **options}
         context = browser.new_context(**options)
         contexts.append(context)

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from normscope import Analysis
+from normscope.explain.explanation import Explanation
 
 POST_NORM = ["AttnW", "Attn", "AttnRes", "AttnResLn", "AttnResLnFf", "AttnResLnFfRes", "AttnResLnFfResLn"]
 CROSS = [
@@ -103,3 +104,37 @@ def sample(
         variables["image"] = (("y", "x", "channel"), random.integers(0, 255, (32, 32, 3)).astype(np.uint8))
     facts = {"schema_version": 1, "model": model, "family": "none", "text": " ".join(tokens) if text is None else text}
     return Analysis(xr.Dataset(variables, coordinates, facts), encoder)
+
+
+def sample_explanation(tokens: int, layers: int = 12, heads: int = 12) -> Explanation:
+    """An explanation of random numbers, for its size."""
+    random = np.random.default_rng(0)
+    names = np.array([f"w{index}" for index in range(tokens)], dtype=object)
+    coordinates = {
+        "target": [0],
+        "target_name": ("target", np.array(["x"], dtype=object)),
+        "target_position": ("target", [tokens - 1]),
+    }
+    for axis in ("query", "key"):
+        coordinates |= {
+            axis: np.arange(tokens),
+            f"{axis}_token": (axis, names),
+            f"{axis}_special": (axis, np.zeros(tokens, dtype=bool)),
+            f"{axis}_word": (axis, np.arange(tokens)),
+            f"{axis}_word_text": (axis, names),
+        }
+
+    def normal(*shape: int) -> np.ndarray:
+        return random.normal(size=(1, *shape)).astype(np.float32)
+
+    variables = {
+        "relevance": (("target", "depth", "query"), normal(layers + 1, tokens)),
+        "edges": (("target", "layer", "query", "key"), normal(layers, tokens, tokens) ** 5),
+        "heads": (("target", "layer", "head", "key"), normal(layers, heads, tokens)),
+        "feed_forward": (("target", "layer", "query"), normal(layers, tokens)),
+        "bias": (("target", "layer", "query"), normal(layers, tokens)),
+        "value": ("target", [1.0]),
+        "end_bias": ("target", [0.0]),
+        "conservation_error": (("target", "depth"), np.zeros((1, layers + 1), dtype=np.float32)),
+    }
+    return Explanation(xr.Dataset(variables, coordinates, {"method": "pull-back", "model": "sample", "text": "a text"}))

@@ -16,8 +16,10 @@ from typer.testing import CliRunner
 
 import normscope
 from normscope.cli import explorer as commands
+from normscope.documented import documented_fields
 from normscope.explorer import page_html, write_page
 from normscope.explorer.payload import build_payload, exact_map, payload_json
+from normscope.model_options import ModelOptions
 
 APP = typer.Typer()
 commands.register(APP)
@@ -142,3 +144,20 @@ def test_the_command_refuses_what_it_does_not_know(tmp_path: Path) -> None:
     result = CliRunner().invoke(APP, ["explore", "a", "--precision", "some", "--out", str(tmp_path / "page.html")])
     assert isinstance(result.exception, normscope.InputError)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["explore", "serve"])
+def test_the_commands_take_every_model_option_that_python_documents(command: str) -> None:
+    shown = CliRunner().invoke(APP, [command, "--help"]).output
+    for field in documented_fields(ModelOptions):
+        assert f"--{field.name.replace('_', '-')}" in shown
+
+
+def test_the_model_options_of_the_command_reach_the_model(tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    result = CliRunner().invoke(APP, ["explore", "The cat sleeps.", "--dtype", "float64", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert '"dtype":"float64"' in out.read_text(encoding="utf-8")
+    wrong = CliRunner().invoke(APP, ["explore", "a", "--tokenizer", str(tmp_path), "--out", str(out)])
+    assert isinstance(wrong.exception, normscope.ModelError)
+    assert "No tokenizer could be loaded" in str(wrong.exception)

@@ -27,8 +27,7 @@ from normscope.explorer.jobs import Job, Queue, Status
 from normscope.explorer.memory import give_back
 from normscope.explorer.payload import payload_json
 from normscope.explorer.server import Limits, WebApp
-from normscope.explorer.watch import watched
-from normscope.explorer.work import Cancelled, Order, Result
+from normscope.explorer.work import Cancelled, Order, Result, analyse
 
 TEXT = "The chef opened a restaurant."
 JSON = {"Content-Type": "application/json"}
@@ -466,10 +465,22 @@ def test_fifty_clients_at_once_are_all_served_one_at_a_time(run: Callable[[Any],
 
 def test_an_analysis_is_stopped_between_layers_and_leaves_the_model_as_it_was(analyzer: Any) -> None:
     before = analyzer.analyze(TEXT).map("Attn").values
-    begun: list[int] = []
-    with pytest.raises(Cancelled), watched(analyzer, lambda done, _: begun.append(done), lambda: len(begun) == 3):
-        analyzer.analyze(TEXT)
-    assert begun == [1, 2, 3]
+    asked: list[int] = []
+
+    def cancelled() -> bool:
+        asked.append(len(asked))
+        return len(asked) == 4
+
+    told: list[int] = []
+    with pytest.raises(Cancelled):
+        analyse(
+            [Order(analyzer, TEXT)],
+            heads=False,
+            most_tokens=100,
+            tell=lambda done, _: told.append(done),
+            cancelled=cancelled,
+        )
+    assert told == [0, 1, 2]
     assert (analyzer.analyze(TEXT).map("Attn").values == before).all()
     assert all(not module._forward_pre_hooks for module in analyzer.model.modules())
 

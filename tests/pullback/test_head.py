@@ -24,10 +24,11 @@ from normscope.capture.heads import HeadListener, capture_head
 from normscope.families import Family, families, family_of
 from normscope.families.heads import Head, encoder_end, head_of, heads, labels_of
 from normscope.families.heads.spec import LinearPart, TokenAt
-from normscope.families.spec import LayerNormPart, RmsNormPart, UnitRmsNormPart
+from normscope.families.spec import FixedLayerNormPart, LayerNormPart, NormPart, UnitRmsNormPart
 from normscope.head_trace import Activate, HeadTrace, Pick, Target
 from normscope.pullback import pull_back_end, pull_back_head, values_of
-from normscope.testing import _head_inputs, assert_head
+from normscope.testing import assert_head
+from normscope.testing.inputs import head_inputs
 from normscope.trace import Linear
 from pullback.head_oracle import parts_of_logits
 
@@ -79,29 +80,32 @@ def exact_trace(model: PreTrainedModel) -> HeadTrace:
     family, head = family_of(model.config.model_type), head_of(model)
     inputs, lengths = inputs_of(model)
     if inputs is None or lengths is None:
-        inputs, lengths = _head_inputs(family, head, model)
+        inputs, lengths = head_inputs(family, head, model)
     cached = {"use_cache": False} if family.stack.causal or head.task == "causal-lm" else {}
     handles = [handle for part in head.parts for handle in made_exact(model, part)]
     first = {name: tensor[:, :1] if head.task == "multiple-choice" else tensor[:1] for name, tensor in inputs.items()}
+    torch.set_default_dtype(torch.float64)  # XGLM makes the smallest number of its mask in the default dtype
     try:
         return capture_head(model, family, {**first, **cached}, lengths[:1], dtype=torch.float64)[0]
     finally:
+        torch.set_default_dtype(torch.float32)
         for handle in handles:
             handle.remove()
 
 
 def made_exact(model: PreTrainedModel, part: Any) -> Iterator[Any]:
     """A hook by which a norm gives out what it would, with every step of it in the dtype of its input."""
-    if not isinstance(part, LayerNormPart | RmsNormPart):
+    if not isinstance(part, NormPart):
         return
     module = model.get_submodule(part.module)
     if isinstance(module, nn.LayerNorm):
         return
 
     def exactly(module: nn.Module, args: tuple[Tensor], output: Tensor) -> Tensor:
-        states = args[0] - args[0].mean(-1, keepdim=True) if isinstance(part, LayerNormPart) else args[0]
-        epsilon = getattr(module, "variance_epsilon", getattr(module, "eps", None))
-        weight = module.weight + 1 if isinstance(part, UnitRmsNormPart) else module.weight
+        centred = isinstance(part, LayerNormPart | FixedLayerNormPart)
+        states = args[0] - args[0].mean(-1, keepdim=True) if centred else args[0]
+        epsilon = getattr(part, "epsilon", getattr(module, "variance_epsilon", getattr(module, "eps", None)))
+        weight = getattr(module, "weight", 1) + (1 if isinstance(part, UnitRmsNormPart) else 0)
         exact = states * (states.square().mean(-1, keepdim=True) + epsilon).rsqrt() * weight
         assert_close(output.nan_to_num(), exact.nan_to_num(), 1e-5)
         return exact
@@ -124,7 +128,7 @@ def trace() -> HeadTrace:
 
 def traces_of(model: PreTrainedModel, dtype: torch.dtype = torch.float32) -> list[HeadTrace]:
     family, head = family_of(model.config.model_type), head_of(model)
-    inputs, lengths = _head_inputs(family, head, model)
+    inputs, lengths = head_inputs(family, head, model)
     return capture_head(model, family, inputs, lengths, dtype=dtype)
 
 
@@ -262,7 +266,7 @@ def test_covectors_at_what_a_decoder_reads_go_back_through_the_end_of_the_encode
     model_type: str, class_name: str
 ) -> None:
     model, family = tiny_head(model_type, class_name), family_of(model_type)
-    inputs, lengths = _head_inputs(family, head_of(model), model)
+    inputs, lengths = head_inputs(family, head_of(model), model)
     sources = inputs["attention_mask"].sum(-1).tolist()
     listener = HeadListener(model, family, lengths, dtype=torch.float32, encoder_lengths=sources)
     with torch.no_grad():
@@ -286,7 +290,7 @@ def test_an_encoder_whose_end_is_not_described_is_refused() -> None:
 @pytest.mark.parametrize("summary", ["last", "mean", "cls_index"])
 def test_a_head_that_would_read_padding_is_refused_and_works_alone(summary: str) -> None:
     model, family = tiny_head("electra", "ElectraForMultipleChoice", summary_type=summary), family_of("electra")
-    inputs, lengths = _head_inputs(family, head_of(model), model)
+    inputs, lengths = head_inputs(family, head_of(model), model)
     with pytest.raises(ns.HeadError, match=r"which is padding\. Run this sequence alone"):
         capture_head(model, family, inputs, lengths, dtype=torch.float32)
     assert_head(model, {"input_ids": inputs["input_ids"][:, :1]}, lengths[:1])

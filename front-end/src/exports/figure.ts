@@ -2,10 +2,11 @@
 import { select } from "d3-selection";
 import { shade } from "../draw/colour";
 import { h, s } from "../draw/dom";
+import type { FlowView } from "../draw/flowview";
 import { axisOf, goesBeyond } from "../draw/legend";
 import { cellsOf, FONT, groupsOf } from "../draw/paint";
 import { methodShown, quantityShown, titleOf, type View } from "../draw/view";
-import { isolated, shortLabel } from "../model/tokens";
+import { isolated, phrase, shortLabel } from "../model/tokens";
 
 const MOST_RECTANGLES = 16_384;
 const LEGEND = { width: 220, height: 10, arrow: 7 };
@@ -151,6 +152,34 @@ function legend({ palette, ink, state }: View, x: number, y: number): SVGElement
       made.attr("font-family", null).attr("font-size", 10).attr("color", ink.muted);
     });
   return group;
+}
+
+/** The flow graph as it is on the page, with its title. */
+export function flowFigure({ ink, target, explanation, flow }: FlowView, graph: SVGSVGElement): Figure {
+  const [width, graphHeight] = [Number(graph.getAttribute("width")), Number(graph.getAttribute("height"))];
+  const height = graphHeight + 56;
+  const svg = svgDocument(width + 24, height, { "font-family": FONT });
+  const inner = graph.cloneNode(true) as SVGSVGElement;
+  for (const band of inner.querySelectorAll<SVGElement>(".band")) {
+    const { opacity } = band.style;
+    band.removeAttribute("style");
+    if (opacity !== "") band.setAttribute("opacity", opacity);
+  }
+  inner.setAttribute("x", "12");
+  inner.setAttribute("y", "50");
+  const about = [explanation.model, explanation.method, shortLabel(explanation.text.replaceAll(" ", "\u00a0"), 60)];
+  const carried = `${flow.edges.length} edges`;
+  svg.append(
+    s("rect", { width: width + 24, height, fill: ink.panel }),
+    s(
+      "text",
+      { x: 12, y: 22, fill: ink.text, "font-size": 14, "font-weight": 600 },
+      isolated(`Flow to ${phrase(target.name)}`),
+    ),
+    s("text", { x: 12, y: 38, fill: ink.muted, "font-size": 11 }, isolated([...about, carried].join(" \u00b7 "))),
+    inner,
+  );
+  return { svg, width: width + 24, height };
 }
 
 export function svgText({ svg }: Figure): string {

@@ -1,4 +1,5 @@
 /** The current view as data: CSV in long form and JSON, with what is needed to read them later. */
+import type { FlowView } from "../draw/flowview";
 import type { View } from "../draw/view";
 
 function quoted(text: string): string {
@@ -70,4 +71,40 @@ export function isExact({ lens, state }: View): boolean {
     lens.analysis.isExact(state.scope, state.layer, head) &&
     (state.base === "" || lens.analysis.isExact(state.base, state.layer, baseHead))
   );
+}
+
+const FLOW_COLUMNS = "model,method,target,layer,from,from_token,to,to_token,value";
+
+/** One line per edge that is drawn. */
+export function flowCsv({ explanation, target, flow, stack }: FlowView): string {
+  const start = [explanation.model, explanation.method, target.name].map(quoted).join();
+  const place = (row: number): string => {
+    const token = flow.rows.members[row]![0]!;
+    return [stack.keys.position[token], quoted(flow.rows.labels[row]!)].join();
+  };
+  const lines = flow.edges.map(({ layer, from, to, value }) => [start, layer, place(from), place(to), value].join());
+  return `${[FLOW_COLUMNS, ...lines].join("\r\n")}\r\n`;
+}
+
+export function flowJson({ explanation, target, flow, state }: FlowView): string {
+  const content = {
+    format: "normscope-flow",
+    version: 1,
+    facts: explanation.facts,
+    method: explanation.method,
+    quantity: explanation.quantity,
+    conservation_error: explanation.error,
+    target,
+    units: state.units,
+    tokens: flow.rows.labels,
+    groups: flow.rows.group,
+    share: state.share / 100,
+    carried: flow.carried,
+    relevance: flow.relevance.map((values) => [...values]),
+    bias: flow.bias.map((values) => [...values]),
+    feed_forward: flow.feedForward.map((values) => [...values]),
+    heads: flow.heads.map((heads) => heads.map((values) => [...values])),
+    edges: flow.edges,
+  };
+  return `${JSON.stringify(content, null, 1)}\n`;
 }

@@ -1,6 +1,6 @@
 /** One decoded analysis: its tokens, layers and scopes, and its maps one at a time. Knows nothing of what is shown. */
 import { decodeBlock, inflate, type Rows } from "./decode";
-import type { AnalysisPayload, Facts, TokenTable } from "./payload";
+import type { AnalysisPayload, Facts, ImagePayload, TokenTable } from "./payload";
 import type { Scope } from "./scopes";
 
 export interface Picture {
@@ -150,7 +150,11 @@ export async function decodeAnalysis(payload: AnalysisPayload): Promise<Analysis
     mixing: mixing ? await decodeBlock(mixing) : null,
     sourceMixing: sourceMixing ? await decodeBlock(sourceMixing) : null,
     heads: heads ? { scopes: heads.scopes, numbers: heads.numbers, rows: await decodeBlock(heads.map) } : null,
-    picture: image ? { width: image.width, height: image.height, rgb: await inflate(image.data) } : null,
+    picture: image ? await pictureOf(image) : null,
     encoder: encoder ? await decodeAnalysis(encoder) : null,
   });
+}
+
+export async function pictureOf({ width, height, data }: ImagePayload): Promise<Picture> {
+  return { width, height, rgb: await inflate(data) };
 }

@@ -26,3 +26,9 @@ export function cell(value: number, norm: string, signed: boolean): string {
 export function error(value: number): string {
   return format(".1e")(value);
 }
+
+/** A signed value. */
+export function signed(value: number): string {
+  const text = number(value);
+  return value > 0 ? `+${text}` : text;
+}

@@ -50,7 +50,47 @@ export interface AnalysisPayload {
   encoder?: AnalysisPayload;
 }
 
+/** One value that is explained, and what of it belongs to no token. */
+export interface TargetPayload {
+  name: string;
+  position: number;
+  value: number;
+  bias: number;
+}
+
+/** The largest edges `[target, layer, query, key]`, those of every layer in order of size. */
+export interface EdgesPayload {
+  /** For every target and layer: how many edges follow, and the absolute value of all there are. */
+  count: number[];
+  total: number[];
+  /** `query * keys + key` of every edge (uint32), and its value (float32). */
+  place: string;
+  value: string;
+}
+
+export interface StackPayload {
+  tokens: TokenTable;
+  keys: TokenTable;
+  relevance: Block;
+  heads?: Block;
+  feedForward?: Block;
+  bias?: Block;
+  edges?: EdgesPayload;
+}
+
+export interface ExplanationPayload {
+  facts: Facts;
+  method: string;
+  quantity: string;
+  error: number;
+  targets: TargetPayload[];
+  stack: StackPayload;
+  encoder?: StackPayload;
+  image?: ImagePayload;
+}
+
 export interface Payload {
   version: number;
   analyses: AnalysisPayload[];
+  explanations: ExplanationPayload[];
 }

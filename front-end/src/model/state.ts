@@ -1,5 +1,6 @@
 /** What is being looked at. All of it is in the URL fragment, and whatever a fragment says is checked before use. */
 import type { Analysis } from "./analysis";
+import type { Explanation } from "./explanation";
 import type { Norm } from "./matrix";
 import { hasWords } from "./tokens";
 
@@ -24,6 +25,11 @@ export interface State {
   range: "map" | "shared";
   order: "value" | "text";
   theme: "auto" | "light" | "dark";
+  /** Which of the values that are explained, how much of the flow is drawn (percent), and the node that is followed (-1: none). */
+  target: number;
+  share: number;
+  depth: number;
+  token: number;
 }
 
 const CHOICES: { [name in keyof State]?: readonly string[] } = {
@@ -37,12 +43,26 @@ const CHOICES: { [name in keyof State]?: readonly string[] } = {
   theme: ["auto", "light", "dark"],
 };
 
-export function initialState(analysis: Analysis): State {
-  const content = analysis.queries.special.indexOf(0);
+/** The name of the view of explanations. */
+export const FLOW = "flow";
+
+/** How much of the flow is drawn at first (percent): of a long text less, so that it can be read. */
+const SHARES: [number, number][] = [
+  [64, 90],
+  [128, 80],
+  [Number.POSITIVE_INFINITY, 70],
+];
+
+function firstShare(tokens: number): number {
+  return SHARES.find(([most]) => tokens <= most)![1];
+}
+
+export function initialState(analysis: Analysis | null, explanation: Explanation | null = null): State {
+  const content = analysis?.queries.special.indexOf(0) ?? 0;
   return {
     part: "decoder",
-    layer: analysis.layers[0] ?? 1,
-    scope: analysis.scopeNames.at(-1) ?? "",
+    layer: analysis?.layers[0] ?? 1,
+    scope: analysis?.scopeNames.at(-1) ?? "",
     base: "",
     head: 0,
     norm: "row",
@@ -50,12 +70,16 @@ export function initialState(analysis: Analysis): State {
     special: true,
     query: Math.max(0, content),
     key: -1,
-    view: "map",
+    view: analysis ? "map" : FLOW,
     colours: "normscope",
     scale: "root",
     range: "map",
     order: "value",
     theme: "auto",
+    target: 0,
+    share: firstShare(explanation?.part("decoder").keys.token.length ?? 0),
+    depth: -1,
+    token: -1,
   };
 }
 
@@ -94,6 +118,18 @@ export function fitState(state: State, analysis: Analysis): State {
   fitted.query = clamp(fitted.query, 0, queries.token.length - 1);
   fitted.key = clamp(fitted.key, -1, keys.token.length - 1);
   return fitted;
+}
+
+/** The same for an explanation and one of its targets. */
+export function fitFlow(state: State, explanation: Explanation): State {
+  const { layers, keys } = explanation.part(state.part);
+  const followed = state.depth >= 0 && state.depth <= layers && state.token >= 0 && state.token < keys.token.length;
+  return {
+    ...state,
+    share: clamp(state.share, 1, 100),
+    depth: followed ? state.depth : -1,
+    token: followed ? state.token : -1,
+  };
 }
 
 function nearest(layers: number[], layer: number): number {

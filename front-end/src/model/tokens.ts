@@ -20,10 +20,20 @@ export function label(token: string): string {
   return visible.replace(HIDDEN, "\ufffd") || SPACE;
 }
 
+/** What a user or model named, as one line of text: spaces stay spaces. */
+export function phrase(text: string): string {
+  return text.replace(/\s+/gu, " ").replace(HIDDEN, "\ufffd").trim();
+}
+
 /** The same, cut to some number of characters (never inside one). */
 export function shortLabel(token: string, longest = 16): string {
-  const characters = [...label(token)];
-  return characters.length > longest ? `${characters.slice(0, longest - 1).join("")}\u2026` : characters.join("");
+  return cut(label(token), longest);
+}
+
+/** A text cut to some number of characters. */
+export function cut(text: string, longest: number): string {
+  const characters = [...text];
+  return characters.length > longest ? `${characters.slice(0, longest - 1).join("")}\u2026` : text;
 }
 
 /** Wraps a label so that its direction does not leak into its surroundings (for canvas and SVG; HTML has <bdi>). */

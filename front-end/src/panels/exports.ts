@@ -1,12 +1,9 @@
 /** The export menu: the current view as SVG, PNG, CSV or JSON, at full precision where that can still be had. */
 import { popover } from "../draw/controls";
 import { h } from "../draw/dom";
-import type { View } from "../draw/view";
-import { beside, figure, pngOf, svgText } from "../exports/figure";
-import { csvOf, isExact, jsonOf } from "../exports/records";
-import type { Host } from "../hosts/host";
-import type { Pane } from "../model/pane";
+import { pngOf, svgText } from "../exports/figure";
 import type { State } from "../model/state";
+import type { Takeaway } from "../part";
 import { ElementPanel } from "./panel";
 
 export class Exports extends ElementPanel<State> {
@@ -14,10 +11,8 @@ export class Exports extends ElementPanel<State> {
   private readonly note = h("p", { class: "note", role: "status" });
 
   constructor(
-    private readonly panes: Pane[],
-    private readonly host: Host,
-    private readonly views: () => View[],
-    private readonly redraw: () => void,
+    linkable: boolean,
+    private readonly takeaway: () => Takeaway,
   ) {
     super();
     const button = (name: string, kind: string, make: () => Promise<Blob> | Blob): HTMLElement =>
@@ -29,19 +24,19 @@ export class Exports extends ElementPanel<State> {
       h(
         "div",
         { class: "row" },
-        button("SVG", "svg", () => new Blob([svgText(this.figure())], { type: "image/svg+xml" })),
-        button("PNG", "png", () => pngOf(this.figure())),
+        button("SVG", "svg", () => new Blob([svgText(takeaway().figure())], { type: "image/svg+xml" })),
+        button("PNG", "png", () => pngOf(takeaway().figure())),
       ),
       h("span", { class: "hint" }, "this view as data"),
       h(
         "div",
         { class: "row" },
-        button("CSV", "csv", async () => new Blob([csvOf(await this.exact())], { type: "text/csv" })),
-        button("JSON", "json", async () => new Blob([jsonOf(await this.exact())], { type: "application/json" })),
+        button("CSV", "csv", async () => new Blob([await takeaway().csv()], { type: "text/csv" })),
+        button("JSON", "json", async () => new Blob([await takeaway().json()], { type: "application/json" })),
       ),
       h(
         "div",
-        { class: "row", hidden: !host.linkable },
+        { class: "row", hidden: !linkable },
         h(
           "button",
           { type: "button", "data-export": "link", click: () => void this.copyLink() },
@@ -53,43 +48,13 @@ export class Exports extends ElementPanel<State> {
   }
 
   update(): void {
-    const exact = this.host.exact !== undefined || this.views().every(isExact);
-    this.note.textContent = exact
-      ? "Data is exported as float32."
-      : "Data is exported as shown: quantised for display. Make the page with full precision for float32.";
-  }
-
-  private figure(): ReturnType<typeof figure> {
-    return beside(this.views().map(figure));
-  }
-
-  /** The views, once the values they show are there at full precision (if anyone can give them). */
-  private async exact(): Promise<View[]> {
-    const { exact } = this.host;
-    if (!exact) return this.views();
-    for (const [index, view] of this.views().entries()) {
-      const { state, lens } = view;
-      for (const scope of state.base === "" ? [state.scope] : [state.scope, state.base]) {
-        const head = lens.analysis.hasHeads(scope) ? state.head : 0;
-        if (lens.analysis.isExact(scope, state.layer, head)) continue;
-        const encoder = this.panes[index]!.analysis.encoder === lens.analysis;
-        const request = { analysis: index, encoder, scope, layer: state.layer, head };
-        lens.analysis.setExact(scope, state.layer, head, await exact.call(this.host, request));
-      }
-      lens.forget();
-    }
-    this.redraw();
-    return this.views();
+    this.note.textContent = this.takeaway().note();
   }
 
   private async save(kind: string, make: () => Promise<Blob> | Blob): Promise<void> {
     try {
       const blob = await make();
-      const { state } = this.views()[0]!;
-      const name = ["normscope", `layer${state.layer}`, state.scope, state.base && `minus-${state.base}`]
-        .filter(Boolean)
-        .join("-");
-      const link = h("a", { href: URL.createObjectURL(blob), download: `${name}.${kind}` });
+      const link = h("a", { href: URL.createObjectURL(blob), download: `${this.takeaway().name()}.${kind}` });
       this.element.append(link);
       link.click();
       link.remove();

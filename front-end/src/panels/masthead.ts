@@ -1,32 +1,40 @@
 /** The head of the page: whose it is, what was analysed, what the keys do, and the export menu. */
 import { popover } from "../draw/controls";
 import { bdi, h } from "../draw/dom";
-import type { Analysis } from "../model/analysis";
+import type { Facts } from "../model/payload";
 import type { State } from "../model/state";
 import type { Shortcut } from "../shortcuts";
 import { ElementPanel, type Panel } from "./panel";
 
+/** A result as the head of the page names it. */
+export interface Named {
+  facts: Facts;
+  tokens: number;
+}
+
 export class Masthead extends ElementPanel<State> {
   readonly element: HTMLElement;
+  private readonly keys = h("dl");
 
   constructor(
-    analyses: Analysis[],
-    shortcuts: Shortcut[],
+    results: Named[],
+    private readonly shortcuts: () => Shortcut[],
     private readonly exports: Panel<State>,
   ) {
     super();
-    const keys = shortcuts.flatMap(({ keys, does }) => [h("dt", {}, h("kbd", {}, keys)), h("dd", {}, does)]);
     this.element = h(
       "header",
       { class: "masthead" },
       h("span", { class: "wordmark" }, "normscope"),
-      h("div", { class: "texts" }, ...analyses.map(textOf)),
-      popover("Keys", "help", h("dl", {}, ...keys)),
+      h("div", { class: "texts" }, ...results.map(textOf)),
+      popover("Keys", "help", this.keys),
     );
     exports.mount(this.element);
   }
 
   update(state: State): void {
+    const entries = this.shortcuts().flatMap(({ keys, does }) => [h("dt", {}, h("kbd", {}, keys)), h("dd", {}, does)]);
+    this.keys.replaceChildren(...entries);
     this.exports.update(state);
   }
 
@@ -36,11 +44,11 @@ export class Masthead extends ElementPanel<State> {
   }
 }
 
-function textOf(analysis: Analysis): HTMLElement {
-  const parts = [String(analysis.facts.source_text ?? ""), analysis.text]
+function textOf({ facts, tokens }: Named): HTMLElement {
+  const parts = [String(facts.source_text ?? ""), String(facts.text ?? "")]
     .filter((text) => text.trim() !== "")
     .map((text) => text.replace(/\s+/gu, " "));
   const shown = parts.flatMap((text, index) => [index > 0 ? " \u2192 " : "", bdi(text)]);
-  const children = shown.length > 0 ? shown : [`${analysis.keys.token.length} tokens`];
+  const children = shown.length > 0 ? shown : [`${tokens} tokens`];
   return h("p", { class: "text", title: parts.join(" \u2192 ") }, ...children);
 }

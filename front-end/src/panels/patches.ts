@@ -1,6 +1,7 @@
 /** Patches over their image: what the chosen query took from every patch, and patches to choose as queries. */
 import { shade } from "../draw/colour";
 import { h, sized } from "../draw/dom";
+import { picture } from "../draw/picture";
 import { type View, valueAt } from "../draw/view";
 import { type Context, ElementPanel } from "./panel";
 
@@ -17,7 +18,6 @@ export class Patches extends ElementPanel {
     "aria-label": "Strength of the overlay",
   });
   private view: View | null = null;
-  private picture: HTMLCanvasElement | null = null;
 
   constructor(private readonly context: Context) {
     super();
@@ -48,8 +48,7 @@ export class Patches extends ElementPanel {
     const { rows, columns } = this.grid();
     const height = Math.round((SIZE * view.lens.analysis.picture!.height) / view.lens.analysis.picture!.width);
     const context = sized(this.canvas, SIZE, height);
-    this.picture ??= pictureOf(view);
-    context.drawImage(this.picture, 0, 0, SIZE, height);
+    context.drawImage(picture(analysis.picture!), 0, 0, SIZE, height);
     const [width, tall] = [SIZE / columns, height / rows];
     const strength = Number(this.strength.value) / 100;
     view.keys.members.forEach((members, column) => {
@@ -98,16 +97,4 @@ export class Patches extends ElementPanel {
       unit >= 0 ? { row: unit, column: -1 } : { row: view.selected.row, column: view.keys.of[token] ?? -1 },
     );
   }
-}
-
-function pictureOf(view: View): HTMLCanvasElement {
-  const { width, height, rgb } = view.lens.analysis.picture!;
-  const canvas = h("canvas", { width, height });
-  const image = new ImageData(width, height);
-  for (let pixel = 0; pixel < width * height; pixel++) {
-    for (let channel = 0; channel < 3; channel++) image.data[4 * pixel + channel] = rgb[3 * pixel + channel]!;
-    image.data[4 * pixel + 3] = 255;
-  }
-  canvas.getContext("2d")!.putImageData(image, 0, 0);
-  return canvas;
 }

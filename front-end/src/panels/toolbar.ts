@@ -1,22 +1,21 @@
 /** How the maps are shown: normalisation, units, special tokens, heads, difference to another scope, colours. */
-import { menu, popover, segmented, toggle } from "../draw/controls";
+import { type Choice, menu, popover, segmented, toggle } from "../draw/controls";
 import { h } from "../draw/dom";
 import type { Pane } from "../model/pane";
 import type { State } from "../model/state";
 import type { Store } from "../model/store";
 import { hasWords } from "../model/tokens";
-import { ElementPanel } from "./panel";
-import { VIEWS, viewsOf } from "./views";
+import { Bar } from "./bar";
 
-export class Toolbar extends ElementPanel<State> {
+export class Toolbar extends Bar {
   readonly element: HTMLElement;
-  private readonly syncs: ((state: State) => void)[] = [];
 
   constructor(
-    private readonly store: Store,
+    store: Store,
     private readonly panes: Pane[],
+    views: Choice[],
   ) {
-    super();
+    super(store, views);
     this.element = h(
       "div",
       { class: "toolbar", role: "group", "aria-label": "How the maps are shown" },
@@ -34,36 +33,12 @@ export class Toolbar extends ElementPanel<State> {
     );
   }
 
-  update(state: State): void {
-    for (const sync of this.syncs) sync(state);
-  }
-
   private set(patch: Partial<State>): void {
     this.store.set(patch);
   }
 
-  private segments(
-    name: keyof State,
-    legend: string,
-    choices: { value: string; label: string; title?: string }[],
-  ): HTMLElement {
-    const control = segmented(legend, choices, (value) => this.set({ [name]: value }));
-    this.syncs.push((state) => control.set(String(state[name])));
-    return control.element;
-  }
-
   private part(): HTMLElement | null {
-    if (!this.panes.some((pane) => pane.analysis.encoder)) return null;
-    return this.segments("part", "Stack", [
-      { value: "encoder", label: "Encoder" },
-      { value: "decoder", label: "Decoder" },
-    ]);
-  }
-
-  private view(): HTMLElement {
-    const names = new Set(this.panes.flatMap((pane) => viewsOf(pane.analysis)));
-    const choices = [...names].map((name) => ({ value: name, label: VIEWS[name]!.label }));
-    return this.segments("view", "View", choices);
+    return this.panes.some((pane) => pane.analysis.encoder) ? this.stacks() : null;
   }
 
   private units(): HTMLElement {
@@ -157,11 +132,7 @@ export class Toolbar extends ElementPanel<State> {
           title: "One range for all layers and scopes, so that they can be compared",
         },
       ]),
-      this.segments("theme", "Theme", [
-        { value: "auto", label: "Auto" },
-        { value: "light", label: "Light" },
-        { value: "dark", label: "Dark" },
-      ]),
+      this.theme(),
     );
   }
 }

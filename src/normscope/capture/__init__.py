@@ -22,7 +22,7 @@ from normscope.capture.session import AttentionListener, eager_attention, evalua
 from normscope.capture.stacks import bare_model, blocks_of, family_in, module_between, watched_paths
 from normscope.capture.weights import BlockWeights
 from normscope.families import Family
-from normscope.families.spec import DispatchedAttention, HookedAttention, Part, Stack
+from normscope.families.spec import DispatchedAttention, DispatchedCrossAttention, HookedAttention, Part, Stack
 from normscope.trace import LayerTrace
 
 __all__ = ["Side", "blocks_of", "capture", "capture_sides", "family_in", "module_between"]
@@ -80,7 +80,7 @@ def capture_sides(
 ) -> None:
     """The same for several stacks of one model (encoder and decoder) in one forward pass.
 
-    With `head_hooks` the pass goes on through the model's task head, which these hooks listen to.
+    With `head_hooks` the pass continues through the model's task head, which these hooks listen to.
     """
     listeners = [_Listener(model, side, dtype, below_attention) for side in sides]
     with ExitStack() as stack:
@@ -107,7 +107,7 @@ def capture_sides(
 
 
 def _beginning(chain: Sequence[Part], components: int | None) -> Sequence[Part]:
-    """The chain up to some number of its components, and one more, which reads (and so shows) the state after them."""
+    """The chain up to a number of components, and one more, which reads (and so shows) the state after them."""
     if components is None:
         return chain
     ends = [index + 1 for index, part in enumerate(chain) if part.component]
@@ -152,7 +152,7 @@ class _Listener:
         return {
             block.get_submodule(part.module): self._attention_noter(part.module)
             for part in chain
-            if isinstance(part, DispatchedAttention)
+            if isinstance(part, DispatchedAttention | DispatchedCrossAttention)
         }
 
     def _block_starts(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

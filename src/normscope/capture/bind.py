@@ -25,6 +25,7 @@ from normscope.families.spec import (
     DispatchedCrossAttention,
     ExpertsPart,
     FeedForwardPart,
+    FixedLayerNormPart,
     ForkPart,
     FusedGatedPart,
     GatedPart,
@@ -36,12 +37,12 @@ from normscope.families.spec import (
     RmsNormPart,
     ScalePart,
     SharedExpertsPart,
+    UnitRmsNormPart,
 )
 from normscope.trace import (
     Attention,
     CrossAttention,
     Expert,
-    FeedForward,
     Fork,
     Gated,
     LayerTrace,
@@ -52,20 +53,22 @@ from normscope.trace import (
     Plain,
     Residual,
     Scale,
+    SelfAttention,
+    SequentialFeedForward,
     Step,
 )
 
 
-def watched(part: Part) -> tuple[str, ...]:
+def watched_modules(part: Part) -> tuple[str, ...]:
     """The submodules whose input and output a part needs."""
     match part:
         case ForkPart() | ScalePart() | ResidualPart():
             return ()
-        case DispatchedAttention():
+        case DispatchedAttention() | DispatchedCrossAttention():
             return (part.output,)
         case HookedAttention():
             return (part.weights, part.value.module, part.output)
-        case LayerNormPart() | RmsNormPart():
+        case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
             return (part.module,)
         case PlainPart():
             return (part.first, part.second)
@@ -77,9 +80,9 @@ def watched(part: Part) -> tuple[str, ...]:
             return (part.module, part.experts)
         case SharedExpertsPart():
             gate = () if part.gate is None else (part.gate,)
-            return (*watched(part.routed), *watched(part.shared), *gate)
+            return (*watched_modules(part.routed), *watched_modules(part.shared), *gate)
         case BesideAttention():
-            return (part.norm.module, *watched(part.feed_forward))
+            return (part.norm.module, *watched_modules(part.feed_forward))
 
 
 @dataclass(frozen=True)
@@ -112,23 +115,23 @@ class BoundBlock:
                 return Scale(part.factor)
             case ResidualPart():
                 return Residual()
-            case LayerNormPart() | RmsNormPart():
+            case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
                 return Normalise(self.weights.norm(part), state_before=view.input(part.module))
-            case DispatchedAttention() | HookedAttention():
+            case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention():
                 return self._attention(part, view)
             case BesideAttention():
                 return self._own_feed_forward(part, view)
             case _:
-                return FeedForward(self._feed_forward(part, view))
+                return SequentialFeedForward(self._feed_forward(part, view))
 
     def _state_after(self, index: int, view: SequenceView) -> Tensor | None:
         """The model's own state after a part, where the model shows it."""
         match part := self.chain[index]:
             case ForkPart() | ScalePart() | BesideAttention():
                 return None
-            case DispatchedAttention() | HookedAttention():
+            case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention():
                 return view.output(part.output)
-            case LayerNormPart() | RmsNormPart():
+            case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
                 return view.output(part.module)
             case PlainPart():
                 return view.output(part.second)
@@ -146,9 +149,9 @@ class BoundBlock:
         following = [part for part in self.chain[index + 1 :] if not isinstance(part, ForkPart)]
         if not following:
             return view.block_output
-        if isinstance(following[0], DispatchedAttention | HookedAttention):
+        if isinstance(following[0], AttentionPart):
             return None
-        return view.input(watched(following[0])[0])
+        return view.input(watched_modules(following[0])[0])
 
     # ---- attention -----------------------------------------------------------------------------------------------------
 
@@ -165,7 +168,7 @@ class BoundBlock:
         heads = len(weights)
         source = value_source(part, self.weights, view, values, heads) if self.below_attention else None
         linear = self.weights.linear(part.output)
-        return (CrossAttention if cross else Attention)(
+        return (CrossAttention if cross else SelfAttention)(
             weights=weights,
             values=values.repeat_interleave(heads // groups, dim=0),
             output=linear.weight.T.reshape(heads, d_head, -1),
@@ -207,7 +210,7 @@ class BoundBlock:
 
     def _own_feed_forward(self, part: BesideAttention, view: SequenceView) -> OwnFeedForward:
         """What completeness cannot tell: a feed-forward that read the attention too would add up just as well."""
-        hidden, norm = view.input(watched(part.feed_forward)[0]), part.norm.module
+        hidden, norm = view.input(watched_modules(part.feed_forward)[0]), part.norm.module
         if not (torch.equal(view.input(norm), view.hidden) and torch.equal(view.output(norm), hidden)):
             raise UnsupportedArchitectureError(
                 f"The feed-forward does not read what {norm} makes of the block's input, "

@@ -37,26 +37,26 @@ from normscope.families.heads.spec import (
     SpanPart,
     TokenAt,
 )
-from normscope.families.spec import LayerNormPart, RmsNormPart
+from normscope.families.spec import FixedLayerNormPart, LayerNormPart, NormPart, RmsNormPart, UnitRmsNormPart
 from normscope.head_trace import Activate, Average, Factor, HeadStep, HeadTrace, Pick, Products, Scale, Shift
 from normscope.trace import Linear, Normalise
 
 
-def watched(parts: Sequence[HeadPart]) -> Iterator[str]:
+def head_modules(parts: Sequence[HeadPart]) -> Iterator[str]:
     """The modules whose input or output a head needs."""
     for part in parts:
         match part:
-            case LayerNormPart() | RmsNormPart():
+            case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
                 yield part.module
             case ActivationPart() | NamedActivationPart() | SoftCapPart():
                 yield part.after
             case AveragePart():
                 for branch in part.branches:
-                    yield from watched(branch)
+                    yield from head_modules(branch)
             case SpanPart():
                 yield part.module
                 for chain in (chain for pair in part.labels for chain in pair):
-                    yield from watched(chain)
+                    yield from head_modules(chain)
                     yield _last_module(chain)
             case _:
                 pass
@@ -64,7 +64,7 @@ def watched(parts: Sequence[HeadPart]) -> Iterator[str]:
 
 def _last_module(chain: Sequence[HeadPart]) -> str:
     part = chain[-1]
-    if isinstance(part, LinearPart | LayerNormPart | RmsNormPart):
+    if isinstance(part, LinearPart | NormPart):
         return part.module
     raise HeadError(
         f"A factor of a product of a head has to end in a module that shows it, not in a {type(part).__name__}."
@@ -92,6 +92,20 @@ def given_logits(model: PreTrainedModel, head: Head, output: Any) -> list[Tensor
     return [output[name] for name in head.logits]
 
 
+def logits_of(model: PreTrainedModel, head: Head, output: Any, sequence: int, length: int) -> Tensor:
+    """One sequence's `[row, label]` of what a model gives out for a batch.
+
+    That is `[batch, position, label]`, `[batch, label]`, or one `[batch, (question,) position]` for each label.
+    """
+    parts = given_logits(model, head, output)
+    if head.task == "multiple-choice":
+        return parts[0].reshape(-1, 1, 1)[sequence]
+    if head.task in ("question-answering", "replaced-token"):
+        return torch.stack([part[sequence, ..., :length].flatten() for part in parts], dim=-1)
+    logits = parts[0][sequence]
+    return logits[None] if logits.dim() == 1 else logits[:length]
+
+
 @dataclass(frozen=True)
 class BoundHead:
     """One sequence of what was heard, to which descriptions of parts are bound. `states` are those of the whole batch."""
@@ -104,7 +118,8 @@ class BoundHead:
     dtype: torch.dtype
 
     def trace(self, head: Head) -> HeadTrace:
-        return HeadTrace(self.own_states(), self.steps(head.parts, self.length), self._logits(head))
+        logits = logits_of(self.model, head, self.heard.output, self.sequence, self.length)
+        return HeadTrace(self.own_states(), self.steps(head.parts, self.length), logits)
 
     def own_states(self) -> Tensor:
         return self._cut(self.states, self.length)
@@ -116,16 +131,6 @@ class BoundHead:
         """The rows of this sequence in `[batch, position, ...]` or, once there is one row, `[batch, ...]`."""
         return tensor[self.sequence].reshape(-1, tensor.shape[-1])[:rows]
 
-    def _logits(self, head: Head) -> Tensor:
-        """`[row, label]` of `[batch, position, label]`, `[batch, label]`, or one `[batch, (question,) position]` a label."""
-        parts = given_logits(self.model, head, self.heard.output)
-        if head.task == "multiple-choice":
-            return parts[0].reshape(-1, 1, 1)[self.sequence]
-        if head.task in ("question-answering", "replaced-token"):
-            return torch.stack([part[self.sequence, ..., : self.length].flatten() for part in parts], dim=-1)
-        logits = parts[0][self.sequence]
-        return logits[None] if logits.dim() == 1 else logits[: self.length]
-
     # ---- steps ---------------------------------------------------------------------------------------------------------
 
     def steps(self, parts: Sequence[HeadPart], rows: int) -> tuple[HeadStep, ...]:
@@ -134,7 +139,7 @@ class BoundHead:
         for part in parts:
             try:
                 step = self._step(part, rows)
-            except (AttributeError, KeyError) as error:  # a module that is not there, or that was not called
+            except (AttributeError, KeyError) as error:  # a module that does not exist, or that was not called
                 raise HeadError(
                     f"The head of {type(self.model).__name__} does not do what its description says: "
                     f"{part} was not seen ({error})."
@@ -146,7 +151,7 @@ class BoundHead:
     def _step(self, part: HeadPart, rows: int) -> HeadStep:
         weights = BlockWeights(self.model, self.dtype)
         match part:
-            case LayerNormPart() | RmsNormPart():
+            case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
                 return Normalise(weights.norm(part), self._cut(self.heard.taken[part.module][0], rows))
             case LinearPart():
                 return self._linear(part.module)

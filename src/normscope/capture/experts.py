@@ -1,4 +1,4 @@
-"""Mixtures of experts: from stacked weights and a router's choices to one network per expert that was chosen."""
+"""Mixtures of experts: from stacked weights and a router's choices to one network per expert in use."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def experts_of(part: ExpertsPart | ClampedExpertsPart, read: BlockWeights, view:
     """The experts that serve a sequence, each with its rows and weights. Router weights are constants of the pass."""
     hidden, choices, weights = view.routing(part.experts)
     experts: list[Expert] = []
-    for chosen in choices.unique().tolist():
-        rows, place = torch.where(choices == chosen)
-        network = _stacked(part, read, chosen) if isinstance(part, ExpertsPart) else _interleaved(part, read, chosen)
+    for number in choices.unique().tolist():
+        rows, place = torch.where(choices == number)
+        network = _stacked(part, read, number) if isinstance(part, ExpertsPart) else _interleaved(part, read, number)
         pre_activations = tuple(_apply(linear, hidden[rows]) for linear in (network.gate, network.up))
         experts.append(Expert(network, rows, weights[rows, place], pre_activations))
     return tuple(experts)

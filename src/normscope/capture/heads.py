@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from normscope.capture import blocks_of
-from normscope.capture.bind_head import BoundHead, Heard, watched
+from normscope.capture.bind_head import BoundHead, Heard, head_modules
 from normscope.capture.session import evaluation_mode, hooks
 from normscope.errors import HeadError
 from normscope.families import Family
@@ -73,7 +73,7 @@ class HeadListener:
         handles: list[Any] = [self.model.register_forward_pre_hook(self._starts, with_kwargs=True)]
         for stack, blocks in self.blocks.items():
             handles += [block.register_forward_hook(self._state_noter(stack)) for block in blocks]
-        for path in dict.fromkeys(watched((*self.head.parts, *self.encoder_parts))):
+        for path in dict.fromkeys(head_modules((*self.head.parts, *self.encoder_parts))):
             handles.append(self._module(path).register_forward_hook(self._noter(path), with_kwargs=True))
         return [*handles, self.model.register_forward_hook(self._ends)]
 
@@ -118,7 +118,7 @@ class HeadListener:
         return args, {**kwargs, "return_dict": True}
 
     def _state_noter(self, stack: str) -> Callable[..., None]:
-        """The last block to end has the last word; a copy, as some models go on to add in place."""
+        """The last block to end has the last word; a copy, as some models then add to it in place."""
 
         def note(_: nn.Module, __: tuple[Any, ...], output: Tensor | tuple[Any, ...]) -> None:
             self.states[stack] = (output if isinstance(output, Tensor) else output[0]).clone()

@@ -21,7 +21,7 @@ class Seen:
     routing: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def note(self, path: str, given: Tensor, output: Any) -> None:
-        """Keep what a module took in, and a copy of what it gave out, which some models go on to add to in place.
+        """Keep what a module took in, and a copy of what it gave out, which some models then add to in place.
 
         A module called again within its block ran on the next chunk of the sequence (dimension 1).
         """

@@ -1,6 +1,6 @@
 """Everything that capture changes on a model, and its undoing: evaluation mode, attention implementation, hooks.
 
-Each change is a context manager that restores exactly what was there, also after an exception or Ctrl-C.
+Each change is a context manager that restores exactly what it changed, also after an exception or Ctrl-C.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def evaluation_mode(model: nn.Module) -> Generator[None]:
 
 @contextmanager
 def shown_attention(model: PreTrainedModel, listeners: dict[nn.Module, AttentionListener]) -> Generator[None]:
-    """The model's own eager attention for all modules, with a listener on some of them."""
+    """The model's own eager attention for all modules, with listeners on those that have one."""
     AttentionInterface.register(_IMPLEMENTATION, _shown_eager_attention)
     # Without a mask function of the same name, transformers would silently drop the mask.
     AttentionMaskInterface.register(_IMPLEMENTATION, eager_mask)
@@ -92,18 +92,18 @@ def hooks() -> Generator[list[Any]]:
 
 def _configs(model: PreTrainedModel) -> list[Any]:
     """Every configuration object in reach of the model, each once."""
-    found: dict[int, Any] = {}
+    configs: dict[int, Any] = {}
 
     def add(config: Any) -> None:
-        if config is None or id(config) in found or not hasattr(config, "_attn_implementation_internal"):
+        if config is None or id(config) in configs or not hasattr(config, "_attn_implementation_internal"):
             return
-        found[id(config)] = config
+        configs[id(config)] = config
         for name in getattr(config, "sub_configs", ()):
             add(getattr(config, name, None))
 
     for module in model.modules():
         add(getattr(module, "config", None))
-    return list(found.values())
+    return list(configs.values())
 
 
 def _shown_eager_attention(

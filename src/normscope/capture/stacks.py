@@ -1,4 +1,4 @@
-"""Where a model keeps the stacks that its family describes: the blocks, the stacks that are there, what lies between blocks.
+"""Where a model keeps the stacks that its family describes: the blocks, the stacks it has, what lies between blocks.
 
 Only looks at modules; nothing runs here.
 """
@@ -12,10 +12,10 @@ from dataclasses import replace
 from torch import nn
 from transformers import PreTrainedModel
 
-from normscope.capture.bind import watched
+from normscope.capture.bind import watched_modules
 from normscope.capture.values import watched_below
 from normscope.errors import UnsupportedArchitectureError
-from normscope.families.spec import DispatchedAttention, Family, HookedAttention, Part, Stack
+from normscope.families.spec import AttentionPart, Family, Part, Stack
 
 
 def bare_model(model: PreTrainedModel) -> nn.Module:
@@ -68,9 +68,9 @@ def module_between(model: PreTrainedModel, stack: Stack) -> str | None:
 
 def watched_paths(chain: Sequence[Part], *, below_attention: bool) -> list[str]:
     """The submodules of a block whose inputs and outputs its trace is made of."""
-    paths = [path for part in chain for path in watched(part)]
+    paths = [path for part in chain for path in watched_modules(part)]
     if below_attention:
-        attentions = [part for part in chain if isinstance(part, DispatchedAttention | HookedAttention)]
+        attentions = [part for part in chain if isinstance(part, AttentionPart)]
         paths += [path for part in attentions for path in watched_below(part)]
     return list(dict.fromkeys(paths))
 

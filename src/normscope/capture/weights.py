@@ -49,7 +49,7 @@ class BlockWeights:
                 return RmsNorm(1 + scale, epsilon)
             case RmsNormPart():
                 return RmsNorm(scale, epsilon)
-            case LayerNormPart():
+            case LayerNormPart() | FixedLayerNormPart():
                 bias = getattr(module, "bias", None)
                 return LayerNorm(scale, None if bias is None else self._read(bias), epsilon)
 

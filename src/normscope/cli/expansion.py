@@ -21,19 +21,25 @@ _MOST_CHOICES_IN_A_COLUMN = 4
 
 @dataclass(frozen=True)
 class Expansion:
-    """The options that stand for one parameter: the dataclass they come from, what they are given to, and their panel."""
+    """The options that stand for one parameter: the dataclass they come from, what they are given to, and their panel.
+
+    `without` names fields that have no option: the command gives them otherwise.
+    """
 
     kind: type
     build: Callable[..., Any]
     panel: str
+    without: tuple[str, ...] = ()
+
+    def fields(self) -> dict[str, DocumentedField]:
+        """The fields that have an option, by the names of their parameters."""
+        known = documented_fields(self.kind)
+        return {_parameter_name(field): field for field in known if field.name not in self.without}
 
 
 def expanded(command: Callable[..., None], **expansions: Expansion) -> Callable[..., None]:
     """A command in which each parameter named is replaced by options, and is given what is built from those in use."""
-    options = {
-        parameter: {_parameter_name(field): field for field in documented_fields(expansion.kind)}
-        for parameter, expansion in expansions.items()
-    }
+    options = {parameter: expansion.fields() for parameter, expansion in expansions.items()}
 
     @wraps(command)
     def wrapper(**values: Any) -> None:
@@ -70,11 +76,6 @@ def _parameter(name: str, field: DocumentedField, panel: str) -> inspect.Paramet
     kind = field.type if simpler is None else simpler | None if field.default is None else simpler
     annotation = Annotated[kind, _option(field, panel)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation)
-
-
-def option_of(kind: type, name: str, panel: str) -> Any:
-    """The option of one field, for a command that names its options one by one."""
-    return next(_option(field, panel) for field in documented_fields(kind) if field.name == name)
 
 
 def _option(field: DocumentedField, panel: str) -> Any:

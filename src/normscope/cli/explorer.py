@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from normscope.cli import options
-from normscope.cli.session import ModelChoice, read_text, say, say_written
+from normscope.cli.expansion import expanded
+from normscope.cli.session import load_analyzer, read_text, say, say_written
 from normscope.errors import InputError, NormscopeError
+from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -30,16 +33,15 @@ normscope serve --model ./my-model --model ./my-other-model --port 9000
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command("explore", epilog=EXPLORE_EXAMPLES)(explore)
-    app.command("serve", epilog=SERVE_EXAMPLES)(serve)
+    """Add the commands to the application."""
+    app.command("explore", epilog=EXPLORE_EXAMPLES)(expanded(explore, model=options.MODEL))
+    app.command("serve", epilog=SERVE_EXAMPLES)(expanded(serve, loading=options.LOADING))
 
 
 def explore(
     text: options.TextArgument,
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("explorer.html"),
     pair: options.Pair = None,
-    model: options.Model = None,
     heads: Annotated[bool, typer.Option("--heads", metavar="", help="Also the maps of single heads.")] = False,
     compare: Annotated[
         str | None,
@@ -48,34 +50,36 @@ def explore(
     compare_model: Annotated[
         str | None,
         typer.Option(
-            "--compare-model", help="A second model to show beside it.", show_default=False, rich_help_panel=_SIDE
+            "--compare-model",
+            help="A second model to show beside it, with its own tokenizer.",
+            show_default=False,
+            rich_help_panel=_SIDE,
         ),
     ] = None,
     precision: Annotated[
         str, typer.Option("--precision", help="Values quantised for 'display', or 'full' float32 (a larger file).")
     ] = "display",
     truncate: options.Truncate = False,
-    dtype: options.Dtype = None,
-    allow_pickle: options.AllowPickle = False,
-    trust_remote_code: options.TrustRemoteCode = False,
+    *,
+    model: ModelOptions,
 ) -> None:
     """Write one HTML file in which to explore the maps of a text. It works from disk and loads nothing.
 
     Step through the chain of a layer and watch each component rewrite the map; click tokens; compare; export.
     """
-    chosen = _precision(precision)
-    first = ModelChoice(model, dtype, allow_pickle, trust_remote_code).load()
+    page_precision = _precision(precision)
+    first = load_analyzer(model)
     analyses = [first.analyze(read_text(text, pair), heads=heads, truncate=truncate)]
     if compare is not None or compare_model is not None:
         second = first
         if compare_model is not None:
-            second = ModelChoice(compare_model, dtype, allow_pickle, trust_remote_code).load()
+            second = load_analyzer(replace(model, model=compare_model, tokenizer=None, revision=None))
         other = read_text(text, pair) if compare is None else compare
         analyses.append(second.analyze(other, heads=heads, truncate=truncate))
 
     from normscope.explorer.page import write_page
 
-    say_written(write_page(*analyses, path=out, precision=chosen))
+    say_written(write_page(*analyses, path=out, precision=page_precision))
 
 
 def serve(
@@ -97,9 +101,8 @@ def serve(
         int,
         typer.Option("--most-kept", min=0, help="Finished analyses to keep in memory, in MB; the last always stays."),
     ] = 512,
-    dtype: options.Dtype = None,
-    allow_pickle: options.AllowPickle = False,
-    trust_remote_code: options.TrustRemoteCode = False,
+    *,
+    loading: ModelOptions,
 ) -> None:
     """Serve the explorer as a local web app: type a text, watch its maps. Only this machine can reach it by default."""
     try:
@@ -111,7 +114,7 @@ def serve(
         ) from error
     analyzers: dict[str, Analyzer] = {}
     for name in model or [None]:
-        analyzer = ModelChoice(name, dtype, allow_pickle, trust_remote_code).load()
+        analyzer = load_analyzer(replace(loading, model=name))
         analyzers[analyzer.name] = analyzer
     limits = Limits(tokens=most_tokens, kept=most_kept * 2**20)
     run(analyzers, host=host, port=port, limits=limits, say=say)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from normscope.cli.expansion import Expansion, option_of
+from normscope.cli.expansion import Expansion
 from normscope.model_options import ModelOptions
 
 _MODEL = "The model"
@@ -15,6 +15,9 @@ _SHOWN = "What is shown"
 
 MODEL = Expansion(ModelOptions, ModelOptions, _MODEL)
 """The options of a command that loads one model: its parameter is a `ModelOptions`."""
+
+LOADING = Expansion(ModelOptions, ModelOptions, _MODEL, without=("model",))
+"""The same but the model itself, for a command that loads several in the same way."""
 
 TextArgument = Annotated[
     str, typer.Argument(help="The text to analyse; for a vision model, the file of an image.", show_default=False)
@@ -45,10 +48,6 @@ Truncate = Annotated[
         "--truncate", metavar="", help="Cut a text that is longer than the model takes, instead of refusing it."
     ),
 ]
-Model = Annotated[str | None, option_of(ModelOptions, "model", _MODEL)]
-Dtype = Annotated[str | None, option_of(ModelOptions, "dtype", _MODEL)]
-AllowPickle = Annotated[bool, option_of(ModelOptions, "allow_pickle", _MODEL)]
-TrustRemoteCode = Annotated[bool, option_of(ModelOptions, "trust_remote_code", _MODEL)]
 ValueBias = Annotated[
     Literal["token", "bias"],
     typer.Option("--value-bias", help="Count the bias of the value projection with the 'token' or with the 'bias'."),

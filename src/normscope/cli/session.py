@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,26 +23,10 @@ _UNLIMITED = 100_000
 
 
 def load_analyzer(options: ModelOptions) -> Analyzer:
-    """The analyzer of a model, after a few seconds in which a terminal shows that it is being loaded."""
+    """The analyzer of a model. A terminal shows that it is being loaded."""
     with Console(stderr=True).status("Loading the model"):
         quiet()
         return options.load()
-
-
-@dataclass(frozen=True)
-class ModelChoice:
-    """The model options of a command that names them one by one."""
-
-    model: str | None
-    dtype: str | None
-    allow_pickle: bool
-    trust_remote_code: bool
-
-    def load(self) -> Analyzer:
-        options = ModelOptions(
-            self.model, dtype=self.dtype, allow_pickle=self.allow_pickle, trust_remote_code=self.trust_remote_code
-        )
-        return load_analyzer(options)
 
 
 def quiet() -> None:

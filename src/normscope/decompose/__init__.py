@@ -14,10 +14,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.decompose.carrier import SELF, SOURCE, Carrier
+from normscope.decompose.carrier import SELF, SOURCE, Carrier, OpenCarrier
 from normscope.decompose.factored import Factored
 from normscope.decompose.linear import deviation, sloped
 from normscope.decompose.sums import OTHERS, SOURCE_TOKENS, Summed, Sums
+from normscope.errors import UnsupportedArchitectureError
 from normscope.scopes import scopes_of, weights_scope
 from normscope.trace import (
     Attention,
@@ -27,8 +28,8 @@ from normscope.trace import (
     LayerTrace,
     Normalise,
     OwnFeedForward,
+    QueryRows,
     Residual,
-    Rows,
     Scale,
 )
 
@@ -95,20 +96,22 @@ class _Walk:
             isinstance(step, Attention) and weights_scope(step.name) in self.ratios
         )
 
-    def run(self, carrier: Carrier) -> LayerResult:
+    def run(self, carrier: OpenCarrier) -> LayerResult:
         self._follow(carrier, [], self.trace, slice(None), start=0)
         return self.result
 
-    def _follow(self, carrier: Carrier, bypasses: list[Carrier], trace: LayerTrace, rows: Rows, start: int) -> None:
-        """Go on from a step. `rows` are those of the whole trace that `carrier` and `trace` hold."""
+    def _follow(
+        self, carrier: Carrier, bypasses: list[OpenCarrier], trace: LayerTrace, rows: QueryRows, start: int
+    ) -> None:
+        """Resume from the step `start`. `rows` are those of the whole trace that `carrier` and `trace` hold."""
         for index in range(start, self.end):
             state = trace.states[index]
             match step := trace.steps[index]:
                 case Fork():
-                    bypasses = [*bypasses, carrier]
+                    bypasses = [*bypasses, _opened(carrier)]
                     continue
                 case Attention():
-                    carrier = carrier.attend(step, causal=trace.causal, bias_apart=self.bias_apart)
+                    carrier = _opened(carrier).attend(step, causal=trace.causal, bias_apart=self.bias_apart)
                     self._note_attention(step, carrier)
                 case Residual():
                     *bypasses, bypass = bypasses
@@ -121,14 +124,14 @@ class _Walk:
                     own = Sums.of_tokens(step.hidden, trace.queries).feed_forward(sloped(step))
                     carrier = carrier.add(Summed(sums=own))
                 case FeedForward():
-                    for tile, result in carrier.feed_forward(sloped(step)):
+                    for tile, result in _opened(carrier).feed_forward(sloped(step)):
                         tiled = trace.select(tile, after=index)
                         self._note(index, result, state if state is None else state[tile], tile)
                         self._follow(result, [bypass.select(tile) for bypass in bypasses], tiled, tile, index + 1)
                     return
             self._note(index, carrier, state, rows)
 
-    def _note(self, index: int, carrier: Carrier, state: Tensor | None, rows: Rows) -> None:
+    def _note(self, index: int, carrier: Carrier, state: Tensor | None, rows: QueryRows) -> None:
         scope, sums = self.scope_after[index], carrier.sums
         if state is not None:
             self._write(self.result.errors, scope, sums.error_against(state), rows)
@@ -142,7 +145,7 @@ class _Walk:
             for kind, norms in carrier.maps().items():
                 self._write_map(scope, kind, norms, rows)
 
-    def _note_attention(self, step: Attention, carrier: Carrier) -> None:
+    def _note_attention(self, step: Attention, carrier: OpenCarrier) -> None:
         scope, mean = weights_scope(step.name), step.weights.mean(0)
         kind = SOURCE if isinstance(step, CrossAttention) else SELF
         if scope in self.maps or (scope in self.ratios and kind == SELF):
@@ -159,12 +162,12 @@ class _Walk:
         if scope not in self.result.scopes:
             self.result.scopes.append(scope)
 
-    def _write(self, into: dict[str, Tensor], scope: str, values: Tensor, rows: Rows) -> None:
+    def _write(self, into: dict[str, Tensor], scope: str, values: Tensor, rows: QueryRows) -> None:
         if scope not in into:
             into[scope] = values.new_empty(len(self.everything))
         into[scope][rows] = values
 
-    def _write_map(self, scope: str, kind: int, norms: Float[Tensor, "row key"], rows: Rows) -> None:
+    def _write_map(self, scope: str, kind: int, norms: Float[Tensor, "row key"], rows: QueryRows) -> None:
         if scope not in self.result.maps:
             keys = self.trace.length + self.trace.source_length
             self.result.maps[scope] = norms.new_full((len(self.everything), keys), math.nan)
@@ -179,12 +182,22 @@ class _Walk:
         before, after = (self.trace.length, 0) if kind == SOURCE else (0, self.trace.source_length)
         return torch.nn.functional.pad(marked, (before, after), value=math.nan)
 
-    def _marked(self, kind: int, values: Tensor, rows: Rows) -> Tensor:
+    def _marked(self, kind: int, values: Tensor, rows: QueryRows) -> Tensor:
         """Keys after the query, which do not exist for a causal model, marked as missing."""
         if kind == SOURCE or not self.trace.causal:
             return values
         after = torch.arange(values.shape[-1], device=values.device) > self.trace.queries[rows][:, None]
         return values.masked_fill(after, math.nan)
+
+
+def _opened(carrier: Carrier) -> OpenCarrier:
+    """The carrier, if any component may follow it."""
+    if isinstance(carrier, OpenCarrier):
+        return carrier
+    raise UnsupportedArchitectureError(
+        "The chain of this block has an attention, a feed-forward or a residual branch after its feed-forward. "
+        "Maps exist only for blocks in which the feed-forward is the last of these."
+    )
 
 
 def _source_share(sums: Sums) -> Float[Tensor, " query"]:

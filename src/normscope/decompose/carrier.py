@@ -1,7 +1,8 @@
-"""What every carrier of a decomposition can do: go through the components of a block, and be measured.
+"""What a carrier of a decomposition can do: go through the components of a block, and be measured.
 
-A carrier holds `state_i = sum_j part[i, j] + bias[i]` for some query rows. Three forms exist, each the cheapest that is
-exact where it is used: `Summed` (no key apart), `Factored` (all keys, before the activation), `Dense` (a tile, after it).
+A carrier holds `state_i = sum_j part[i, j] + bias[i]` for its query rows. Three forms exist, each the cheapest that is
+exact where it is used: `Summed` (no single keys), `Factored` (all keys, before the activation), `Dense` (a tile, after it).
+The first two are open: any component may follow. After the activation only linear components can.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.trace import Attention, Norm, Rows
+from normscope.trace import Attention, Norm, QueryRows
 
 if TYPE_CHECKING:
     from normscope.decompose.factored import KeyGroup
@@ -27,27 +28,15 @@ SELF, SOURCE = 0, 1
 
 @dataclass(frozen=True, kw_only=True)
 class Carrier(ABC):
-    """A decomposition of the states of some queries, at one point of the chain.
+    """A decomposition of the states of its queries, at one point of the chain.
 
-    `sums` are the own vector, the sums of the others and the bias of every query; `groups` the parts, while factored.
+    `sums` are the own vector, the sum of the others and the bias of every query.
     """
 
     sums: Sums
-    groups: tuple[KeyGroup, ...] = ()
 
     @abstractmethod
-    def select(self, rows: Rows) -> Carrier:
-        """The same decomposition for some of its query rows."""
-
-    @abstractmethod
-    def attend(self, attention: Attention, *, causal: bool, bias_apart: bool = False) -> Carrier:
-        """ATTN, CROSS: replaces the parts by what attention brings from every key.
-
-        `bias_apart` counts the value projection's bias with the bias, not with the keys.
-        """
-
-    @abstractmethod
-    def add(self, bypass: Carrier) -> Carrier:
+    def add(self, bypass: OpenCarrier) -> Carrier:
         """RES: adds the decomposition that went around."""
 
     @abstractmethod
@@ -59,9 +48,37 @@ class Carrier(ABC):
         """LN: every part by itself, with the deviation of the actual state."""
 
     @abstractmethod
-    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[slice, Carrier]]:
-        """FF: yields the result for all query rows, tile by tile. A tile is valid until the next one is asked for."""
+    def maps(self) -> dict[int, Float[Tensor, "query key"]]:
+        """`||part[i, j]||` by group of keys, empty where no key has a part of its own.
+
+        Keys that no query of the carrier can see may be cut off at the end.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenCarrier(Carrier):
+    """A carrier that any component may follow, and that a residual branch may set aside.
+
+    `groups` are its factored parts, if it has any.
+    """
+
+    groups: tuple[KeyGroup, ...] = ()
 
     @abstractmethod
-    def maps(self) -> dict[int, Float[Tensor, "query key"]]:
-        """`||part[i, j]||` by group of keys. Keys that no query of the carrier can see may be cut off at the end."""
+    def select(self, rows: QueryRows) -> OpenCarrier:
+        """The same decomposition for some of its query rows."""
+
+    @abstractmethod
+    def attend(self, attention: Attention, *, causal: bool, bias_apart: bool = False) -> OpenCarrier:
+        """ATTN, CROSS: replaces the parts by what attention brings from every key.
+
+        `bias_apart` counts the value projection's bias with the bias, not with the keys.
+        """
+
+    @abstractmethod
+    def add(self, bypass: OpenCarrier) -> OpenCarrier:
+        """RES: adds the decomposition that went around."""
+
+    @abstractmethod
+    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[slice, Carrier]]:
+        """FF: yields the result for all query rows, tile by tile. A tile is valid until the next one is asked for."""

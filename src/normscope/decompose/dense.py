@@ -6,19 +6,19 @@ feed-forward is taken from the same tile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.decompose.carrier import SELF, Carrier
-from normscope.decompose.linear import SlopedNetwork, scale_
-from normscope.trace import Attention, Norm, Rows
+from normscope.decompose.carrier import SELF, Carrier, OpenCarrier
+from normscope.decompose.linear import scale_
+from normscope.trace import Norm
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class Dense(Carrier):
     """Every part of a tile of queries as a vector; `extents` says which rows of `parts` belong to which group of keys."""
@@ -26,20 +26,12 @@ class Dense(Carrier):
     parts: Float[Tensor, "key query d"]
     extents: dict[int, slice]
 
-    def select(self, rows: Rows) -> NoReturn:
-        raise NotImplementedError("a tile is not divided further")
-
-    def attend(self, attention: Attention, *, causal: bool, bias_apart: bool = False) -> NoReturn:
-        raise NotImplementedError("attention after the feed-forward of the same block")
-
-    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[slice, Carrier]]:
-        raise NotImplementedError("a second feed-forward in the same block")
-
-    def add(self, bypass: Carrier) -> Dense:
+    def add(self, bypass: OpenCarrier) -> Dense:
         sums = self.sums.add(bypass.sums)
         for group in bypass.groups:
-            some = self.parts[self.extents[group.kind]]
-            torch.baddbmm(some, group.scaled_weights[: len(some)], group.factors[: len(some)], out=some)
+            target = self.parts[self.extents[group.kind]]
+            keys = len(target)
+            torch.baddbmm(target, group.scaled_weights[:keys], group.factors[:keys], out=target)
         if SELF in self.extents:
             rows = torch.arange(len(sums.queries), device=self.parts.device)
             self.parts[sums.queries, rows] = sums.own

@@ -20,7 +20,7 @@ from normscope.decompose.carrier import SELF
 from normscope.decompose.dense import Dense
 from normscope.decompose.linear import SlopedNetwork
 from normscope.decompose.sums import BIAS, OWN, Sums
-from normscope.trace import Rows
+from normscope.trace import QueryRows
 
 if TYPE_CHECKING:
     from normscope.decompose.factored import KeyGroup
@@ -96,7 +96,7 @@ class Expansion:
 
     def _parts(self, rows: slice, visible: list[int]) -> tuple[Tensor, Tensor]:
         """Part vectors and biases of a tile, added up over the networks that serve it."""
-        weights = [some[:keys, rows] for some, keys in zip(self.weights, visible, strict=True)]
+        weights = [of_group[:keys, rows] for of_group, keys in zip(self.weights, visible, strict=True)]
         parts = self.memory("parts", sum(visible), len(self.queries[rows]), self.d)
         if self.one_for_all:
             self.networks[0].write(parts, weights, rows, self.queries[rows])
@@ -106,9 +106,9 @@ class Expansion:
         for network in self.networks:
             local, place = network.serving(rows)
             if len(local):
-                some = self.memory("expert", len(parts), len(local), self.d)
-                network.write(some, [each[:, local] for each in weights], place, self.queries[rows][local])
-                parts[:, local] += some
+                of_expert = self.memory("expert", len(parts), len(local), self.d)
+                network.write(of_expert, [each[:, local] for each in weights], place, self.queries[rows][local])
+                parts[:, local] += of_expert
                 bias[local] += network.bias[place]
         return parts, bias
 
@@ -124,20 +124,20 @@ class ExpandedNetwork:
         hidden[1] += network.hidden_bias
         self.bias = network.out(hidden[1:], bias=0)[0]
 
-    def serving(self, rows: slice) -> tuple[Int[Tensor, " some"], Int[Tensor, " some"]]:
+    def serving(self, rows: slice) -> tuple[Int[Tensor, " row"], Int[Tensor, " row"]]:
         """Which rows of a tile the network serves: their places in the tile, and in the network's own rows."""
         (place,) = ((self.network.rows >= rows.start) & (self.network.rows < rows.stop)).nonzero(as_tuple=True)
         return self.network.rows[place] - rows.start, place
 
     def write(
         self,
-        parts: Float[Tensor, "key some d"],
-        weights: list[Float[Tensor, "_ some head"]],
-        place: Rows,
-        queries: Int[Tensor, " some"],
+        parts: Float[Tensor, "key row d"],
+        weights: list[Float[Tensor, "_ row head"]],
+        place: QueryRows,
+        queries: Int[Tensor, " row"],
     ) -> None:
-        """The part vectors of some queries (at `place` among the network's rows), by the cheaper of two orders."""
-        if self._folding_is_cheaper([len(some) for some in weights]):
+        """The part vectors of `queries` (at `place` among the network's rows), by the cheaper of two orders."""
+        if self._folding_is_cheaper([len(of_group) for of_group in weights]):
             self._write_folded(parts, weights, place)
         else:
             self._write_expanded(parts, weights, place)
@@ -156,30 +156,31 @@ class ExpandedNetwork:
             folded += value_size * (neurons * (d + branches) + count * (d + 1))
         return folded < expanded
 
-    def _write_expanded(self, parts: Tensor, weights: list[Tensor], place: Rows) -> None:
+    def _write_expanded(self, parts: Tensor, weights: list[Tensor], place: QueryRows) -> None:
         slopes = [slope[place] for slope in self.network.slopes]
         output, vectors = self.network.output.weight, parts.flatten(0, 1)
         neurons = output.shape[1]
         for start in range(0, neurons, TILE_NEURONS):
-            some = slice(start, min(start + TILE_NEURONS, neurons))
-            hidden = self._hidden(weights, [slope[:, some] for slope in slopes], some)
+            tile = slice(start, min(start + TILE_NEURONS, neurons))
+            hidden = self._hidden(weights, [slope[:, tile] for slope in slopes], tile)
             if start == 0:
-                torch.mm(hidden, output[:, some].T, out=vectors)
+                torch.mm(hidden, output[:, tile].T, out=vectors)
             else:
-                vectors.addmm_(hidden, output[:, some].T)
+                vectors.addmm_(hidden, output[:, tile].T)
 
-    def _hidden(self, weights: list[Tensor], slopes: list[Tensor], neurons: slice) -> Float[Tensor, "key_some f"]:
-        """What every key puts into some of the activated neurons of every query."""
+    def _hidden(self, weights: list[Tensor], slopes: list[Tensor], neurons: slice) -> Float[Tensor, "key_row f"]:
+        """What every key puts into a tile of the activated neurons of every query."""
         queries, width = slopes[0].shape
-        hidden = self.memory("hidden", sum(len(some) for some in weights), queries, width)
+        hidden = self.memory("hidden", sum(len(of_group) for of_group in weights), queries, width)
         start = 0
-        for some, projected in zip(weights, self._projected, strict=True):
-            target = hidden[start : start + len(some)]
-            torch.bmm(some, projected[0][: len(some), :, neurons], out=target).mul_(slopes[0])
+        for of_group, projected in zip(weights, self._projected, strict=True):
+            keys = len(of_group)
+            target = hidden[start : start + keys]
+            torch.bmm(of_group, projected[0][:keys, :, neurons], out=target).mul_(slopes[0])
             for branch, slope in zip(projected[1:], slopes[1:], strict=True):
                 more = self.memory("branch", *target.shape)
-                target += torch.bmm(some, branch[: len(some), :, neurons], out=more).mul_(slope)
-            start += len(some)
+                target += torch.bmm(of_group, branch[:keys, :, neurons], out=more).mul_(slope)
+            start += keys
         return hidden.flatten(0, 1)
 
     @cached_property
@@ -187,17 +188,18 @@ class ExpandedNetwork:
         """For each group of keys and each branch, the factors times the first matrix: `P`."""
         return [[group.through(linear) for linear in self.network.projections] for group in self.groups]
 
-    def _write_folded(self, parts: Tensor, weights: list[Tensor], place: Rows) -> None:
+    def _write_folded(self, parts: Tensor, weights: list[Tensor], place: QueryRows) -> None:
         output, slopes = self.network.output.weight.T, [slope[place] for slope in self.network.slopes]
         for column in range(parts.shape[1]):
             start = 0
-            for some, group, folded in zip(weights, self.groups, self._folded, strict=True):
+            for of_group, group, folded in zip(weights, self.groups, self._folded, strict=True):
+                keys = len(of_group)
                 scaled = [first * slope[column] for first, slope in zip(folded, slopes, strict=True)]
                 matrix = scaled[0] if len(scaled) == 1 else scaled[0].add_(scaled[1])
-                values = group.values[:, : len(some)] * some[:, column].T[..., None]
+                values = group.values[:, :keys] * of_group[:, column].T[..., None]
                 flat = values.transpose(0, 1).flatten(1)
-                parts[start : start + len(some), column] = flat @ (matrix @ output)
-                start += len(some)
+                parts[start : start + keys, column] = flat @ (matrix @ output)
+                start += keys
 
     @cached_property
     def _folded(self) -> list[list[Float[Tensor, "_ f"]]]:

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import final
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.decompose.carrier import SELF, SOURCE, Carrier
+from normscope.decompose.carrier import SELF, SOURCE, OpenCarrier
 from normscope.decompose.dense import Dense
 from normscope.decompose.expand import Expansion
 from normscope.decompose.linear import SlopedNetwork, scale_
-from normscope.trace import Attention, CrossAttention, Linear, Norm, Rows
+from normscope.errors import UnsupportedArchitectureError
+from normscope.trace import Attention, CrossAttention, Linear, Norm, QueryRows
 
 _GRAM_ELEMENTS = 1_000_000
 """How many float64 numbers each of the Gram products may hold at once."""
@@ -48,7 +50,7 @@ class KeyGroup:
         kind, causal = (SOURCE, False) if cross else (SELF, causal)
         return KeyGroup(kind, weights, values, attention.output, scale, queries, causal)
 
-    def select(self, rows: Rows) -> KeyGroup:
+    def select(self, rows: QueryRows) -> KeyGroup:
         selected = replace(self, weights=self.weights[:, rows], scale=self.scale[rows], queries=self.queries[rows])
         selected.__dict__["factors"] = self.factors  # they do not depend on the query
         return selected
@@ -86,12 +88,12 @@ class KeyGroup:
         norms = self.weights.new_zeros(keys, queries)
         chunk = max(1, _GRAM_ELEMENTS // (heads * max(queries, self.output.shape[-1])))
         for start in range(0, self.visible(), chunk):
-            some = slice(start, start + chunk)
-            factors = self.factors[some].double()
+            keys_here = slice(start, start + chunk)
+            factors = self.factors[keys_here].double()
             gram = factors @ factors.transpose(1, 2)
             seeing = self.queries >= start if self.causal else slice(None)
-            weights = self.weights[some, seeing].double()
-            norms[some, seeing] = (weights @ gram).mul_(weights).sum(-1).clamp_(min=0).sqrt_().to(norms.dtype)
+            weights = self.weights[keys_here, seeing].double()
+            norms[keys_here, seeing] = (weights @ gram).mul_(weights).sum(-1).clamp_(min=0).sqrt_().to(norms.dtype)
         return norms.T * self.scale[:, None]
 
     def head_norms(self) -> Float[Tensor, "head query key"]:
@@ -99,20 +101,24 @@ class KeyGroup:
         return self.weights.permute(2, 1, 0) * self.factors.norm(dim=-1).T[:, None]
 
 
-class Factored(Carrier):
+@final
+class Factored(OpenCarrier):
     """Parts in factored form; none before the attention, where every state is still its own token's."""
 
-    def select(self, rows: Rows) -> Factored:
+    def select(self, rows: QueryRows) -> Factored:
         return Factored(sums=self.sums.select(rows), groups=tuple(group.select(rows) for group in self.groups))
 
     def attend(self, attention: Attention, *, causal: bool, bias_apart: bool = False) -> Factored:
         group = KeyGroup.of(attention, self.sums.queries, causal=causal, bias_apart=bias_apart)
         return Factored(sums=self.sums.attend(attention, bias_apart=bias_apart), groups=(group,))
 
-    def add(self, bypass: Carrier) -> Factored:
+    def add(self, bypass: OpenCarrier) -> Factored:
         groups = sorted((*self.groups, *bypass.groups), key=lambda group: group.kind)
         if len({group.kind for group in groups}) < len(groups):
-            raise NotImplementedError("both branches of this residual hold attention parts of the same keys")
+            raise UnsupportedArchitectureError(
+                "Both branches of a residual connection bring parts of the same keys by attention, in one block. "
+                "Blocks with a second attention to the same tokens are not supported."
+            )
         return Factored(sums=self.sums.add(bypass.sums), groups=tuple(groups))
 
     def scaled(self, factor: float) -> Factored:

@@ -60,7 +60,7 @@ class SlopedNetwork:
 
     @cached_property
     def hidden_bias(self) -> Float[Tensor, "row f"]:
-        """What belongs to no token there: the constant, and the projections' biases."""
+        """What belongs to no token in the neurons: the constant, and the projections' biases."""
         total = self.constant.clone()
         for linear, slope in zip(self.projections, self.slopes, strict=True):
             if linear.bias is not None:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import final
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.decompose.carrier import Carrier
+from normscope.decompose.carrier import OpenCarrier
 from normscope.decompose.linear import SlopedNetwork, scale_, shift
-from normscope.trace import Attention, CrossAttention, Norm, Rows
+from normscope.trace import Attention, CrossAttention, Norm, QueryRows
 
 OWN, BIAS, OTHERS, SOURCE_TOKENS = range(4)
 
@@ -41,7 +41,7 @@ class Sums:
     def own(self) -> Float[Tensor, "query d"]:
         return self.rows[OWN]
 
-    def select(self, rows: Rows) -> Sums:
+    def select(self, rows: QueryRows) -> Sums:
         return Sums(self.rows[:, rows], self.queries[rows])
 
     def attend(self, attention: Attention, *, bias_apart: bool = False) -> Sums:
@@ -102,16 +102,17 @@ class Sums:
         return others / (others + own)
 
 
-class Summed(Carrier):
-    """The sums alone."""
+@final
+class Summed(OpenCarrier):
+    """The sums alone: no single key has a part, so there are no maps."""
 
-    def select(self, rows: Rows) -> Summed:
+    def select(self, rows: QueryRows) -> Summed:
         return Summed(sums=self.sums.select(rows))
 
     def attend(self, attention: Attention, *, causal: bool, bias_apart: bool = False) -> Summed:
         return Summed(sums=self.sums.attend(attention, bias_apart=bias_apart))
 
-    def add(self, bypass: Carrier) -> Summed:
+    def add(self, bypass: OpenCarrier) -> Summed:
         return Summed(sums=self.sums.add(bypass.sums))
 
     def scaled(self, factor: float) -> Summed:
@@ -123,5 +124,5 @@ class Summed(Carrier):
     def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[slice, Summed]]:
         yield slice(None), Summed(sums=self.sums.feed_forward(networks))
 
-    def maps(self) -> NoReturn:
-        raise NotImplementedError("sums hold no key apart, so they have no map")
+    def maps(self) -> dict[int, Float[Tensor, "query key"]]:
+        return {}

@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import xarray as xr
 
+<<<<<<< HEAD
+from normscope import files, labels, schema, units
+from normscope.errors import SelectionError, listing
+=======
 from normscope import files, schema, units
-from normscope.errors import FileError, SelectionError, listing
+from normscope.errors import FileError, NormscopeError, SelectionError, listing
+>>>>>>> page
 from normscope.explain import datasets as names
 from normscope.explain.flow import Flow, flow_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from normscope.analysis import Analysis
 
 
 class Explanation:
@@ -67,6 +74,21 @@ class Explanation:
         return str(self.attribution.attrs.get("quantity", names.LOGIT))
 
     @property
+    def signed(self) -> bool:
+        """Whether a share may speak against the value, below zero."""
+        return bool(self._dataset.attrs.get("signed", 1))
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether attribution and bias are meant to add up to the value: `completeness` says how well they do."""
+        return names.END_BIAS in self._dataset
+
+    @property
+    def follows(self) -> bool:
+        """Whether the method followed the value through the layers: there are edges, heads and a flow."""
+        return names.RELEVANCE in self._dataset
+
+    @property
     def attrs(self) -> dict[str, Any]:
         return dict(self._dataset.attrs)
 
@@ -85,26 +107,59 @@ class Explanation:
         """The model's own logit, or difference of two; `[target]` where several values are explained."""
         return self._of_targets(self._dataset[names.VALUE])
 
+    @property
+    def values(self) -> list[float]:
+        """The values explained, also where there is only one."""
+        return [float(value) for value in self._dataset[names.VALUE].values]
+
     # ---- attribution ---------------------------------------------------------------------------------------------------
 
     @property
     def attribution(self) -> xr.DataArray:
-        """`[token]`, signed (or `[target, token]` for several values): with `bias` it adds up to `value`."""
+        """`[token]`, or `[target, token]` for several values. That of the pull-back adds up, with `bias`, to `value`.
+
+        Missing where a method has nothing to say of a token.
+        """
+        return self._squeezed(self._attributions())
+
+    @property
+    def shares(self) -> xr.DataArray:
+        """`[target, token]`: the attribution of every value, missing where a causal model has not read a token yet."""
+        values = self._attributions()
+        if not self.attrs.get("causal", 0):
+            return values
+        own = values["token_group"].values != "source"
+        after = values["token_position"].values[None] > values["target_position"].values[:, None]
+        return values.where(~(after & own[None]))
+
+    def _attributions(self) -> xr.DataArray:
         pieces = [_at_input(self._dataset, "self" if self._encoder is None else "target")]
         if self._encoder is not None:
             pieces.append(_at_input(self._encoder, "source"))
         joined = xr.concat(pieces, "token") if len(pieces) > 1 else pieces[0]
-        joined = joined.assign_coords(token=np.arange(joined.sizes["token"]))
-        return self._squeezed(joined.rename("attribution").assign_attrs(self._dataset[names.RELEVANCE].attrs))
+        return joined.assign_coords(token=np.arange(joined.sizes["token"])).rename(names.ATTRIBUTION)
 
     @property
     def bias(self) -> xr.DataArray | float:
         """The share that belongs to no token: the biases of all layers and of the head."""
+        return self._of_targets(self._biases())
+
+    @property
+    def biases(self) -> list[float]:
+        """The bias of every value, also where there is only one."""
+        return [float(bias) for bias in self._biases().values]
+
+    def _biases(self) -> xr.DataArray:
+        if not self.adds_up:
+            raise SelectionError(
+                f"The shares of {self.method} are not meant to add up to the value, so that there is no bias. "
+                f"Those of pull-back do."
+            )
         total = self._dataset[names.END_BIAS]
         for dataset in (self._dataset, self._encoder):
             if dataset is not None and names.BIAS in dataset:
                 total = total + dataset[names.BIAS].sum(("layer", "query"))
-        return self._of_targets(total)
+        return total
 
     @property
     def relevance(self) -> xr.DataArray:
@@ -114,9 +169,27 @@ class Explanation:
 
     @property
     def completeness(self) -> float:
-        """The largest relative error of conservation, over all layers and values."""
-        errors = [float(data[names.ERROR].max()) for data in (self._dataset, self._encoder) if data is not None]
-        return max(errors)
+        """The largest relative error of conservation, over all layers and values; NaN of shares that do not add up."""
+        datasets = [data for data in (self._dataset, self._encoder) if data is not None and names.ERROR in data]
+        return max((float(data[names.ERROR].max()) for data in datasets), default=float("nan"))
+
+    @property
+    def predictions(self) -> xr.DataArray | None:
+        """`[rank]` (or `[target, rank]`): probabilities of the likeliest labels, named by the coordinate `prediction`.
+
+        `None` where the model's labels are no alternatives.
+        """
+        return self._squeezed(self._dataset[names.PROBABILITY]) if names.PROBABILITY in self._dataset else None
+
+    def top_predictions(self, target: int = 0) -> list[tuple[str, float]]:
+        """The likeliest labels where a value is read off, with their probabilities; none where there is no choice."""
+        if names.PROBABILITY not in self._dataset:
+            return []
+        ranked = self._dataset[names.PROBABILITY].isel(target=target)
+        return [
+            (str(name), float(value))
+            for name, value in zip(ranked[names.PREDICTION].values, ranked.values, strict=True)
+        ]
 
     # ---- what flows ----------------------------------------------------------------------------------------------------
 
@@ -173,16 +246,47 @@ class Explanation:
 
         return plots.plot_explanation(self, **options)
 
+<<<<<<< HEAD
+    def plot_flow(self, share: float = 0.9, *, target: int = 0, encoder: bool = False, **options: Any) -> Figure:
+        """The graph of `flow` as a picture; options are those of `plots.plot_flow`."""
+        from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
+
+        options.setdefault("name", "" if encoder else labels.name_of(self.targets[target]))
+        return plots.plot_flow(self.flow(share, target=target, encoder=encoder), **options)
+=======
+    def explore(self, *others: Analysis | Explanation) -> Any:
+        """The explorer as a notebook widget: what flows to the prediction, and whatever is to be shown with it.
+
+        Others are explanations to choose from in the same widget, or an analysis (needs the extra `notebook`).
+        """
+        try:
+            from normscope.explorer.widget import ExplorerWidget  # noqa: PLC0415  (an extra)
+        except ModuleNotFoundError as error:
+            raise NormscopeError(f"The widget needs {error.name}: pip install 'normscope[notebook]'.") from error
+        return ExplorerWidget(self, *others)
+
+    def _repr_html_(self) -> str | None:
+        """The explorer inside a notebook's cell, without any extra; the plain text of large explanations."""
+        from normscope.explorer.page import frame  # noqa: PLC0415  (only notebooks need it)
+
+        return frame(self)
+>>>>>>> page
+
     def save(self, path: str | Path) -> Path:
         """Write everything to a netCDF file, which opens without normscope too."""
         return files.write_netcdf(self.tree, path)
 
+    def _repr_html_(self) -> str:
+        """The coloured text, for notebooks."""
+        from normscope.explain.page import fragment  # noqa: PLC0415  (only notebooks need it)
+
+        return fragment(self)
+
     def __repr__(self) -> str:
         shown = ", ".join(repr(name) for name in self.targets[:3]) + (", ..." if len(self.targets) > 3 else "")
-        return (
-            f"Explanation({shown}: {len(self.tokens)} tokens, method={self.method!r}, model={self.attrs['model']!r}, "
-            f"conservation error {self.completeness:.1e})"
-        )
+        error = f", conservation error {self.completeness:.1e}" if self.adds_up else ""
+        made = f"method={self.method!r}, model={self.attrs['model']!r}"
+        return f"Explanation({shown}: {len(self.tokens)} tokens, {made}{error})"
 
     # ---- inside --------------------------------------------------------------------------------------------------------
 
@@ -204,17 +308,12 @@ class Explanation:
 
 
 def _at_input(dataset: xr.Dataset, group: str) -> xr.DataArray:
-    """`[target, token]`: the relevance of what enters the first layer, with what is known of the tokens."""
-    values = dataset[names.RELEVANCE].isel(depth=0, drop=True)
+    """`[target, token]`: the shares of what enters the first layer, with what is known of the tokens."""
+    followed = names.RELEVANCE in dataset
+    values = dataset[names.RELEVANCE].isel(depth=0, drop=True) if followed else dataset[names.ATTRIBUTION]
     described = [str(name) for name in values.coords if str(name).startswith("query_")]
     values = values.rename({name: name.replace("query_", "token_", 1) for name in described} | {"query": "token"})
-    return values.assign_coords(token_group=("token", np.full(values.sizes["token"], group, dtype=object)))
-
-
-def open_explanation(path: str | Path) -> Explanation:
-    """Read an explanation that `Explanation.save` wrote."""
-    tree = files.read_netcdf(path)
-    explanation = Explanation.from_tree(tree)
-    if explanation.attrs.get("kind") != "explanation":
-        raise FileError(f"{str(path)!r} holds an analysis, not an explanation: open it with normscope.open.")
-    return explanation
+    position = "token", values["token"].values
+    return values.assign_coords(
+        token_group=("token", np.full(values.sizes["token"], group, dtype=object)), token_position=position
+    )

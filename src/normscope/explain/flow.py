@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from normscope.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Edge(NamedTuple):
@@ -47,6 +50,12 @@ class Flow:
     @property
     def layers(self) -> int:
         return len(self.carried)
+
+    def plot(self, **options: Any) -> Figure:
+        """The graph as a picture; options are those of `plots.plot_flow`."""
+        from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
+
+        return plots.plot_flow(self, **options)
 
     def nodes(self) -> set[tuple[int, int]]:
         """The tokens that an edge touches, as (depth, place); depth 0 is before the first layer."""

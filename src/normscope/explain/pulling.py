@@ -13,9 +13,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normscope.capture import module_between
 from normscope.errors import CompletenessError
 from normscope.explain.question import Answer, Question
 from normscope.explain.recording import Recording
+from normscope.explain.values import refuse_module_between
 from normscope.inputs import TokenSequence
 from normscope.passes import Tell
 from normscope.pullback import LayerFlow, pull_back_end, pull_back_head, pull_back_layer, values_of
@@ -56,6 +58,7 @@ class Pulled:
     """
 
     answers: list[Answer]
+    logits: Float[Tensor, "row label"]
     values: Float[Tensor, " target"]
     end_bias: Float[Tensor, " target"]
     main: StackFlow
@@ -64,6 +67,8 @@ class Pulled:
 
 def pull_back(analyzer: Analyzer, sequence: TokenSequence, question: Question, request: PullRequest) -> Pulled:
     """Explain the values that a question is about, exactly, in one way back."""
+    for stack in (analyzer.family.stack, analyzer.family.encoder):
+        refuse_module_between(analyzer, None if stack is None else module_between(analyzer.model, stack))
     recording = Recording(analyzer, sequence, request.dtype, request.max_memory, request.tell)
     head = recording.play(question)
     answers = question.answers(head.logits)
@@ -78,7 +83,7 @@ def pull_back(analyzer: Analyzer, sequence: TokenSequence, question: Question, r
         end_bias, way.source = end_bias + added, None
         way.outside = way.outside + added + main.layers[-1].relevance.sum(-1)
         encoder = way.down(recording.of_encoder(), "encoder layer", covector, end.states)
-    return Pulled(answers, way.values, end_bias, main, encoder)
+    return Pulled(answers, head.logits, way.values, end_bias, main, encoder)
 
 
 @dataclass

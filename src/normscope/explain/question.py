@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -17,7 +17,7 @@ from torch import Tensor
 from normscope.capture.heads import HeadListener
 from normscope.errors import InputError, SelectionError, listing
 from normscope.families.heads import head_of, labels_of
-from normscope.families.heads.spec import Head, Task
+from normscope.families.heads.spec import LANGUAGE_MODELLING, Head, Task
 from normscope.head_trace import HeadTrace, Target
 from normscope.inputs import TokenSequence, decoder_side, read_inputs, with_targets
 from normscope.trace import Linear
@@ -34,11 +34,16 @@ LabelName = str | int
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a user asks: a label (default: what the model predicts), another to set against it, and where."""
+    """What a user asks: a label (default: what the model predicts), another to set against it, and where.
+
+    Instead of a label, the model's own continuation for some tokens, or a direction of the last state.
+    """
 
     target: LabelName | None = None
     against: LabelName | None = None
     at: int | None = None
+    continue_for: int | None = None
+    direction: Float[Tensor, " d"] | Literal["state"] | None = None
 
 
 Rows = Sequence[tuple[int | None, Wanted]]
@@ -67,6 +72,11 @@ class Question(ABC):
     def head_of(self, states: Float[Tensor, "token d"]) -> HeadTrace:
         """A head of the question's own, where the model's is not asked."""
 
+    @property
+    @abstractmethod
+    def reads_tokens(self) -> bool:
+        """Whether every value is read off a token of its own, and not off the whole input."""
+
     @abstractmethod
     def answers(self, logits: Float[Tensor, "row label"]) -> list[Answer]:
         """The values to explain."""
@@ -85,6 +95,11 @@ class LogitQuestion(Question):
         model, family = self.analyzer.model, self.analyzer.family
         return HeadListener(model, family, lengths, dtype=dtype, encoder_lengths=encoder_lengths)
 
+    @property
+    def reads_tokens(self) -> bool:
+        task = head_of(self.analyzer.model).task
+        return task in LANGUAGE_MODELLING or task in _ROW_PER_TOKEN
+
     def head_of(self, states: Float[Tensor, "token d"]) -> HeadTrace:
         raise ValueError("a question about logits has no head of its own")
 
@@ -102,6 +117,10 @@ class DirectionQuestion(Question):
     def listener(self, lengths: Sequence[int], encoder_lengths: Sequence[int] | None, dtype: torch.dtype) -> None:
         return None
 
+    @property
+    def reads_tokens(self) -> bool:
+        return True
+
     def head_of(self, states: Float[Tensor, "token d"]) -> HeadTrace:
         own = states[self.position]
         direction = own / own.square().sum() if self.direction is None else self.direction.to(own)
@@ -115,10 +134,27 @@ class DirectionQuestion(Question):
         return [Answer(Target(self.position, {0: 1.0}), name, self.position)]
 
 
-def read_question(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, LogitQuestion]:
-    """The sequence that the model is made to read, and what is asked of its logits."""
+def read_question(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Question]:
+    """The sequence that the model is made to read, and what is asked of its logits, or of its last states."""
+    if wanted.direction is not None:
+        return _along_direction(analyzer, sequence, wanted)
     longer, rows = _read(analyzer, sequence, wanted)
     return longer, LogitQuestion(analyzer, rows)
+
+
+def _along_direction(
+    analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted
+) -> tuple[TokenSequence, DirectionQuestion]:
+    has_encoder, text = analyzer.family.encoder is not None, wanted.target
+    if wanted.against is not None or wanted.continue_for is not None or (text is not None and not has_encoder):
+        raise InputError("A direction takes the place of a target: give one of them.")
+    if has_encoder:
+        if not isinstance(text, str):
+            raise InputError("Give the text that the decoder reads (target=...), along whose last states to look.")
+        options = (analyzer.model, analyzer.tokenizer, analyzer.longest)
+        (sequence,) = with_targets([sequence], text, *options, truncate=False)
+    vector = None if isinstance(wanted.direction, str) else wanted.direction
+    return sequence, DirectionQuestion(position_of(wanted.at, len(sequence.target or sequence)), vector)
 
 
 def _read(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
@@ -127,6 +163,8 @@ def _read(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[
     A continuation of several tokens is read after the text, and every one of its tokens is wanted at its own row.
     """
     head = head_of(analyzer.model)
+    if wanted.continue_for is not None:
+        wanted = _continuing(analyzer, head, sequence, wanted)
     match head.task:
         case "causal-lm":
             return _continued(analyzer, sequence, wanted)
@@ -215,14 +253,41 @@ def _one_token(analyzer: Analyzer, wanted: Wanted) -> Wanted:
 def _continued(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
     """A causal model: what comes after the text, or after the token `at`."""
     last = position_of(wanted.at, len(sequence))
-    if not isinstance(wanted.target, str):
+    if isinstance(wanted, _Continuing):
+        ids = wanted.ids
+    elif isinstance(wanted.target, str):
+        ids = tokens_of(analyzer, wanted.target)
+    else:
         return sequence, [(last, _first_tokens(analyzer, wanted))]
-    ids = tokens_of(analyzer, wanted.target)
     if wanted.against is not None:
         common, pair = _difference(analyzer, ids, wanted.against)
         return _extended(analyzer, sequence, last, common), [(last + len(common), replace(wanted, **pair))]
     longer = _extended(analyzer, sequence, last, ids[:-1])
     return longer, [(last + place, Wanted(number)) for place, number in enumerate(ids)]
+
+
+@dataclass(frozen=True)
+class _Continuing(Wanted):
+    """The tokens that the model itself continues with."""
+
+    ids: list[int] = field(default_factory=list[int])
+
+
+def _continuing(analyzer: Analyzer, head: Head, sequence: TokenSequence, wanted: Wanted) -> _Continuing:
+    """What a causal model says next, the most probable token at each step, up to the end of the text."""
+    count = wanted.continue_for
+    if head.task != "causal-lm":
+        raise InputError(f"continue_for is for models that continue a text: {analyzer.name} does {head.task}.")
+    if wanted.target is not None or wanted.against is not None:
+        raise InputError("continue_for takes the place of a target: give one of them.")
+    if count is None or count < 1:
+        raise InputError(f"A text is continued for at least one token, not for {count}.")
+    last = position_of(wanted.at, len(sequence))
+    ids = torch.tensor([sequence.features["input_ids"][: last + 1]], device=analyzer.model.device)
+    generate = cast(Any, analyzer.model).generate
+    options = {"do_sample": False, "num_beams": 1, "max_new_tokens": count, "pad_token_id": 0}
+    output = generate(input_ids=ids, attention_mask=torch.ones_like(ids), **options)
+    return _Continuing(at=wanted.at, ids=output[0, last + 1 :].tolist())
 
 
 def _first_tokens(analyzer: Analyzer, wanted: Wanted) -> Wanted:

@@ -16,7 +16,9 @@ from pathlib import Path
 from normscope import files
 from normscope.analysis import Analysis
 from normscope.errors import NormscopeError
-from normscope.explorer.payload import Precision, payload_json
+from normscope.explain.explanation import Explanation
+from normscope.explorer.payload import payload_json
+from normscope.explorer.pieces import Precision, model_name
 
 FRAME_HEIGHT = 860
 LARGEST_FRAME = 4_000_000
@@ -53,24 +55,22 @@ def bundle() -> str:
     return script
 
 
-def page_html(*analyses: Analysis, precision: Precision = "display") -> str:
-    """The page of one analysis, or of two side by side, as HTML."""
-    return render(
-        payload_json(*analyses, precision=precision),
-        title=" and ".join(_title(analysis) for analysis in analyses),
-    )
+def page_html(*results: Analysis | Explanation, precision: Precision = "display") -> str:
+    """The page of one analysis or of two side by side, of explanations, or of both, as HTML."""
+    titles = dict.fromkeys(_title(result) for result in results)
+    return render(payload_json(*results, precision=precision), title=" and ".join(titles))
 
 
-def write_page(*analyses: Analysis, path: str | Path, precision: Precision = "display") -> Path:
+def write_page(*results: Analysis | Explanation, path: str | Path, precision: Precision = "display") -> Path:
     """Write the page to a file, all of it or nothing."""
-    html = page_html(*analyses, precision=precision)
+    html = page_html(*results, precision=precision)
     with files.replacing(path) as temporary:
         temporary.write_text(html, encoding="utf-8")
     return Path(path)
 
 
 def render(data: str, *, title: str) -> str:
-    """The page around some payload (which must already be safe inside HTML)."""
+    """The page around a payload (which must already be safe inside HTML)."""
     script = bundle()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
@@ -93,9 +93,9 @@ def shell(data: str, *, title: str, script_url: str) -> str:
     )
 
 
-def frame(*analyses: Analysis) -> str | None:
+def frame(*results: Analysis | Explanation) -> str | None:
     """The page inside a frame, for notebooks without the widget; `None` where it would be too large for that."""
-    html = page_html(*analyses)
+    html = page_html(*results)
     if len(html) > LARGEST_FRAME:
         return None
     return (
@@ -104,7 +104,8 @@ def frame(*analyses: Analysis) -> str | None:
     )
 
 
-def _title(analysis: Analysis) -> str:
-    attributes = analysis.attrs
-    text = str(attributes.get("text", "")) or "analysis"
-    return f"{text if len(text) <= 60 else text[:59] + '…'} · {attributes.get('model', 'normscope')} · normscope"
+def _title(result: Analysis | Explanation) -> str:
+    attributes = result.attrs
+    text = str(attributes.get("text", "")) or ("explanation" if isinstance(result, Explanation) else "analysis")
+    model = model_name(str(attributes.get("model", "normscope")))
+    return f"{text if len(text) <= 60 else text[:59] + '…'} · {model} · normscope"

@@ -44,7 +44,7 @@ class Limits:
 
 
 class WebApp:
-    """The routes, over some models that stay the same."""
+    """The routes, over the models that the server was started with."""
 
     def __init__(self, analyzers: Mapping[str, Analyzer], limits: Limits | None = None) -> None:
         self.limits = limits or Limits()

@@ -12,20 +12,22 @@ import traitlets
 
 from normscope.analysis import Analysis
 from normscope.errors import NormscopeError
+from normscope.explain.explanation import Explanation
 from normscope.explorer.page import bundle, frame
 from normscope.explorer.payload import exact_map, payload_json
 
 
 class ExplorerWidget(anywidget.AnyWidget):
-    """One analysis, or two side by side. `state` is what is looked at, as the page has it in its address."""
+    """What a page shows, in a notebook. `state` is what is looked at, as the page has it in its address."""
 
     _esm = bundle()
     payload = traitlets.Unicode().tag(sync=True)
     state = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, *analyses: Analysis, state: str = "") -> None:
-        super().__init__(payload=payload_json(*analyses), state=state)
-        self._analyses = analyses
+    def __init__(self, *results: Analysis | Explanation, state: str = "") -> None:
+        super().__init__(payload=payload_json(*results), state=state)
+        self._results = results
+        self._analyses = [result for result in results if isinstance(result, Analysis)]
         self.on_msg(self._answer)
 
     def _answer(self, _: Any, content: dict[str, Any], __: list[bytes]) -> None:
@@ -43,4 +45,4 @@ class ExplorerWidget(anywidget.AnyWidget):
 
     def _repr_html_(self) -> str | None:
         """For viewers of saved notebooks that know no widgets."""
-        return frame(*self._analyses)
+        return frame(*self._results)

@@ -51,8 +51,8 @@ def family_of(model_type: str) -> Family:
 def _register_installed() -> None:
     """Families of other packages, once, when first asked for."""
     for entry_point in entry_points(group=ENTRY_POINTS):
-        found = entry_point.load()
-        for family in [found] if isinstance(found, Family) else cast(Iterable[Family], found):
+        entry = entry_point.load()
+        for family in [entry] if isinstance(entry, Family) else cast(Iterable[Family], entry):
             register(family)
 
 

@@ -116,13 +116,13 @@ GEMMA3 = Family(
     longest=unlimited,
 )
 
-_OLMO_EPSILON = 1e-5
+OLMO_EPSILON = 1e-5
 
 OLMO = decoder(
     "olmo",
     PreNorm(
-        attention=replace(BARE_ATTENTION, norm=FixedLayerNormPart(FIRST_NORM, _OLMO_EPSILON)),
-        feed_forward_norm=FixedLayerNormPart(SECOND_NORM, _OLMO_EPSILON),
+        attention=replace(BARE_ATTENTION, norm=FixedLayerNormPart(FIRST_NORM, OLMO_EPSILON)),
+        feed_forward_norm=FixedLayerNormPart(SECOND_NORM, OLMO_EPSILON),
         feed_forward=GATED,
     ),
 )

@@ -64,12 +64,12 @@ class Decomposition(LayerMeasure[LayerResult]):
         variables: dict[str, Any] = {"scope": [str(scope) for scope in scopes]}
         if self.maps:
             dimensions = ("scope", "layer", "query", "key")
-            maps = _by_scope([layer.maps for layer in layers], scopes)
+            maps = by_scope([layer.maps for layer in layers], scopes)
             variables[schema.MAP] = (dimensions, maps, {"quantity": "norm"})
         variables |= _ratio_variables(layers, scopes)
         if layers[0].heads:
-            variables |= _head_variables(layers)
-        return variables | _error_variables(layers)
+            variables |= head_variables([layer.heads for layer in layers])
+        return variables | error_variables([layer.errors for layer in layers])
 
 
 def joined(measures: Iterable[Measure[Any, Any]]) -> list[Measure[Any, Any]]:
@@ -89,7 +89,7 @@ def _union(first: tuple[Scope, ...], second: tuple[Scope, ...]) -> tuple[Scope, 
     return tuple(dict.fromkeys((*first, *second)))
 
 
-def _by_scope(tables: Sequence[Mapping[str, Tensor]], scopes: Sequence[Scope]) -> np.ndarray:
+def by_scope(tables: Sequence[Mapping[str, Tensor]], scopes: Sequence[Scope]) -> np.ndarray:
     """`[scope, layer, ...]`, NaN where a table has nothing for a scope."""
     missing = torch.full_like(next(iter(tables[0].values())), torch.nan)
     return np.stack([np.stack([table.get(scope, missing).cpu().numpy() for table in tables]) for scope in scopes])
@@ -102,24 +102,25 @@ def _ratio_variables(layers: Sequence[LayerResult], scopes: Sequence[Scope]) -> 
         (schema.SOURCE_MIXING_RATIO, [layer.source_mixing for layer in layers]),
     ):
         if tables[0]:
-            variables[name] = ("scope", "layer", "query"), _by_scope(tables, scopes), {"quantity": "mixing ratio"}
+            variables[name] = ("scope", "layer", "query"), by_scope(tables, scopes), {"quantity": "mixing ratio"}
     return variables
 
 
-def _head_variables(layers: Sequence[LayerResult]) -> dict[str, Any]:
-    scopes = [Scope(scope) for scope in layers[0].heads]
-    maps = _by_scope([layer.heads for layer in layers], scopes)
+def head_variables(tables: Sequence[Mapping[str, Tensor]], quantity: str = "norm") -> dict[str, Any]:
+    """The maps of single heads, from one table by scope for each layer."""
+    scopes = [Scope(scope) for scope in tables[0]]
+    maps = by_scope(tables, scopes)
     return {
         "head_scope": [str(scope) for scope in scopes],
         "head": np.arange(1, 1 + maps.shape[2]),
-        schema.HEAD_MAP: (("head_scope", "layer", "head", "query", "key"), maps, {"quantity": "norm"}),
+        schema.HEAD_MAP: (("head_scope", "layer", "head", "query", "key"), maps, {"quantity": quantity}),
     }
 
 
-def _error_variables(layers: Sequence[LayerResult]) -> dict[str, Any]:
-    """The completeness error after every component that was followed, and the worst of them."""
-    scopes = list(layers[0].errors)
-    errors = np.array([[float(layer.errors[scope].amax()) for layer in layers] for scope in scopes], dtype=np.float32)
+def error_variables(tables: Sequence[Errors]) -> dict[str, Any]:
+    """The completeness error after every component that was followed, and the worst of them; one table for each layer."""
+    scopes = list(tables[0])
+    errors = torch.stack([torch.stack([table[scope].amax() for table in tables]) for scope in scopes]).cpu().numpy()
     return {
         "checked_scope": [str(scope) for scope in scopes],
         schema.COMPONENT_ERROR: (("checked_scope", "layer"), errors),

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from normscope import schema
 from normscope.measures.base import Errors, LayerMeasure, Reach
+from normscope.measures.decomposition import by_scope, error_variables
 from normscope.pullback.block import PulledBlock, pull_back_block
 from normscope.scopes import Scope, components_needed, scopes_of
 from normscope.trace import CrossAttention, Fork, LayerTrace
@@ -37,10 +38,14 @@ class LayerProjection:
 
 @dataclass(frozen=True)
 class Projections(LayerMeasure[LayerProjection]):
-    """Projection maps at some scopes, and, if asked, those of every head."""
+    """Projection maps at some scopes, and, if asked, those of every head.
+
+    They stand beside the norm maps of a dataset, or, `alone`, in their place.
+    """
 
     scopes: tuple[Scope, ...]
     heads: bool = False
+    alone: bool = False
 
     def reach(self, components: Sequence[str]) -> Reach:
         return Reach(components_needed(self.scopes, components))
@@ -75,29 +80,28 @@ class Projections(LayerMeasure[LayerProjection]):
 
     def variables(self, result: Mapping[int, LayerProjection]) -> dict[str, Any]:
         layers = list(result.values())
-        scopes = list(layers[0].maps)
+        scopes = [Scope(scope) for scope in layers[0].maps]
+        along, name, head_name = ("projection_scope", schema.PROJECTION, schema.HEAD_PROJECTION)
+        if self.alone:
+            along, name, head_name = ("scope", schema.MAP, schema.HEAD_MAP)
+        quantity = {"quantity": "projection"}
+        maps = by_scope([layer.maps for layer in layers], scopes)
+        biases = by_scope([layer.bias for layer in layers], scopes)
         variables: dict[str, Any] = {
-            "projection_scope": [str(scope) for scope in scopes],
-            schema.PROJECTION: (
-                ("projection_scope", "layer", "query", "key"),
-                _stacked([layer.maps for layer in layers], scopes),
-                {"quantity": "projection"},
-            ),
-            schema.PROJECTION_BIAS: (
-                ("projection_scope", "layer", "query"),
-                _stacked([layer.bias for layer in layers], scopes),
-                {"quantity": "projection"},
-            ),
-            schema.PROJECTION_ERROR: (
-                ("projection_scope", "layer"),
-                _stacked([layer.errors for layer in layers], scopes).max(-1),
-            ),
+            along: [str(scope) for scope in scopes],
+            name: ((along, "layer", "query", "key"), maps, quantity),
+            schema.PROJECTION_BIAS: ((along, "layer", "query"), biases, quantity),
         }
+        if self.alone:
+            variables |= error_variables([layer.errors for layer in layers])
+        else:
+            errors = by_scope([layer.errors for layer in layers], scopes).max(-1)
+            variables[schema.PROJECTION_ERROR] = (along, "layer"), errors
         if layers[0].heads:
-            heads = _stacked([layer.heads for layer in layers], scopes)
-            variables["head"] = np.arange(1, 1 + heads.shape[2])
-            dimensions = ("projection_scope", "layer", "head", "query", "key")
-            variables[schema.HEAD_PROJECTION] = dimensions, heads, {"quantity": "projection"}
+            heads = by_scope([layer.heads for layer in layers], scopes)
+            head_along = "head_scope" if self.alone else along
+            variables |= {"head": np.arange(1, 1 + heads.shape[2]), head_along: [str(scope) for scope in scopes]}
+            variables[head_name] = (head_along, "layer", "head", "query", "key"), heads, quantity
         return variables
 
 
@@ -109,11 +113,11 @@ def _ends(trace: LayerTrace) -> dict[str, int]:
 
 def _direction(trace: LayerTrace, end: int) -> Float[Tensor, "query d"]:
     """`y_i / ||y_i||^2`, with `y_i` the model's own state after some steps."""
-    state = _state_after(trace, end)
+    state = state_after(trace, end)
     return state / state.square().sum(-1, keepdim=True)
 
 
-def _state_after(trace: LayerTrace, end: int) -> Float[Tensor, "query d"]:
+def state_after(trace: LayerTrace, end: int) -> Float[Tensor, "query d"]:
     """The model's own state; where it does not show it, the state after the residual without what the residual adds."""
     state = trace.states[end - 1]
     if state is not None:
@@ -144,7 +148,3 @@ def _marked(scores: Float[Tensor, "*head query key"], trace: LayerTrace) -> Floa
         return scores
     keys = torch.arange(scores.shape[-1], device=scores.device)
     return scores.masked_fill((keys > trace.queries[:, None]) & (keys < trace.length), torch.nan)
-
-
-def _stacked(tables: Sequence[Mapping[str, Tensor]], scopes: Sequence[str]) -> np.ndarray:
-    return np.stack([np.stack([table[scope].cpu().numpy() for table in tables]) for scope in scopes])

@@ -1,4 +1,4 @@
-"""Maps after the feed-forward without some dimensions of its output: those of smallest gamma in the norm after it."""
+"""Maps after the feed-forward without the dimensions of its output that have the smallest gamma in the norm after it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def smallest_gamma(gamma: Float[Tensor, " d"], fraction: float) -> Tensor:
 
 
 def _without(trace: LayerTrace, removed: Tensor) -> LayerTrace:
-    """The trace with some dimensions of the feed-forward's output set to zero."""
+    """The trace with these dimensions of the feed-forward's output set to zero."""
     place = feed_forward_place(trace)
     step = trace.steps[place]
     assert isinstance(step, FeedForward)

@@ -1,8 +1,10 @@
-"""Pictures of an analysis, as matplotlib figures that belong to nobody: no global state, no window.
+"""Pictures of an analysis or an explanation, as matplotlib figures that belong to nobody: no global state, no window.
 
-Each function takes an analysis and returns a `Figure`; `normscope.export` writes figures to files.
+Each function takes one of them and returns a `Figure`; `normscope.export` writes figures to files.
 """
 
+from normscope.plots.explanation import plot_explanation
+from normscope.plots.flow import plot_flow
 from normscope.plots.growth import plot_grid, plot_growth
 from normscope.plots.image import plot_image_map
 from normscope.plots.maps import plot_amplification, plot_map
@@ -11,6 +13,8 @@ from normscope.plots.text import plot_tokens
 
 __all__ = [
     "plot_amplification",
+    "plot_explanation",
+    "plot_flow",
     "plot_grid",
     "plot_growth",
     "plot_image_map",

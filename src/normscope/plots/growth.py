@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from normscope.analysis import Analysis
 
 _ONE_ROW_UP_TO, _LONGEST_ROW = 16, 7
-"""Up to so many tokens and panels the strip is one row; otherwise it goes on in a second."""
+"""Up to this many tokens and panels the strip is one row; otherwise it has two."""
 
 _LONGEST_LINE = 22
 """The longest line of a panel's title."""
@@ -51,18 +51,18 @@ def plot_growth(
         limit: the value of the darkest colour.
         title: the title (default: the layer and the text).
     """
-    chosen = check_scopes(analysis, scopes)
-    selections = [select_map(analysis, scope, layer, normalised=normalise) for scope in chosen]
+    shown = check_scopes(analysis, scopes)
+    selections = [select_map(analysis, scope, layer, normalised=normalise) for scope in shown]
     maps = [selection.of_layer(layer) for selection in selections]
     quantity = selections[-1].meaning
     if normalise == "none":
         maps = [values / typical_largest(values.values) for values in maps]
         quantity = "relative to the panel's largest"
     norm = sequential_norm(np.stack([values.values for values in maps]), limit, colour_scale)
-    panels = Panels(dict(zip(steps(chosen), maps, strict=True)), colours, norm, quantity)
-    rows = 1 if max(panels.shape) <= _ONE_ROW_UP_TO and len(chosen) <= _LONGEST_ROW else 2
+    panels = Panels(dict(zip(steps(shown), maps, strict=True)), colours, norm, quantity)
+    rows = 1 if max(panels.shape) <= _ONE_ROW_UP_TO and len(shown) <= _LONGEST_ROW else 2
     return panel_figure(
-        panels, f"How the map grows, layer {layer}" if title is None else title, ceil(len(chosen) / rows)
+        panels, f"How the map grows, layer {layer}" if title is None else title, ceil(len(shown) / rows)
     )
 
 
@@ -76,17 +76,17 @@ def plot_grid(
     colour_scale: str = "sqrt",
     title: str | None = None,
 ) -> Figure:
-    """Every map there is: layers from top to bottom, scopes from left to right. Arguments are those of `plot_growth`."""
-    chosen, numbers = check_scopes(analysis, scopes), check_layers(analysis, layers)
+    """All maps: layers from top to bottom, scopes from left to right. Arguments are those of `plot_growth`."""
+    shown, numbers = check_scopes(analysis, scopes), check_layers(analysis, layers)
     maps = {
         f"{scope}, layer {number}": select_map(analysis, scope, number, normalised=normalise).of_layer(number)
         for number in numbers
-        for scope in chosen
+        for scope in shown
     }
     norm = sequential_norm(np.stack([values.values for values in maps.values()]), None, colour_scale)
-    quantity = select_map(analysis, chosen[-1], numbers[0], normalised=normalise).meaning
+    quantity = select_map(analysis, shown[-1], numbers[0], normalised=normalise).meaning
     heading = "Layers (down) by scopes (across)" if title is None else title
-    return panel_figure(Panels(maps, colours, norm, quantity), heading, len(chosen))
+    return panel_figure(Panels(maps, colours, norm, quantity), heading, len(shown))
 
 
 def steps(scopes: Sequence[str]) -> list[str]:

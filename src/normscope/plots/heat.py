@@ -20,7 +20,7 @@ from normscope.labels import labels
 from normscope.plots.style import Scale
 
 _RASTER_FROM = 120
-"""From so many cells on a side, vector files hold the cells as one image; the text stays text."""
+"""From this many cells on a side, vector files hold the cells as one image; the text stays text."""
 
 _BAR_WIDTH = 0.11
 """The width of a colour bar and its distance from the panel, in inches."""
@@ -44,9 +44,10 @@ def draw_cells(axes: Axes, values: np.ndarray, colours: Colormap, norm: Normaliz
     return mesh
 
 
-def _outline(axes: Axes, there: np.ndarray) -> None:
-    """A line around the cells that exist, where some do not: a blank is then not taken for a small value."""
-    down, right = np.nonzero(there[1:] != there[:-1]), np.nonzero(there[:, 1:] != there[:, :-1])
+def _outline(axes: Axes, existing: np.ndarray) -> None:
+    """A line around the cells that exist, if any do not: a blank is then not taken for a small value."""
+    down = np.nonzero(existing[1:] != existing[:-1])
+    right = np.nonzero(existing[:, 1:] != existing[:, :-1])
     horizontal = [((column, row + 1), (column + 1, row + 1)) for row, column in zip(*down, strict=True)]
     vertical = [((column + 1, row), (column + 1, row + 1)) for row, column in zip(*right, strict=True)]
     if horizontal or vertical:
@@ -115,7 +116,7 @@ def add_colour_bar(
     *,
     beside: float | None = None,
 ) -> None:
-    """One colour bar for some panels, with what it measures written along it, and an arrow where values go beyond.
+    """One colour bar for all panels, with what it measures written along it, and an arrow where values go beyond.
 
     With `beside`, the width of the last panel in inches, the bar is exactly as high as that panel.
     """

@@ -40,7 +40,7 @@ def plot_image_map(
         analysis: an analysis of an image.
         scope: the scope of the map.
         layer: a layer, several, or all of them.
-        query: the position of the query among the tokens (default 0, the class token where there is one).
+        query: the position of the query among the tokens (default 0, which is the class token in models that have one).
         normalise: `"row"` or `"column"` shows shares that sum to 1 along it, `"none"` the norms.
         colours: a matplotlib colour map or its name.
         opacity: how much of the image the map covers, from 0 to 1.

@@ -33,7 +33,7 @@ def plot_mixing_ratio(
 
     Args:
         ratios: an analysis, or what `Analyzer.mixing_ratios` gives.
-        scope: the scope; may be left out where there is only one.
+        scope: the scope; may be left out if there is only one.
         colours: a matplotlib colour map or its name.
         limit: the ratio of the darkest colour.
         title: the title (default: the scope).
@@ -65,7 +65,7 @@ def ratios_at(ratios: Analysis | xr.DataArray, scope: str | None) -> tuple[xr.Da
         return ratios.mixing_ratio(name), name
     if "scope" not in ratios.dims:
         return ratios, str(ratios.coords["scope"].item()) if "scope" in ratios.coords else (scope or str(ratios.name))
-    scopes = [str(found) for found in ratios["scope"].values]
+    scopes = [str(name) for name in ratios["scope"].values]
     name = scopes[0] if scope is None and len(scopes) == 1 else _named(scope, scopes)
     return ratios.sel(scope=name), name
 

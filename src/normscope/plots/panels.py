@@ -36,7 +36,7 @@ class Panels:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many queries and keys there are."""
+        """The number of queries and of keys."""
         first = next(iter(self.maps.values()))
         if not first.size:
             raise SelectionError("There is nothing to draw: the selection has no tokens.")

@@ -126,11 +126,11 @@ class Scale:
     step: int
 
     def room(self, names: Sequence[str]) -> float:
-        """About how much room the longest of some names needs, in inches."""
+        """About how much room the longest of these names needs, in inches."""
         return max(map(len, names), default=0) * self.font * 0.62 / 72
 
     def side(self, count: int) -> float:
-        """The length of so many cells, in inches."""
+        """The length of this many cells, in inches."""
         return self.cell * count
 
 

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from normscope.analysis import Analysis
 
 _FONT = 11.0
-_LINE_HEIGHT = 0.34
+LINE_HEIGHT = 0.34
 _GAP, _PADDING = 0.06, 0.05
 """Between words and around tokens, in inches."""
 
 
 @dataclass(frozen=True)
-class _Placed:
+class Placed:
     """A token in its place: its left edge and width, and its line, counted from the top (inches)."""
 
     name: str
@@ -77,9 +77,9 @@ def plot_tokens(
     with publication():
         placed = _layout(row, width)
         lines = 1 + max(token.line for token in placed)
-        figure = Figure(figsize=(width + 1.3, lines * _LINE_HEIGHT + 0.75), layout="constrained")
+        figure = Figure(figsize=(width + 1.3, lines * LINE_HEIGHT + 0.75), layout="constrained")
         axes = figure.subplots()
-        axes.set(xlim=(0, width), ylim=(lines * _LINE_HEIGHT, 0), aspect="equal")
+        axes.set(xlim=(0, width), ylim=(lines * LINE_HEIGHT, 0), aspect="equal")
         axes.set_axis_off()
         _draw(axes, placed, row, colour_map(colours), norm)
         add_colour_bar(figure, [axes], colour_map(colours), norm, selection.meaning, row.values, beside=width)
@@ -88,11 +88,11 @@ def plot_tokens(
     return figure
 
 
-def _layout(row: xr.DataArray, width: float) -> list[_Placed]:
+def _layout(row: xr.DataArray, width: float) -> list[Placed]:
     """Tokens in lines no wider than `width`; words break between lines only if they are longer than one."""
     names = labels(row["key_token"].values)
-    widths = _widths(names)
-    placed: list[_Placed] = []
+    widths = widths_of(names)
+    placed: list[Placed] = []
     left, line = 0.0, 0
     for word in _words(row):
         needed = sum(widths[place] for place in word)
@@ -102,7 +102,7 @@ def _layout(row: xr.DataArray, width: float) -> list[_Placed]:
         for place in word:
             if left and left + widths[place] > width:
                 left, line = 0.0, line + 1
-            placed.append(_Placed(names[place], left, widths[place], line))
+            placed.append(Placed(names[place], left, widths[place], line))
             left += widths[place]
         left += _GAP
     return placed
@@ -124,7 +124,7 @@ def _group(row: xr.DataArray, place: int) -> str:
     return str(row["key_group"].values[place])
 
 
-def _widths(names: list[str]) -> list[float]:
+def widths_of(names: list[str]) -> list[float]:
     """How wide each name is with its padding, in inches."""
     figure = Figure(dpi=100)
     renderer = cast(Any, FigureCanvasAgg(figure)).get_renderer()
@@ -134,30 +134,34 @@ def _widths(names: list[str]) -> list[float]:
         return [text.get_window_extent(renderer).width / 100 + 2 * _PADDING for text in texts]
 
 
-def _draw(axes: Axes, placed: list[_Placed], row: xr.DataArray, colours: Colormap, norm: Normalize) -> None:
+def _draw(axes: Axes, placed: list[Placed], row: xr.DataArray, colours: Colormap, norm: Normalize) -> None:
     itself = int(row["query"].item())
     for token, key, value in zip(placed, row["key"].values, row.values, strict=True):
-        there = bool(np.isfinite(value))
-        colour = colours(norm(value)) if there else (1.0, 1.0, 1.0, 0.0)
-        top = token.line * _LINE_HEIGHT + 0.03
-        axes.add_patch(
-            FancyBboxPatch(
-                (token.left + 0.01, top),
-                token.width - 0.02,
-                _LINE_HEIGHT - 0.06,
-                boxstyle="round,pad=0,rounding_size=0.04",
-                facecolor=colour,
-                edgecolor="#c2410c" if int(key) == itself else "none",
-                linewidth=1.8,
-            )
+        colour = colours(norm(value)) if np.isfinite(value) else None
+        draw_token(axes, token, colour, frame="#c2410c" if int(key) == itself else None)
+
+
+def draw_token(axes: Axes, token: Placed, colour: tuple[float, ...] | None, frame: str | None = None) -> None:
+    """A token in its place, on its colour (faint where it has none), perhaps with a frame."""
+    top, height = token.line * LINE_HEIGHT + 0.03, LINE_HEIGHT - 0.06
+    axes.add_patch(
+        FancyBboxPatch(
+            (token.left + 0.01, top),
+            token.width - 0.02,
+            height,
+            boxstyle="round,pad=0,rounding_size=0.04",
+            facecolor="none" if colour is None else colour,
+            edgecolor=frame or "none",
+            linewidth=1.8,
         )
-        axes.text(
-            token.left + token.width / 2,
-            top + (_LINE_HEIGHT - 0.06) / 2,
-            token.name,
-            fontsize=_FONT,
-            color=ink_on(colour) if there else "0.6",
-            ha="center",
-            va="center_baseline",
-            parse_math=False,
-        )
+    )
+    axes.text(
+        token.left + token.width / 2,
+        top + height / 2,
+        token.name,
+        fontsize=_FONT,
+        color="0.6" if colour is None else ink_on(colour),
+        ha="center",
+        va="center_baseline",
+        parse_math=False,
+    )

@@ -3,8 +3,9 @@
 | trap | where |
 |---|---|
 | the token that is classified is found by the padding id, not by the mask | all classifiers |
-| the logits are scaled | Cohere |
-| the logits are capped by a hyperbolic tangent | Gemma 2 |
+| the logits are scaled: multiplied; divided | Cohere; Granite |
+| the logits are capped by a hyperbolic tangent | Gemma 2; Gemma 3, but not inside its multimodal model |
+| the last norm has neither weight nor bias, and does not tell its epsilon | OLMo |
 | the last norm and a projection after it depend on the configuration | OPT |
 """
 
@@ -14,7 +15,8 @@ from collections.abc import Callable
 
 from normscope.families.heads.shared import LM_HEAD, MODERN, RMS, Parts, Table, answers, for_each, modern_head
 from normscope.families.heads.spec import Head, HeadPart, LastToken, LinearPart, ScalePart, SoftCapPart, Task
-from normscope.families.spec import Config, LayerNormPart, UnitRmsNormPart
+from normscope.families.llama import OLMO_EPSILON
+from normscope.families.spec import Config, FixedLayerNormPart, LayerNormPart, UnitRmsNormPart
 
 
 def _lm(*parts: HeadPart) -> Table:
@@ -35,7 +37,9 @@ _NORM: Parts = (LayerNormPart("base_model.norm"),)
 _LN_F: Parts = (LayerNormPart("base_model.ln_f"),)
 _NEOX: Parts = (LayerNormPart("base_model.final_layer_norm"),)
 _PHI: Parts = (LayerNormPart("base_model.final_layernorm"),)
-_BIOGPT: Parts = (LayerNormPart("base_model.layer_norm"),)
+_LAYER_NORM: Parts = (LayerNormPart("base_model.layer_norm"),)
+_OLMO: Parts = (FixedLayerNormPart("base_model.norm", OLMO_EPSILON),)
+_GEMMA3_INSIDE: Parts = (UnitRmsNormPart("base_model.language_model.norm"),)
 
 
 def _capped(config: Config) -> Head:
@@ -45,6 +49,10 @@ def _capped(config: Config) -> Head:
 
 def _cohere(config: Config) -> Head:
     return Head("causal-lm", (*_NORM, LM_HEAD, ScalePart(config.logit_scale)))
+
+
+def _granite(config: Config) -> Head:
+    return Head("causal-lm", (*RMS, LM_HEAD, ScalePart(1 / config.logits_scaling)))
 
 
 def _opt(task: Task, *parts: HeadPart) -> Callable[[Config], Head]:
@@ -64,21 +72,29 @@ def _opt(task: Task, *parts: HeadPart) -> Callable[[Config], Head]:
 DECODERS: Table = {
     **for_each(
         "Llama Mistral Qwen2 Qwen3 SmolLM3 Ministral Ministral3 Helium Cwm Ernie4_5 SeedOss HunYuanDenseV1 Phi3 Glm "
-        "Olmo2 Olmo3 Exaone4 Mixtral Olmoe Qwen3Moe MiniMaxM2 GptOss",
+        "Glm4 Olmo2 Olmo3 Exaone4 Mixtral Olmoe Qwen2Moe Qwen3Moe MiniMaxM2 GptOss DeepseekV2 DeepseekV3 Mistral4 Dots1 "
+        "Ernie4_5_Moe ExaoneMoe FlexOlmo Flint Glm4Moe Glm4MoeLite HunYuanMoEV1 HYV3 Mellum SolarOpen Youtu",
         _lm(*RMS, LM_HEAD),
         _decoder_tasks(RMS),
     ),
     **for_each("Gemma", _lm(*_UNIT_RMS, LM_HEAD)),
     **for_each("Gemma2 Gemma3", {"ForCausalLM": _capped}),
     **for_each("Gemma Gemma2 Gemma3Text", _decoder_tasks(_UNIT_RMS)),
-    **for_each("StableLm Starcoder2", _lm(*_NORM, LM_HEAD), _decoder_tasks(_NORM)),
+    "Gemma3ForConditionalGeneration": Head("causal-lm", (*_GEMMA3_INSIDE, LM_HEAD)),
+    "Gemma3ForSequenceClassification": _decoder_tasks(_GEMMA3_INSIDE)["ForSequenceClassification"],
+    **for_each("Granite GraniteMoe", {"ForCausalLM": _granite}),
+    **for_each("Olmo", _lm(*_OLMO, LM_HEAD), _decoder_tasks(_OLMO)),
+    **for_each("StableLm Starcoder2 Phimoe", _lm(*_NORM, LM_HEAD), _decoder_tasks(_NORM)),
     **for_each("Cohere Cohere2", {"ForCausalLM": _cohere}),
     **for_each("GPTJ", _lm(*_LN_F, LM_HEAD), _decoder_tasks(_LN_F)),
     **for_each("GPT2 GPTBigCode GPTNeo Bloom Falcon", _lm(*_LN_F, LM_HEAD), _decoder_tasks(_LN_F, tokens="classifier")),
     "GPT2LMHeadModel": Head("causal-lm", (*_LN_F, LM_HEAD)),
     **for_each("GPTNeoX", _lm(*_NEOX, LM_HEAD), _decoder_tasks(_NEOX, tokens="classifier")),
     **for_each("Phi", _lm(*_PHI, LM_HEAD), _decoder_tasks(_PHI)),
-    **for_each("BioGpt", _lm(*_BIOGPT, LinearPart("output_projection")), _decoder_tasks(_BIOGPT, tokens="classifier")),
+    **for_each(
+        "BioGpt", _lm(*_LAYER_NORM, LinearPart("output_projection")), _decoder_tasks(_LAYER_NORM, tokens="classifier")
+    ),
+    **for_each("XGLM", _lm(*_LAYER_NORM, LM_HEAD)),
     "OPTForCausalLM": _opt("causal-lm", LM_HEAD),
     "OPTForSequenceClassification": _opt("sequence-classification", LinearPart("score"), LastToken()),
     "OPTForQuestionAnswering": _opt("question-answering", LinearPart("qa_outputs")),

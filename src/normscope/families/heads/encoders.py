@@ -3,7 +3,7 @@
 | trap | where |
 |---|---|
 | the activation is called by name and belongs to no module | RoBERTa, DistilBERT, DeBERTa |
-| the pooling depends on the configuration | ModernBERT, EuroBERT, ELECTRA (multiple choice) |
+| the pooling depends on the configuration | ModernBERT, EuroBERT, UltraBERT, ELECTRA (multiple choice) |
 | the output matrix is the word embeddings' own | DeBERTa (not `legacy`) |
 | states are averaged after the classifier, not before | EuroBERT (`late`) |
 | a logit is a product of what two chains make of two tokens | Splinter |
@@ -164,6 +164,18 @@ def _eurobert_sentence(config: Config) -> Head:
     return Head("sequence-classification", (*RMS, TokenAt() if pooling == "bos" else MeanOfTokens(), *classify))
 
 
+_ULTRABERT_LM: Parts = (
+    *RMS,
+    *activated("head.linear1", "head.act_fn"),
+    *activated("head.linear2", "head.act_fn"),
+    LinearPart("head.decoder"),
+)
+
+
+def _ultrabert_sentence(config: Config) -> Head:
+    return Head("sequence-classification", (*RMS, _modern_pool(config), CLASSIFIER))
+
+
 def _splinter_chain(name: str) -> Parts:
     inside = f"splinter_qass.{name}_transform"
     return (*activated(f"{inside}.dense", f"{inside}.act_fn"), LayerNormPart(f"{inside}.LayerNorm"))
@@ -257,6 +269,9 @@ ENCODERS: Table = {
     "EuroBertForMaskedLM": Head("masked-lm", (*RMS, LM_HEAD)),
     "EuroBertForSequenceClassification": _eurobert_sentence,
     "EuroBertForTokenClassification": Head("token-classification", (*RMS, CLASSIFIER)),
+    "UltrabertForMaskedLM": Head("masked-lm", _ULTRABERT_LM),
+    "UltrabertForSequenceClassification": _ultrabert_sentence,
+    **for_each("Ultrabert", _token_tasks(*RMS)),
     "SplinterForQuestionAnswering": answers(_SPLINTER),
     "SplinterForPreTraining": answers(_SPLINTER),
 }

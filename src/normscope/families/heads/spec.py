@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from normscope.families.spec import Config, LayerNormPart, RmsNormPart
+from normscope.families.spec import Config, NormPart
 
 # ---- which tokens the rows of the logits are made of -----------------------------------------------------------------
 
@@ -129,8 +129,7 @@ class SpanPart:
 
 HeadPart = (
     PickPart
-    | LayerNormPart
-    | RmsNormPart
+    | NormPart
     | LinearPart
     | MatrixPart
     | ActivationPart

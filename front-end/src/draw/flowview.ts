@@ -1,0 +1,48 @@
+/** Everything the panels of an explanation need to know to draw themselves, worked out once per change. */
+
+import type { Explanation, Stack } from "../model/explanation";
+import type { Flow, FlowNode } from "../model/flow";
+import type { TargetPayload } from "../model/payload";
+import type { State } from "../model/state";
+import { type Palette, palette, shade } from "./colour";
+import type { Ink } from "./paint";
+
+export interface FlowView {
+  state: State;
+  explanation: Explanation;
+  stack: Stack;
+  /** The value that is explained, and its place among those of the explanation. */
+  target: TargetPayload;
+  place: number;
+  flow: Flow;
+  /** The node that is followed. */
+  node: FlowNode | null;
+  ink: Ink;
+  dark: boolean;
+}
+
+/** Colours of both signs, up to a limit. */
+export function signs(limit: number, dark: boolean): Palette {
+  return palette({ colours: "normscope", scale: "root" }, { limit, most: limit }, { diverging: true, dark });
+}
+
+/** The colour of what raises the value, and of what lowers it. */
+export function inkOf(value: number, dark: boolean): string {
+  const { css } = signs(1, dark);
+  return css[value < 0 ? 46 : 214]!;
+}
+
+export function tint(value: number, colours: Palette): string {
+  return colours.css[shade(value, colours)]!;
+}
+
+/** A depth as a reader knows it. */
+export function depthName(depth: number): string {
+  return depth === 0 ? "the input" : `layer ${depth}`;
+}
+
+export function largest(values: Iterable<number>): number {
+  let most = 0;
+  for (const value of values) most = Math.max(most, Math.abs(value));
+  return most;
+}

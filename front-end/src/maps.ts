@@ -1,0 +1,146 @@
+/** The maps of one analysis, or of two side by side: the chain and the toolbar above, one stage for each below. */
+import type { Choice } from "./draw/controls";
+import { h } from "./draw/dom";
+import { Thumbnails } from "./draw/thumbnails";
+import type { View } from "./draw/view";
+import { beside, figure } from "./exports/figure";
+import { csvOf, isExact, jsonOf } from "./exports/records";
+import type { Host } from "./hosts/host";
+import type { Pane } from "./model/pane";
+import type { State } from "./model/state";
+import type { Store } from "./model/store";
+import { ElementPanel } from "./panels/panel";
+import { Stepper } from "./panels/stepper";
+import { Toolbar } from "./panels/toolbar";
+import type { Part, Scene, Takeaway } from "./part";
+import type { Shortcut } from "./shortcuts";
+import { Stage } from "./stage";
+
+export class Maps extends ElementPanel<Scene> implements Part {
+  readonly element: HTMLElement;
+  readonly shortcuts: Shortcut[];
+  readonly takeaway: Takeaway;
+  private readonly stages: Stage[];
+  private readonly stepper: Stepper;
+  private readonly toolbar: Toolbar;
+  private scene: Scene | null = null;
+
+  constructor(
+    private readonly store: Store,
+    private readonly panes: Pane[],
+    private readonly host: Host,
+    views: Choice[],
+  ) {
+    super();
+    const thumbnails = new Thumbnails(() => this.scene?.look.dark ?? false);
+    this.stepper = new Stepper(store, panes, thumbnails);
+    this.toolbar = new Toolbar(store, panes, views);
+    this.stages = panes.map(
+      (pane) => new Stage(store, pane, thumbnails, (from, query, key) => this.follow(from, query, key)),
+    );
+    const place = h("div", { class: "stages" });
+    for (const stage of this.stages) stage.mount(place);
+    this.element = h("div", { class: "maps" });
+    this.stepper.mount(this.element);
+    this.toolbar.mount(this.element);
+    this.element.append(place);
+    this.shortcuts = this.makeShortcuts();
+    this.takeaway = this.makeTakeaway();
+    this.life.atEnd(() => thumbnails.dispose());
+  }
+
+  update(scene: Scene): void {
+    this.scene = scene;
+    for (const stage of this.stages) stage.update(scene);
+    this.stepper.update(scene.shared);
+    this.toolbar.update(scene.shared);
+  }
+
+  override dispose(): void {
+    for (const panel of [this.stepper, this.toolbar, ...this.stages]) panel.dispose();
+    super.dispose();
+  }
+
+  private follow(from: Pane, query: number, key: number): void {
+    const state = this.store.state;
+    const [firstQuery, firstKey] = [from.toFirst(state, "queries", query), from.toFirst(state, "keys", key)];
+    for (const stage of this.stages.filter(({ pane }) => pane !== from)) {
+      const { pane } = stage;
+      stage.followed(pane.fromFirst(state, "queries", firstQuery), pane.fromFirst(state, "keys", firstKey));
+    }
+  }
+
+  private makeShortcuts(): Shortcut[] {
+    const { store, stepper } = this;
+    const norms: Record<State["norm"], State["norm"]> = { none: "row", row: "column", column: "none" };
+    const set = (patch: (state: State) => Partial<State>) => (): void => store.set(patch(store.state));
+    const layer = (by: number) => (): void => this.stages[0]!.layers.step(by);
+    return [
+      {
+        keys: "[ and ]",
+        does: "previous and next component of the chain",
+        acts: { "[": () => stepper.step(-1), "]": () => stepper.step(1) },
+      },
+      { keys: "j and k", does: "next and previous layer", acts: { j: layer(1), k: layer(-1) } },
+      { keys: "p", does: "play the chain", acts: { p: () => stepper.toggle() } },
+      {
+        keys: "d",
+        does: "difference to the previous scope, on and off",
+        acts: { d: set(({ base, scope }) => ({ base: base === "" ? this.previous(scope) : "" })) },
+      },
+      {
+        keys: "n",
+        does: "raw values, rows or columns normalised",
+        acts: { n: set(({ norm }) => ({ norm: norms[norm] })) },
+      },
+      { keys: "s", does: "special tokens on and off", acts: { s: set(({ special }) => ({ special: !special })) } },
+      { keys: "arrows", does: "move in the map, the strip or the layers" },
+      { keys: "+  \u2212  0", does: "zoom the map, and fit it" },
+    ];
+  }
+
+  private previous(scope: string): string {
+    const { scopeNames } = this.panes[0]!.lens(this.store.state).analysis;
+    return scopeNames[Math.max(0, scopeNames.indexOf(scope) - 1)] ?? "";
+  }
+
+  private views(): View[] {
+    return this.stages.map((stage) => stage.current());
+  }
+
+  private makeTakeaway(): Takeaway {
+    return {
+      name: () => {
+        const { state } = this.views()[0]!;
+        const base = state.base && `minus-${state.base}`;
+        return ["normscope", `layer${state.layer}`, state.scope, base].filter(Boolean).join("-");
+      },
+      note: () =>
+        this.host.exact !== undefined || this.views().every(isExact)
+          ? "Data is exported as float32."
+          : "Data is exported as shown: quantised for display. Make the page with full precision for float32.",
+      figure: () => beside(this.views().map(figure)),
+      csv: async () => csvOf(await this.exact()),
+      json: async () => jsonOf(await this.exact()),
+    };
+  }
+
+  /** The views, once the values they show are there at full precision (if anyone can give them). */
+  private async exact(): Promise<View[]> {
+    const { exact } = this.host;
+    if (!exact) return this.views();
+    for (const [index, view] of this.views().entries()) {
+      const { state, lens } = view;
+      for (const scope of state.base === "" ? [state.scope] : [state.scope, state.base]) {
+        const head = lens.analysis.hasHeads(scope) ? state.head : 0;
+        if (lens.analysis.isExact(scope, state.layer, head)) continue;
+        const encoder = this.panes[index]!.analysis.encoder === lens.analysis;
+        const request = { analysis: index, encoder, scope, layer: state.layer, head };
+        lens.analysis.setExact(scope, state.layer, head, await exact.call(this.host, request));
+      }
+      lens.forget();
+    }
+    if (this.scene && !this.life.over) this.update(this.scene);
+    return this.views();
+  }
+}

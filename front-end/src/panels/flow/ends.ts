@@ -1,0 +1,90 @@
+/** Where it came from and where it went: the edges of the node that is followed, or else the tokens' shares of the value. */
+import { scaleLinear } from "d3-scale";
+import { bdi, h } from "../../draw/dom";
+import { nodeTitle } from "../../draw/flowgraph";
+import { type FlowView, inkOf, largest } from "../../draw/flowview";
+import { type FlowNode, touching } from "../../model/flow";
+import * as format from "../../model/format";
+import type { Store } from "../../model/store";
+import { label, shortLabel } from "../../model/tokens";
+import { ElementPanel } from "../panel";
+
+const MOST = 24;
+
+/** Of every row its share of the value: of an encoder's token not what the first layer takes, but all that came from it. */
+function sharesOf({ explanation, place, flow, state, stack }: FlowView): number[] {
+  const shares = [...flow.relevance[0]!].fill(0, flow.own);
+  const source = state.part === "encoder" ? undefined : explanation.attribution(place)[1];
+  source?.forEach((value, token) => {
+    shares[flow.rows.of[stack.tokens.token.length + token]!]! += value;
+  });
+  return shares;
+}
+
+interface Entry {
+  row: number;
+  value: number;
+  /** The node at the other end. */
+  node: FlowNode;
+}
+
+export class Ends extends ElementPanel<FlowView> {
+  readonly element: HTMLElement;
+
+  constructor(private readonly store: Store) {
+    super();
+    this.element = h("section", { class: "card ends" });
+  }
+
+  update(view: FlowView): void {
+    const { node, flow } = view;
+    if (!node) {
+      const entries = sharesOf(view).map((value, row) => ({ row, value, node: { depth: 0, row } }));
+      this.element.replaceChildren(h("header", {}, h("h2", {}, "Shares of the tokens")), this.bars(view, entries));
+      return;
+    }
+    const { into, out } = touching(flow, node);
+    const sections: [string, Entry[]][] = [
+      ["came from", into.map(({ from, value }) => ({ row: from, value, node: { depth: node.depth - 1, row: from } }))],
+      ["went to", out.map(({ to, value }) => ({ row: to, value, node: { depth: node.depth + 1, row: to } }))],
+    ];
+    const title = h("h2", {}, bdi(nodeTitle(view, node.depth, node.row), { class: "token" }));
+    const close = h("button", {
+      type: "button",
+      class: "quiet",
+      click: () => this.store.set({ depth: -1, token: -1 }),
+    });
+    close.append("show all");
+    const relevance = h("p", { class: "note" }, `relevance ${format.signed(flow.relevance[node.depth]![node.row]!)}`);
+    this.element.replaceChildren(
+      h("header", {}, title, close),
+      relevance,
+      ...sections.flatMap(([name, entries]) =>
+        entries.length > 0 ? [h("h3", {}, name), this.bars(view, entries)] : [],
+      ),
+    );
+  }
+
+  private bars({ flow, dark }: FlowView, all: Entry[]): HTMLElement {
+    const entries = all.toSorted((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, MOST);
+    const width = scaleLinear([0, largest(entries.map(({ value }) => value)) || 1], [0, 50]);
+    return h(
+      "ol",
+      { class: "bars diverging" },
+      ...entries.map(({ row, value, node }) => {
+        const bar = h("i");
+        bar.style.width = `${width(Math.abs(value))}%`;
+        bar.style.background = inkOf(value, dark);
+        bar.style.marginInlineStart = value < 0 ? `${50 - width(-value)}%` : "50%";
+        const token = flow.rows.members[row]?.[0] ?? -1;
+        return h(
+          "li",
+          { click: () => this.store.set({ depth: node.depth, token }), title: shortLabel(flow.rows.labels[row]!, 60) },
+          h("span", { class: "key" }, bdi(label(flow.rows.labels[row]!))),
+          h("span", { class: "track" }, bar),
+          h("span", { class: "value" }, format.signed(value)),
+        );
+      }),
+    );
+  }
+}

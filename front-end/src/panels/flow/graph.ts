@@ -1,0 +1,197 @@
+/** The flow graph on the page: nodes and edges to point at, a node to follow by click or keys. */
+import { bdi, h } from "../../draw/dom";
+import { type Drawing, drawFlow, LABEL_SIZE, nodeTitle, TARGET_LENGTH } from "../../draw/flowgraph";
+import type { FlowView } from "../../draw/flowview";
+import { labelFont } from "../../draw/paint";
+import { type Streams, streams } from "../../draw/streams";
+import { type FlowNode, followed, touching } from "../../model/flow";
+import * as format from "../../model/format";
+import { clamp } from "../../model/state";
+import type { Store } from "../../model/store";
+import { cut, isolated, phrase, shortLabel } from "../../model/tokens";
+import { ElementPanel } from "../panel";
+
+/** Pixels of the window that everything above and below the graph takes. */
+const CHROME = 190;
+const SMALLEST_HEIGHT = 420;
+/** Room for the names of the lines below the graph. */
+const SMALLEST_LABEL = 74;
+const DIMMED = 0.08;
+
+export class FlowGraph extends ElementPanel<FlowView> {
+  readonly element: HTMLElement;
+  private readonly holder = h("div", { class: "flow-graph", tabindex: 0, role: "application" });
+  private readonly tooltip = h("div", { class: "tooltip", hidden: true });
+  private readonly none = h("p", { class: "note" });
+  private readonly measure = document.createElement("canvas").getContext("2d")!;
+  private view: FlowView | null = null;
+  private at: Streams | null = null;
+  private drawing: Drawing | null = null;
+  private drawnWidth = 0;
+
+  constructor(private readonly store: Store) {
+    super();
+    this.element = h("div", { class: "flow-view" }, this.holder, this.none, this.tooltip);
+    this.holder.setAttribute("aria-roledescription", "flow graph");
+    this.holder.addEventListener("pointermove", (event) => this.moved(event));
+    this.holder.addEventListener("pointerleave", () => this.rest());
+    this.holder.addEventListener("click", (event) => this.clicked(event));
+    this.holder.addEventListener("keydown", (event) => this.typed(event));
+    this.life.observeSize(this.element, () => {
+      if (this.view && Math.abs(this.element.clientWidth - this.drawnWidth) > 1) this.update(this.view);
+    });
+  }
+
+  /** The picture as it is now. */
+  get picture(): SVGSVGElement {
+    return this.drawing!.svg;
+  }
+
+  update(view: FlowView): void {
+    this.view = view;
+    this.none.hidden = view.stack.followed;
+    this.holder.hidden = !view.stack.followed;
+    this.none.textContent = `The method ${view.explanation.method} attributes a value to the input tokens, but does not follow it through the layers.`;
+    if (!view.stack.followed || this.element.clientWidth === 0) return;
+    this.drawnWidth = this.element.clientWidth;
+    this.at = streams(view.flow, {
+      width: Math.max(420, this.drawnWidth),
+      height: Math.max(SMALLEST_HEIGHT, window.innerHeight - CHROME),
+      labels: this.widest(view.flow.rows.labels.map((text) => shortLabel(text))),
+      target: this.widest([cut(phrase(view.target.name), TARGET_LENGTH)]),
+    });
+    this.drawing = drawFlow(view, this.at);
+    this.holder.replaceChildren(this.drawing.svg);
+    this.holder.setAttribute("aria-label", this.told(view));
+    this.holder.dataset.drawn = String(view.flow.edges.length);
+    this.rest();
+  }
+
+  private told({ flow, target }: FlowView): string {
+    const size = `${flow.rows.labels.length} tokens through ${flow.layers} layers, ${flow.edges.length} edges`;
+    return `Flow to ${phrase(target.name)}: ${size}. Arrow keys choose a node to follow, Escape lets it go.`;
+  }
+
+  private widest(texts: string[]): number {
+    this.measure.font = labelFont(LABEL_SIZE + 2, true);
+    return texts.reduce((most, text) => Math.max(most, this.measure.measureText(isolated(text)).width), SMALLEST_LABEL);
+  }
+
+  /** Show the edges of the node that is followed, or all. */
+  private rest(): void {
+    this.tooltip.hidden = true;
+    const { view } = this;
+    if (!view) return;
+    this.light(view.node ? followed(view.flow, view.node) : null);
+  }
+
+  /** How much of each edge is lit, from 0 to 1; all of everything without. */
+  private light(parts: Float32Array | null): void {
+    this.drawing?.bands.forEach((band, index) => {
+      const part = parts ? (parts[index] ?? 0) : 1;
+      band.style.opacity = part >= 1 ? "" : String(Math.max(DIMMED, Math.min(1, 0.15 + 1.4 * part)));
+      if (part < 0.01) band.style.opacity = String(DIMMED);
+    });
+  }
+
+  private nodeOf(target: EventTarget | null): FlowNode | null {
+    const { depth, row } = (target as SVGElement | null)?.dataset ?? {};
+    return depth === undefined || row === undefined ? null : { depth: Number(depth), row: Number(row) };
+  }
+
+  private moved(event: PointerEvent): void {
+    const { view } = this;
+    if (!view) return;
+    const node = this.nodeOf(event.target);
+    const index = (event.target as SVGElement).dataset?.edge;
+    if (node) {
+      this.light(
+        Float32Array.from(view.flow.edges, ({ layer, from, to }) =>
+          (layer === node.depth && to === node.row) || (layer === node.depth + 1 && from === node.row) ? 1 : 0,
+        ),
+      );
+      this.say(event, ...this.nodeTold(view, node));
+    } else if (index === undefined) this.rest();
+    else {
+      this.rest();
+      this.say(event, ...this.edgeTold(view, Number(index)));
+    }
+  }
+
+  private nodeTold(view: FlowView, node: FlowNode): Node[] {
+    const { flow } = view;
+    const { depth, row } = node;
+    const { into, out } = touching(flow, node);
+    const name = (at: number): HTMLElement => bdi(shortLabel(flow.rows.labels[at]!, 24));
+    const lines = [h("strong", {}, bdi(nodeTitle(view, depth, row)))];
+    const line = (title: string, value: number): void => {
+      lines.push(h("span", {}, `${title} ${format.signed(value)}`));
+    };
+    line("relevance", flow.relevance[depth]![row]!);
+    if (depth > 0 && row < flow.own) {
+      line("through its feed-forward", flow.feedForward[depth - 1]![row]!);
+      if (flow.bias[depth - 1]![row] !== 0) line("from biases", flow.bias[depth - 1]![row]!);
+    }
+    for (const { from, value } of into.slice(0, 3)) {
+      lines.push(h("span", {}, "\u2190 ", name(from), ` ${format.signed(value)}`));
+    }
+    for (const { to, value } of out.slice(0, 3))
+      lines.push(h("span", {}, "\u2192 ", name(to), ` ${format.signed(value)}`));
+    return lines;
+  }
+
+  private edgeTold({ flow }: FlowView, index: number): Node[] {
+    const { layer, from, to, value } = flow.edges[index]!;
+    const name = (at: number): HTMLElement => bdi(shortLabel(flow.rows.labels[at]!, 24));
+    return [
+      h("strong", {}, name(from), " \u2192 ", name(to)),
+      h("span", {}, `${format.signed(value)} through layer ${layer}`),
+    ];
+  }
+
+  private say(event: PointerEvent, ...lines: Node[]): void {
+    const frame = this.element.getBoundingClientRect();
+    this.tooltip.replaceChildren(...lines);
+    this.tooltip.hidden = false;
+    const [x, y] = [event.clientX - frame.x, event.clientY - frame.y];
+    this.tooltip.style.left = `${Math.min(x + 14, this.element.clientWidth - this.tooltip.offsetWidth)}px`;
+    this.tooltip.style.top = `${y + 16}px`;
+  }
+
+  private clicked(event: MouseEvent): void {
+    const node = this.nodeOf(event.target);
+    const { view } = this;
+    if (!view || !node) return;
+    const same = view.node?.depth === node.depth && view.node.row === node.row;
+    this.follow(same ? null : node);
+  }
+
+  private follow(node: FlowNode | null): void {
+    const token = node ? (this.view!.flow.rows.members[node.row]?.[0] ?? -1) : -1;
+    this.store.set({ depth: node?.depth ?? -1, token });
+  }
+
+  private typed(event: KeyboardEvent): void {
+    const { view } = this;
+    const steps: Record<string, [number, number]> = {
+      ArrowUp: [0, -1],
+      ArrowDown: [0, 1],
+      ArrowLeft: [-1, 0],
+      ArrowRight: [1, 0],
+    };
+    const step = steps[event.key];
+    if (!view || event.ctrlKey || event.metaKey || event.altKey || (!step && event.key !== "Escape")) return;
+    event.preventDefault();
+    event.stopPropagation();
+    if (!step) {
+      this.follow(null);
+      return;
+    }
+    const end = view.stack.tokens.position.indexOf(view.target.position);
+    const start = view.node ?? { depth: view.flow.layers - step[0], row: (view.flow.rows.of[end] ?? 0) - step[1] };
+    this.follow({
+      depth: clamp(start.depth + step[0], 0, view.flow.layers),
+      row: clamp(start.row + step[1], 0, view.flow.rows.labels.length - 1),
+    });
+  }
+}

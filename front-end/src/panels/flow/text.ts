@@ -1,0 +1,106 @@
+/** The text itself, every token tinted by its attribution (or patches over their image); a click follows a token. */
+import { inkOn } from "../../draw/colour";
+import { bdi, h, sized } from "../../draw/dom";
+import { type FlowView, largest, signs, tint } from "../../draw/flowview";
+import { picture } from "../../draw/picture";
+import * as format from "../../model/format";
+import type { TokenTable } from "../../model/payload";
+import type { Store } from "../../model/store";
+import { label, unitsOf } from "../../model/tokens";
+import { ElementPanel } from "../panel";
+
+const SIZE = 300;
+
+interface Shown {
+  name: string;
+  table: TokenTable;
+  values: Float32Array;
+  part: "decoder" | "encoder";
+}
+
+export class AttributionText extends ElementPanel<FlowView> {
+  readonly element: HTMLElement;
+  private readonly box = h("div", { class: "ribbon" });
+  private readonly image = h("canvas", { class: "patches", role: "img" });
+
+  constructor(private readonly store: Store) {
+    super();
+    this.element = h(
+      "section",
+      { class: "card" },
+      h("header", {}, h("h2", {}, "Attribution"), h("span", { class: "hint" }, "click a token to follow it")),
+      this.image,
+      this.box,
+    );
+  }
+
+  update(view: FlowView): void {
+    const { explanation, place } = view;
+    const [own, source] = explanation.attribution(place);
+    const stacks: Shown[] = [
+      { name: "target", table: explanation.part("decoder").tokens, values: own!, part: "decoder" },
+    ];
+    if (source)
+      stacks.push({ name: "source", table: explanation.part("encoder").tokens, values: source, part: "encoder" });
+    const limit = largest([...own!, ...(source ?? [])]);
+    this.image.hidden = explanation.picture === null;
+    this.box.hidden = explanation.picture !== null;
+    if (explanation.picture) this.drawImage(view, limit);
+    else this.box.replaceChildren(...stacks.flatMap((shown) => this.tokens(view, shown, limit, stacks.length > 1)));
+  }
+
+  private tokens({ state, dark }: FlowView, shown: Shown, limit: number, named: boolean): HTMLElement[] {
+    const { table, values, part } = shown;
+    const units = unitsOf(table, { words: state.units === "word", special: true });
+    const colours = signs(limit, dark);
+    let word = -1;
+    const buttons = units.labels.map((text, unit) => {
+      const members = units.members[unit]!;
+      const value = members.reduce((sum, token) => sum + values[token]!, 0);
+      const background = tint(value, colours);
+      const joined = table.word[members[0]!] !== -1 && table.word[members[0]!] === word;
+      word = table.word[members[0]!]!;
+      const button = h(
+        "button",
+        {
+          type: "button",
+          class: [joined && "joined", part === state.part && members.includes(state.token) && "query"]
+            .filter(Boolean)
+            .join(" "),
+          title: format.signed(value),
+          "aria-label": `${label(text)}: ${format.signed(value)}`,
+          click: () => this.store.set({ part, depth: 0, token: members[0]! }),
+        },
+        bdi(label(text)),
+      );
+      button.style.background = background;
+      button.style.color = inkOn(background);
+      return button;
+    });
+    const group = h("div", { class: "tokens attributed" }, ...buttons);
+    return named ? [h("span", { class: "group hint" }, shown.name), group] : [group];
+  }
+
+  private drawImage({ explanation, stack, flow, dark, node }: FlowView, limit: number): void {
+    const { tokens } = stack;
+    const shown = explanation.picture!;
+    const height = Math.round((SIZE * shown.height) / shown.width);
+    const context = sized(this.image, SIZE, height);
+    context.drawImage(picture(shown), 0, 0, SIZE, height);
+    const rows = Math.max(...(tokens.row ?? [0])) + 1;
+    const columns = Math.max(...(tokens.column ?? [0])) + 1;
+    const colours = signs(limit, dark);
+    tokens.token.forEach((_, token) => {
+      const [row, column] = [tokens.row?.[token] ?? -1, tokens.column?.[token] ?? -1];
+      if (row < 0 || column < 0) return;
+      const [x, y, width, tall] = [(column * SIZE) / columns, (row * height) / rows, SIZE / columns, height / rows];
+      const value = flow.relevance[0]![flow.rows.of[token]!]!;
+      context.globalAlpha = 0.25 + 0.6 * Math.sqrt(Math.abs(value) / (limit || 1));
+      context.fillStyle = tint(value, colours);
+      context.fillRect(x, y, width, tall);
+      context.globalAlpha = 1;
+      if (node && flow.rows.of[token] === node.row) context.strokeRect(x, y, width, tall);
+    });
+    this.image.setAttribute("aria-label", `Image of ${rows} by ${columns} patches, tinted by attribution`);
+  }
+}

@@ -1,0 +1,34 @@
+/** What is explained, as a sum: the tokens' shares and the bias are the model's own value, and how exactly. */
+import { bdi, h } from "../../draw/dom";
+import type { FlowView } from "../../draw/flowview";
+import * as format from "../../model/format";
+import { cut, phrase } from "../../model/tokens";
+import { ElementPanel } from "../panel";
+
+export class Total extends ElementPanel<FlowView> {
+  readonly element: HTMLElement;
+  private readonly title = h("h2");
+  private readonly sum = h("dl", { class: "sum" });
+  private readonly proof = h("p", { class: "note" });
+
+  constructor() {
+    super();
+    this.element = h("section", { class: "card total" }, h("header", {}, this.title), this.sum, this.proof);
+  }
+
+  update({ explanation, target, place }: FlowView): void {
+    const parts = explanation.attribution(place).map((values) => values.reduce((sum, value) => sum + value, 0));
+    const names = parts.length > 1 ? ["target tokens", "source tokens"] : ["all tokens"];
+    this.title.replaceChildren("What adds up to ", bdi(cut(phrase(target.name), 40), { class: "token" }));
+    this.sum.replaceChildren(
+      ...parts.flatMap((value, index) => line(names[index]!, value, "")),
+      ...line("biases", target.bias, ""),
+      ...line("the model\u2019s own value", target.value, "result"),
+    );
+    this.proof.textContent = `Conserved at every layer within ${format.error(explanation.error)} \u00b7 ${explanation.method}`;
+  }
+}
+
+function line(name: string, value: number, kind: string): HTMLElement[] {
+  return [h("dt", { class: kind }, name), h("dd", { class: kind }, format.signed(value))];
+}

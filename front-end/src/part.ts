@@ -1,0 +1,34 @@
+/** One of the two halves of the explorer, maps and flows, of which one is shown at a time. */
+import type { Ink } from "./draw/paint";
+import type { Figure } from "./exports/figure";
+import type { State } from "./model/state";
+import type { Panel } from "./panels/panel";
+import type { Shortcut } from "./shortcuts";
+
+export interface Look {
+  ink: Ink;
+  dark: boolean;
+}
+
+/** The state that everything shares, and how things look now. */
+export interface Scene {
+  shared: State;
+  look: Look;
+}
+
+/** What of the current view can be taken away. */
+export interface Takeaway {
+  /** The name of a file, without its ending. */
+  name(): string;
+  /** How precise the data is. */
+  note(): string;
+  figure(): Figure;
+  csv(): Promise<string>;
+  json(): Promise<string>;
+}
+
+export interface Part extends Panel<Scene> {
+  readonly takeaway: Takeaway;
+  readonly shortcuts: Shortcut[];
+  hide(hidden: boolean): void;
+}

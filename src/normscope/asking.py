@@ -1,0 +1,131 @@
+"""What is asked of a model: inputs, scopes, layers and measures, checked against what the model has.
+
+Owns the errors about them. `Analyzer` asks; `passes` does what is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from PIL import Image
+
+from normscope.errors import InputError, SelectionError
+from normscope.inputs import Input, TokenSequence, read_images, read_inputs, with_targets
+from normscope.measures import Measure
+from normscope.methods import LayerMethod, MapRequest
+from normscope.passes import Request, StackRequest, whole_numbers
+from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, with_derived
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+# ---- inputs ------------------------------------------------------------------------------------------------------------
+
+
+def read_sources(analyzer: Analyzer, inputs: Any, *, words: bool, truncate: bool) -> tuple[list[TokenSequence], bool]:
+    """The sequences of an input, without targets for a decoder."""
+    if analyzer.family.reads == "image":
+        return read_images(inputs, analyzer.model, analyzer.processor)
+    if _is_image(inputs):
+        raise InputError(f"An image was given, but {analyzer.name} reads text.")
+    return read_inputs(inputs, analyzer.tokenizer, analyzer.longest, words=words, truncate=truncate)
+
+
+def read(
+    analyzer: Analyzer, inputs: Any, target: Input | None, *, words: bool, truncate: bool
+) -> tuple[list[TokenSequence], bool]:
+    if analyzer.family.encoder is None and target is not None:
+        raise InputError(f"A target was given, but {analyzer.name} has no encoder: give it one text only.")
+    sequences, single = read_sources(analyzer, inputs, words=words, truncate=truncate)
+    if analyzer.family.encoder is not None:
+        options = (analyzer.model, analyzer.tokenizer, analyzer.longest)
+        sequences = with_targets(sequences, target, *options, truncate=truncate)
+    for sequence in sequences:
+        refuse_unknown_ids(analyzer, sequence)
+    return sequences, single
+
+
+def refuse_unknown_ids(analyzer: Analyzer, sequence: TokenSequence) -> None:
+    embeddings = cast("torch.nn.Embedding | None", analyzer.model.get_input_embeddings())
+    known: dict[str, int] = {
+        "input_ids": getattr(embeddings, "num_embeddings", 0),
+        "token_type_ids": getattr(analyzer.model.config, "type_vocab_size", 0),
+    }
+    for name, count in known.items():
+        for number in sequence.features.get(name, []):
+            if count and not 0 <= number < count:
+                raise InputError(f"The encoding's {name!r} has {number}, but the model knows 0 to {count - 1}.")
+    if sequence.target is not None:
+        refuse_unknown_ids(analyzer, sequence.target)
+
+
+def scopes_asked(analyzer: Analyzer, scopes: str | Sequence[str] | None) -> tuple[list[Scope], list[Scope]]:
+    """The scopes asked for that the main stack has, and those that the encoder has."""
+    encoder = analyzer.encoder_scopes
+    available = with_derived(dict.fromkeys([*analyzer.scopes, *encoder]))
+    asked = {basis(scope) for scope in resolve_all(scopes, available)}
+    # Where only the encoder's scopes are asked for, its decoder still has an analysis to hang on.
+    own = [scope for scope in analyzer.scopes if scope in asked] or [ATTENTION_WEIGHTS]
+    return own, [scope for scope in encoder if scope in asked]
+
+
+def request(
+    analyzer: Analyzer,
+    measures: Sequence[Measure[Any, Any]],
+    encoder_measures: Sequence[Measure[Any, Any]],
+    layers: int | Sequence[int] | None,
+    queries: int | Sequence[int] | None,
+    dtype: torch.dtype | None,
+) -> Request:
+    encoder_layers = encoder_layers_asked(analyzer, layers)
+    encoder = StackRequest(encoder_measures, encoder_layers) if encoder_measures and encoder_layers else None
+    return Request(StackRequest(measures, layers_asked(analyzer, layers)), encoder, queries, dtype)
+
+
+def encoder_layers_asked(analyzer: Analyzer, layers: int | Sequence[int] | None) -> list[int]:
+    if analyzer.family.encoder is None:
+        return []
+    every = range(1, 1 + analyzer.family.encoder.depth(analyzer.model.config))
+    asked = every if layers is None else whole_numbers(layers)
+    return [layer for layer in every if layer in asked]
+
+
+def layers_asked(analyzer: Analyzer, layers: int | Sequence[int] | None) -> list[int]:
+    if layers is None:
+        return analyzer.layers
+    asked = whole_numbers(layers)
+    for layer in asked:
+        if layer not in analyzer.layers:
+            raise SelectionError(f"There is no layer {layer}: {analyzer.name} has layers 1 to {len(analyzer.layers)}.")
+    if not asked:
+        raise SelectionError(f"No layer was asked for: {analyzer.name} has layers 1 to {len(analyzer.layers)}.")
+    return sorted(set(asked))
+
+
+def map_request(
+    analyzer: Analyzer,
+    method: LayerMethod,
+    wanted: MapRequest,
+    scopes: str | Sequence[str] | None,
+    layers: int | Sequence[int] | None,
+    queries: int | Sequence[int] | None,
+    dtype: torch.dtype | None,
+) -> Request:
+    """What a method measures of each stack."""
+    own, of_encoder = scopes_asked(analyzer, scopes)
+    stacks = [
+        StackRequest(method.measures(replace(wanted, scopes=tuple(each), layers=needed)), needed)
+        for each, needed in (
+            (own, method.layers_needed(layers_asked(analyzer, layers))),
+            (of_encoder, method.layers_needed(encoder_layers_asked(analyzer, layers))),
+        )
+        if each and needed
+    ]
+    return Request(stacks[0], stacks[1] if len(stacks) > 1 else None, queries, dtype)
+
+
+def _is_image(inputs: Any) -> bool:
+    return isinstance(inputs, Image.Image) or (isinstance(inputs, Mapping) and "pixel_values" in inputs)

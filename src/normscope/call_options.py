@@ -1,0 +1,56 @@
+"""The options of the analyzer's calls as types, so that a checker knows them; the calls themselves say what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypedDict
+
+import torch
+from torch import Tensor
+
+from normscope.explain.question import LabelName
+from normscope.inputs import Input
+from normscope.measures.decomposition import ValueBias
+from normscope.methods import LayerMethod, Method
+from normscope.passes import Tell
+
+Text = str | tuple[str, str]
+"""One text, or a pair of them."""
+
+
+class MixingOptions(TypedDict, total=False):
+    """Options of `Analyzer.mixing_ratios`, which says what they mean."""
+
+    target: Input | None
+    scopes: str | Sequence[str] | None
+    layers: int | Sequence[int] | None
+    truncate: bool
+    value_bias: ValueBias
+    dtype: torch.dtype | None
+    progress: bool | None
+    tell: Tell | None
+
+
+class AnalysisOptions(MixingOptions, total=False):
+    """Options of `Analyzer.analyze`, which says what they mean."""
+
+    queries: int | Sequence[int] | None
+    heads: bool
+    method: str | LayerMethod
+    projections: bool
+
+
+class ExplainOptions(TypedDict, total=False):
+    """Options of `Analyzer.explain`, which says what they mean."""
+
+    target: LabelName | None
+    against: LabelName | None
+    at: int | None
+    continue_for: int | None
+    direction: Tensor | Literal["state"] | None
+    method: str | Method
+    heads: bool
+    truncate: bool
+    dtype: torch.dtype | None
+    max_memory: int | None
+    tell: Tell | None

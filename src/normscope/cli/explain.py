@@ -1,0 +1,228 @@
+"""`normscope explain` and `normscope methods`: what made a model say this, and the ways to tell."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from normscope.cli import options
+from normscope.cli.expansion import expanded
+from normscope.cli.session import load_analyzer, read_text, result_console, say_written
+from normscope.errors import InputError
+from normscope.model_options import ModelOptions
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+    from normscope.explain import Explanation
+    from normscope.methods import Method
+
+_ASKED = "What is explained"
+_HOW = "How"
+
+EXAMPLES = """[bold]Examples[/bold]
+
+normscope explain "Anna and Peter met. Anna gave the book to" --target " Peter" --against " Anna" --model ./my-gpt\n
+normscope explain "What a lovely surprise!" --model ./my-classifier --method leave-one-out --out page.html
+"""
+
+_SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command("explain", epilog=EXAMPLES)(expanded(explain_command, model=options.MODEL))
+    app.command("methods")(methods_command)
+
+
+def explain_command(
+    text: options.TextArgument,
+    pair: options.Pair = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            "-t",
+            help="A word, a whole continuation, or a label; the text that an encoder-decoder gives out. Mind the space "
+            "before a word. Default: what the model predicts.",
+            show_default=False,
+            rich_help_panel=_ASKED,
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            help="Another word or label: why the one rather than the other.",
+            show_default=False,
+            rich_help_panel=_ASKED,
+        ),
+    ] = None,
+    at: Annotated[
+        int | None,
+        typer.Option(
+            "--at",
+            help="The position (from 0, or negative from the end) of the token whose prediction is explained. "
+            "Default: the last, the mask, or the only one.",
+            show_default=False,
+            rich_help_panel=_ASKED,
+        ),
+    ] = None,
+    continue_for: Annotated[
+        int | None,
+        typer.Option(
+            "--continue-for",
+            help="Let the model continue the text by at most this many tokens, and explain each.",
+            show_default=False,
+            rich_help_panel=_ASKED,
+        ),
+    ] = None,
+    state: Annotated[
+        bool,
+        typer.Option(
+            "--state",
+            metavar="",
+            help="Explain the last state of a token itself: for models without a head.",
+            rich_help_panel=_ASKED,
+        ),
+    ] = False,
+    method: Annotated[
+        str,
+        typer.Option("--method", help="How to attribute; `normscope methods` lists the ways.", rich_help_panel=_HOW),
+    ] = "pull-back",
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="NAME=VALUE",
+            help="An option of the method, such as steps=100. May be given several times.",
+            show_default=False,
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    heads: Annotated[
+        bool,
+        typer.Option("--heads", metavar="", help="Also keep the edges of every head (in a .nc).", rich_help_panel=_HOW),
+    ] = False,
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            "--max-memory",
+            help="Memory that the layers' traces may take, such as 500M or 2G. What does not fit is computed again.",
+            show_default=False,
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    words: options.Words = False,
+    flow: Annotated[
+        float | None,
+        typer.Option(
+            "--flow",
+            help="In a picture, draw the edges that carry this share (such as 0.9) of the flow through the layers.",
+            show_default=False,
+            rich_help_panel="What is shown",
+        ),
+    ] = None,
+    out: options.Out = None,
+    truncate: options.Truncate = False,
+    *,
+    model: ModelOptions,
+) -> None:
+    """Show what made the model say this: what each token puts into the logit of a word or label, exactly by default.
+
+    With --out it is written as a picture (svg, png, pdf), a page (html), a table (csv, parquet, json) or netCDF (nc).
+    """
+    way, memory = _method(method, option or []), _bytes(max_memory)
+    _check_output(out, flow)
+    analyzer = load_analyzer(model)
+    explanation = analyzer.explain(
+        read_text(text, pair),
+        target=_label(analyzer, target),
+        against=_label(analyzer, against),
+        at=at,
+        continue_for=continue_for,
+        direction="state" if state else None,
+        method=way,
+        heads=heads,
+        max_memory=memory,
+        truncate=truncate,
+    )
+    if words:
+        explanation = explanation.words()
+    _give_out(explanation, out, flow)
+
+
+def methods_command() -> None:
+    """List the methods: what each measures, what it costs, and where it comes from."""
+    from normscope.methods import methods
+    from normscope.methods.listing import methods_table
+
+    result_console().print(methods_table(methods()))
+
+
+def _method(name: str, given: list[str]) -> Method:
+    """The method of a name with its options, before any model is loaded."""
+    from normscope.methods import attribution
+
+    values: dict[str, Any] = {}
+    for item in given:
+        key, separator, value = item.partition("=")
+        if not separator:
+            raise InputError(f"An option of a method is written name=value, not {item!r}.")
+        values[key.strip()] = _parsed(value)
+    return attribution(name, **values)
+
+
+def _parsed(value: str) -> Any:
+    """A number or a truth value where it is one, otherwise the text itself."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _bytes(size: str | None) -> int | None:
+    if size is None:
+        return None
+    match = re.fullmatch(r"([0-9.]+)\s*([kmg]?)i?b?", size.strip().lower())
+    if match is None or match[1].count(".") > 1:
+        raise InputError(f"A size of memory is a number of bytes, or such as 500M or 2G, not {size!r}.")
+    return int(float(match[1]) * _SIZES[match[2]])
+
+
+def _check_output(out: Path | None, flow: float | None) -> None:
+    """Refuse what cannot work before a model is loaded."""
+    from normscope.explain.export import ENDINGS
+    from normscope.export import FIGURES, ending
+
+    kind = None if out is None else ending(out, ENDINGS)
+    if flow is not None and kind not in FIGURES:
+        raise InputError(f"A flow graph is a picture: give --out with one of {', '.join(FIGURES)}.")
+    if flow is not None and not 0 < flow <= 1:
+        raise InputError(f"The share of the flow is above 0 and at most 1, not {flow}.")
+
+
+def _label(analyzer: Analyzer, name: str | None) -> str | int | None:
+    """A number where it can only be one: a label that is not called so, or a token of a model without a tokenizer."""
+    if name is None or not name.isdecimal():
+        return name
+    from normscope.families.heads import labels_of
+
+    if analyzer.tokenizer is None:
+        return int(name)
+    names = labels_of(analyzer.model)
+    return name if names is None or name in names else int(name)
+
+
+def _give_out(explanation: Explanation, out: Path | None, flow: float | None) -> None:
+    if out is None:
+        from normscope.explain.terminal import explanation_view
+
+        result_console().print(explanation_view(explanation))
+    else:
+        from normscope.explain.export import export_explanation
+
+        say_written(export_explanation(explanation, out, flow=flow))

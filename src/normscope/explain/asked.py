@@ -1,0 +1,71 @@
+"""What a method is asked, and what any method answers: values, tokens' shares, and what the model predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normscope.explain.pulling import PullRequest
+from normscope.explain.question import Answer, LogitQuestion, Question, label_name
+from normscope.families.heads import head_of
+from normscope.families.heads.spec import Task
+from normscope.inputs import TokenSequence
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+_MOST_PREDICTIONS = 5
+_NOT_A_CHOICE: tuple[Task, ...] = ("question-answering", "replaced-token", "multiple-choice")
+"""Tasks whose labels at one row are not alternatives."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One input with what is asked about it, and how its pull-back is done where one is."""
+
+    analyzer: Analyzer
+    sequence: TokenSequence
+    question: Question
+    request: PullRequest
+
+
+@dataclass(frozen=True)
+class Attributed:
+    """Shares of the tokens in each value. `encoder` has those of an encoder's tokens.
+
+    With a `bias`, shares and bias are meant to add up to the values, and `errors` say how far they are from it.
+    """
+
+    answers: list[Answer]
+    logits: Float[Tensor, "row label"]
+    values: Float[Tensor, " target"]
+    shares: Float[Tensor, "target token"]
+    encoder: Float[Tensor, "target token"] | None = None
+    bias: Float[Tensor, " target"] | None = None
+    errors: Float[Tensor, " target"] | None = None
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The labels of highest probability at the row of each value: their names and probabilities, `[target][rank]`."""
+
+    names: list[list[str]]
+    probabilities: Float[Tensor, "target rank"]
+
+
+def predictions_of(
+    analyzer: Analyzer, question: Question, logits: Float[Tensor, "row label"], answers: Sequence[Answer]
+) -> Predictions | None:
+    """What the model predicts where the answers are read off, if its labels are alternatives there."""
+    alone = logits.shape[-1] == 1
+    if alone or not isinstance(question, LogitQuestion) or head_of(analyzer.model).task in _NOT_A_CHOICE:
+        return None
+    rows = logits[[answer.target.row for answer in answers]].detach().float()
+    top = torch.softmax(rows, -1).topk(min(_MOST_PREDICTIONS, rows.shape[-1]))
+    names = [[label_name(analyzer, label) for label in labels] for labels in top.indices.tolist()]
+    return Predictions(names, top.values)

@@ -1,0 +1,121 @@
+"""Inputs with one token taken away: what the model reads then, and where its values are read off.
+
+A token is replaced by the mask token, or dropped. Some cannot be taken away, such as the one whose own label is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, cast
+
+from normscope.errors import InputError
+from normscope.explain.question import DirectionQuestion, Question
+from normscope.families.heads import head_of
+from normscope.families.heads.spec import EndToken
+from normscope.inputs import TokenSequence
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+Removal = Literal["auto", "mask", "drop", "mean"]
+"""How a token is taken away; `mean` puts the mean of the input's own embeddings in its place."""
+
+NO_ROW = -1
+"""The row of a value that does not exist without the token."""
+
+
+@dataclass(frozen=True)
+class Without:
+    """The input without the token at `place` (of the decoder's tokens, then the encoder's), and the values' rows."""
+
+    place: int
+    sequence: TokenSequence
+    rows: list[int]
+
+
+def removal_of(analyzer: Analyzer, sequence: TokenSequence, asked: Removal) -> Removal:
+    """The removal that is meant: by default the mask token where there is one, otherwise dropping."""
+    is_image = sequence.pixels is not None
+    mask = getattr(analyzer.tokenizer, "mask_token_id", None)
+    if asked == "auto":
+        return "mean" if is_image else "drop" if mask is None else "mask"
+    if is_image and asked != "mean":
+        raise InputError(f"A patch of an image is taken away by the mean embedding (removal='mean'), not by {asked!r}.")
+    if asked == "mask" and mask is None:
+        raise InputError(f"{analyzer.name} has no mask token to put in a token's place: use removal='drop' or 'mean'.")
+    return asked
+
+
+def without_each(
+    analyzer: Analyzer, sequence: TokenSequence, question: Question, rows: Sequence[int], removal: Removal
+) -> list[Without]:
+    """The input without each of its tokens that can be taken away."""
+    target = sequence.target
+    own = sequence if target is None else target
+    fixed = _fixed(analyzer, sequence, question)
+    inputs = [
+        (place, _changed(analyzer, own, place, removal), _rows(analyzer, question, rows, len(own), place, removal))
+        for place in range(len(own))
+        if target is not None or place not in fixed
+    ]
+    withouts = [
+        Without(place, changed if target is None else replace(sequence, target=changed), moved)
+        for place, changed, moved in inputs
+    ]
+    if target is not None:
+        withouts += [
+            Without(len(target) + place, _changed(analyzer, sequence, place, removal), list(rows))
+            for place in range(len(sequence))
+            if place not in fixed
+        ]
+    return [
+        each
+        for each in withouts
+        if any(row != NO_ROW for row in each.rows) and len(each.sequence.target or each.sequence)
+    ]
+
+
+def _fixed(analyzer: Analyzer, sequence: TokenSequence, question: Question) -> set[int]:
+    """Places of tokens by which a head finds what it reads."""
+    if isinstance(question, DirectionQuestion):
+        return set()
+    config, ids = analyzer.model.config, sequence.features.get("input_ids", [])
+    wanted: set[int | None] = {getattr(config, "question_token_id", None)}
+    if any(isinstance(part, EndToken) for part in head_of(analyzer.model).parts):
+        wanted.add(cast("int | None", config.eos_token_id))
+    return {place for place, number in enumerate(ids) if number in wanted}
+
+
+def _changed(analyzer: Analyzer, sequence: TokenSequence, place: int, removal: Removal) -> TokenSequence:
+    """The sequence without one of its tokens; only what the model reads is kept right."""
+    if removal == "mask":
+        ids = list(sequence.features["input_ids"])
+        ids[place] = cast(int, getattr(analyzer.tokenizer, "mask_token_id", 0))
+        return replace(sequence, features={**sequence.features, "input_ids": ids})
+    features = {name: [*values[:place], *values[place + 1 :]] for name, values in sequence.features.items()}
+    tokens = [*sequence.tokens[:place], *sequence.tokens[place + 1 :]]
+    return replace(sequence, features=features, tokens=tokens)
+
+
+def _rows(
+    analyzer: Analyzer, question: Question, rows: Sequence[int], length: int, place: int, removal: Removal
+) -> list[int]:
+    """Where the values are read off without the token at a place: the rows after it move up by one."""
+    if removal == "mask":
+        return list(rows)
+    task = "direction" if isinstance(question, DirectionQuestion) else head_of(analyzer.model).task
+    match task:
+        case "causal-lm" | "seq2seq-lm":
+            return [row - 1 if place <= row else row for row in rows]  # NO_ROW where nothing is left to read
+        case "masked-lm" | "token-classification" | "question-answering" | "replaced-token" | "direction":
+            # The rows of several questions (Splinter) come one after the other.
+            return [_moved(*divmod(row, length), length, place) for row in rows]
+        case _:
+            return list(rows)
+
+
+def _moved(block: int, row: int, length: int, place: int) -> int:
+    if place == row:
+        return NO_ROW
+    return block * (length - 1) + (row - 1 if place < row else row)

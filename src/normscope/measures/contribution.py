@@ -1,0 +1,63 @@
+"""Contribution weights: attention weight x size of the transformed value x its alignment with the attention's output.
+
+`c[h, i, j] = a[h, i, j] ||f_h(x_j)|| cos(f_h(x_j), o_i)`, with `o_i` the model's own output of the attention (all heads and
+the output bias). The map is the sum over heads: signed; with the bias' share `<b, o_i> / ||o_i||` it adds up to `||o_i||`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normscope.decompose.carrier import SELF, SOURCE
+from normscope.measures.base import Reach
+from normscope.measures.maps import LayerMaps, MapMeasure, MapSheet
+from normscope.measures.parts import place_of
+from normscope.measures.projection import state_after
+from normscope.scopes import ATTENTIONS, Scope, scopes_of
+from normscope.trace import Attention, CrossAttention, LayerTrace
+
+
+@dataclass(frozen=True)
+class ContributionWeights(MapMeasure):
+    """Contribution weights of every attention, and, if asked, of every head."""
+
+    heads: bool = False
+    quantity: ClassVar[str] = "aligned norm"
+
+    def reach(self, components: Sequence[str]) -> Reach:
+        return Reach(1 + max(place for place, component in enumerate(components) if component in ATTENTIONS))
+
+    def of_layer(self, trace: LayerTrace) -> LayerMaps:
+        maps = LayerMaps()
+        for number, scope in enumerate(scopes_of(trace.components, weights=False), start=1):
+            place = place_of(trace, number)
+            step = trace.steps[place - 1]
+            if isinstance(step, Attention):
+                self._note(maps, scope, step, state_after(trace, place), trace)
+        return maps
+
+    def _note(self, maps: LayerMaps, scope: Scope, step: Attention, state: Tensor, trace: LayerTrace) -> None:
+        size = state.norm(dim=-1, keepdim=True)
+        by_head = _scores(step, state / size)
+        kind = SOURCE if isinstance(step, CrossAttention) else SELF
+        maps.maps[scope] = _over_all_keys(kind, by_head.sum(0), trace)
+        bias = 0 if step.bias is None else (state @ step.bias) / size[:, 0]
+        maps.errors[scope] = (by_head.sum((0, 2)) + bias - size[:, 0]).abs() / size[:, 0]
+        if self.heads:
+            maps.heads[scope] = torch.stack([_over_all_keys(kind, scores, trace) for scores in by_head])
+
+
+def _scores(step: Attention, direction: Float[Tensor, "query d"]) -> Float[Tensor, "head query key"]:
+    return ((direction @ step.output.mT) @ step.values.mT).mul_(step.weights)
+
+
+def _over_all_keys(kind: int, scores: Float[Tensor, "query key"], trace: LayerTrace) -> Float[Tensor, "query key"]:
+    sheet = MapSheet(trace)
+    sheet.write(kind, slice(None), scores)
+    return sheet.values

@@ -1,0 +1,171 @@
+"""Propagated norm maps (the object of DecompX): norms of the parts carried from the inputs through all layers, proved.
+
+Vectors are carried one tile of input tokens after another, each through all layers, so that memory holds one tile and the
+blocks, never the n x n vectors of a layer (but where biases are shared out, which needs all tokens at once).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normscope import schema
+from normscope.errors import InputError, UnsupportedArchitectureError
+from normscope.measures.base import Errors, Measure, Reach
+from normscope.measures.decomposition import by_scope, error_variables
+from normscope.propagate import BiasShare, Block, Columns, Vectors, starting_vectors
+from normscope.scopes import Scope
+from normscope.trace import LayerTrace
+
+TILE_VECTORS = 4096
+"""How many vectors are carried at once where nothing limits the memory: enough to keep the matrix products busy."""
+
+WORKING_COPIES = 5
+"""How many times the vectors of a tile are held at once inside a block, at most."""
+
+
+@dataclass
+class PropagatedLayer:
+    """The parts of the inputs after one layer: their norms, that of the bias, and the sum of them all.
+
+    `state` is the model's own.
+    """
+
+    map: Float[Tensor, "query key"]
+    bias: Float[Tensor, " query"]
+    total: Float[Tensor, "query d"]
+    state: Float[Tensor, "query d"]
+
+    @property
+    def error(self) -> Float[Tensor, " query"]:
+        """How far the sum is from the state, relative to the sizes of all that is summed: large parts may cancel."""
+        return (self.total - self.state).norm(dim=-1) / (self.map.nansum(-1) + self.bias)
+
+
+@dataclass
+class Propagation:
+    """The blocks so far; after the last of them, what was carried through each."""
+
+    scope: str = ""
+    blocks: list[Block] = field(default_factory=list[Block])
+    layers: list[PropagatedLayer] = field(default_factory=list[PropagatedLayer])
+
+
+@dataclass(frozen=True)
+class PropagatedNorms(Measure[Propagation, Propagation]):
+    """Norm maps `[layer, query, input token]` from the states that enter layer `first` to those after each up to `last`.
+
+    `max_memory` (bytes) limits the vectors of a tile. A decoder's inputs are its own tokens and the encoder's states.
+    """
+
+    first: int
+    last: int
+    bias: BiasShare = "apart"
+    max_memory: int | None = None
+
+    def reach(self, components: Sequence[str]) -> Reach:
+        return Reach(below_attention=True)
+
+    def start(self) -> Propagation:
+        return Propagation()
+
+    def add(self, state: Propagation, layer: int, trace: LayerTrace) -> Propagation:
+        if state.blocks:
+            _refuse_gap(layer, state.blocks[-1], trace)
+        state.scope = Scope.of(trace.components)
+        state.blocks.append(Block(trace))
+        if layer == self.last:
+            state.layers, state.blocks = self._carried(state.blocks), []
+        return state
+
+    def errors(self, state: Propagation, layer: int) -> Errors:
+        """Of all layers at once, after the last."""
+        return {f"{state.scope} of layer {self.first + place}": each.error for place, each in enumerate(state.layers)}
+
+    def finish(self, state: Propagation) -> Propagation:
+        return state
+
+    def variables(self, result: Propagation) -> dict[str, Any]:
+        scope, layers = Scope(result.scope), result.layers
+        maps = by_scope([{scope: each.map} for each in layers], [scope])
+        biases = by_scope([{scope: each.bias} for each in layers], [scope])
+        return {
+            "scope": [str(scope)],
+            schema.MAP: (("scope", "layer", "query", "key"), maps, {"quantity": "norm"}),
+            schema.BIAS_NORM: (("scope", "layer", "query"), biases, {"quantity": "norm"}),
+            **error_variables([{scope: each.error} for each in layers]),
+        }
+
+    def _carried(self, blocks: Sequence[Block]) -> list[PropagatedLayer]:
+        layers = [_empty(block) for block in blocks]
+        for columns in self._tiles(blocks[0]):
+            vectors, memory = starting_vectors(blocks[0], columns)
+            for block, layer in zip(blocks, layers, strict=True):
+                vectors = block.carry(vectors, memory, columns, self.bias)
+                _note(layer, vectors, columns)
+        if blocks[0].causal:
+            for layer in layers:
+                rows, keys = torch.ones_like(layer.map).nonzero(as_tuple=True)
+                after = (keys > rows) & (keys < blocks[0].length)
+                layer.map[rows[after], keys[after]] = torch.nan
+        return layers
+
+    def _tiles(self, block: Block) -> Iterator[Columns]:
+        """The input tokens, some at a time and never of both groups, and what belongs to none of them."""
+        every = block.length + block.source_length
+        if self.bias != "apart":
+            self._refuse_too_many(block, every)
+            yield Columns(range(every), bias=True)
+            return
+        width = self._width(block)
+        for group in (range(block.length), range(block.length, every)):
+            for start in range(group.start, group.stop, width):
+                yield Columns(range(start, min(start + width, group.stop)))
+        yield Columns(range(0), bias=True)
+
+    def _width(self, block: Block) -> int:
+        if self.max_memory is None:
+            return max(1, TILE_VECTORS // block.length)
+        return max(1, self.max_memory // _bytes_of_a_column(block))
+
+    def _refuse_too_many(self, block: Block, every: int) -> None:
+        needed = every * _bytes_of_a_column(block)
+        if self.max_memory is not None and needed > self.max_memory:
+            raise InputError(
+                f"bias={self.bias!r} shares biases out over all {every} tokens at once, which takes {needed} bytes, but "
+                f"max_memory is {self.max_memory}: give it more, or keep the bias apart (bias='apart')."
+            )
+
+
+def _bytes_of_a_column(block: Block) -> int:
+    return WORKING_COPIES * block.input.numel() * block.input.element_size()
+
+
+def _empty(block: Block) -> PropagatedLayer:
+    assert block.output is not None
+    states = block.output
+    zero = torch.zeros_like(states)
+    keys = block.length + block.source_length
+    return PropagatedLayer(states.new_zeros(len(states), keys), zero[:, 0].clone(), zero, states)
+
+
+def _note(layer: PropagatedLayer, vectors: Vectors, columns: Columns) -> None:
+    first = len(layer.state) - len(vectors)
+    norms = torch.linalg.vector_norm(vectors, dim=-1)
+    layer.map[first:, columns.tokens.start : columns.tokens.stop] = norms[:, : len(columns.tokens)]
+    if columns.bias:
+        layer.bias[:] = norms[:, -1]
+    layer.total[first:] += vectors.sum(1)
+
+
+def _refuse_gap(layer: int, before: Block, trace: LayerTrace) -> None:
+    if before.output is None or not torch.equal(before.output, trace.hidden):
+        raise UnsupportedArchitectureError(
+            f"What enters layer {layer} is not what leaves layer {layer - 1}: something acts between the two blocks, "
+            f"through which nothing can be carried yet. Maps of single layers are not affected."
+        )

@@ -1,0 +1,90 @@
+"""The methods that can be compared, by name: what there is, what each means, what it costs.
+
+`methods()` lists them with their default options, `method(name, **options)` gives one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from normscope.errors import InputError, listing
+from normscope.methods.base import Gives, Method
+from normscope.methods.layer import LAYER_METHODS, LayerMethod, MapRequest, Propagated
+from normscope.methods.prediction import PREDICTION_METHODS, Attribution
+
+__all__ = [
+    "Attribution",
+    "Gives",
+    "LayerMethod",
+    "MapRequest",
+    "Method",
+    "Propagated",
+    "attribution",
+    "layer_method",
+    "method",
+    "methods",
+]
+
+_METHODS: tuple[type[Method], ...] = (*PREDICTION_METHODS, *LAYER_METHODS)
+"""Every method, in the order in which they are listed."""
+
+
+def methods(gives: Gives | None = None) -> list[Method]:
+    """Every method with its default options, or those that give layer maps, or attributions."""
+    return [kind() for kind in _METHODS if gives is None or kind.gives == gives]
+
+
+def method(name: str | Method, gives: Gives | None = None, **options: Any) -> Method:
+    """The method of a name, with options other than its defaults; a method that is one already stays as it is."""
+    if isinstance(name, Method):
+        return _fitting(name, gives)
+    by_name = {kind.name: kind for kind in _METHODS}
+    kind = by_name.get(_folded(name))
+    if kind is None:
+        raise InputError(_unknown(name, {each.name: each for each in methods(gives)}))
+    known = list(kind().options)
+    for option in options:
+        if option not in known:
+            there_are = f"it has {listing(known)}" if known else "it has none"
+            raise InputError(f"The method {kind.name!r} has no option {option!r}: {there_are}.")
+    return _fitting(kind(**options), gives)
+
+
+def attribution(name: str | Method, **options: Any) -> Attribution:
+    """The method of an explanation."""
+    asked = method(name, "attribution", **options)
+    assert isinstance(asked, Attribution)
+    return asked
+
+
+def layer_method(name: str | Method) -> LayerMethod:
+    """The method of a name, if it gives maps of layers."""
+    asked = method(name, "layer maps")
+    assert isinstance(asked, LayerMethod)
+    return asked
+
+
+def _folded(name: str) -> str:
+    return name.strip().lower().replace("_", "-").replace(" ", "-")
+
+
+def _fitting(asked: Method, gives: Gives | None) -> Method:
+    if gives is not None and asked.gives != gives:
+        use = "explain" if asked.gives == "attribution" else "analyze"
+        raise InputError(
+            f"The method {asked.name!r} gives {_article(asked.gives)}, not {_article(gives)}: use `{use}`, or one of "
+            f"{listing(each.name for each in methods(gives))}."
+        )
+    return asked
+
+
+def _article(gives: Gives) -> str:
+    return "an attribution" if gives == "attribution" else gives
+
+
+def _unknown(name: str, known: Mapping[str, Method]) -> str:
+    close = get_close_matches(_folded(name), known, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"There is no method {name!r}.{hint} Methods: {listing(known)}."

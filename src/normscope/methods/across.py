@@ -1,0 +1,54 @@
+"""Methods that follow the states through several layers: one input after another, then the layers and queries asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from normscope.analysis import Analysis
+from normscope.inputs import TokenSequence
+from normscope.methods.layer import LayerMethod
+from normscope.passes import Pass, Request, Tell, query_positions
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+
+class AcrossLayers:
+    """A request to a method across layers, applied to a model."""
+
+    def __init__(self, analyzer: Analyzer, method: LayerMethod, request: Request) -> None:
+        self.analyzer, self.method = analyzer, method
+        self.run = Pass(analyzer, replace(request, queries=None))
+
+    def analyses(
+        self,
+        sequences: Sequence[TokenSequence],
+        layers: Sequence[int],
+        queries: int | Sequence[int] | None,
+        tell: Tell | None,
+    ) -> list[Analysis]:
+        """One at a time, as each keeps what it needs of all its layers; the maps of some layers and queries."""
+        positions = [query_positions(queries, len(sequence.target or sequence)) for sequence in sequences]
+        analyses: list[Analysis] = []
+        for place, sequence in enumerate(sequences):
+            (measured,) = self.run.over([sequence], tell=_counting_on(tell, place, len(sequences)))
+            whole = self.analyzer.analysis_of(measured, method=self.method)
+            analyses.append(_selected(whole, layers, positions[place]))
+        return analyses
+
+
+def _selected(whole: Analysis, layers: Sequence[int], positions: list[int]) -> Analysis:
+    dataset = whole.dataset.sel(layer=list(layers)).isel(query=positions)
+    if not whole.has_encoder:
+        return Analysis(dataset)
+    encoder = whole.encoder.dataset
+    asked = [layer for layer in whole.encoder.layers if layer in layers or layer > max(layers)]
+    return Analysis(dataset, Analysis(encoder.sel(layer=asked)))
+
+
+def _counting_on(tell: Tell | None, before: int, sequences: int) -> Tell | None:
+    if tell is None:
+        return None
+    return lambda done, total: tell(done + before * total, total * sequences)

@@ -1,0 +1,19 @@
+"""Opening result files: what is in a file decides what comes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from normscope import files, schema
+from normscope.analysis import Analysis
+from normscope.explain.datasets import KIND
+from normscope.explain.explanation import Explanation
+
+
+def open_result(path: str | Path) -> Any:
+    """Read what `Analysis.save` wrote, an `Analysis`, or what `Explanation.save` wrote, an `Explanation`."""
+    tree = files.read_netcdf(path)
+    main = tree[schema.DECODER] if schema.DECODER in tree.children else tree
+    kind = Explanation if main.attrs.get("kind") == KIND else Analysis
+    return kind.from_tree(tree)

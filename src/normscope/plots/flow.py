@@ -1,0 +1,147 @@
+"""The flow graph of an explanation: tokens from top to bottom, layers from left to right, edges as wide as what they carry.
+
+What speaks for the value is in one colour, what speaks against it in the other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from normscope.errors import SelectionError
+from normscope.labels import labels
+from normscope.plots.style import DIVERGING, publication
+
+if TYPE_CHECKING:
+    from normscope.explain.flow import Edge, Flow
+
+FOR, AGAINST = to_hex(DIVERGING(0.86)), to_hex(DIVERGING(0.14))
+"""The colours of what speaks for a value, and against it."""
+
+_ROW, _WIDEST, _LARGEST = 0.2, 9.0, 90.0
+"""The height of a token's row in inches, the width of the largest edge in points, the area of the largest node."""
+
+_EVERY_TOKEN_UP_TO = 30
+"""Up to so many tokens, those that no edge touches have a row too."""
+
+_POINTS = 24
+
+
+def plot_flow(flow: Flow, *, name: str = "", width: float | None = None, title: str | None = None) -> Figure:
+    """The graph that `Explanation.flow` gives.
+
+    Args:
+        flow: the graph.
+        name: what is explained, written where the flow ends.
+        width: the width of the graph, in inches (default: by the number of layers).
+        title: the title (default: which share of the flow is shown).
+    """
+    if not flow.edges:
+        raise SelectionError("There is nothing to draw: nothing flows here.")
+    rows = _rows(flow)
+    breadth = max(4.0, 0.42 * flow.layers) if width is None else width
+    height = max(1.6, _ROW * len(rows))
+    with publication():
+        figure = Figure(figsize=(breadth + 2.0, height + 1.1), layout="constrained")
+        axes = figure.subplots()
+        _draw_edges(axes, flow, rows)
+        _draw_nodes(axes, flow, rows)
+        _label(axes, flow, rows, name)
+        shown = f"Edges that carry {flow.share:.0%} of what flows through every layer"
+        axes.set_title(shown if title is None else title, parse_math=False, loc="left")
+        _legend(figure)
+    return figure
+
+
+def _rows(flow: Flow) -> dict[int, int]:
+    """The row of every token that has one, by its place among the keys."""
+    touched = {edge.key for edge in flow} | {edge.query for edge in flow}
+    every = range(len(flow.key_tokens))
+    kept = list(every) if len(every) <= _EVERY_TOKEN_UP_TO else sorted(touched)
+    gap = len(flow.tokens)
+    return {place: row + (1 if place >= gap else 0) for row, place in enumerate(kept)}
+
+
+def _draw_edges(axes: Axes, flow: Flow, rows: dict[int, int]) -> None:
+    """Small ones first, so that they do not hide large ones."""
+    largest = max(abs(edge.value) for edge in flow)
+    edges = sorted(flow, key=lambda edge: abs(edge.value))
+    lines = LineCollection(
+        [_curve(edge, rows) for edge in edges],
+        linewidths=[max(0.25, _WIDEST * abs(edge.value) / largest) for edge in edges],
+        colors=[FOR if edge.value > 0 else AGAINST for edge in edges],
+        alpha=0.55,
+        capstyle="butt",
+        zorder=1,
+    )
+    axes.add_collection(lines)
+
+
+def _curve(edge: Edge, rows: dict[int, int]) -> np.ndarray:
+    """From the token before the layer to the token after it, level at both ends."""
+    along = np.linspace(0, 1, _POINTS)
+    start, end = rows[edge.key], rows[edge.query]
+    return np.stack([edge.layer - 1 + along, start + (end - start) * along**2 * (3 - 2 * along)], axis=1)
+
+
+def _draw_nodes(axes: Axes, flow: Flow, rows: dict[int, int]) -> None:
+    nodes = sorted(flow.nodes())
+    values = np.array([flow.relevance[depth, place] for depth, place in nodes])
+    sizes = 3 + _LARGEST * np.abs(values) / np.abs(values).max()
+    axes.scatter(
+        [depth for depth, _ in nodes],
+        [rows[place] for _, place in nodes],
+        s=sizes,
+        c=[FOR if value > 0 else AGAINST for value in values],
+        edgecolors="white",
+        linewidths=0.6,
+        zorder=2,
+    )
+
+
+def _label(axes: Axes, flow: Flow, rows: dict[int, int], name: str) -> None:
+    names = labels(flow.key_tokens)
+    axes.set_yticks(list(rows.values()), [names[place] for place in rows])
+    for text in axes.get_yticklabels():
+        text.set(parse_math=False)
+    axes.set(xlim=(-0.25, flow.layers + 0.25), ylim=(max(rows.values()) + 0.7, -0.7))
+    step = max(1, flow.layers // 16)
+    axes.set_xticks([0, *range(step, flow.layers + 1, step)], ["input", *map(str, range(step, flow.layers + 1, step))])
+    axes.set_xlabel("after layer")
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    for depth in range(flow.layers + 1):
+        axes.axvline(depth, color="0.92", linewidth=0.6, zorder=0)
+    if len(flow.key_tokens) > len(flow.tokens):
+        axes.axhline(rows[min(place for place in rows if place >= len(flow.tokens))] - 1, color="0.6", linewidth=0.6)
+    if name:
+        _name_end(axes, flow, rows, name)
+
+
+def _name_end(axes: Axes, flow: Flow, rows: dict[int, int], name: str) -> None:
+    last = [edge for edge in flow if edge.layer == flow.layers]
+    row = rows[max(last, key=lambda edge: abs(flow.relevance[-1, edge.query])).query]
+    axes.annotate(
+        name,
+        (flow.layers, row),
+        xytext=(9, 0),
+        textcoords="offset points",
+        va="center",
+        fontweight="bold",
+        annotation_clip=False,
+        parse_math=False,
+    )
+
+
+def _legend(figure: Figure) -> None:
+    handles = [
+        Line2D([], [], color=FOR, linewidth=4, alpha=0.7, label="for"),
+        Line2D([], [], color=AGAINST, linewidth=4, alpha=0.7, label="against"),
+    ]
+    figure.legend(handles=handles, loc="outside lower left", ncols=2, frameon=False, fontsize=7)

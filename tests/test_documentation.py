@@ -1,0 +1,63 @@
+"""Pages that claim to be complete: every module has its place, and every name of a result its line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xarray as xr
+from test_architectures import BART, ids, tiny
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+import normscope as ns
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "normscope"
+SCHEMA = (ROOT / "docs" / "schema.md").read_text(encoding="utf-8")
+
+
+def placed_modules() -> dict[str, set[str]]:
+    """The modules that the table of ARCHITECTURE.md names, by package."""
+    table = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## Every module")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ", 1) for line in table.splitlines() if line.startswith(("| `", "| the"))]
+    return {where.strip("`").removesuffix("/"): set(re.findall(r"`(\w+)`", modules)) for where, modules in rows}
+
+
+@pytest.mark.parametrize(
+    "folder",
+    sorted({path.parent.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")}),
+    ids=str,
+)
+def test_every_module_has_its_place_in_the_architecture(folder: Path) -> None:
+    modules = {path.stem for path in (PACKAGE / folder).glob("*.py") if not path.stem.startswith("__")}
+    assert modules <= placed_modules().get("the package itself" if folder == Path() else str(folder), set())
+
+
+def assert_described(dataset: xr.Dataset, *, attributes: bool = True) -> None:
+    names: set[Any] = {*dataset.variables, *dataset.dims, *(dataset.attrs if attributes else ())}
+    described = {name.replace("key_", "query_") if name != "key_group" else name for name in map(str, names)}
+    assert {name for name in described if f"`{name}`" not in SCHEMA} == set()
+
+
+def test_the_schema_page_has_every_name_of_an_analysis(analyzer: ns.Analyzer) -> None:
+    assert_described(analyzer.analyze("The cat sleeps.", heads=True, projections=True).dataset)
+
+
+def test_the_schema_page_has_every_name_of_an_encoder_decoder_analysis() -> None:
+    analyzer = ns.load(tiny("bart", AutoModelForSeq2SeqLM, **BART))
+    tree = analyzer.analyze(ids(5, 6, 7), target=ids(8, 9)).tree
+    assert set(tree.children) == {"decoder", "encoder"}
+    for node in tree.subtree:
+        assert_described(node.to_dataset())
+
+
+def test_the_schema_page_has_every_name_of_an_explanation() -> None:
+    analyzer = ns.load(tiny("gpt2", AutoModelForCausalLM, n_layer=2, n_head=3))
+    assert_described(analyzer.explain(ids(5, 6, 7), target=8, heads=True).dataset)
+
+
+def test_the_schema_page_is_that_of_the_present_version(analyzer: ns.Analyzer) -> None:
+    version = analyzer.analyze("The cat sleeps.", scopes="AttnW", layers=1).attrs["schema_version"]
+    assert f"version **{version}**" in SCHEMA and f"| `schema_version` | {version} |" in SCHEMA

@@ -24,7 +24,11 @@ TEXTS = [
     "It rained, and the rain fell on the plain in Spain.",
     "The singer caught the rain.",
 ]
-OPTIONS = {"expansion-rate": {"form": "linear"}}
+OPTIONS = {
+    "expansion-rate": {"form": "linear"},
+    "word-split": {"unit": "occurrence"},
+    "ff-amplification": {"kinds": ("ff", "group")},
+}
 NAMES = [name for name in EXPERIMENTS if name not in ("alignment", "entities")]
 
 
@@ -54,5 +58,7 @@ def test_the_manifest_says_the_same_of_texts_and_tokens(now: RunResult) -> None:
     before = json.loads((BEFORE / "manifest.json").read_text())
     for key in ("sequences", "tokens", "rows_left_out_or_changed", "problems", "masked"):
         assert now.manifest[key] == before[key], key
-    for key in ("corpus_fingerprint", "tokens_fingerprint", "experiments", "model", "masking", "seed"):
+    for key in ("corpus_fingerprint", "tokens_fingerprint", "model", "masking", "seed"):
         assert now.manifest["settings"][key] == before["settings"][key], key
+    for name, options in before["settings"]["experiments"].items():
+        assert options.items() <= now.manifest["settings"]["experiments"][name].items(), name

@@ -7,7 +7,7 @@ import pytest
 from tests.experiments.made import SCOPES, analysis, rows
 
 from normscope.errors import InputError
-from normscope.experiments import Observation
+from normscope.experiments import ModelFacts, Observation, merged
 from normscope.experiments.bootstrap import compare_means
 from normscope.experiments.groups import Entities, WordSplit, holm, match_distances
 
@@ -45,9 +45,12 @@ def test_where_others_are_few_the_group_is_cut_to_match() -> None:
 
 
 def test_signed_and_absolute_distances_match_as_named() -> None:
-    signed = WordSplit(resamples=50).over(_corpus(0.0, 2)).tables["word-split-distances"].to_pylist()
+    signed = WordSplit(unit="occurrence", resamples=50).over(_corpus(0.0, 2)).tables["word-split-distances"].to_pylist()
     absolute = (
-        WordSplit(resamples=50, distance="absolute").over(_corpus(0.0, 2)).tables["word-split-distances"].to_pylist()
+        WordSplit(unit="occurrence", resamples=50, distance="absolute")
+        .over(_corpus(0.0, 2))
+        .tables["word-split-distances"]
+        .to_pylist()
     )
     assert [row["distance"] for row in signed] == [-2, -1, 1, 2]
     assert [row["distance"] for row in absolute] == [1, 2]
@@ -55,8 +58,8 @@ def test_signed_and_absolute_distances_match_as_named() -> None:
 
 
 def test_a_planted_effect_is_found_and_a_null_one_is_not() -> None:
-    planted = rows(WordSplit(resamples=500).over(_corpus(0.8)), "word-split", kind="ff")[0]
-    null = rows(WordSplit(resamples=500).over(_corpus(0.0)), "word-split", kind="ff")[0]
+    planted = rows(WordSplit(unit="occurrence", resamples=500).over(_corpus(0.8)), "word-split", kind="ff")[0]
+    null = rows(WordSplit(unit="occurrence", resamples=500).over(_corpus(0.0)), "word-split", kind="ff")[0]
     assert planted["significant"] and planted["effect"] > 0 and planted["low"] > 0
     assert not null["significant"] and null["low"] < 0 < null["high"]
     assert planted["pairs"] == 12 * 10 and planted["group_pairs_left_out"] == 0
@@ -81,7 +84,7 @@ def test_holm_corrects_step_by_step() -> None:
 
 
 def test_entities_are_those_of_the_labels() -> None:
-    outcome = Entities(resamples=50).over(_corpus(0.8))
+    outcome = Entities(unit="occurrence", resamples=50).over(_corpus(0.8))
     found = rows(outcome, "entities", kind="ff")[0]
     assert found["pairs"] == 12 * 6  # three tokens: six ordered pairs
     with pytest.raises(InputError, match="CoNLL"):
@@ -94,3 +97,57 @@ def test_a_corpus_without_any_group_finds_nothing_and_does_not_fail() -> None:
     for row in outcome.tables["word-split"].to_pylist():
         assert (row["pairs"], row["effect"], row["p"], row["significant"]) == (0, None, None, False)
     assert not outcome.figures
+
+
+def test_pairs_are_those_of_types_averaged_over_their_occurrences_as_in_the_paper() -> None:
+    """Against a direct computation: means over occurrences of (types, distance) in and out of words, singletons left out."""
+    chance = np.random.default_rng(5)
+    sequences = [["a", "##b", "c", "d"], ["c", "a", "##b", "a", "d"], ["a", "##b", "c", "d", "d"]]
+    words = [[0, 0, 1, 2], [0, 1, 1, 2, 3], [0, 0, 1, 2, 3]]
+    found: dict[tuple[bool, str, str, int], list[float]] = {}
+    observations = []
+    for number, (tokens, owners) in enumerate(zip(sequences, words, strict=True)):
+        maps = {scope: chance.random((1, len(tokens), len(tokens))) for scope in SCOPES}
+        observations.append(Observation(analysis(maps, tokens, words=owners), number))
+        before, after = (maps[scope][0] / maps[scope][0].sum(0) for scope in ("AttnResLn", "AttnResLnFf"))
+        for query, key in np.argwhere(~np.eye(len(tokens), dtype=bool)):
+            same = owners[query] == owners[key]
+            pair = bool(same), tokens[query], tokens[key], int(key - query)
+            found.setdefault(pair, []).append(after[query, key] - before[query, key])
+    units = {pair: np.mean(values) for pair, values in found.items() if len(values) > 1}
+    inside = [value for (same, *_), value in units.items() if same]
+    row = rows(WordSplit(resamples=50).over(observations), "word-split", kind="ff")[0]
+    assert len(inside) == 2 and row["pairs"] == 2  # (a, ##b) and (##b, a), each seen three times
+    assert row["group_mean"] == pytest.approx(np.mean(inside), abs=1e-9)
+    ones = [value for (same, *_, distance), value in units.items() if not same and abs(distance) == 1]
+    assert min(ones) <= row["other_mean"] <= max(ones)
+    assert row["group_pairs_seen_once"] == 0
+
+
+def test_group_pairs_seen_once_are_left_out_and_counted() -> None:
+    maps = {scope: np.random.default_rng(0).random((1, 4, 4)) for scope in SCOPES}
+    single = [Observation(analysis(maps, ["a", "##b", "c", "d"], words=[0, 0, 1, 2]), 0)]
+    for row in WordSplit().over(single).tables["word-split"].to_pylist():
+        assert (row["pairs"], row["group_pairs_seen_once"]) == (0, 2)
+
+
+def test_the_seed_draws_other_pairs_anew() -> None:
+    def mean(seed: int) -> float:
+        observations = [Observation(item.analysis, item.number, seed=seed) for item in _corpus(0.0, 3)]
+        partials = [
+            WordSplit(unit="occurrence").observe(item, ModelFacts.of_analysis(item.analysis)) for item in observations
+        ]
+        table = merged(partials).rows["pairs"].compacted()
+        chosen = ~table["in_group"].to_numpy(zero_copy_only=False)
+        return float(table["ff_1"].to_numpy()[chosen].mean())
+
+    assert mean(0) == mean(0) != mean(1)
+
+
+def test_bars_show_the_means_and_mark_what_is_significant() -> None:
+    outcome = WordSplit(unit="occurrence", resamples=500).over(_corpus(0.8))
+    (record,) = rows(outcome, "word-split", kind="ff")
+    (axes,) = outcome.figures["word-split-ff"]().axes
+    heights = [patch.get_height() for patch in axes.patches]
+    assert heights == pytest.approx([record["group_mean"], record["other_mean"]])
+    assert [text.get_text() for text in axes.texts] == ["*"]

@@ -123,6 +123,41 @@ def test_the_group_amplification_goes_from_the_first_residual_to_the_whole_layer
     assert found["amplification"] == pytest.approx(np.mean([change[1, 0], change[1, 2], change[3, 0], change[3, 2]]))
 
 
+def test_lists_say_which_pairs_they_share() -> None:
+    """The norm after the feed-forward is listed, too, and a pair that two lists of a layer have is marked in both."""
+    item = random_analysis(4, ["a", "b", "a", "b", "c", "c"])
+    outcome = FeedForwardAmplification(top=3).over([item])
+    lists = {
+        (kind, layer): {
+            (r["key_type"], r["query_type"]): r for r in rows(outcome, "ff-amplification", kind=kind, layer=layer)
+        }
+        for kind in ("ff", "group", "ln")
+        for layer in (1, 2)
+    }
+    shared = 0
+    for (kind, layer), pairs in lists.items():
+        for pair, row in pairs.items():
+            others = [other for other in ("ff", "group", "ln") if other != kind and pair in lists[other, layer]]
+            assert row["also_in"] == ", ".join(others)
+            shared += len(others)
+    assert shared > 0
+    change = _normalised(item.map("AttnResLnFfResLn").values[1], "column") - _normalised(
+        item.map("AttnResLnFfRes").values[1], "column"
+    )
+    best = max(change[[1, 3]][:, [0, 2]].mean(), change[[0, 2]][:, [1, 3]].mean(), change[[4, 5], [5, 4]].mean())
+    assert max(r["amplification"] for r in lists["ln", 2].values()) >= best - 1e-9
+
+
+def test_depth_is_correlated_with_the_mean_ratio_of_the_layers() -> None:
+    ratios = {scope: np.random.default_rng(3).random((5, 6)) for scope in SCOPES[:4]}
+    outcome = MixingRatio().over([analysis({}, TOKENS, mixing=ratios)])
+    (found,) = rows(outcome, "mixing-ratio-depth", scope="AttnResLn", kind="overall")
+    expected = stats.spearmanr(range(5), ratios["AttnResLn"].mean(1)).statistic
+    assert found["spearman"] == pytest.approx(expected)
+    (masked,) = rows(outcome, "mixing-ratio-depth", scope="AttnResLn", kind="[MASK]")
+    assert masked["spearman"] is None
+
+
 def test_a_category_that_a_sequence_lacks_does_not_poison_the_mean() -> None:
     chance = np.random.default_rng(6)
     observations = []
@@ -141,6 +176,12 @@ def test_a_category_that_a_sequence_lacks_does_not_poison_the_mean() -> None:
     direct = np.mean([both[0][:, [0, 1, 2, 4, 5]].sum(-1).mean(), both[1].sum(-1).mean()])
     assert columns == pytest.approx(direct)
     assert len(CATEGORIES) == 4
+    images = [axes.images[0].get_array() for axes in outcome.figures["categories-heads"]().axes if axes.images]
+    table = rows(outcome, "categories-heads", category="[SEP]")
+    assert len(images) == 12
+    assert np.asarray(images[1])[1, 2] == pytest.approx(
+        next(r["weights"] for r in table if (r["layer"], r["head"]) == (2, 3))
+    )
 
 
 def test_dispersion_is_that_of_all_vectors() -> None:
@@ -184,6 +225,9 @@ def test_frequency_correlates_occurrences_with_ranks() -> None:
     expected = stats.spearmanr(rank, weights.mean((0, 1, 2))).statistic
     (found,) = rows(outcome, "frequency", quantity="weight", tokens="all")
     assert found["spearman"] == pytest.approx(expected)
+    axes = outcome.figures["frequency"]().axes[0]
+    shown = {line.get_label(): line.get_xydata()[0].tolist() for line in axes.lines}
+    assert shown["[CLS]"] == pytest.approx([4, weights.mean((0, 1, 2))[0]]) and "comma, period" in shown
     (inner,) = rows(outcome, "frequency", quantity="f", tokens="without special tokens")
     assert inner["spearman"] == pytest.approx(stats.spearmanr(rank[1:5], values.mean((0, 1))[1:5]).statistic)
 

@@ -7,11 +7,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from normscope.errors import FileError, InputError
 from normscope.experiments import run
 from normscope.report import write_report
+from normscope.report.finished import FinishedRun
+from normscope.report.together import pooled, together
 
 NAMES = ["mixing-ratio", "ff-amplification"]
 
@@ -78,6 +82,44 @@ def test_a_run_of_version_0_1_is_reported(copy: Path) -> None:
 
     page = write_report([changed(copy, change)]).read_text()
     assert "<th>masking</th><td>paper</td>" in page
+
+
+@pytest.fixture(scope="module")
+def seeds(analyzer: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Three runs that differ in their seed, and so in what is masked."""
+    folder = tmp_path_factory.mktemp("seeds")
+    texts = ["The opera singer caught a soap bubble.", "It rained on the plain in Spain, and the rain fell."]
+    for seed in range(3):
+        run(["mixing-ratio"], model=analyzer, corpus=texts, seed=seed, out=folder / str(seed))
+    return [folder / str(seed) for seed in range(3)]
+
+
+def test_runs_together_are_means_and_deviations_over_them(seeds: list[Path], tmp_path: Path) -> None:
+    runs = [FinishedRun.open(folder) for folder in seeds]
+    table = together(runs, "mixing-ratio")["mixing-ratio"].to_pylist()
+    one = [{row["scope"]: row for row in run.table("mixing-ratio").to_pylist()} for run in runs]
+    for row in table:
+        values = [rows[row["scope"]]["mean"] for rows in one]
+        assert len(set(values)) == 3 and row["runs"] == 3
+        assert (row["mean"], row["mean ±"]) == (pytest.approx(np.mean(values)), pytest.approx(np.std(values, ddof=1)))
+        assert row["maximum"] == max(rows[row["scope"]]["maximum"] for rows in one)
+    page = write_report(seeds, tmp_path / "seeds.html", together=True).read_text()
+    assert "mean ± deviation over 3 runs" in page and "<th>mean ±</th>" in page
+
+
+def test_runs_of_other_options_and_single_ones_are_not_put_together(
+    analyzer: Any, seeds: list[Path], tmp_path: Path
+) -> None:
+    run(["mixing-ratio"], model=analyzer, corpus=["A text."], masking="none", out=tmp_path / "other")
+    with pytest.raises(InputError, match=r"other options \(masked\)"):
+        write_report([seeds[0], tmp_path / "other"], together=True)
+    with pytest.raises(InputError, match="at least two"):
+        write_report(seeds[:1], together=True)
+
+
+def test_rows_that_labels_do_not_tell_apart_are_not_pooled() -> None:
+    table = pa.table({"word": ["a", "a"], "value": [1.0, 2.0]})
+    assert pooled([table, table]) is None
 
 
 def test_what_is_no_finished_run_is_refused(copy: Path, tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ RUN_EXAMPLES = """normscope run scope-similarity mixing-ratio --corpus wiki.txt 
 normscope run entities --model roberta-base --corpus eng.testa --limit 1000 --out runs/entities
 
 normscope run alignment --model marian-dir --corpus pairs.src-tgt --gold pairs.gold --setting both --out runs/align"""
-REPORT_EXAMPLES = "normscope report runs/minilm runs/roberta --out report.html"
+REPORT_EXAMPLES = """normscope report runs/minilm runs/roberta --out report.html
+
+normscope report runs/seed-0 runs/seed-1 runs/seed-2 --together --out seeds.html"""
 
 _CORPUS, _HOW, _WORK = "The corpus", "The experiments", "The work"
 
@@ -170,11 +172,15 @@ def report_command(
         Path | None,
         typer.Option("--out", "-o", help="Default: report.html in the first run's folder.", show_default=False),
     ] = None,
+    together: Annotated[
+        bool,
+        typer.Option("--together", metavar="", help="Several runs as one: mean and deviation over seeds or models."),
+    ] = False,
 ) -> None:
-    """Write one self-contained HTML report of one run or several, side by side."""
+    """Write one self-contained HTML report of one run, or of several side by side or together."""
     from normscope.report import write_report
 
-    path = write_report(runs, out)
+    path = write_report(runs, out, together=together)
     Console(stderr=True).print(f"Wrote {path}", highlight=False)
 
 

@@ -2,12 +2,13 @@
 
 Every map is scaled so that its columns sum to 1; the map after the feed-forward minus the map before it is the
 amplification of each (query, key) pair, averaged over all occurrences of the two subword types. The same for the whole
-group of norm, feed-forward, residual and norm. A corpus has hundreds of millions of pairs, so sums are whole numbers in
-Parquet rows that DuckDB adds up out of core.
+group of norm, feed-forward, residual and norm, and for the norm after the feed-forward; the lists say what they share. A
+corpus has hundreds of millions of pairs, so sums are whole numbers in Parquet rows that DuckDB adds up out of core.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial as bind
 from hashlib import blake2b
@@ -30,20 +31,35 @@ from normscope.scopes import Scope
 KINDS = ("ff", "group")
 """The feed-forward alone, and with the norms and the residual around it."""
 
-_UNIT = 2.0**36
-"""Amplifications are added up in steps of 2**-36."""
+UNIT = 2.0**36
+"""Amplifications are added up in steps of 2**-36, as whole numbers: exactly."""
 
 
-def changes(observation: Observation, model: ModelFacts, axis: NormaliseAxis) -> np.ndarray:
+LN = "ln"
+"""The norm after the feed-forward, where the model has one."""
+
+
+def ends_of(model: ModelFacts, kinds: Sequence[str]) -> dict[str, tuple[Scope, Scope]]:
+    """The scopes between which each kind of change lies, for those that the model has."""
+    ends = {"ff": chain.feed_forward(model.scopes), "group": chain.feed_forward_group(model.scopes)}
+    norm = chain.norm_after_feed_forward(model.scopes)
+    if norm is not None:
+        ends[LN] = norm
+    return {kind: ends[kind] for kind in kinds if kind in ends}
+
+
+def changes(
+    observation: Observation, model: ModelFacts, axis: NormaliseAxis, kinds: Sequence[str] = KINDS
+) -> np.ndarray:
     """`[kind, layer, query, key]`: how the map changes; missing where a key does not exist."""
-    ends = (chain.feed_forward(model.scopes), chain.feed_forward_group(model.scopes))
+    ends = tuple(ends_of(model, kinds).values())
     analysis = observation.analysis
     cache = {scope: normalise(analysis.map(scope), axis).values.astype(np.float64) for pair in ends for scope in pair}
     return np.stack([cache[after] - cache[before] for before, after in ends])
 
 
-def scopes_needed(model: ModelFacts) -> tuple[Scope, ...]:
-    return tuple(dict.fromkeys((*chain.feed_forward(model.scopes), *chain.feed_forward_group(model.scopes))))
+def scopes_needed(model: ModelFacts, kinds: Sequence[str] = KINDS) -> tuple[Scope, ...]:
+    return tuple(dict.fromkeys(scope for ends in ends_of(model, kinds).values() for scope in ends))
 
 
 def type_ids(observation: Observation) -> np.ndarray:
@@ -56,11 +72,13 @@ def type_ids(observation: Observation) -> np.ndarray:
 
 @dataclass(frozen=True)
 class FeedForwardAmplification(Experiment):
-    """Options: `axis`, how maps are scaled; `top`, pairs per layer; `special_tokens`, whether they take part."""
+    """Options: `axis`, how maps are scaled; `top`, pairs per layer; `special_tokens`, whether they take part; `kinds`, those
+    of ff, group and ln to list."""
 
     axis: NormaliseAxis = "column"
     top: int = 10
     special_tokens: bool = True
+    kinds: tuple[str, ...] = (*KINDS, LN)
 
     name: ClassVar[str] = "ff-amplification"
     paper: ClassVar[str] = "Kobayashi et al. 2023"
@@ -69,33 +87,37 @@ class FeedForwardAmplification(Experiment):
         "the pairs of subword types that the feed-forward (and the group around it) brings together most"
     )
     columns: ClassVar[dict[str, str]] = {
-        "kind": "ff: the feed-forward alone; group: norm, feed-forward, residual and norm (as far as the model has them)",
+        "kind": "ff: the feed-forward alone; group: norm, feed-forward, residual and norm (as far as the model has them); "
+        "ln: the norm after the feed-forward",
         "layer": "layer, from 1",
         "rank": "place in the layer, from 1",
         "key_type": "the subword whose contribution grows",
         "query_type": "the subword in whose state it grows",
         "amplification": "mean change of the scaled map over all occurrences",
         "occurrences": "number of (query, key) pairs of these two types",
+        "also_in": "the other kinds whose list of this layer has the pair, too",
     }
 
     def __post_init__(self) -> None:
         check_choice(self.name, "axis", self.axis, ("none", "row", "column"))
+        for kind in self.kinds:
+            check_choice(self.name, "kinds", kind, (*KINDS, LN))
         if self.top < 1:
             raise InputError(f"{self.name}: top is the number of pairs to list, at least 1, not {self.top}.")
 
     def needs(self, model: ModelFacts) -> Needs:
-        return Needs((Decomposition(maps=scopes_needed(model)),))
+        return Needs((Decomposition(maps=scopes_needed(model, self.kinds)),))
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
-        change = changes(observation, model, self.axis)
+        change = changes(observation, model, self.axis, self.kinds)
         kept = ~np.eye(change.shape[2], dtype=bool) & np.asarray(np.isfinite(change).all((0, 1)))[:, : change.shape[2]]
         if not self.special_tokens:
             kept &= ~observation.special[:, None] & ~observation.special[None, :]
         query, key = np.nonzero(kept)
         types = type_ids(observation)
         columns = {"query": types[query], "key": types[key], "occurrences": np.ones(len(query), np.int64)}
-        units = np.rint(change[..., query, key] * _UNIT).astype(np.int64)
-        for kind, name in enumerate(KINDS):
+        units = np.rint(change[..., query, key] * UNIT).astype(np.int64)
+        for kind, name in enumerate(ends_of(model, self.kinds)):
             columns |= {f"{name}_{layer}": units[kind, place] for place, layer in enumerate(model.layers)}
         vocabulary = pa.table(
             {"type": types, "token": observation.tokens, "occurrences": np.ones(len(types), np.int64)}
@@ -112,13 +134,14 @@ class FeedForwardAmplification(Experiment):
         tokens = dict(zip(names["type"].to_pylist(), names["token"].to_pylist(), strict=True))
         records: list[dict[str, object]] = []
         with partial.rows["pairs"].database() as connection:
-            count = _sum_up(connection, facts.model.layers)
-            for kind in KINDS:
+            kinds = list(ends_of(facts.model, self.kinds))
+            count = _sum_up(connection, kinds, facts.model.layers)
+            for kind in kinds:
                 for layer in facts.model.layers:
                     records += _top(connection, kind, layer, self.top, tokens)
-        table = tables.from_records(records, _SCHEMA)
+        table = tables.from_records(_marked(records), _SCHEMA)
         totals = tables.from_records([{"pairs": count[0], "types_of_pairs": count[1], "seen_once": count[2]}])
-        drawn = {f"ff-amplification-{kind}": bind(_figure, table, kind, facts.model) for kind in KINDS}
+        drawn = {f"ff-amplification-{kind}": bind(_figure, table, kind, facts.model) for kind in kinds}
         return Outcome({"ff-amplification": table, "ff-amplification-totals": totals}, drawn)
 
 
@@ -137,13 +160,31 @@ _SCHEMA = pa.schema(
         "query_type": pa.string(),
         "amplification": pa.float64(),
         "occurrences": pa.int64(),
+        "also_in": pa.string(),
     }
 )
 
 
-def _sum_up(connection: duckdb.DuckDBPyConnection, layers: tuple[int, ...]) -> tuple[int, int, int]:
+def _marked(records: list[dict[str, object]]) -> list[dict[str, object]]:
+    """The lists, each pair with the other lists of its layer that have it."""
+    holders: dict[tuple[object, ...], list[str]] = {}
+    for record in records:
+        holders.setdefault(_pair(record), []).append(str(record["kind"]))
+    return [
+        record | {"also_in": ", ".join(kind for kind in holders[_pair(record)] if kind != record["kind"])}
+        for record in records
+    ]
+
+
+def _pair(record: dict[str, object]) -> tuple[object, ...]:
+    return record["layer"], record["key_type"], record["query_type"]
+
+
+def _sum_up(
+    connection: duckdb.DuckDBPyConnection, kinds: Sequence[str], layers: tuple[int, ...]
+) -> tuple[int, int, int]:
     """Add up all rows of each pair of types; the numbers of pairs, of pairs of types, and of those seen once."""
-    sums = ", ".join(f"sum({kind}_{layer}) AS {kind}_{layer}" for kind in KINDS for layer in layers)
+    sums = ", ".join(f"sum({kind}_{layer}) AS {kind}_{layer}" for kind in kinds for layer in layers)
     connection.execute(
         f"CREATE TABLE sums AS SELECT query, key, sum(occurrences)::BIGINT AS occurrences, {sums} "
         f"FROM rows GROUP BY query, key"
@@ -158,7 +199,7 @@ def _top(
     connection: duckdb.DuckDBPyConnection, kind: str, layer: int, top: int, tokens: dict[int, str]
 ) -> list[dict[str, object]]:
     found = connection.execute(
-        f"SELECT key, query, {kind}_{layer}::DOUBLE / {_UNIT} / occurrences AS amplification, occurrences FROM sums "
+        f"SELECT key, query, {kind}_{layer}::DOUBLE / {UNIT} / occurrences AS amplification, occurrences FROM sums "
         f"WHERE occurrences > 1 ORDER BY amplification DESC, key, query LIMIT {top}"
     ).fetchall()
     return [
@@ -176,16 +217,29 @@ def _top(
 
 
 def _figure(table: Table, kind: str, model: ModelFacts) -> Figure:
-    """The top pairs of every layer, as bars."""
-    figure, grid = figures.panels(len(model.layers), width=3.6, height=2.9)
+    """The top pairs of every layer, as bars: those that another list has, too, in another colour."""
+    figure, grid = figures.panels(len(model.layers), width=3.8, height=2.9)
     rows = [row for row in table.to_pylist() if row["kind"] == kind]
     for axes, layer in zip(grid, model.layers, strict=True):
         chosen = [row for row in rows if row["layer"] == layer][::-1]
         labels = [f"({row['key_type']}, {row['query_type']})" for row in chosen]
-        axes.barh(range(len(chosen)), [row["amplification"] for row in chosen], color=figures.PALETTE[0])
+        colours = [figures.PALETTE[1 if row["also_in"] else 0] for row in chosen]
+        axes.barh(range(len(chosen)), [row["amplification"] for row in chosen], color=colours)
+        for place, row in enumerate(chosen):
+            if row["also_in"]:
+                axes.text(0, place, f" {row['also_in']}", va="center", fontsize=5.5, color="w")
         axes.set_yticks(range(len(chosen)), labels, fontsize=7, parse_math=False)
         axes.set_title(f"layer {layer}", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(axis="x", labelsize=7)
-    figure.supxlabel("amplification of (key, query)", fontsize=9)
+    figure.suptitle(
+        f"amplification of (key, query) by {_NAMES[kind]}; orange: also in the list that is named", fontsize=9
+    )
     return figure
+
+
+_NAMES = {
+    "ff": "the feed-forward",
+    "group": "norm, feed-forward, residual and norm",
+    LN: "the norm after the feed-forward",
+}

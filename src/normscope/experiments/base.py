@@ -102,7 +102,8 @@ class Observation:
     """One sequence as experiments see it: its analysis, and what an analysis does not hold.
 
     `results` are those of the measures it asked for; `entities` has for every token the number of its entity, -1 outside;
-    `pair` has the words and the gold alignment of a sentence pair. `number` is the sequence's place in the corpus.
+    `pair` has the words and the gold alignment of a sentence pair. `number` is the sequence's place in the corpus, and
+    `seed` that of the run.
     """
 
     analysis: Analysis
@@ -111,6 +112,7 @@ class Observation:
     results: Mapping[Measure[Any, Any], Any] = field(default_factory=dict[Measure[Any, Any], Any])
     entities: np.ndarray | None = None
     pair: AlignedPair | None = None
+    seed: int = 0
 
     @property
     def tokens(self) -> list[str]:

@@ -26,6 +26,13 @@ def feed_forward_group(scopes: Sequence[Scope]) -> tuple[Scope, Scope]:
     return before, norms[-1]
 
 
+def norm_after_feed_forward(scopes: Sequence[Scope]) -> tuple[Scope, Scope] | None:
+    """The scopes around the norm that follows the feed-forward, where there is one."""
+    norms = _norms(scopes)
+    later = norms[norms.index(feed_forward(scopes)[1]) :]
+    return next(((before, after) for before, after in pairwise(later) if after.last == "Ln"), None)
+
+
 def mixing(scopes: Sequence[Scope]) -> list[Scope]:
     """The scopes of the mixing-ratio tables: everything up to the state that enters the feed-forward."""
     last = next((place for place, scope in enumerate(scopes) if scope.last == "Ff"), len(scopes))

@@ -63,6 +63,6 @@ def heat(
 
 def density(axes: Axes, x: np.ndarray, y: np.ndarray, *, title: str, xlabel: str, ylabel: str) -> None:
     """Many points as hexagons, darker where there are more of them; the horizontal axis is logarithmic."""
-    axes.hexbin(x, y, gridsize=45, bins="log", xscale="log", cmap="viridis", mincnt=1, linewidths=0)
+    axes.hexbin(x, y, gridsize=45, bins="log", xscale="log", cmap="Greys", mincnt=1, linewidths=0)
     axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.set_title(title, fontsize=10)

@@ -18,7 +18,7 @@ from scipy import stats
 from normscope.experiments import chain, figures, published, tables
 from normscope.experiments.amplification import type_ids
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
-from normscope.experiments.heads import head_maps
+from normscope.experiments.heads import CATEGORIES, categories, head_maps
 from normscope.experiments.histograms import spearman
 from normscope.experiments.partial import Partial, Rows
 from normscope.measures import Decomposition
@@ -28,7 +28,7 @@ from normscope.scopes import ATTENTION_WEIGHTS
 ALL, WITHOUT_SPECIAL = "all", "without special tokens"
 
 
-def _occurrences(observation: Observation, values: Mapping[str, np.ndarray]) -> Partial:
+def _occurrences(observation: Observation, model: ModelFacts, values: Mapping[str, np.ndarray]) -> Partial:
     count = len(observation.tokens)
     table = pa.table(
         {
@@ -36,6 +36,7 @@ def _occurrences(observation: Observation, values: Mapping[str, np.ndarray]) -> 
             "position": np.arange(count),
             "type": type_ids(observation),
             "special": observation.special,
+            "class": categories(observation, model).astype(np.int64),
             **{name: np.asarray(value, np.float64) for name, value in values.items()},
         }
     )
@@ -95,12 +96,12 @@ class Frequency(Experiment):
         weights = head_maps(observation, ATTENTION_WEIGHTS).astype(np.float64)
         values = observation.result(ValueNorms())
         received = np.nanmean(weights, axis=2).mean((0, 1))
-        return _occurrences(observation, {"weight": received, "f": values.mean((0, 1))})
+        return _occurrences(observation, model, {"weight": received, "f": values.mean((0, 1))})
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         columns = _ordered(partial)
         records, rank = _correlations(columns, ["weight", "f"], facts)
-        drawn = bind(_figure, rank, {figures.ALPHA: columns["weight"], "‖f(x)‖": columns["f"]})
+        drawn = bind(_figure, rank, columns["class"], {figures.ALPHA: columns["weight"], "‖f(x)‖": columns["f"]})
         return Outcome({"frequency": tables.from_records(records)}, {"frequency": drawn})
 
 
@@ -126,7 +127,8 @@ class MixingFrequency(Experiment):
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         ratios = {s: observation.analysis.mixing_ratio(s).values for s in chain.mixing(model.scopes)}
-        return _occurrences(observation, {scope: ratio.astype(np.float64).mean(0) for scope, ratio in ratios.items()})
+        values = {str(scope): ratio.astype(np.float64).mean(0) for scope, ratio in ratios.items()}
+        return _occurrences(observation, model, values)
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         scopes = chain.mixing(facts.model.scopes)
@@ -137,13 +139,22 @@ class MixingFrequency(Experiment):
             scope, special = str(record["quantity"]), record["tokens"] == ALL
             record["published"] = paper.mixing_frequency(scope, special=special)
             record["published_deviation"] = paper.mixing_frequency(scope, special=special, deviation=True)
-        drawn = bind(_figure, rank, {scope: columns[scope] for scope in scopes})
+        drawn = bind(_figure, rank, columns["class"], {scope: columns[scope] for scope in scopes})
         return Outcome({"mixing-frequency": tables.from_records(records)}, {"mixing-frequency": drawn}, paper.notes)
 
 
-def _figure(rank: np.ndarray, panels: dict[str, np.ndarray]) -> Figure:
-    figure, grid = figures.panels(len(panels), columns=4, width=3.3, height=3.0)
+def _figure(rank: np.ndarray, classes: np.ndarray, panels: dict[str, np.ndarray]) -> Figure:
+    """Every token occurrence: ordinary tokens as a density, special ones and punctuation as points."""
+    figure, grid = figures.panels(len(panels), columns=4, width=3.3, height=3.2)
+    ordinary = classes == CATEGORIES.index("other")
     for axes, (name, values) in zip(grid, panels.items(), strict=True):
         title = f"{name} ({figures.RHO} = {spearman(rank, values):.2f})"
-        figures.density(axes, rank, values, title=title, xlabel="frequency rank", ylabel=name)
+        figures.density(axes, rank[ordinary], values[ordinary], title=title, xlabel="frequency rank", ylabel=name)
+        for place, category in enumerate(CATEGORIES):
+            chosen = (classes == place) & ~ordinary
+            if chosen.any():
+                colour = figures.PALETTE[(1, 3, 4)[place]]
+                axes.plot(rank[chosen], values[chosen], ".", ms=3.5, c=colour, label=category, rasterized=True)
+        axes.set_xlim(0.8, 1.3 * float(rank.max(initial=1)))
+    grid[0].legend(fontsize=6, frameon=False, markerscale=2)
     return figure

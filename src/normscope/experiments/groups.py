@@ -1,7 +1,8 @@
 """ff-amplification of groups (2023, Figures 7 and 8): pairs within a word, or within an entity, against other pairs.
 
-The other pairs are sampled so that they have exactly the token distances of the group's pairs; the difference of the means
-is tested by an unpaired bootstrap, layer by layer.
+As in the paper, a pair is an ordered pair of subword types: its amplification is the mean over its occurrences (here: those
+at one token distance), and what was seen once is left out. The other pairs are sampled so that they have exactly the token
+distances of the group's pairs; the difference of the means is tested by an unpaired bootstrap, layer by layer.
 """
 
 from __future__ import annotations
@@ -9,16 +10,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial as bind
-from typing import ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from matplotlib.figure import Figure
 
 from normscope.analysis import NormaliseAxis
 from normscope.errors import InputError
-from normscope.experiments import figures, tables
-from normscope.experiments.amplification import KINDS, changes, scopes_needed
+from normscope.experiments import group_figures, published, tables
+from normscope.experiments.amplification import KINDS, UNIT, changes, scopes_needed, type_ids
 from normscope.experiments.arrow import Table
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.bootstrap import Comparison, compare_means
@@ -44,8 +44,10 @@ def match_distances(in_group: np.ndarray, distances: np.ndarray, order: np.ndarr
 
 @dataclass(frozen=True)
 class GroupAmplification(Experiment):
-    """Options: `axis` of normalisation, `distance` signed or absolute, `resamples`, `sides`, `level`, `correction`."""
+    """Options: `unit`, whether a pair is one of types, averaged over its occurrences, or each occurrence counts by itself;
+    `axis` of normalisation, `distance` signed or absolute, `resamples`, `sides`, `level`, `correction`."""
 
+    unit: str = "type"
     axis: NormaliseAxis = "column"
     distance: str = "signed"
     resamples: int = 10_000
@@ -67,12 +69,15 @@ class GroupAmplification(Experiment):
         "other_mean": "mean amplification of the other pairs",
         "pairs": "number of pairs on each side, after matching distances",
         "group_pairs_left_out": "group pairs without a partner of the same distance",
+        "group_pairs_seen_once": "group pairs (of types) that were seen once, and are left out",
+        "published_significant": "whether the paper found the group amplified, where model and corpus are the paper's",
         "distance": "distance of the pair in tokens: key minus query (or its absolute value)",
         "group_pairs": "compared group pairs of this distance",
         "other_pairs": "compared other pairs of this distance",
     }
 
     def __post_init__(self) -> None:
+        check_choice(self.name, "unit", self.unit, ("type", "occurrence"))
         check_choice(self.name, "axis", self.axis, ("none", "row", "column"))
         check_choice(self.name, "distance", self.distance, ("signed", "absolute"))
         check_choice(self.name, "sides", self.sides, ("two", "greater", "less"))
@@ -93,52 +98,59 @@ class GroupAmplification(Experiment):
         query, key = query[content], key[content]
         same = (groups[query] == groups[key]) & (groups[query] >= 0)
         distance = key - query if self.distance == "signed" else np.abs(key - query)
-        order = np.random.default_rng([observation.number, 7]).permutation(len(query))
-        kept = _candidates(same, distance, order)
-        columns = {
-            "sequence": np.full(len(kept), observation.number, np.int64),
-            "query": query[kept],
-            "key": key[kept],
-            "in_group": same[kept],
-            "distance": distance[kept],
-        }
-        for kind, name in enumerate(KINDS):
-            for place, layer in enumerate(model.layers):
-                columns[f"{name}_{layer}"] = change[kind, place, query[kept], key[kept]]
-        return Partial(rows={"pairs": Rows((pa.table(columns),))})
+        if self.unit == "type":
+            kept = np.flatnonzero(np.isin(distance, distance[same]))
+        else:
+            kept = _candidates(same, distance, observation)
+        pairs = _Pairs(query[kept], key[kept], same[kept], distance[kept])
+        return Partial(rows={"pairs": pairs.rows(self.unit, observation, change, model)})
 
     def needs(self, model: ModelFacts) -> Needs:
         return Needs((Decomposition(maps=scopes_needed(model)),))
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
-        rows = partial.rows["pairs"].select("SELECT * FROM rows ORDER BY sequence, query, key")
+        layers = facts.model.layers
+        rows, seen_once = _units(partial.rows["pairs"], self.unit, layers)
         in_group = rows["in_group"].to_numpy(zero_copy_only=False)
         distances = rows["distance"].to_numpy()
         order = np.random.default_rng(facts.seed).permutation(len(distances))
         group, other = match_distances(in_group, distances, order)
-        layers = facts.model.layers
         values = {kind: np.stack([rows[f"{kind}_{layer}"].to_numpy() for layer in layers]) for kind in KINDS}
-        records: list[dict[str, object]] = []
+        paper = published.paper_of(facts, self.name, masked=False)
+        counts = {
+            "pairs": len(group),
+            "group_pairs_left_out": int(in_group.sum()) - len(group),
+            "group_pairs_seen_once": seen_once,
+        }
+        records: list[dict[str, Any]] = []
         for kind in KINDS:
             tested = compare_means(
                 values[kind][:, group], values[kind][:, other], self.resamples, 1 - self.level, self.sides, facts.seed
             )
-            records += self._records(kind, layers, tested, len(group), int(in_group.sum()) - len(group))
+            records += self._records(kind, layers, tested, counts, paper)
+        drawn: dict[str, Any] = {}
+        for kind in KINDS if len(group) > 1 else ():
+            sides = values[kind][:, group], values[kind][:, other]
+            tested = [record for record in records if record["kind"] == kind]
+            drawn[f"{self.name}-{kind}"] = bind(group_figures.bars, *sides, tested, self.label)
+            drawn[f"{self.name}-{kind}-histograms"] = bind(group_figures.histograms, *sides, layers, self.label)
         return Outcome(
             {
-                self.name: tables.from_records(records),
+                self.name: tables.from_records(records, _SCHEMA),
                 f"{self.name}-distances": _distance_table(distances[group], distances[other]),
             },
-            {
-                f"{self.name}-{kind}": bind(_figure, values[kind][:, group], values[kind][:, other], layers, self.label)
-                for kind in KINDS
-                if len(group) > 1
-            },
+            drawn,
+            paper.notes,
         )
 
     def _records(
-        self, kind: str, layers: tuple[int, ...], tested: list[Comparison], pairs: int, left_out: int
-    ) -> list[dict[str, object]]:
+        self,
+        kind: str,
+        layers: tuple[int, ...],
+        tested: list[Comparison],
+        counts: dict[str, int],
+        paper: published.Paper,
+    ) -> list[dict[str, Any]]:
         p = np.array([comparison.p for comparison in tested])
         if self.correction == "holm":
             p = holm(p)
@@ -153,11 +165,76 @@ class GroupAmplification(Experiment):
                 "significant": bool(value < self.level),
                 "group_mean": comparison.first_mean,
                 "other_mean": comparison.second_mean,
-                "pairs": pairs,
-                "group_pairs_left_out": left_out,
+                **counts,
+                "published_significant": paper.significant(self.name, layer) if kind == "ff" else None,
             }
             for layer, comparison, value in zip(layers, tested, p, strict=True)
         ]
+
+
+_SCHEMA = pa.schema(
+    {
+        "kind": pa.string(),
+        "layer": pa.int64(),
+        **dict.fromkeys(("effect", "low", "high", "p"), pa.float64()),
+        "significant": pa.bool_(),
+        **dict.fromkeys(("group_mean", "other_mean"), pa.float64()),
+        **dict.fromkeys(("pairs", "group_pairs_left_out", "group_pairs_seen_once"), pa.int64()),
+        "published_significant": pa.bool_(),
+    }
+)
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Pairs of positions of one sequence: those of groups, and others of the same distances."""
+
+    query: np.ndarray
+    key: np.ndarray
+    in_group: np.ndarray
+    distance: np.ndarray
+
+    def rows(self, unit: str, observation: Observation, change: np.ndarray, model: ModelFacts) -> Rows:
+        """One row for every pair, with its places, or, to be added up, with its types."""
+        labels: dict[str, Any] = {"in_group": self.in_group, "distance": self.distance}
+        amounts = change[..., self.query, self.key]
+        if unit == "occurrence":
+            sequence = np.full(len(self.query), observation.number, np.int64)
+            labels |= {"sequence": sequence, "query": self.query, "key": self.key}
+            return Rows((pa.table(labels | _columns(amounts, model)),))
+        types = type_ids(observation)
+        labels |= {"query": types[self.query], "key": types[self.key]}
+        amounts = np.rint(amounts * UNIT).astype(np.int64)
+        counted = {"occurrences": np.ones(len(self.query), np.int64)}
+        return Rows((pa.table(labels | counted | _columns(amounts, model)),), keys=tuple(labels))
+
+
+def _columns(amounts: np.ndarray, model: ModelFacts) -> dict[str, np.ndarray]:
+    return {
+        f"{name}_{layer}": amounts[kind, place]
+        for kind, name in enumerate(KINDS)
+        for place, layer in enumerate(model.layers)
+    }
+
+
+def _units(rows: Rows, unit: str, layers: tuple[int, ...]) -> tuple[Table, int]:
+    """The pairs to compare, in a fixed order, and how many group pairs were seen once and left out."""
+    if unit == "occurrence":
+        return rows.select("SELECT * FROM rows ORDER BY sequence, query, key"), 0
+    means = ", ".join(
+        f"sum({kind}_{layer})::DOUBLE / {UNIT} / sum(occurrences) AS {kind}_{layer}"
+        for kind in KINDS
+        for layer in layers
+    )
+    pairs = (
+        f"SELECT in_group, query, key, distance, sum(occurrences) AS seen, {means} FROM rows "
+        f"GROUP BY in_group, query, key, distance"
+    )
+    with rows.database() as connection:
+        connection.execute(f"CREATE TABLE units AS {pairs}")
+        ((once,),) = connection.execute("SELECT count(*) FROM units WHERE in_group AND seen = 1").fetchall()
+        table = connection.sql("SELECT * FROM units WHERE seen > 1 ORDER BY query, key, distance, in_group")
+        return table.to_arrow_table(), int(once)
 
 
 def holm(p: np.ndarray) -> np.ndarray:
@@ -171,8 +248,9 @@ def holm(p: np.ndarray) -> np.ndarray:
     return scaled
 
 
-def _candidates(same: np.ndarray, distance: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """All pairs of groups, and, of each of their distances, other pairs to spare."""
+def _candidates(same: np.ndarray, distance: np.ndarray, observation: Observation) -> np.ndarray:
+    """All pairs of groups, and, of each of their distances, other pairs to spare, drawn by the run's seed."""
+    order = np.random.default_rng([observation.number, 7, observation.seed]).permutation(len(same))
     kept = [np.flatnonzero(same)]
     for value, count in zip(*np.unique(distance[same], return_counts=True), strict=True):
         rows = np.flatnonzero(~same & (distance == value))
@@ -188,29 +266,12 @@ def _distance_table(group: np.ndarray, other: np.ndarray) -> Table:
     )
 
 
-def _figure(group: np.ndarray, other: np.ndarray, layers: tuple[int, ...], label: str) -> Figure:
-    figure, grid = figures.panels(len(layers), width=3.2, height=2.4)
-    for place, (axes, layer) in enumerate(zip(grid, layers, strict=True)):
-        both = np.concatenate([group[place], other[place]])
-        low, high = np.quantile(both, [0.005, 0.995])
-        edges = cast(list[float], np.linspace(low, high, 51).tolist()) if high > low else 10
-        for values, name, colour in ((other, "other pairs", 6), (group, label, 1)):
-            shown = np.clip(values[place], low, high)
-            axes.hist(shown, edges, density=True, alpha=0.55, color=figures.PALETTE[colour], label=name)
-        axes.set_title(f"layer {layer}", fontsize=10)
-        axes.set_yticks([])
-        axes.tick_params(axis="x", labelsize=7)
-    grid[0].legend(fontsize=7, frameon=False)
-    figure.supxlabel("amplification", fontsize=9)
-    return figure
-
-
 @dataclass(frozen=True)
 class WordSplit(GroupAmplification):
     """Pairs of subwords of one word."""
 
     name: ClassVar[str] = "word-split"
-    shows: ClassVar[str] = "Figure 7"
+    shows: ClassVar[str] = "Figures 7a, 8"
     summary: ClassVar[str] = (
         "whether the feed-forward brings subwords of one word together, against distance-matched pairs"
     )
@@ -225,7 +286,7 @@ class Entities(GroupAmplification):
     """Pairs of tokens of one named entity; needs a corpus with entity labels (CoNLL)."""
 
     name: ClassVar[str] = "entities"
-    shows: ClassVar[str] = "Figure 8"
+    shows: ClassVar[str] = "Figure 7b"
     summary: ClassVar[str] = (
         "whether the feed-forward brings tokens of one named entity together (needs a CoNLL corpus)"
     )

@@ -8,6 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from normscope.experiments import figures, tables
@@ -181,7 +183,10 @@ class Categories(Experiment):
         )
         return Outcome(
             {"categories": by_layer, "categories-heads": by_head},
-            {"categories": lambda: _categories_figure(pooled, facts.model)},
+            {
+                "categories": lambda: _categories_figure(pooled, facts.model),
+                "categories-heads": lambda: _heads_figure(means, facts.model),
+            },
         )
 
 
@@ -195,6 +200,26 @@ def _categories_figure(pooled: dict[str, np.ndarray], model: ModelFacts) -> Figu
     for axes, (name, title) in zip(grid, titles.items(), strict=True):
         series = {category: pooled[name][:, place] for place, category in enumerate(CATEGORIES)}
         figures.lines(axes, model.layers, series, label="mean", title=title)
+    return figure
+
+
+def _heads_figure(means: dict[str, np.ndarray], model: ModelFacts) -> Figure:
+    """`[layer, head, category]` of weights, norms and vectors: one row of panels for each, one panel for each category."""
+    layers, heads = means["weights"].shape[:2]
+    width, height = 0.3 * heads + 1.2, 0.26 * layers + 0.9
+    figure, grid = figures.panels(3 * len(CATEGORIES), columns=len(CATEGORIES), width=width, height=height)
+    for row, (name, label) in enumerate((("weights", "weight"), ("norms", f"‖{figures.ALPHA}f(x)‖"), ("f", "‖f(x)‖"))):
+        scale = Normalize(0, float(np.nanmax(means[name])))
+        for column, category in enumerate(CATEGORIES):
+            axes = grid[row * len(CATEGORIES) + column]
+            axes.imshow(means[name][..., column], cmap="Blues", norm=scale, aspect="auto")
+            axes.set_xticks(range(heads), [str(head + 1) for head in range(heads)], fontsize=6)
+            axes.set_yticks(range(layers), [str(layer) for layer in model.layers], fontsize=6)
+            axes.set_title(f"{category}: {label}", fontsize=8)
+        beside = grid[row * len(CATEGORIES) : (row + 1) * len(CATEGORIES)]
+        figure.colorbar(ScalarMappable(scale, "Blues"), ax=beside, pad=0.01, fraction=0.03)
+    figure.supxlabel("head", fontsize=8)
+    figure.supylabel("layer", fontsize=8)
     return figure
 
 

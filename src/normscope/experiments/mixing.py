@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from normscope.experiments import chain, figures, published, tables
 from normscope.experiments.base import CLS, MASK, SEP, Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.exact import Moments
+from normscope.experiments.histograms import spearman
 from normscope.experiments.partial import Partial
 from normscope.measures import Decomposition
 from normscope.scopes import ATTENTION_WEIGHTS, HALF_ATTENTION_WEIGHTS
@@ -34,6 +35,7 @@ class MixingRatio(Experiment):
         "scope": "scope of the ratio; AttnResW is half of AttnW's",
         "layer": "layer, from 1",
         "kind": "kind of token: normal, [MASK], [CLS], [SEP], or overall (with the model's own names for these tokens)",
+        "spearman": "rank correlation of the layer with its mean ratio: how mixing goes with depth",
         "mean": "mean ratio: over all (sequence, layer, token), or, by layer, over the means of the sequences",
         "maximum": "largest ratio",
         "minimum": "smallest ratio",
@@ -93,8 +95,20 @@ class MixingRatio(Experiment):
                 "published": _or_nan(by_layer).reshape(kinds.count.shape),
             },
         )
+        means = kinds.mean()
+        depth = tables.tidy(
+            {"scope": scopes, "kind": KINDS},
+            {
+                "spearman": np.array(
+                    [[_depth(model, means[s, :, k]) for k in range(len(KINDS))] for s in range(len(scopes))]
+                ),
+                "published": _or_nan(
+                    [paper.mixing_depth(scope) if kind == "overall" else None for scope in scopes for kind in KINDS]
+                ).reshape(len(scopes), len(KINDS)),
+            },
+        )
         return Outcome(
-            {"mixing-ratio": overall, "mixing-ratio-layers": layered},
+            {"mixing-ratio": overall, "mixing-ratio-layers": layered, "mixing-ratio-depth": depth},
             {"mixing-ratio": lambda: _figure(scopes, model, kinds.mean())},
             paper.notes + paper.mixing_ratio_note(),
         )
@@ -124,6 +138,10 @@ def token_kinds(observation: Observation, model: ModelFacts) -> dict[str, np.nda
 def _mean(values: np.ndarray) -> np.ndarray:
     """The mean over the last axis; missing where it is empty."""
     return values.mean(-1) if values.shape[-1] else np.full(values.shape[:-1], np.nan)
+
+
+def _depth(model: ModelFacts, ratios: np.ndarray) -> float:
+    return spearman(np.array(model.layers, np.float64), ratios)
 
 
 def _or_nan(values: list[float | None]) -> np.ndarray:

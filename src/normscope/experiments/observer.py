@@ -137,6 +137,7 @@ def _observations(analyzer: Analyzer, plan: Plan, form: Form, group: list[Item])
         yield Observation(
             analyzer.analysis_of(results, value_bias=plan.value_bias),
             number=item.number,
+            seed=plan.seed,
             token_ids=item.token_ids if item.target is None else None,
             results=results.main.by_measure,
             entities=item.entities,

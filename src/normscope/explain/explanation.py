@@ -259,12 +259,6 @@ class Explanation:
             raise NormscopeError(f"The widget needs {error.name}: pip install 'normscope[notebook]'.") from error
         return ExplorerWidget(self, *others)
 
-    def _repr_html_(self) -> str | None:
-        """The explorer inside a notebook's cell, without any extra; the plain text of large explanations."""
-        from normscope.explorer.page import frame  # noqa: PLC0415  (only notebooks need it)
-
-        return frame(self)
-
     def save(self, path: str | Path) -> Path:
         """Write everything to a netCDF file, which opens without normscope too."""
         return files.write_netcdf(self.tree, path)

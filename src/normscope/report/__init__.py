@@ -8,32 +8,40 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
+from matplotlib.figure import Figure
 
 from normscope.errors import InputError
 from normscope.files import replacing
+from normscope.plots.style import publication
 from normscope.report.comparison import ShownTable, comparison
 from normscope.report.finished import FinishedRun
+from normscope.report.together import drawn
+from normscope.report.together import together as mean_tables
 
 __all__ = ["write_report"]
 
 
-def write_report(runs: Sequence[str | Path], out: str | Path | None = None) -> Path:
-    """Write the report of finished runs (default: `report.html` in the first run's folder)."""
+def write_report(runs: Sequence[str | Path], out: str | Path | None = None, *, together: bool = False) -> Path:
+    """Write the report of finished runs (default: `report.html` in the first run's folder).
+
+    `together` shows several runs as one: the mean and the deviation of every number over the runs (seeds, or models).
+    """
     if not runs:
         raise InputError("Name at least one run's folder.")
     finished = [FinishedRun.open(folder) for folder in runs]
     path = finished[0].folder / "report.html" if out is None else Path(out)
-    page = _page(finished)
+    page = _page(finished, together=together)
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return path
 
 
-def _page(runs: list[FinishedRun]) -> str:
+def _page(runs: list[FinishedRun], *, together: bool) -> str:
     environment = Environment(
         loader=PackageLoader("normscope.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -50,8 +58,41 @@ def _page(runs: list[FinishedRun]) -> str:
             }
             for run in runs
         ],
-        experiments=[_experiment(name, [run for run in runs if name in run.experiments]) for name in names],
+        experiments=[
+            _shown(name, [run for run in runs if name in run.experiments], together=together) for name in names
+        ],
     )
+
+
+def _shown(name: str, runs: list[FinishedRun], *, together: bool) -> dict[str, Any]:
+    return _together(name, runs) if together else _experiment(name, runs)
+
+
+def _together(name: str, runs: list[FinishedRun]) -> dict[str, Any]:
+    """What the page shows of an experiment over several runs as one."""
+    made = mean_tables(runs, name)
+    figures = {title: drawn(title, table) for title, table in made.items()}
+    outcome = {
+        "title": f"mean ± deviation over {len(runs)} runs",
+        "notes": [],
+        "figures": [
+            {"name": title, "data": _encoded(figure)} for title, figure in figures.items() if figure is not None
+        ],
+        "tables": [ShownTable.of(title, table) for title, table in made.items()],
+    }
+    return {
+        "name": name,
+        "comparison": None,
+        "runs": [outcome],
+        "columns": runs[0].experiments[name].get("columns", {}),
+    }
+
+
+def _encoded(figure: Figure) -> str:
+    with publication():
+        stream = BytesIO()
+        figure.savefig(stream, format="svg", metadata={"Date": None})
+    return base64.b64encode(stream.getvalue()).decode()
 
 
 def _experiment(name: str, runs: list[FinishedRun]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from normscope.experiments.arrow import Table
+from normscope.experiments.arrow import Schema, Table
 
 _MOST_ROWS = 400
 _LABELS = ("layer", "head", "rank", "distance", "dimension")
@@ -29,10 +29,19 @@ class ShownTable:
         return cls(title, table.column_names, rows, max(0, table.num_rows - _MOST_ROWS))
 
 
+def label_columns(schema: Schema) -> list[str]:
+    """The columns that say what a row is about: texts, and numbers such as the layer."""
+    return [
+        field.name
+        for field in schema
+        if field.name in _LABELS or (pa.types.is_string(field.type) and not field.name.startswith("published"))
+    ]
+
+
 def comparison(tables: Sequence[tuple[str, Table]]) -> Table | None:
     """The first number of each table by the labels they share; `None` where they have none to compare."""
     first = tables[0][1]
-    labels = [field.name for field in first.schema if pa.types.is_string(field.type) or field.name in _LABELS]
+    labels = label_columns(first.schema)
     values = [field.name for field in first.schema if pa.types.is_floating(field.type) and field.name not in labels]
     if not labels or not values or any(table.schema.names != first.schema.names for _, table in tables):
         return None

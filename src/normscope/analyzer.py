@@ -263,6 +263,22 @@ class Analyzer:
             analyses = [self.analysis_of(item, value_bias=value_bias, method=chosen) for item in measured]
         return analyses[0] if single else analyses
 
+    def maps_by(
+        self,
+        sequence: TokenSequence,
+        method: LayerMethod,
+        scopes: Sequence[str] | None = None,
+        dtype: torch.dtype | None = None,
+        tell: Tell | None = None,
+    ) -> Analysis:
+        """The maps of all layers by a method, for a sequence that is ready for the model."""
+        wanted = MapRequest((), scopes is not None)
+        request = self._map_request(method, wanted, scopes, None, None, dtype)
+        if method.across_layers:
+            return AcrossLayers(self, method, request).analyses([sequence], self.layers, None, tell)[0]
+        (measured,) = Pass(self, request).over([sequence], progress=False, tell=tell)
+        return self.analysis_of(measured, method=method)
+
     def _map_request(
         self,
         method: LayerMethod,
@@ -379,7 +395,7 @@ class Analyzer:
         way = attribution(method)
         if heads and not way.follows:
             raise InputError(
-                f"The method {way.name!r} does not follow single heads: leave out heads, or use 'pull-back'."
+                f"The method {way.facts['method']!r} does not follow single heads: leave out heads, or use 'pull-back'."
             )
         wanted = Wanted(target, against, at, continue_for, direction)
         sequences, single = self._read_sources(inputs, words=words, truncate=truncate)

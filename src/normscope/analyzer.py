@@ -25,7 +25,8 @@ from normscope.errors import InputError, SelectionError
 from normscope.explain.asked import Asked
 from normscope.explain.explanation import Explanation
 from normscope.explain.pulling import PullRequest
-from normscope.explain.question import LabelName, Wanted, read_question
+from normscope.explain.question import LabelName, Wanted
+from normscope.explain.wording import read_question
 from normscope.families import Family
 from normscope.inputs import ImageInput, Input, TokenSequence, read_images, read_inputs, with_targets
 from normscope.loading import LoadedModel, load_model
@@ -67,7 +68,7 @@ class AnalysisOptions(MixingOptions, total=False):
 class ExplainOptions(TypedDict, total=False):
     """Options of `Analyzer.explain`, which says what they mean."""
 
-    target: LabelName | None
+    target: LabelName | Sequence[int] | None
     against: LabelName | None
     at: int | None
     continue_for: int | None
@@ -352,7 +353,7 @@ class Analyzer:
         self,
         inputs: Input | ImageInput,
         *,
-        target: LabelName | None = None,
+        target: LabelName | Sequence[int] | None = None,
         against: LabelName | None = None,
         at: int | None = None,
         continue_for: int | None = None,
@@ -371,7 +372,7 @@ class Analyzer:
             inputs: as in `analyze`; each input of a list is explained by itself.
             target: what to explain. A causal model: the word (or the whole continuation, token by token) that follows; a
                 masked model: the word at the mask; a classifier: a label; an encoder-decoder: the text that it gives out.
-                By default what the model itself predicts. Token ids and numbers of labels work too.
+                By default what the model itself predicts. A token id or a list of them, or the number of a label, work too.
             against: another word or label: the difference of the two logits is explained. Of words of several tokens, the
                 first token in which they differ.
             at: the position of the token whose prediction is explained (causal: the next token after it), negative from

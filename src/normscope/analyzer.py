@@ -16,7 +16,7 @@ import xarray as xr
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from normscope import asking, results
+from normscope import asking, results, schema
 from normscope.analysis import Analysis
 from normscope.call_options import AnalysisOptions, ExplainOptions, MixingOptions, Text
 from normscope.capture import blocks_of

@@ -1,4 +1,4 @@
-"""Predictions of every task class of every registered architecture add up from their tokens, against the model's own logits."""
+"""Predictions of every task class of every registered architecture add up from their tokens to the model's own logits."""
 
 from __future__ import annotations
 

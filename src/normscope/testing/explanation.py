@@ -1,4 +1,4 @@
-"""`assert_explained`: a prediction of a model with its head, followed to the input tokens, against the model's own logits."""
+"""`assert_explained`: a prediction of a model with its head, followed to the tokens, against the model's own logits."""
 
 from __future__ import annotations
 

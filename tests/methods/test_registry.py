@@ -35,7 +35,7 @@ def test_a_name_is_read_in_any_case_and_punctuation() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:
-    with pytest.raises(ns.InputError, match=r"no method 'globec'\. Did you mean 'globenc'\? Methods: norms, "):
+    with pytest.raises(ns.InputError, match=r"no method 'globec'\. Did you mean 'globenc'\? Methods: pull-back, "):
         method("globec")
     with pytest.raises(ns.InputError, match="no method 'lime'"):
         double("bert").analyze(IDS, method="lime")

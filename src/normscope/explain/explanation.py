@@ -264,10 +264,11 @@ class Explanation:
         return files.write_netcdf(self.tree, path)
 
     def _repr_html_(self) -> str:
-        """The coloured text, for notebooks."""
+        """The explorer inside a notebook's cell; of large explanations, and without a flow, the coloured text."""
         from normscope.explain.page import fragment  # noqa: PLC0415  (only notebooks need it)
+        from normscope.explorer.page import frame  # noqa: PLC0415  (only notebooks need it)
 
-        return fragment(self)
+        return (frame(self) if names.EDGES in self._dataset else None) or fragment(self)
 
     def __repr__(self) -> str:
         shown = ", ".join(repr(name) for name in self.targets[:3]) + (", ..." if len(self.targets) > 3 else "")
@@ -298,6 +299,9 @@ def _at_input(dataset: xr.Dataset, group: str) -> xr.DataArray:
     """`[target, token]`: the shares of what enters the first layer, with what is known of the tokens."""
     followed = names.RELEVANCE in dataset
     values = dataset[names.RELEVANCE].isel(depth=0, drop=True) if followed else dataset[names.ATTRIBUTION]
+    values = values.drop_vars(
+        "query_output_token", errors="ignore"
+    )  # what a decoder's rows give out, not what they read
     described = [str(name) for name in values.coords if str(name).startswith("query_")]
     values = values.rename({name: name.replace("query_", "token_", 1) for name in described} | {"query": "token"})
     position = "token", values["token"].values

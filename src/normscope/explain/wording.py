@@ -25,7 +25,7 @@ from normscope.explain.question import (
 )
 from normscope.families.heads import head_of
 from normscope.families.heads.spec import Head
-from normscope.inputs import TokenSequence, decoder_side, read_inputs, with_targets
+from normscope.inputs import TokenSequence, decoder_side, own_shift, read_inputs, with_targets
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -175,7 +175,8 @@ def _for_classifier(analyzer: Analyzer, sequence: TokenSequence) -> TokenSequenc
     """What a classifier reads; the decoder of an encoder-decoder reads the same text, shifted by one."""
     if analyzer.family.encoder is None or sequence.target is not None:
         return sequence
-    return replace(sequence, target=decoder_side(sequence, analyzer.model, analyzer.tokenizer))
+    start = own_shift(sequence, analyzer.model)
+    return replace(sequence, target=decoder_side(sequence, analyzer.model, analyzer.tokenizer, start))
 
 
 def _masked_row(analyzer: Analyzer, sequence: TokenSequence, at: int | None) -> int:

@@ -91,6 +91,7 @@ def _plain_logits(model: PreTrainedModel, inputs: Mapping[str, Tensor], explanat
         read = [_DECODED[-1] if start is None else start, *_DECODED[:-1]]
         given["decoder_input_ids"] = torch.tensor([read], device=model.device)
     if head.task == "multiple-choice":
+        given.setdefault("attention_mask", torch.ones_like(given["input_ids"]))
         given = {name: tensor[:, None] for name, tensor in given.items()}
     if family.stack.causal:
         given["use_cache"] = False

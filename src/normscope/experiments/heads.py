@@ -20,6 +20,7 @@ from normscope.experiments.histograms import LogBins, binned_spearman
 from normscope.experiments.partial import Partial
 from normscope.measures import Decomposition
 from normscope.measures.vectors import HiddenNorms, ValueNorms
+from normscope.plots.style import SEQUENTIAL
 from normscope.scopes import ATTENTION_WEIGHTS, Scope
 
 PUNCTUATION = "comma, period"
@@ -212,12 +213,12 @@ def _heads_figure(means: dict[str, np.ndarray], model: ModelFacts) -> Figure:
         scale = Normalize(0, float(np.nanmax(means[name])))
         for column, category in enumerate(CATEGORIES):
             axes = grid[row * len(CATEGORIES) + column]
-            axes.imshow(means[name][..., column], cmap="Blues", norm=scale, aspect="auto")
+            axes.imshow(means[name][..., column], cmap=SEQUENTIAL, norm=scale, aspect="auto")
             axes.set_xticks(range(heads), [str(head + 1) for head in range(heads)], fontsize=6)
             axes.set_yticks(range(layers), [str(layer) for layer in model.layers], fontsize=6)
             axes.set_title(f"{category}: {label}", fontsize=8)
         beside = grid[row * len(CATEGORIES) : (row + 1) * len(CATEGORIES)]
-        figure.colorbar(ScalarMappable(scale, "Blues"), ax=beside, pad=0.01, fraction=0.03)
+        figure.colorbar(ScalarMappable(scale, SEQUENTIAL), ax=beside, pad=0.01, fraction=0.03)
     figure.supxlabel("head", fontsize=8)
     figure.supylabel("layer", fontsize=8)
     return figure
@@ -268,7 +269,7 @@ def _joint_figure(joint: dict[str, np.ndarray]) -> Figure:
     edges = _NORMS.edges()
     for axes, (name, counts) in zip(grid, joint.items(), strict=True):
         shown = np.where(counts > 0, counts, np.nan)
-        axes.pcolormesh(edges, _WEIGHTS.edges(), np.log10(shown), cmap="viridis", rasterized=True)
+        axes.pcolormesh(edges, _WEIGHTS.edges(), np.log10(shown), cmap=SEQUENTIAL, rasterized=True)
         axes.set(xscale="log", yscale="log", xlabel="‖f(x)‖", ylabel=figures.ALPHA)
         axes.set_xlim(float(edges[used[0]]), float(edges[used[-1] + 1]))
         axes.set_title(f"{name} ({figures.RHO} = {binned_spearman(counts):.2f})", fontsize=10)

@@ -1,5 +1,5 @@
-"""One run from its corpus to its outcomes: the corpus is read, its shards are computed by an engine and written here, and
-what they add is merged as it is read back. What is computed for a sequence is the experiments' concern."""
+"""One run from its corpus to its outcomes: the corpus is read, its shards are computed by an engine and written here, where
+they are merged as they come. What is computed for a sequence is the experiments' concern."""
 
 from __future__ import annotations
 
@@ -106,10 +106,9 @@ class Driver:
                 yield self.spool.sequences_of(index)
 
     def finish(self) -> dict[str, Outcome]:
-        """Merge the shards in their order, one at a time, and finish every experiment."""
+        """Merge what the shards have become, in their order, and finish every experiment."""
         totals = {item.name: item.from_model(self.analyzer) for item in self.settings.experiments}
-        for index in range(self.spool.shard_count):
-            partials = self.shards.read(index)
+        for partials in self.shards.read():
             totals = {name: total.merge(partials.get(name, Partial())) for name, total in totals.items()}
             self.completeness = self.completeness.merge(partials.get(COMPLETENESS, Partial()))
         facts = RunFacts(

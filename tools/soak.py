@@ -1,7 +1,8 @@
 """Kill corpus runs at random moments, again and again, and compare what they end with, byte for byte.
 
 Every run is resumed until it ends well. Its tables must then be those of a run that nothing disturbed, and its folder must
-hold nothing half-written. Runs are forked from this process, so that a kill costs seconds and not an import of torch.
+hold nothing half-written. Runs are forked from this process, so that a kill costs seconds and not an import of torch; the
+model is a small one with random weights, so that many kills hit a run while it writes.
 
     python tools/soak.py --local 80 --processes 10 --ray 10
 """
@@ -27,14 +28,22 @@ from typing import Any
 
 import psutil
 import torch
+from transformers import BertConfig, BertModel
 
 import normscope as ns
 from normscope.corpora import bundled
 from normscope.corpus_run.engines import Engine, Processes
 from normscope.experiments import run
 
-NAMES = ["scope-similarity", "mixing-ratio", "ff-amplification", "frequency"]
-SETTINGS: dict[str, Any] = {"corpus": str(bundled()), "unit": "packed", "max_tokens": 16, "shard_size": 1, "limit": 24}
+NAMES = ["mixing-ratio", "ff-amplification", "frequency"]
+SETTINGS: dict[str, Any] = {
+    "corpus": str(bundled()),
+    "unit": "packed",
+    "max_tokens": 16,
+    "shard_size": 1,
+    "limit": 24,
+    "options": {"ff-amplification": {"kinds": ("ff",), "top": 3}},
+}
 ENGINES = ("local", "processes", "ray")
 LONGEST = 600
 """Seconds after which a run that was left alone hangs."""
@@ -67,6 +76,7 @@ class Soak:
         if status != 0:
             raise SoakError(f"The undisturbed run failed:\n{self.log.read_text()}")
         self.lengths = dict.fromkeys(ENGINES, time.monotonic() - started)
+        print(f"An undisturbed run takes {self.lengths['local']:.1f} s.", flush=True)
 
     def disturbed(self, engine: str, kills: int) -> None:
         """Runs with an engine, until there were that many kills."""
@@ -110,7 +120,8 @@ class Soak:
         try:
             os.dup2(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
             choice = self.engine(engine)
-            run(NAMES, model=self.analyzer if choice is None else None, out=path, engine=choice, **SETTINGS)
+            model = self.analyzer if choice is None else self.analyzer.name
+            run(NAMES, model=model, out=path, engine=choice, **SETTINGS)
         except BaseException:
             traceback.print_exc()
             os._exit(1)
@@ -140,6 +151,23 @@ class Soak:
     def summary(self) -> str:
         kills = ", ".join(f"{count} of {what}" for what, count in sorted(self.kills.items()))
         return f"{sum(self.kills.values())} kills ({kills}) over {sum(self.runs.values())} runs: every table identical."
+
+
+def small_model(folder: Path) -> Path:
+    """Two layers with random weights, and the tokenizer of the embedded model."""
+    tokenizer = ns.load().tokenizer
+    assert tokenizer is not None
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+    )
+    BertModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
 def tables(path: Path) -> dict[str, bytes]:
@@ -204,7 +232,8 @@ def main() -> None:
     torch.set_num_threads(1)
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="normscope-soak-") as folder, cluster(options.ray > 0) as address:
-        soak = Soak(Path(folder), address, random.Random(options.seed), ns.load())
+        analyzer = ns.load(small_model(Path(folder) / "model"))
+        soak = Soak(Path(folder), address, random.Random(options.seed), analyzer)
         soak.undisturbed()
         for engine in ENGINES:
             soak.disturbed(engine, getattr(options, engine))

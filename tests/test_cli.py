@@ -242,7 +242,8 @@ def test_check_proves_every_layer_and_names_the_family(run: Callable[..., Output
 def test_check_gives_random_ids_to_a_model_without_a_tokenizer(
     run: Callable[..., Output], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("normscope.analyzer.load", lambda *_, **__: ns.load(tiny_bert()))
+    bare = ns.load(tiny_bert())
+    monkeypatch.setattr("normscope.analyzer.load", lambda *_, **__: bare)
     code, out, err = run("check")
     assert code == 0, err
     assert "There is no tokenizer beside the model: analysing 16 random token ids." in err

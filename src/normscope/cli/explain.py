@@ -11,7 +11,7 @@ import typer
 
 from normscope.cli import options
 from normscope.cli.expansion import expanded
-from normscope.cli.session import load_analyzer, read_text, result_console, say_written
+from normscope.cli.session import load_analyzer, read_text, result_console, say_written, working
 from normscope.errors import InputError
 from normscope.model_options import ModelOptions
 
@@ -225,4 +225,6 @@ def _give_out(explanation: Explanation, out: Path | None, flow: float | None) ->
     else:
         from normscope.explain.export import export_explanation
 
-        say_written(export_explanation(explanation, out, flow=flow))
+        with working(f"Writing {out}"):
+            export_explanation(explanation, out, flow=flow)
+        say_written(out)

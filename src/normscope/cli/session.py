@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +26,16 @@ _UNLIMITED = 100_000
 
 def load_analyzer(options: ModelOptions) -> Analyzer:
     """The analyzer of a model. A terminal shows that it is being loaded."""
-    with Console(stderr=True).status("Loading the model"):
+    with working("Loading the model"):
         quiet()
         return options.load()
+
+
+@contextmanager
+def working(message: str) -> Generator[None]:
+    """Say on a terminal what is being done, as long as it takes."""
+    with Console(stderr=True).status(message):
+        yield
 
 
 def quiet() -> None:

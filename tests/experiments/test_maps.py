@@ -16,9 +16,10 @@ from normscope.experiments.amplification import FeedForwardAmplification
 from normscope.experiments.base import ModelFacts, RunFacts
 from normscope.experiments.feed_forward import FeedForwardNormsExperiment, OutlierDimensions
 from normscope.experiments.frequency import Frequency, MixingFrequency, rank_of_types
-from normscope.experiments.heads import CATEGORIES, Categories, Dispersion, WeightVersusNorm
+from normscope.experiments.heads import CATEGORIES, Categories, Dispersion
 from normscope.experiments.mixing import MixingRatio
 from normscope.experiments.scope_similarity import ScopeSimilarity
+from normscope.experiments.weight_norm import WeightVersusNorm
 from normscope.measures.removal import MapWithoutDimensions
 from normscope.measures.vectors import FeedForwardDimensions, FeedForwardNorms, HiddenNorms, ValueNorms
 
@@ -194,6 +195,11 @@ def test_dispersion_is_that_of_all_vectors() -> None:
     assert x["mean"] == pytest.approx(hidden[0].mean()) and x["cv"] == pytest.approx(hidden[0].std() / hidden[0].mean())
     assert (f["count"], f["maximum"]) == (18, values[1].max())
     assert f["deviation"] == pytest.approx(values[1].std())
+    (head,) = rows(outcome, "dispersion", quantity="f(x)", layer=2, head=3)
+    for name, share in {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}.items():
+        assert f[name] == pytest.approx(np.quantile(values[1], share), rel=1e-3)
+        assert head[name] == pytest.approx(np.quantile(values[1, 2], share), rel=1e-3)
+        assert x[name] == pytest.approx(np.quantile(hidden[0], share), rel=1e-3)
 
 
 def test_weight_and_norm_correlate_as_their_values_do() -> None:
@@ -204,7 +210,29 @@ def test_weight_and_norm_correlate_as_their_values_do() -> None:
     outcome = WeightVersusNorm().over([Observation(item, 0, results={ValueNorms(): values})])
     (found,) = rows(outcome, "weight-vs-norm", category="all")
     assert found["pairs"] == 2 * 3 * 6 * 6
-    assert found["spearman"] == pytest.approx(-1, abs=0.02)
+    assert found["spearman"] == pytest.approx(-1, abs=0.001)
+
+
+def test_the_correlation_of_weights_and_norms_is_within_its_stated_error_of_the_exact_one() -> None:
+    chance = np.random.default_rng(11)
+    observations, pairs = [], {name: ([], []) for name in ("all", *CATEGORIES)}
+    for number in range(3):
+        values = np.exp(chance.normal(size=(2, 3, 6)))
+        weights = chance.dirichlet(np.full(6, 0.3), size=(2, 3, 6))
+        item = random_analysis(number, TOKENS, heads={"AttnW": weights})
+        observations.append(Observation(item, number, results={ValueNorms(): values}))
+        names = ["[CLS]", "other", "other", "comma, period", "other", "[SEP]"]
+        for key, name in enumerate(names):
+            for each in ("all", name):
+                pairs[each][0].append(weights[..., key].reshape(-1))
+                pairs[each][1].append(np.repeat(values[..., key].reshape(-1), 6))
+    outcome = WeightVersusNorm().over(observations)
+    for name, (weights, norms) in pairs.items():
+        exact = stats.spearmanr(np.concatenate(weights), np.concatenate(norms)).statistic
+        (found,) = rows(outcome, "weight-vs-norm", category=name)
+        assert abs(found["spearman"] - exact) <= found["error"]
+        assert abs(found["spearman"] - exact) < 5e-3
+    assert outcome.figures["weight-vs-norm"]().axes[0].get_title().startswith("all")
 
 
 def test_frequency_ranks_come_from_the_list_or_the_corpus() -> None:
@@ -265,6 +293,25 @@ def test_removing_outliers_compares_the_changed_map_with_the_one_before_the_feed
     assert (found["before"], found["after"]) == (pytest.approx(expected), pytest.approx(1))
     chosen = rows(outcome, "outlier-dimensions-values", layer=1, removed=True)
     assert {row["dimension"] for row in chosen} == set(np.argsort(dimensions[0, 2])[:2])
+
+
+def test_values_of_dimensions_are_means_over_all_tokens_and_not_over_sequences() -> None:
+    chance = np.random.default_rng(4)
+    observations, tokens_of = [], (TOKENS, TOKENS[:3])
+    absolute = [chance.random((2, 2, len(tokens), 20)) for tokens in tokens_of]
+    gamma = chance.random((2, 1, 20))
+    for number, (tokens, values) in enumerate(zip(tokens_of, absolute, strict=True)):
+        item = random_analysis(number, tokens)
+        results = {
+            MapWithoutDimensions(0.1): item.map("AttnResLnFf").values,
+            FeedForwardDimensions(): np.concatenate([values.mean(2), gamma], 1),
+        }
+        observations.append(Observation(item, number, results=results))
+    outcome = OutlierDimensions(fraction=0.1).over(observations)
+    pooled = np.concatenate(absolute, 2).mean(2)
+    found = rows(outcome, "outlier-dimensions-values", layer=2)
+    assert [row["output"] for row in found] == pytest.approx(pooled[1, 1].tolist())
+    assert [row["gamma"] for row in found] == pytest.approx(gamma[1, 0].tolist())
 
 
 def test_an_experiment_that_needs_more_than_an_analysis_says_so() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -414,3 +415,17 @@ def test_a_model_without_blocks_where_they_should_be_is_refused_when_it_is_loade
 def test_norms_that_compute_in_float32_are_within_the_tolerance_of_float64() -> None:
     analysis = ns.load(tiny("deberta").double()).analyze(padded(SEQUENCES[:1]))
     assert 1e-12 < float(analysis.completeness.max()) < 1e-6
+
+
+# ---- threads -----------------------------------------------------------------------------------------------------------
+
+
+@ONE_OF_EACH_ATTENTION
+def test_threads_that_share_a_model_get_their_own_results(model_type: str) -> None:
+    analyzer = ns.load(tiny(model_type))
+    inputs = [torch.tensor(ids) for ids in token_ids(3, 5, 7, 9)] * 4
+    alone = [analyzer.analyze(ids) for ids in inputs]
+    with ThreadPoolExecutor(4) as threads:
+        together = list(threads.map(analyzer.analyze, inputs))
+    for one, other in zip(alone, together, strict=True):
+        assert one.dataset.drop_attrs().identical(other.dataset.drop_attrs())

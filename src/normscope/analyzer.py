@@ -16,7 +16,7 @@ import xarray as xr
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from normscope import asking, results
+from normscope import asking, results, schema
 from normscope.analysis import Analysis
 from normscope.call_options import AnalysisOptions, ExplainOptions, MixingOptions, Text
 from normscope.capture import blocks_of
@@ -24,7 +24,8 @@ from normscope.errors import InputError
 from normscope.explain.asked import Asked
 from normscope.explain.explanation import Explanation
 from normscope.explain.pulling import PullRequest
-from normscope.explain.question import LabelName, Wanted, read_question
+from normscope.explain.question import LabelName, Wanted
+from normscope.explain.wording import read_question
 from normscope.families import Family
 from normscope.inputs import ImageInput, Input, TokenSequence
 from normscope.loading import LoadedModel, load_model
@@ -226,6 +227,21 @@ class Analyzer:
             analyses = [self.analysis_of(item, value_bias=value_bias, method=chosen) for item in measured]
         return analyses[0] if single else analyses
 
+    def maps_by(
+        self,
+        sequence: TokenSequence,
+        method: LayerMethod,
+        scopes: Sequence[str] | None = None,
+        dtype: torch.dtype | None = None,
+        tell: Tell | None = None,
+    ) -> Analysis:
+        """The maps of all layers by a method, for a sequence that is ready for the model."""
+        request = asking.map_request(self, method, MapRequest((), scopes is not None), scopes, None, None, dtype)
+        if method.across_layers:
+            return AcrossLayers(self, method, request).analyses([sequence], self.layers, None, tell)[0]
+        (measured,) = Pass(self, request).over([sequence], progress=False, tell=tell)
+        return self.analysis_of(measured, method=method)
+
     @overload
     def mixing_ratios(self, inputs: Text, **options: Unpack[MixingOptions]) -> xr.DataArray: ...
     @overload
@@ -278,7 +294,7 @@ class Analyzer:
         self,
         inputs: Input | ImageInput,
         *,
-        target: LabelName | None = None,
+        target: LabelName | Sequence[int] | None = None,
         against: LabelName | None = None,
         at: int | None = None,
         continue_for: int | None = None,
@@ -297,7 +313,7 @@ class Analyzer:
             inputs: as in `analyze`; each input of a list is explained by itself.
             target: what to explain. A causal model: the word (or the whole continuation, token by token) that follows; a
                 masked model: the word at the mask; a classifier: a label; an encoder-decoder: the text that it gives out.
-                By default what the model itself predicts. Token ids and numbers of labels work too.
+                By default what the model itself predicts. A token id or a list of them, or the number of a label, work too.
             against: another word or label: the difference of the two logits is explained. Of words of several tokens, the
                 first token in which they differ.
             at: the position of the token whose prediction is explained (causal: the next token after it), negative from
@@ -321,7 +337,7 @@ class Analyzer:
         way = attribution(method)
         if heads and not way.follows:
             raise InputError(
-                f"The method {way.name!r} does not follow single heads: leave out heads, or use 'pull-back'."
+                f"The method {way.facts['method']!r} does not follow single heads: leave out heads, or use 'pull-back'."
             )
         wanted = Wanted(target, against, at, continue_for, direction)
         sequences, single = asking.read_sources(self, inputs, words=words, truncate=truncate)

@@ -43,7 +43,7 @@ class AnalysisOptions(MixingOptions, total=False):
 class ExplainOptions(TypedDict, total=False):
     """Options of `Analyzer.explain`, which says what they mean."""
 
-    target: LabelName | None
+    target: LabelName | Sequence[int] | None
     against: LabelName | None
     at: int | None
     continue_for: int | None

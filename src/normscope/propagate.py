@@ -36,6 +36,9 @@ from normscope.trace import (
 Vectors = Float[Tensor, "query column d"]
 """For some query rows, one vector of every column: an input token each, and perhaps, as the last, what belongs to none."""
 
+Memory = Float[Tensor, "key column d"]
+"""The same of the states of an encoder, which a cross-attention reads."""
+
 BiasShare = Literal["apart", "absdot", "norm", "equal"]
 """What becomes of biases: kept apart, or shared out over the tokens as DecompX does, wherever one is added."""
 
@@ -147,7 +150,7 @@ class Block:
         self.memory = next((_memory(step) for step in trace.steps if isinstance(step, CrossAttention)), None)
         self.length, self.source_length, self.causal = trace.length, trace.source_length, trace.causal
 
-    def carry(self, vectors: Vectors, memory: Vectors | None, columns: Columns, share: BiasShare = "apart") -> Vectors:
+    def carry(self, vectors: Vectors, memory: Memory | None, columns: Columns, share: BiasShare = "apart") -> Vectors:
         """The vectors after the block; the rows are the last ones, as many as there are. `memory` is the encoder's side."""
         return _Walk(self, vectors, memory, columns.bias, share).run()
 
@@ -177,7 +180,7 @@ def _prepared(step: object) -> _Step:
 class _Walk:
     """One way along a chain. Where the bias is a column, constants are added to it, and shared out if asked."""
 
-    def __init__(self, block: Block, vectors: Vectors, memory: Vectors | None, bias: bool, share: BiasShare) -> None:
+    def __init__(self, block: Block, vectors: Vectors, memory: Memory | None, bias: bool, share: BiasShare) -> None:
         self.block, self.entering, self.memory, self.bias = block, vectors, memory, bias
         self.weigh = None if share == "apart" else _WEIGHTS[share]
         self.first = block.length - len(vectors)
@@ -310,7 +313,7 @@ _WEIGHTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
-def starting_vectors(block: Block, columns: Columns) -> tuple[Vectors, Vectors | None]:
+def starting_vectors(block: Block, columns: Columns) -> tuple[Vectors, Memory | None]:
     """What enters the first block: every state is its own token's. The same of the encoder's states, where there are any.
 
     For a causal block the rows begin with the first token of the columns, before which there is nothing of them.
@@ -321,7 +324,7 @@ def starting_vectors(block: Block, columns: Columns) -> tuple[Vectors, Vectors |
     return _diagonal(block.input, columns, 0)[first:], memory
 
 
-def _diagonal(states: Float[Tensor, "token d"], columns: Columns, offset: int) -> Vectors:
+def _diagonal(states: Float[Tensor, "token d"], columns: Columns, offset: int) -> Float[Tensor, "token column d"]:
     vectors = states.new_zeros(len(states), len(columns), states.shape[-1])
     for column, token in enumerate(columns.tokens):
         if 0 <= token - offset < len(states):

@@ -38,6 +38,7 @@ def test_the_documentation_of_every_option_is_in_the_docstring(kind: type) -> No
         assert f"{field.name}: {field.documentation.text}" in (kind.__doc__ or "")
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_texts_that_are_none_are_refused() -> None:
     wrong: Any = ["a text", 3]
     with pytest.raises(CorpusError, match="Text 2 of the list is not a text, but 3"):

@@ -537,6 +537,15 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def settled() -> int:
+    """The same once the server, which tidies up after it has said that a job is done, has had the time to."""
+    smallest = resident()
+    for _ in range(40):
+        time.sleep(0.1)
+        smallest = min(smallest, resident())
+    return smallest
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps what is free")
 def test_what_an_analysis_leaves_free_goes_back_to_the_system(run: Callable[[Any], Running], analyzer: Any) -> None:
     app = WebApp({"mini": analyzer}, Limits(kept=0))
@@ -547,8 +556,7 @@ def test_what_an_analysis_leaves_free_goes_back_to_the_system(run: Callable[[Any
         for length in (150, 90, 200, 120, 180, 60):
             assert follow(client, submit(client, "word " * length, heads=True).json()["id"])[-1]["stage"] == "done"
         follow(client, submit(client).json()["id"])  # of the large ones none is left
-        time.sleep(0.3)
-        after = resident()
+        after = settled()
     give_back()
     assert after - resident() < 16 * 2**20, "free memory was not given back"
     assert after - before < 96 * 2**20

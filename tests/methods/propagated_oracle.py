@@ -12,8 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from normscope import oracle as definitions
-from normscope.oracle import OracleResult
+from normscope.oracle import OracleResult, _add, _affine, _element_wise, _feed_forward, _normalise
 from normscope.trace import (
     Attention,
     CrossAttention,
@@ -73,14 +72,14 @@ def _block(trace: LayerTrace, entering: OracleResult, share: Share | None) -> Or
             case Attention():
                 current = _attend(step, entering, trace)
             case Residual():
-                current = _shared(definitions._add(current, bypasses.pop()), share)
+                current = _shared(_add(current, bypasses.pop()), share)
             case Normalise():
-                current = _shared(definitions._normalise(step.norm, current), share)
+                current = _shared(_normalise(step.norm, current), share)
             case OwnFeedForward():
-                read = entering if step.norm is None else definitions._normalise(step.norm.norm, entering)
-                current = definitions._add(current, definitions._feed_forward(step, read))
+                read = entering if step.norm is None else _normalise(step.norm.norm, entering)
+                current = _add(current, _feed_forward(step, read))
             case FeedForward() if share is None:
-                current = definitions._feed_forward(step, current)
+                current = _feed_forward(step, current)
             case FeedForward():
                 current = _shared_network(step, current, share)
     return current
@@ -95,7 +94,8 @@ def _attend(step: Attention, entering: OracleResult, trace: LayerTrace) -> Oracl
         states = source.states.double()
         parts = torch.zeros(len(states), entering.parts.shape[1], states.shape[-1], dtype=torch.float64)
         parts[range(len(states)), range(trace.length, trace.length + len(states))] = states
-        of = OracleResult(parts, torch.zeros_like(states), torch.ones(parts.shape[:2], dtype=torch.bool), trace.queries)
+        every = torch.ones(parts.shape[:2], dtype=torch.bool)
+        of = OracleResult(parts, torch.zeros_like(states), every, torch.arange(len(states)))
     values, constant = _values(source, of)
     weights, output = step.weights.double(), step.output.double()
     bias = torch.einsum("hij,hje,hed->id", weights, constant, output)
@@ -107,10 +107,10 @@ def _attend(step: Attention, entering: OracleResult, trace: LayerTrace) -> Oracl
 def _values(source: ValueSource, of: OracleResult) -> tuple[Tensor, Tensor]:
     for step in source.steps:
         if isinstance(step, Linear):
-            parts, bias = definitions._affine(step, of.parts, of.bias)
+            parts, bias = _affine(step, of.parts, of.bias)
             of = replace(of, parts=parts, bias=bias)
         else:
-            of = definitions._normalise(step.norm, of)
+            of = _normalise(step.norm, of)
     projection = source.projection.double()
     constant = torch.einsum("jd,hed->hje", of.bias, projection)
     if source.bias is not None:
@@ -133,9 +133,9 @@ def _shared_network(step: FeedForward, current: OracleResult, share: Share) -> O
     (expert,) = step.experts
     network = expert.network
     assert isinstance(network, Plain)
-    parts, bias = definitions._affine(network.first, current.parts, current.bias)
+    parts, bias = _affine(network.first, current.parts, current.bias)
     entering = _shared(replace(current, parts=parts, bias=bias), share)
-    neurons, at_zero = definitions._element_wise(network.activation.function, entering.parts, entering.bias)
+    neurons, at_zero = _element_wise(network.activation.function, entering.parts, entering.bias)
     leaving = _shared(replace(entering, parts=neurons, bias=at_zero), share)
-    parts, bias = definitions._affine(network.second, leaving.parts, leaving.bias)
+    parts, bias = _affine(network.second, leaving.parts, leaving.bias)
     return _shared(replace(leaving, parts=parts, bias=bias), share)

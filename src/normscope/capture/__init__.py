@@ -87,7 +87,7 @@ def capture_sides(
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.autocast(model.device.type, enabled=False))
         stack.enter_context(evaluation_mode(model))
-        handles = stack.enter_context(hooks())
+        handles = stack.enter_context(hooks(model))
         attentions: dict[nn.Module, AttentionListener] = {}
         for listener in listeners:
             chains = listener.chains

@@ -36,7 +36,7 @@ def capture_head(
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.autocast(model.device.type, enabled=False))
         stack.enter_context(evaluation_mode(model))
-        handles = stack.enter_context(hooks())
+        handles = stack.enter_context(hooks(model))
         handles += listener.hook()
         model(**inputs)
     return listener.traces()

@@ -1,13 +1,15 @@
 """Everything that capture changes on a model, and its undoing: evaluation mode, attention implementation, hooks.
 
-Each change is a context manager that restores exactly what it changed, also after an exception or Ctrl-C.
+Each change is a context manager that restores exactly what it changed, also after an exception or Ctrl-C. Threads that
+share a model take turns: one would hear the states of the other's input.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -23,18 +25,27 @@ AttentionListener = Callable[[Tensor, Tensor], None]
 """Told the attention weights and the value states of one call, both `[batch, head, ...]`."""
 
 _listeners: WeakKeyDictionary[nn.Module, AttentionListener] = WeakKeyDictionary()
+_turns: WeakKeyDictionary[nn.Module, AbstractContextManager[Any]] = WeakKeyDictionary()
+_turns_made = threading.Lock()
+
+
+def turn(model: nn.Module) -> AbstractContextManager[Any]:
+    """The lock that whoever changes or listens to a model holds; a thread may take it more than once."""
+    with _turns_made:
+        return _turns.setdefault(model, threading.RLock())
 
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Generator[None]:
     """Every module in evaluation mode; afterwards each has the training flag it had."""
-    training = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, flag in training:
-            module.training = flag
+    with turn(model):
+        training = [(module, module.training) for module in model.modules()]
+        model.eval()
+        try:
+            yield
+        finally:
+            for module, flag in training:
+                module.training = flag
 
 
 @contextmanager
@@ -80,14 +91,15 @@ def _restored_implementations(model: PreTrainedModel) -> Generator[list[Any]]:
 
 
 @contextmanager
-def hooks() -> Generator[list[Any]]:
-    """A list of hook handles, all removed at the end."""
+def hooks(model: nn.Module) -> Generator[list[Any]]:
+    """A list for the handles of hooks on a model, all removed at the end."""
     handles: list[Any] = []
-    try:
-        yield handles
-    finally:
-        for handle in handles:
-            handle.remove()
+    with turn(model):
+        try:
+            yield handles
+        finally:
+            for handle in handles:
+                handle.remove()
 
 
 def _configs(model: PreTrainedModel) -> list[Any]:

@@ -158,7 +158,7 @@ def explain_command(
 def methods_command() -> None:
     """List the methods: what each measures, what it costs, and where it comes from."""
     from normscope.methods import methods
-    from normscope.methods.listing import methods_table
+    from normscope.methods.table import methods_table
 
     result_console().print(methods_table(methods()))
 

@@ -48,7 +48,7 @@ def experiments_command() -> None:
 
     table = Table(box=None, pad_edge=False)
     for name in ("name", "paper", "shows", "what it finds", "options (-O name.option=value)"):
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name == "name")
     for kind in EXPERIMENTS.values():
         defaults = ", ".join(f"{field.name}={_shown(field.default)}" for field in fields(kind))
         table.add_row(kind.name, kind.paper, kind.shows, kind.summary, defaults)

@@ -15,7 +15,7 @@ from torch import Tensor
 from normscope.trace import Expert, FeedForward, Gated, LayerNorm, Linear, Norm, Plain, RmsNorm
 
 
-def deviation(norm: Norm, state: Float[Tensor, "query d"]) -> Float[Tensor, " query"]:
+def deviation(norm: Norm, state: Float[Tensor, "*query d"]) -> Float[Tensor, "*query"]:
     """`s_i`, by which the norm divides: from the model's own state `y_i`, not from any part of it."""
     match norm:
         case LayerNorm():

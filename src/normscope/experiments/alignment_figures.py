@@ -17,6 +17,7 @@ from normscope.experiments.arrow import Table
 from normscope.experiments.base import ModelFacts
 from normscope.experiments.links import NONE
 from normscope.experiments.partial import Partial
+from normscope.plots.style import SEQUENTIAL
 
 ENDS = {"argmax": "sentence end takes part", "exclude": "without sentence end"}
 
@@ -46,7 +47,14 @@ def heads(aer: np.ndarray, title: str, methods: Sequence[str], model: ModelFacts
     limits = float(100 * np.nanmin(aer)), float(100 * np.nanmax(aer))
     for m, (axes, method) in enumerate(zip(grid, methods, strict=True)):
         figures.heat(
-            axes, 100 * aer[m], model.layers, columns, title=method, form="{:.1f}", colours="Purples_r", limits=limits
+            axes,
+            100 * aer[m],
+            model.layers,
+            columns,
+            title=method,
+            form="{:.1f}",
+            colours=SEQUENTIAL.reversed(),
+            limits=limits,
         )
         axes.axvline(0.5, color="w", linewidth=3)
         axes.set(xlabel="head", ylabel="layer")
@@ -96,7 +104,7 @@ class Example:
         wide, high = len(self.sources), len(self.targets)
         figure, grid = figures.panels(2, columns=2, width=0.26 * wide + 1.5, height=0.26 * high + 1.7)
         for axes, (method, layer, values, hard) in zip(grid, self.panels, strict=True):
-            axes.imshow(values, cmap="Blues", aspect="equal", vmin=0)
+            axes.imshow(values, cmap=SEQUENTIAL, aspect="equal", vmin=0)
             self._mark(axes, hard)
             axes.set_xticks(range(wide), self.sources, rotation=90, fontsize=7, parse_math=False)
             axes.set_yticks(range(high), self.targets, fontsize=7, parse_math=False)

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
+
+from normscope.plots.style import SEQUENTIAL
 
 ALPHA, GAMMA, RHO = "\u03b1", "\u03b3", "\u03c1"
 
@@ -45,7 +48,7 @@ def heat(
     title: str = "",
     limits: tuple[float | None, float | None] = (None, None),
     form: str = "{:.2f}",
-    colours: str = "Blues",
+    colours: Colormap = SEQUENTIAL,
 ) -> None:
     """A heat map `[row, column]` with the numbers written in."""
     image = axes.imshow(values, cmap=colours, vmin=limits[0], vmax=limits[1], aspect="auto")

@@ -20,6 +20,7 @@ from normscope.experiments.histograms import LogBins
 from normscope.experiments.partial import Partial, Rows
 from normscope.measures import Decomposition
 from normscope.measures.vectors import HiddenNorms, ValueNorms
+from normscope.plots.style import SEQUENTIAL
 from normscope.scopes import ATTENTION_WEIGHTS, Scope
 
 PUNCTUATION = "comma, period"
@@ -239,12 +240,12 @@ def _heads_figure(means: dict[str, np.ndarray], model: ModelFacts) -> Figure:
         scale = Normalize(0, float(np.nanmax(means[name])))
         for column, category in enumerate(CATEGORIES):
             axes = grid[row * len(CATEGORIES) + column]
-            axes.imshow(means[name][..., column], cmap="Blues", norm=scale, aspect="auto")
+            axes.imshow(means[name][..., column], cmap=SEQUENTIAL, norm=scale, aspect="auto")
             axes.set_xticks(range(heads), [str(head + 1) for head in range(heads)], fontsize=6)
             axes.set_yticks(range(layers), [str(layer) for layer in model.layers], fontsize=6)
             axes.set_title(f"{category}: {label}", fontsize=8)
         beside = grid[row * len(CATEGORIES) : (row + 1) * len(CATEGORIES)]
-        figure.colorbar(ScalarMappable(scale, "Blues"), ax=beside, pad=0.01, fraction=0.03)
+        figure.colorbar(ScalarMappable(scale, SEQUENTIAL), ax=beside, pad=0.01, fraction=0.03)
     figure.supxlabel("head", fontsize=8)
     figure.supylabel("layer", fontsize=8)
     return figure

@@ -19,6 +19,7 @@ from normscope.experiments.histograms import LogBins, binned_spearman
 from normscope.experiments.partial import Partial, Rows
 from normscope.measures import Decomposition
 from normscope.measures.vectors import ValueNorms
+from normscope.plots.style import SEQUENTIAL
 from normscope.scopes import ATTENTION_WEIGHTS
 
 _NORMS = LogBins(-6, 6, 400)
@@ -100,7 +101,7 @@ def _joint_figure(joint: dict[str, _Joint]) -> Figure:
         shown = np.zeros([len(each) - 1 for each in edges])
         np.add.at(shown, (part.weights // _SHOWN, part.norms // _SHOWN), part.counts)
         shade = np.log10(np.where(shown > 0, shown, np.nan))
-        axes.pcolormesh(edges[1], edges[0], shade, cmap="viridis", rasterized=True)
+        axes.pcolormesh(edges[1], edges[0], shade, cmap=SEQUENTIAL, rasterized=True)
         axes.set(xscale="log", yscale="log", xlabel="‖f(x)‖", ylabel=figures.ALPHA)
         axes.set_xlim(float(_NORMS.middles(whole.norms.min())) / 1.1, float(_NORMS.middles(whole.norms.max())) * 1.1)
         axes.set_ylim(float(_WEIGHTS.middles(whole.weights.min())) / 2, 1.5)

@@ -12,13 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import xarray as xr
 
-<<<<<<< HEAD
 from normscope import files, labels, schema, units
-from normscope.errors import SelectionError, listing
-=======
-from normscope import files, schema, units
-from normscope.errors import FileError, NormscopeError, SelectionError, listing
->>>>>>> page
+from normscope.errors import NormscopeError, SelectionError, listing
 from normscope.explain import datasets as names
 from normscope.explain.flow import Flow, flow_of
 
@@ -246,14 +241,13 @@ class Explanation:
 
         return plots.plot_explanation(self, **options)
 
-<<<<<<< HEAD
     def plot_flow(self, share: float = 0.9, *, target: int = 0, encoder: bool = False, **options: Any) -> Figure:
         """The graph of `flow` as a picture; options are those of `plots.plot_flow`."""
         from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
 
         options.setdefault("name", "" if encoder else labels.name_of(self.targets[target]))
         return plots.plot_flow(self.flow(share, target=target, encoder=encoder), **options)
-=======
+
     def explore(self, *others: Analysis | Explanation) -> Any:
         """The explorer as a notebook widget: what flows to the prediction, and whatever is to be shown with it.
 
@@ -265,22 +259,16 @@ class Explanation:
             raise NormscopeError(f"The widget needs {error.name}: pip install 'normscope[notebook]'.") from error
         return ExplorerWidget(self, *others)
 
-    def _repr_html_(self) -> str | None:
-        """The explorer inside a notebook's cell, without any extra; the plain text of large explanations."""
-        from normscope.explorer.page import frame  # noqa: PLC0415  (only notebooks need it)
-
-        return frame(self)
->>>>>>> page
-
     def save(self, path: str | Path) -> Path:
         """Write everything to a netCDF file, which opens without normscope too."""
         return files.write_netcdf(self.tree, path)
 
     def _repr_html_(self) -> str:
-        """The coloured text, for notebooks."""
+        """The explorer inside a notebook's cell; of large explanations, and without a flow, the coloured text."""
         from normscope.explain.page import fragment  # noqa: PLC0415  (only notebooks need it)
+        from normscope.explorer.page import frame  # noqa: PLC0415  (only notebooks need it)
 
-        return fragment(self)
+        return (frame(self) if names.EDGES in self._dataset else None) or fragment(self)
 
     def __repr__(self) -> str:
         shown = ", ".join(repr(name) for name in self.targets[:3]) + (", ..." if len(self.targets) > 3 else "")
@@ -311,6 +299,9 @@ def _at_input(dataset: xr.Dataset, group: str) -> xr.DataArray:
     """`[target, token]`: the shares of what enters the first layer, with what is known of the tokens."""
     followed = names.RELEVANCE in dataset
     values = dataset[names.RELEVANCE].isel(depth=0, drop=True) if followed else dataset[names.ATTRIBUTION]
+    values = values.drop_vars(
+        "query_output_token", errors="ignore"
+    )  # what a decoder's rows give out, not what they read
     described = [str(name) for name in values.coords if str(name).startswith("query_")]
     values = values.rename({name: name.replace("query_", "token_", 1) for name in described} | {"query": "token"})
     position = "token", values["token"].values

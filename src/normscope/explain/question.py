@@ -1,14 +1,14 @@
-"""What is to be explained: from what a user names (a word, a label, a position) to rows and labels of the model's logits.
+"""What is asked of a model: values of its logits, or of its last states, and the labels that people name them by.
 
-Owns the words of a question and every error about them. How the answer is computed is not decided here.
+How a question is read from what a user says is `wording`'s concern; how it is answered is not decided here.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -17,15 +17,14 @@ from torch import Tensor
 from normscope.capture.heads import HeadListener
 from normscope.errors import InputError, SelectionError, listing
 from normscope.families.heads import head_of, labels_of
-from normscope.families.heads.spec import LANGUAGE_MODELLING, Head, Task
+from normscope.families.heads.spec import LANGUAGE_MODELLING, Task
 from normscope.head_trace import HeadTrace, Target
-from normscope.inputs import TokenSequence, decoder_side, read_inputs, with_targets
 from normscope.trace import Linear
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
 
-_ROW_PER_TOKEN: tuple[Task, ...] = ("token-classification", "question-answering", "replaced-token")
+ROW_PER_TOKEN: tuple[Task, ...] = ("token-classification", "question-answering", "replaced-token")
 """Tasks, beside language modelling, whose logits have a row for every token."""
 
 LabelName = str | int
@@ -39,7 +38,7 @@ class Wanted:
     Instead of a label, the model's own continuation for some tokens, or a direction of the last state.
     """
 
-    target: LabelName | None = None
+    target: LabelName | Sequence[int] | None = None
     against: LabelName | None = None
     at: int | None = None
     continue_for: int | None = None
@@ -98,7 +97,7 @@ class LogitQuestion(Question):
     @property
     def reads_tokens(self) -> bool:
         task = head_of(self.analyzer.model).task
-        return task in LANGUAGE_MODELLING or task in _ROW_PER_TOKEN
+        return task in LANGUAGE_MODELLING or task in ROW_PER_TOKEN
 
     def head_of(self, states: Float[Tensor, "token d"]) -> HeadTrace:
         raise ValueError("a question about logits has no head of its own")
@@ -134,48 +133,6 @@ class DirectionQuestion(Question):
         return [Answer(Target(self.position, {0: 1.0}), name, self.position)]
 
 
-def read_question(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Question]:
-    """The sequence that the model is made to read, and what is asked of its logits, or of its last states."""
-    if wanted.direction is not None:
-        return _along_direction(analyzer, sequence, wanted)
-    longer, rows = _read(analyzer, sequence, wanted)
-    return longer, LogitQuestion(analyzer, rows)
-
-
-def _along_direction(
-    analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted
-) -> tuple[TokenSequence, DirectionQuestion]:
-    has_encoder, text = analyzer.family.encoder is not None, wanted.target
-    if wanted.against is not None or wanted.continue_for is not None or (text is not None and not has_encoder):
-        raise InputError("A direction takes the place of a target: give one of them.")
-    if has_encoder:
-        if not isinstance(text, str):
-            raise InputError("Give the text that the decoder reads (target=...), along whose last states to look.")
-        options = (analyzer.model, analyzer.tokenizer, analyzer.longest)
-        (sequence,) = with_targets([sequence], text, *options, truncate=False)
-    vector = None if isinstance(wanted.direction, str) else wanted.direction
-    return sequence, DirectionQuestion(position_of(wanted.at, len(sequence.target or sequence)), vector)
-
-
-def _read(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
-    """The sequence that the model is made to read, and the rows of its logits with what is wanted at each.
-
-    A continuation of several tokens is read after the text, and every one of its tokens is wanted at its own row.
-    """
-    head = head_of(analyzer.model)
-    if wanted.continue_for is not None:
-        wanted = _continuing(analyzer, head, sequence, wanted)
-    match head.task:
-        case "causal-lm":
-            return _continued(analyzer, sequence, wanted)
-        case "seq2seq-lm":
-            return _decoded(analyzer, sequence, wanted)
-        case "masked-lm":
-            return sequence, [(_masked_row(analyzer, sequence, wanted.at), _one_token(analyzer, wanted))]
-        case _:
-            return _for_classifier(analyzer, sequence), [(_row(head, sequence, wanted.at), wanted)]
-
-
 def _answer(analyzer: Analyzer, row: int | None, wanted: Wanted, logits: Float[Tensor, "row label"]) -> Answer:
     count = logits.shape[-1]
     if row is None:
@@ -201,13 +158,13 @@ def label_name(analyzer: Analyzer, label: int) -> str:
     return cast(str, analyzer.tokenizer.decode([label]))
 
 
-def _label(analyzer: Analyzer, wanted: LabelName, count: int) -> int:
+def _label(analyzer: Analyzer, wanted: LabelName | Sequence[int], count: int) -> int:
     names = labels_of(analyzer.model)
     if isinstance(wanted, int):
         if not 0 <= wanted < count:
             raise SelectionError(f"There is no label {wanted}: {analyzer.name} has {count}, from 0 to {count - 1}.")
         return wanted
-    if names is None:
+    if names is None or not isinstance(wanted, str):
         (token,) = tokens_of(analyzer, wanted)
         return token
     folded = {name.casefold(): label for label, name in enumerate(names)}
@@ -220,8 +177,10 @@ def _label(analyzer: Analyzer, wanted: LabelName, count: int) -> int:
 # ---- tokens ------------------------------------------------------------------------------------------------------------
 
 
-def tokens_of(analyzer: Analyzer, text: str) -> list[int]:
-    """The token ids of a word or a continuation, as they stand in the middle of a text."""
+def tokens_of(analyzer: Analyzer, text: str | Sequence[int]) -> list[int]:
+    """The token ids of a word or a continuation, as they stand in the middle of a text; ids stay as they are."""
+    if not isinstance(text, str):
+        return _known(analyzer, list(text))
     tokenizer = analyzer.tokenizer
     if tokenizer is None:
         raise InputError(
@@ -238,147 +197,8 @@ def tokens_of(analyzer: Analyzer, text: str) -> list[int]:
     return ids
 
 
-def _one_token(analyzer: Analyzer, wanted: Wanted) -> Wanted:
-    """Refuse words of several tokens where the model predicts one."""
-    for word in (wanted.target, wanted.against):
-        if isinstance(word, str) and len(ids := tokens_of(analyzer, word)) > 1:
-            pieces = [label_name(analyzer, number) for number in ids]
-            raise InputError(
-                f"The target {word!r} is {len(ids)} tokens here ({listing(pieces)}), but one token is predicted at a mask. "
-                f"Name one of them, or another word."
-            )
-    return wanted
-
-
-def _continued(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
-    """A causal model: what comes after the text, or after the token `at`."""
-    last = position_of(wanted.at, len(sequence))
-    if isinstance(wanted, _Continuing):
-        ids = wanted.ids
-    elif isinstance(wanted.target, str):
-        ids = tokens_of(analyzer, wanted.target)
-    else:
-        return sequence, [(last, _first_tokens(analyzer, wanted))]
-    if wanted.against is not None:
-        common, pair = _difference(analyzer, ids, wanted.against)
-        return _extended(analyzer, sequence, last, common), [(last + len(common), replace(wanted, **pair))]
-    longer = _extended(analyzer, sequence, last, ids[:-1])
-    return longer, [(last + place, Wanted(number)) for place, number in enumerate(ids)]
-
-
-@dataclass(frozen=True)
-class _Continuing(Wanted):
-    """The tokens that the model itself continues with."""
-
-    ids: list[int] = field(default_factory=list[int])
-
-
-def _continuing(analyzer: Analyzer, head: Head, sequence: TokenSequence, wanted: Wanted) -> _Continuing:
-    """What a causal model says next, the most probable token at each step, up to the end of the text."""
-    count = wanted.continue_for
-    if head.task != "causal-lm":
-        raise InputError(f"continue_for is for models that continue a text: {analyzer.name} does {head.task}.")
-    if wanted.target is not None or wanted.against is not None:
-        raise InputError("continue_for takes the place of a target: give one of them.")
-    if count is None or count < 1:
-        raise InputError(f"A text is continued for at least one token, not for {count}.")
-    last = position_of(wanted.at, len(sequence))
-    ids = torch.tensor([sequence.features["input_ids"][: last + 1]], device=analyzer.model.device)
-    generate = cast(Any, analyzer.model).generate
-    options = {"do_sample": False, "num_beams": 1, "max_new_tokens": count, "pad_token_id": 0}
-    output = generate(input_ids=ids, attention_mask=torch.ones_like(ids), **options)
-    return _Continuing(at=wanted.at, ids=output[0, last + 1 :].tolist())
-
-
-def _first_tokens(analyzer: Analyzer, wanted: Wanted) -> Wanted:
-    """A contrast to the model's own prediction is the first token of the word."""
-    if isinstance(wanted.against, str):
-        return replace(wanted, against=tokens_of(analyzer, wanted.against)[0])
-    return wanted
-
-
-def _difference(analyzer: Analyzer, ids: list[int], against: LabelName) -> tuple[list[int], dict[str, int]]:
-    """The tokens that two words begin with alike, and the first in which they differ."""
-    others = [against] if isinstance(against, int) else tokens_of(analyzer, against)
-    for place, (one, other) in enumerate(zip(ids, others, strict=False)):
-        if one != other:
-            return ids[:place], {"target": one, "against": other}
-    raise InputError(
-        f"Target and contrast begin with the same tokens and one of them ends there: there is no token in which "
-        f"{against!r} differs."
-    )
-
-
-def _extended(analyzer: Analyzer, sequence: TokenSequence, last: int, ids: list[int]) -> TokenSequence:
-    """The sequence up to a token, and some tokens after it."""
-    if not ids and last == len(sequence) - 1:
-        return sequence
-    features: dict[str, Any] = {"input_ids": [[*sequence.features["input_ids"][: last + 1], *ids]]}
-    (longer,), _ = read_inputs(features, analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
-    words = [*sequence.words[: last + 1], *longer.words[last + 1 :]]
-    word_ids = None
-    if sequence.word_ids is not None:
-        kept = sequence.word_ids[: last + 1]
-        word_ids = [*kept, *(1 + max(kept) + number for number in range(len(ids)))]
-    special = [*sequence.special[: last + 1], *longer.special[last + 1 :]]
-    return replace(longer, words=words, word_ids=word_ids, special=special)
-
-
-def _decoded(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
-    """An encoder-decoder: the text that its decoder is made to give out, token by token, or what it gives out by itself."""
-    text = wanted.target if isinstance(wanted.target, str) else None
-    options = (analyzer.model, analyzer.tokenizer, analyzer.longest)
-    (paired,) = with_targets([sequence], text, *options, truncate=False)
-    assert paired.target is not None
-    output = paired.target.features["input_ids"][1:]
-    if wanted.at is None and wanted.against is None and not isinstance(wanted.target, int):
-        rows = [(row, Wanted(number)) for row, number in enumerate(output)]
-        return paired, [*rows, (len(output), Wanted())]
-    row = position_of(wanted.at, len(paired.target), default=0)
-    named = wanted.target if isinstance(wanted.target, int) else ([*output, None][row])
-    return paired, [(row, replace(_first_tokens(analyzer, wanted), target=named))]
-
-
-def _for_classifier(analyzer: Analyzer, sequence: TokenSequence) -> TokenSequence:
-    """What a classifier reads; the decoder of an encoder-decoder reads the same text, shifted by one."""
-    if analyzer.family.encoder is None or sequence.target is not None:
-        return sequence
-    return replace(sequence, target=decoder_side(sequence, analyzer.model, analyzer.tokenizer))
-
-
-def _masked_row(analyzer: Analyzer, sequence: TokenSequence, at: int | None) -> int:
-    """The masked token, of which there must be one, or the token asked for."""
-    if at is not None:
-        return position_of(at, len(sequence))
-    mask = getattr(analyzer.tokenizer, "mask_token_id", None)
-    rows = [row for row, number in enumerate(sequence.features["input_ids"]) if number == mask]
-    if len(rows) != 1:
-        word = getattr(analyzer.tokenizer, "mask_token", "[MASK]")
-        raise InputError(
-            f"{analyzer.name} fills in masked tokens, and the text has {len(rows)} of them. Write {word} once where it "
-            f"should predict, or say at which token (at=...)."
-        )
-    return rows[0]
-
-
-def _row(head: Head, sequence: TokenSequence, at: int | None) -> int | None:
-    """The row of a classifier: its only one, that of a token, or, of a question's answer, the one it chooses."""
-    if head.task not in _ROW_PER_TOKEN:
-        if at is not None:
-            raise SelectionError("This model gives one answer for the whole input: leave out the position (at).")
-        return 0
-    if at is not None:
-        return position_of(at, len(sequence))
-    if head.task == "question-answering":
-        return None
-    raise InputError(f"This model gives an answer for every token: say for which one (at=0 to {len(sequence) - 1}).")
-
-
-def position_of(at: int | None, length: int, default: int = -1) -> int:
-    """A position among the tokens, negative from the end."""
-    position = default if at is None else at
-    if not -length <= position < length:
-        raise SelectionError(
-            f"There is no token {position}: the input has {length}, 0 to {length - 1} (or -{length} to -1)."
-        )
-    return position % length
+def _known(analyzer: Analyzer, ids: list[int]) -> list[int]:
+    count = analyzer.model.config.get_text_config().vocab_size
+    if not ids or not all(0 <= number < count for number in ids):
+        raise InputError(f"The target is the token ids {ids}, but {analyzer.name} has those from 0 to {count - 1}.")
+    return ids

@@ -118,7 +118,7 @@ class Values:
         with ExitStack() as stack:
             stack.enter_context(torch.autocast(model.device.type, enabled=False))
             stack.enter_context(evaluation_mode(model))
-            handles = stack.enter_context(hooks())
+            handles = stack.enter_context(hooks(model))
             for block in [] if asks_head else blocks_of(model, self.stacks[0]):
                 handles.append(block.register_forward_hook(_noter(last)))
             output = model(**inputs, return_dict=True)
@@ -145,7 +145,7 @@ class Values:
     @contextmanager
     def _first_blocks(self, replaced: Callable[[int, Tensor], Tensor]) -> Generator[None]:
         """What enters the first block of each stack goes through a function; a shared block is met once."""
-        with hooks() as handles:
+        with hooks(self.analyzer.model) as handles:
             for place, stack in enumerate(self.stacks):
                 block = blocks_of(self.analyzer.model, stack)[0]
                 handles.append(block.register_forward_pre_hook(_replacing(place, replaced), with_kwargs=True))

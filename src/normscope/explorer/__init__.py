@@ -1,13 +1,8 @@
 """The explorer: one front end behind three doors, which are a self-contained page, a notebook widget and a local web app.
 
-<<<<<<< HEAD
-`payload` turns analyses into what the front end reads; `page`, `widget` and `server` carry it (for the server, `jobs`
-and `work` make it). The front end itself is TypeScript under `front-end/`, built into `static/explorer.js`.
-=======
 `payload` turns analyses and explanations into what the front end reads; `page`, `widget` and `server` carry it there (for
 the server, `jobs` and `work` make it). The front end itself is TypeScript under `front-end/`, built into
 `static/explorer.js`.
->>>>>>> page
 """
 
 from normscope.explorer.page import page_html, write_page

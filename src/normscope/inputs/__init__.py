@@ -4,7 +4,7 @@ from normscope.inputs.batches import Batch, batches
 from normscope.inputs.images import ImageInput, read_images
 from normscope.inputs.reading import Input, read_inputs
 from normscope.inputs.sequence import NO_WORD, TokenSequence
-from normscope.inputs.targets import decoder_side, with_targets
+from normscope.inputs.targets import decoder_side, own_shift, with_targets
 
 __all__ = [
     "NO_WORD",
@@ -14,6 +14,7 @@ __all__ = [
     "TokenSequence",
     "batches",
     "decoder_side",
+    "own_shift",
     "read_images",
     "read_inputs",
     "with_targets",

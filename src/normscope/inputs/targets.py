@@ -6,8 +6,10 @@ output is the end of the sequence. Both names of a row are kept: the token it re
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any, cast
 
 import torch
@@ -77,12 +79,26 @@ def _generated(
     return read_inputs({"input_ids": [sequence[1:]]}, tokenizer, None, words=False, truncate=False)[0][0]
 
 
+def own_shift(sequence: TokenSequence, model: PreTrainedModel) -> int | None:
+    """The token that a classifier's decoder reads first, by the model's own way of shifting its input, if it has one."""
+    shift = getattr(sys.modules[type(model).__module__], "shift_tokens_right", None)
+    if shift is None:
+        return None
+    config: Any = model.config
+    ids = torch.tensor([sequence.features["input_ids"]])
+    settings = (config.pad_token_id, config.decoder_start_token_id)
+    return int(shift(ids, *settings[: len(signature(shift).parameters) - 1])[0, 0])
+
+
 def decoder_side(
-    output: TokenSequence, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None
+    output: TokenSequence,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    start: int | None = None,
 ) -> TokenSequence:
     """The decoder's rows for a target: its tokens shifted by one, behind the start token."""
     ids = output.features["input_ids"]
-    start = getattr(model.config, "decoder_start_token_id", None)
+    start = getattr(model.config, "decoder_start_token_id", None) if start is None else start
     if start is None:  # as mBART does: the last token (the language) also comes first
         start = ids[-1]
     name = str(start) if tokenizer is None else cast(str, tokenizer.convert_ids_to_tokens(start))

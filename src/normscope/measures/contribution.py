@@ -57,7 +57,9 @@ def _scores(step: Attention, direction: Float[Tensor, "query d"]) -> Float[Tenso
     return ((direction @ step.output.mT) @ step.values.mT).mul_(step.weights)
 
 
-def _over_all_keys(kind: int, scores: Float[Tensor, "query key"], trace: LayerTrace) -> Float[Tensor, "query key"]:
+def _over_all_keys(
+    kind: int, scores: Float[Tensor, "query key"], trace: LayerTrace
+) -> Float[Tensor, "query every_key"]:
     sheet = MapSheet(trace)
     sheet.write(kind, slice(None), scores)
     return sheet.values

@@ -12,7 +12,16 @@ from typing import Any
 from normscope.errors import InputError, listing
 from normscope.methods.base import Gives, Method
 from normscope.methods.layer import LAYER_METHODS, LayerMethod, MapRequest, Propagated
-from normscope.methods.prediction import PREDICTION_METHODS, Attribution
+from normscope.methods.prediction import (
+    Attribution,
+    GradientNorm,
+    GradientTimesInput,
+    IntegratedGradients,
+    LeaveOneOut,
+    PullBack,
+    Random,
+)
+from normscope.methods.prediction_layers import AltiLogit, DecompX, RowOfRollout
 
 __all__ = [
     "Attribution",
@@ -27,7 +36,18 @@ __all__ = [
     "methods",
 ]
 
-_METHODS: tuple[type[Method], ...] = (*PREDICTION_METHODS, *LAYER_METHODS)
+_PREDICTION_METHODS: tuple[type[Attribution], ...] = (
+    PullBack,
+    DecompX,
+    AltiLogit,
+    GradientNorm,
+    GradientTimesInput,
+    IntegratedGradients,
+    LeaveOneOut,
+    Random,
+)
+
+_METHODS: tuple[type[Method], ...] = (*_PREDICTION_METHODS, *LAYER_METHODS)
 """Every method, in the order in which they are listed."""
 
 
@@ -53,8 +73,10 @@ def method(name: str | Method, gives: Gives | None = None, **options: Any) -> Me
 
 
 def attribution(name: str | Method, **options: Any) -> Attribution:
-    """The method of an explanation."""
-    asked = method(name, "attribution", **options)
+    """The method of an explanation; of one that gives maps of layers, the row of its rollout."""
+    asked = method(name, **options)
+    if isinstance(asked, LayerMethod):
+        return RowOfRollout(asked)
     assert isinstance(asked, Attribution)
     return asked
 

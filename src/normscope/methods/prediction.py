@@ -259,13 +259,3 @@ class Random(SharesOnly):
             torch.rand(len(values.answers), each.shape[1], generator=generator) for each in values.entering
         )
         return Attributed(values.answers, values.logits, values.own, main, encoder[0] if encoder else None)
-
-
-PREDICTION_METHODS: tuple[type[Attribution], ...] = (
-    PullBack,
-    GradientNorm,
-    GradientTimesInput,
-    IntegratedGradients,
-    LeaveOneOut,
-    Random,
-)

@@ -60,7 +60,7 @@ def assert_family(
 def _block_outputs(model: PreTrainedModel, family: Family, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The output of the last block of every stack, by a plain forward pass in evaluation mode."""
     outputs: dict[str, Tensor] = {}
-    with torch.no_grad(), evaluation_mode(model), hooks() as handles:
+    with torch.no_grad(), evaluation_mode(model), hooks(model) as handles:
         for name, stack in stacks_of(family).items():
 
             def note(_: nn.Module, __: Any, output: Any, name: str = name) -> None:

@@ -103,7 +103,12 @@ def _joint_figure(joint: dict[str, _Joint]) -> Figure:
         shade = np.log10(np.where(shown > 0, shown, np.nan))
         axes.pcolormesh(edges[1], edges[0], shade, cmap=SEQUENTIAL, rasterized=True)
         axes.set(xscale="log", yscale="log", xlabel="‖f(x)‖", ylabel=figures.ALPHA)
-        axes.set_xlim(float(_NORMS.middles(whole.norms.min())) / 1.1, float(_NORMS.middles(whole.norms.max())) * 1.1)
-        axes.set_ylim(float(_WEIGHTS.middles(whole.weights.min())) / 2, 1.5)
+        axes.set_xlim(*_limits(edges[1], whole.norms))
+        axes.set_ylim(*_limits(edges[0], whole.weights))
         axes.set_title(f"{name} ({figures.RHO} = {part.spearman()[0]:.2f})", fontsize=10)
     return figure
+
+
+def _limits(edges: np.ndarray, places: np.ndarray) -> tuple[float, float]:
+    """The ends of the bins in use."""
+    return float(edges[places.min() // _SHOWN]), float(edges[places.max() // _SHOWN + 1])

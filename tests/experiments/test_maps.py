@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -94,6 +95,58 @@ def test_mixing_ratios_are_averaged_by_kind_of_token_per_sequence_first() -> Non
     assert by_kind["[MASK]"] | {"mean": 0.9, "count": 1} == by_kind["[MASK]"]
     assert by_kind["[SEP]"]["count"] == 1
     assert by_kind["overall"]["mean"] == pytest.approx((0.4 + 0.6) / 2)
+
+
+def _causal(tokens: list[str], seed: int = 0) -> tuple[Observation, ModelFacts]:
+    """A sequence of a causal model, in which the first token's ratios are 0, and what is known of the model."""
+    ratios = {scope: np.random.default_rng(seed).random((2, len(tokens))) for scope in SCOPES[:4]}
+    for values in ratios.values():
+        values[:, 0] = 0
+    item = analysis({}, tokens, mixing=ratios)
+    return Observation(item, seed), replace(ModelFacts.of_analysis(item), causal=True)
+
+
+def test_the_first_token_of_a_causal_model_is_in_one_mean_and_out_of_the_other() -> None:
+    (first, model), (second, _) = _causal(["[CLS]", "a", "b"]), _causal(["a", "b", "[SEP]", "c"], 1)
+    partial = merged(MixingRatio().observe(each, model) for each in (first, second))
+    outcome = MixingRatio().finish(partial, RunFacts(model))
+    ratios = [each.analysis.mixing_ratio("Attn").values for each in (first, second)]
+    (whole,) = rows(outcome, "mixing-ratio", scope="Attn", tokens="overall")
+    (later,) = rows(outcome, "mixing-ratio", scope="Attn", tokens="without first")
+    assert (whole["mean"], whole["count"]) == (pytest.approx(np.concatenate(ratios, 1).mean()), 14)
+    assert later["mean"] == pytest.approx(np.concatenate([each[:, 1:] for each in ratios], 1).mean())
+    assert (later["count"], whole["minimum"]) == (10, 0) and later["minimum"] > 0
+    by_kind = {row["kind"]: row for row in rows(outcome, "mixing-ratio-layers", scope="Attn", layer=2)}
+    assert (by_kind["first"]["mean"], by_kind["first"]["count"], by_kind["[CLS]"]["count"]) == (0, 2, 0)
+    assert by_kind["without first"]["mean"] == pytest.approx(np.mean([each[1, 1:].mean() for each in ratios]))
+    assert by_kind["normal"]["mean"] == pytest.approx(np.mean([ratios[0][1, 1:].mean(), ratios[1][1, [1, 3]].mean()]))
+    labels = [label.get_text() for label in outcome.figures["mixing-ratio"]().axes[0].get_xticklabels()]
+    assert labels == ["normal", "[SEP]", "first", "overall", "without first"]
+
+
+def test_frequencies_of_a_causal_model_are_also_correlated_without_the_first_token() -> None:
+    observation, model = _causal(["a", "b", "c", "d"])
+    observation = replace(observation, token_ids=np.array([4, 9, 7, 8]))
+    outcome = MixingFrequency().finish(
+        MixingFrequency().observe(observation, model), RunFacts(model, ranks={4: 1, 9: 5, 7: 3, 8: 9})
+    )
+    (found,) = rows(outcome, "mixing-frequency", quantity="Attn", tokens="without the first token")
+    expected = stats.spearmanr([5, 3, 9], observation.analysis.mixing_ratio("Attn").values.mean(0)[1:]).statistic
+    assert (found["spearman"], found["occurrences"]) == (pytest.approx(expected), 3)
+
+
+def test_the_first_token_of_a_causal_model_is_a_category_by_itself() -> None:
+    chance, tokens = np.random.default_rng(6), ["[CLS]", "a", ",", "b"]
+    lower = np.tril(np.ones((4, 4), bool))
+    heads = {s: np.where(lower, chance.random((2, 3, 4, 4)), np.nan) for s in ("AttnW", "Attn")}
+    observation = Observation(random_analysis(0, tokens, heads=heads), results={ValueNorms(): chance.random((2, 3, 4))})
+    outcome = Categories().over([observation])
+    (found,) = rows(outcome, "categories", layer=2, category="first")
+    assert found["weights"] == pytest.approx(heads["AttnW"][1, :, :, 0].mean())
+    (other,) = rows(outcome, "categories", layer=2, category="[CLS]")
+    assert (other["weights"], other["sequences"]) == (None, 0)
+    joint = WeightVersusNorm().over([observation])
+    assert [row["pairs"] for row in rows(joint, "weight-vs-norm", category="first")] == [2 * 3 * 4]
 
 
 def test_amplification_is_the_mean_change_of_column_shares_over_occurrences_of_a_pair() -> None:

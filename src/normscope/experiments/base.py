@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 CLS, SEP, MASK = "[CLS]", "[SEP]", "[MASK]"
+FIRST = "first"
+"""The first token of a causal model: all that it reads is itself, and the others use it as a sink for attention."""
 _ROLES = {
     "[CLS]": CLS,
     "<s>": CLS,
@@ -43,8 +45,8 @@ _ROLES = {
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What experiments may know of a model: its name, layers and scopes, which tokens play which special role, and its width
-    and the size of its vocabulary (0 where they are not known)."""
+    """What experiments may know of a model: its name, layers and scopes, which tokens play which special role, its width
+    and the size of its vocabulary (0 where they are not known), and whether a token sees those before it alone."""
 
     name: str
     layers: tuple[int, ...]
@@ -53,13 +55,19 @@ class ModelFacts:
     roles: Mapping[str, str] = field(default_factory=lambda: dict(_ROLES))
     width: int = 0
     vocabulary: int = 0
+    causal: bool = False
 
     @classmethod
     def of_analysis(cls, analysis: Analysis) -> ModelFacts:
         scopes = tuple(Scope(str(scope)) for scope in analysis.dataset["scope"].values)
         attributes = analysis.attrs
+        maps = [analysis.dataset[name] for name in ("map", "head_map") if name in analysis.dataset]
         return cls(
-            str(attributes.get("model", "")), tuple(analysis.layers), scopes, str(attributes.get("model_type", ""))
+            str(attributes.get("model", "")),
+            tuple(analysis.layers),
+            scopes,
+            str(attributes.get("model_type", "")),
+            causal=any(bool(each.isnull().any()) for each in maps),
         )
 
     @classmethod
@@ -80,7 +88,8 @@ class ModelFacts:
         text = config.get_text_config()
         sizes = int(getattr(text, "hidden_size", 0) or 0), int(getattr(text, "vocab_size", 0) or 0)
         model_type = str(config.model_type)
-        return cls(analyzer.name, tuple(analyzer.layers), tuple(analyzer.scopes), model_type, roles, *sizes)
+        scopes, causal = tuple(analyzer.scopes), analyzer.family.stack.causal
+        return cls(analyzer.name, tuple(analyzer.layers), scopes, model_type, roles, *sizes, causal)
 
 
 @dataclass(frozen=True)

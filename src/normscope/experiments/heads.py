@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from normscope.experiments import figures, tables
 from normscope.experiments.arrow import Table
-from normscope.experiments.base import CLS, SEP, Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
+from normscope.experiments.base import CLS, FIRST, SEP, Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.exact import Moments
 from normscope.experiments.histograms import LogBins
 from normscope.experiments.partial import Partial, Rows
@@ -30,8 +30,13 @@ _VECTORS = LogBins(-6, 6, 1200)
 _QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
 
 
+def categories_of(model: ModelFacts) -> tuple[str, ...]:
+    """The categories of a model's tokens: of a causal model, the first token is one by itself."""
+    return (*CATEGORIES, FIRST) if model.causal else CATEGORIES
+
+
 def categories(observation: Observation, model: ModelFacts) -> np.ndarray:
-    """For every token the place of its category in `CATEGORIES`."""
+    """For every token the place of its category in `categories_of(model)`."""
     found = np.full(len(observation.tokens), CATEGORIES.index("other"))
     for place, (token, special) in enumerate(zip(observation.tokens, observation.special, strict=True)):
         role = model.roles.get(token) if special else None
@@ -39,6 +44,8 @@ def categories(observation: Observation, model: ModelFacts) -> np.ndarray:
             found[place] = CATEGORIES.index(role)
         elif token.lstrip("Ġ▁ ") in (",", "."):
             found[place] = CATEGORIES.index(PUNCTUATION)
+    if model.causal:
+        found[0] = len(CATEGORIES)
     return found
 
 
@@ -172,7 +179,7 @@ class Categories(Experiment):
     shows: ClassVar[str] = "attention to [CLS], [SEP], punctuation and other tokens"
     summary: ClassVar[str] = "what special tokens and punctuation get by attention weights and by norms"
     columns: ClassVar[dict[str, str]] = {
-        "category": "[CLS], [SEP], comma or period, or other (of the keys)",
+        "category": "[CLS], [SEP], comma or period, other, or, of a causal model, its first token (of the keys)",
         "layer": "layer, from 1",
         "head": "head, from 1",
         "weights": "attention weights to the category: sum over its columns, mean over queries, sequences (and heads)",
@@ -186,7 +193,7 @@ class Categories(Experiment):
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         of_token = categories(observation, model)
-        members = [of_token == place for place in range(len(CATEGORIES))]
+        members = [of_token == place for place in range(len(categories_of(model)))]
         values = observation.result(ValueNorms())
         moments = {"f": Moments.once(np.stack([_mean_of(values, chosen) for chosen in members], -1))}
         for name, scope in (("weights", ATTENTION_WEIGHTS), ("norms", "Attn")):
@@ -203,12 +210,11 @@ class Categories(Experiment):
         means = {name: partial.moments[name].mean() for name in ("weights", "norms", "f")}
         count = partial.moments["weights"].count
         heads = range(1, 1 + count.shape[1])
-        axes = {"layer": facts.model.layers, "head": heads, "category": CATEGORIES}
+        names = categories_of(facts.model)
+        axes = {"layer": facts.model.layers, "head": heads, "category": names}
         by_head = tables.tidy(axes, {**means, "sequences": count})
         pooled = {name: values.mean(1) for name, values in means.items()}
-        by_layer = tables.tidy(
-            {"layer": facts.model.layers, "category": CATEGORIES}, {**pooled, "sequences": count[:, 0]}
-        )
+        by_layer = tables.tidy({"layer": facts.model.layers, "category": names}, {**pooled, "sequences": count[:, 0]})
         return Outcome(
             {"categories": by_layer, "categories-heads": by_head},
             {
@@ -226,7 +232,7 @@ def _categories_figure(pooled: dict[str, np.ndarray], model: ModelFacts) -> Figu
     figure, grid = figures.panels(3, width=4.2, height=3.4)
     titles = {"weights": f"attention weights {figures.ALPHA}", "norms": f"norms ‖{figures.ALPHA}f(x)‖", "f": "‖f(x)‖"}
     for axes, (name, title) in zip(grid, titles.items(), strict=True):
-        series = {category: pooled[name][:, place] for place, category in enumerate(CATEGORIES)}
+        series = {category: pooled[name][:, place] for place, category in enumerate(categories_of(model))}
         figures.lines(axes, model.layers, series, label="mean", title=title)
     return figure
 
@@ -234,17 +240,18 @@ def _categories_figure(pooled: dict[str, np.ndarray], model: ModelFacts) -> Figu
 def _heads_figure(means: dict[str, np.ndarray], model: ModelFacts) -> Figure:
     """`[layer, head, category]` of weights, norms and vectors: one row of panels for each, one panel for each category."""
     layers, heads = means["weights"].shape[:2]
+    names = categories_of(model)
     width, height = 0.3 * heads + 1.2, 0.26 * layers + 0.9
-    figure, grid = figures.panels(3 * len(CATEGORIES), columns=len(CATEGORIES), width=width, height=height)
+    figure, grid = figures.panels(3 * len(names), columns=len(names), width=width, height=height)
     for row, (name, label) in enumerate((("weights", "weight"), ("norms", f"‖{figures.ALPHA}f(x)‖"), ("f", "‖f(x)‖"))):
         scale = Normalize(0, float(np.nanmax(means[name])))
-        for column, category in enumerate(CATEGORIES):
-            axes = grid[row * len(CATEGORIES) + column]
+        for column, category in enumerate(names):
+            axes = grid[row * len(names) + column]
             axes.imshow(means[name][..., column], cmap=SEQUENTIAL, norm=scale, aspect="auto")
             axes.set_xticks(range(heads), [str(head + 1) for head in range(heads)], fontsize=6)
             axes.set_yticks(range(layers), [str(layer) for layer in model.layers], fontsize=6)
             axes.set_title(f"{category}: {label}", fontsize=8)
-        beside = grid[row * len(CATEGORIES) : (row + 1) * len(CATEGORIES)]
+        beside = grid[row * len(names) : (row + 1) * len(names)]
         figure.colorbar(ScalarMappable(scale, SEQUENTIAL), ax=beside, pad=0.01, fraction=0.03)
     figure.supxlabel("head", fontsize=8)
     figure.supylabel("layer", fontsize=8)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from normscope.experiments import figures, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
-from normscope.experiments.heads import CATEGORIES, categories, head_maps
+from normscope.experiments.heads import categories, categories_of, head_maps
 from normscope.experiments.histograms import LogBins, binned_spearman
 from normscope.experiments.partial import Partial, Rows
 from normscope.measures import Decomposition
@@ -60,7 +60,7 @@ class WeightVersusNorm(Experiment):
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         table = partial.rows["joint"].select("SELECT cell, sum(count)::BIGINT AS count FROM rows GROUP BY cell")
-        joint = _Joint.of_cells(table["cell"].to_numpy(), table["count"].to_numpy())
+        joint = _Joint.of_cells(table["cell"].to_numpy(), table["count"].to_numpy(), categories_of(facts.model))
         records = [
             {"category": name, **dict(zip(("spearman", "error"), part.spearman(), strict=True)), "pairs": part.pairs}
             for name, part in joint.items()
@@ -79,10 +79,10 @@ class _Joint:
     counts: np.ndarray
 
     @classmethod
-    def of_cells(cls, cells: np.ndarray, counts: np.ndarray) -> dict[str, _Joint]:
+    def of_cells(cls, cells: np.ndarray, counts: np.ndarray, names: tuple[str, ...]) -> dict[str, _Joint]:
         category, rest = np.divmod(cells, _WEIGHTS.size * _NORMS.size)
         weights, norms = np.divmod(rest, _NORMS.size)
-        chosen = {"all": np.ones(len(cells), bool)} | {name: category == k for k, name in enumerate(CATEGORIES)}
+        chosen = {"all": np.ones(len(cells), bool)} | {name: category == k for k, name in enumerate(names)}
         return {name: cls(weights[rows], norms[rows], counts[rows]) for name, rows in chosen.items()}
 
     @property

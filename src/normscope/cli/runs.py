@@ -17,6 +17,7 @@ from normscope.corpora import Corpus, CorpusOptions
 from normscope.corpus_run.settings import Arithmetic, ValueBias
 from normscope.errors import InputError
 from normscope.experiments.observer import Masking
+from normscope.call_options import StackName
 from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
@@ -98,6 +99,15 @@ def run_command(
             rich_help_panel=_HOW,
         ),
     ] = None,
+    stack: Annotated[
+        StackName | None,
+        typer.Option(
+            "--stack",
+            help="Of an encoder-decoder model, the stack to look at. Default: the decoder.",
+            show_default=False,
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option("--seed", help="Seed of masking, sampling and bootstrap.", rich_help_panel=_HOW)
     ] = 0,
@@ -156,6 +166,7 @@ def run_command(
             ranks=ranks,
             value_bias=value_bias,
             dtype=arithmetic,
+            stack=stack,
             overwrite=overwrite,
             progress=None,
             **corpus_options,

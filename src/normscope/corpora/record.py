@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 Link = tuple[int, int]
 """A source word and a target word, both from 0."""
@@ -19,7 +21,8 @@ class Gold:
 @dataclass(frozen=True)
 class Record:
     """One sequence. `text` may be a pair; or there are `words` (with the number of the entity of each, -1 outside, or with
-    the words of the other language and gold links), or `tokens` that a tokenizer has already made."""
+    the words of the other language and gold links), or `tokens` that a tokenizer has already made, or `ids`: a row of token
+    ids and what it says of them."""
 
     where: str
     text: str | tuple[str, str] | None = None
@@ -28,3 +31,4 @@ class Record:
     tokens: tuple[str, ...] | None = None
     target: tuple[str, ...] | None = None
     gold: Gold | None = None
+    ids: Mapping[str, Any] | None = None

@@ -30,6 +30,7 @@ from normscope.errors import InputError
 from normscope.experiments import Experiment, Outcome, experiment
 from normscope.experiments.arrow import Table
 from normscope.experiments.observer import Masking
+from normscope.call_options import StackName
 from normscope.model_options import LoadingOptions, ModelOptions
 
 __all__ = [
@@ -70,6 +71,7 @@ def run(
     ranks: str | Path | None = None,
     value_bias: ValueBias = "token",
     dtype: torch.dtype | str | None = None,
+    stack: StackName | None = None,
     overwrite: bool = False,
     progress: bool | None = False,
     loading: LoadingOptions | None = None,
@@ -94,6 +96,7 @@ def run(
         ranks: a list of token frequency ranks (lines of `rank count id`); without it, tokens are counted in the corpus.
         value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
         dtype: arithmetic of the decomposition, float32 or float64 (default float32, or float64 for a float64 model).
+        stack: of an encoder-decoder model, which of the two is looked at: `decoder` (the default) or `encoder`.
         overwrite: replace a run with other settings in the same folder.
         progress: show a progress bar (`None`: in a terminal).
         loading: further options of `normscope.load`, such as dtype, tokenizer or revision.
@@ -114,6 +117,7 @@ def run(
         ranks=None if ranks is None else str(ranks),
         value_bias=value_bias,
         dtype=arithmetic(dtype),
+        stack=stack,
     )
     with ExitStack() as stack:
         path = Path(stack.enter_context(TemporaryDirectory(prefix="normscope-run-")) if out is None else out)

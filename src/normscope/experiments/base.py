@@ -46,7 +46,7 @@ _ROLES = {
 @dataclass(frozen=True)
 class ModelFacts:
     """What experiments may know of a model: its name, layers and scopes, which tokens play which special role, its width
-    and the size of its vocabulary (0 where they are not known), and whether a token sees those before it alone."""
+    and the size of its vocabulary (0 where they are not known), whether a token sees those before it alone, and which of its two stacks this is."""
 
     name: str
     layers: tuple[int, ...]
@@ -56,6 +56,7 @@ class ModelFacts:
     width: int = 0
     vocabulary: int = 0
     causal: bool = False
+    stack: str = ""
 
     @classmethod
     def of_analysis(cls, analysis: Analysis) -> ModelFacts:
@@ -71,25 +72,27 @@ class ModelFacts:
         )
 
     @classmethod
-    def of_analyzer(cls, analyzer: Analyzer) -> ModelFacts:
-        roles = dict(_ROLES)
-        tokenizer = analyzer.tokenizer
-        for attribute, role in (
-            ("bos_token", CLS),
-            ("cls_token", CLS),
-            ("eos_token", SEP),
-            ("sep_token", SEP),
-            ("mask_token", MASK),
-        ):
-            token = getattr(tokenizer, attribute, None)
-            if token is not None:
-                roles[str(token)] = role
+    def of_analyzer(cls, analyzer: Analyzer, stack: str | None = None) -> ModelFacts:
         config = analyzer.model.config
         text = config.get_text_config()
+        roles = _ROLES | _roles(analyzer)
         sizes = int(getattr(text, "hidden_size", 0) or 0), int(getattr(text, "vocab_size", 0) or 0)
         model_type = str(config.model_type)
         scopes, causal = tuple(analyzer.scopes), analyzer.family.stack.causal
-        return cls(analyzer.name, tuple(analyzer.layers), scopes, model_type, roles, *sizes, causal)
+        return cls(analyzer.name, tuple(analyzer.layers), scopes, model_type, roles, *sizes, causal, stack or "")
+
+
+def _roles(analyzer: Analyzer) -> dict[str, str]:
+    """The roles of special tokens by their names; without a tokenizer, tokens are called by their ids."""
+    tokenizer, config = analyzer.tokenizer, analyzer.model.config
+    roles: dict[str, str] = {}
+    for name, role in (("bos", CLS), ("cls", CLS), ("eos", SEP), ("sep", SEP), ("mask", MASK)):
+        known = getattr(config, f"{name}_token_id", None) if tokenizer is None else None
+        token = getattr(tokenizer, f"{name}_token", known)
+        for each in token if isinstance(token, list) else [token]:
+            if each is not None:
+                roles[str(each)] = role
+    return roles
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,10 @@ Output = tuple[int, str, str]
 @pytest.fixture
 def loaded(analyzer: ns.Analyzer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The embedded model is loaded once for all tests that do not name a model."""
+    actual = ns.load
 
     def load(model: str | None, **options: Any) -> ns.Analyzer:
-        return analyzer if model is None and options.get("dtype") is None else ns.load(model, **options)
+        return analyzer if model is None and options.get("dtype") is None else actual(model, **options)
 
     monkeypatch.setattr("normscope.analyzer.load", load)
 

@@ -9,13 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from normscope.corpora.lines import check_file, read_lines
 from normscope.corpora.problems import CorpusError, Problems
-from normscope.corpora.record import Record
-from normscope.corpora.token_ids import COLUMNS, INPUT_IDS
+from normscope.corpora.record import ID_COLUMNS, INPUT_IDS, Record
 from normscope.errors import listing
 
 _USUAL = ("text", "sentence", "sentence1", "premise", "content")
@@ -66,6 +62,9 @@ def read_separated(
 
 
 def read_parquet(path: Path, problems: Problems, field: str | None, pair_field: str | None) -> Iterator[Record]:
+    import pyarrow as pa  # noqa: PLC0415  (large, and for this format alone)
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     check_file(path)
     try:
         file = pq.ParquetFile(path)
@@ -73,7 +72,7 @@ def read_parquet(path: Path, problems: Problems, field: str | None, pair_field: 
         raise CorpusError(f"{str(path)!r} is not a Parquet file that can be read: {error}") from error
     names = file.schema_arrow.names
     if _are_ids(names, field):
-        columns = [name for name in COLUMNS if name in names]
+        columns = [name for name in ID_COLUMNS if name in names]
     else:
         columns = [_field(names, field, str(path)), *([_field(names, pair_field, str(path))] if pair_field else [])]
 
@@ -98,7 +97,7 @@ def records_of(
             problems.bad_row(where, "malformed row", f"expected named fields, found a {type(row).__name__}.")
             continue
         if _are_ids(row, field):
-            yield Record(where, ids={name: row[name] for name in COLUMNS if name in row})
+            yield Record(where, ids={name: row[name] for name in ID_COLUMNS if name in row})
             continue
         column = field or _usual(row)
         if column is None or column not in row or (pair_field is not None and pair_field not in row):

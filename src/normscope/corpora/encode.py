@@ -6,20 +6,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 from tokenizers import decoders
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
+from normscope.choices import TooLong
 from normscope.corpora.encode_pairs import PairTokenizer, with_languages, words_of_tokens
 from normscope.corpora.item import Item
 from normscope.corpora.problems import CorpusError, Problems
 from normscope.corpora.record import Record
 from normscope.corpora.token_ids import TokenIds
 from normscope.inputs import NO_WORD, TokenSequence, read_inputs
-
-TooLong = Literal["truncate", "skip", "refuse"]
 
 _FIRST, _SEPARATOR = "[CLS]", "[SEP]"
 """The special tokens of ready-made WordPiece tokens."""
@@ -230,7 +229,7 @@ class Encoder:
         for record in records:
             if not isinstance(record.text, str):
                 raise CorpusError(
-                    f"{record.where}: only plain texts can be packed, and this is a pair, or in words, tokens or ids already."
+                    f"{record.where}: only plain texts can be packed, and this is a pair, or words, tokens or ids already."
                 )
             stream.add(self._read(self._cased(record.text), truncate=False), record.where)
             while len(stream.ids) >= room:

@@ -10,6 +10,23 @@ Link = tuple[int, int]
 """A source word and a target word, both from 0."""
 
 
+INPUT_IDS = "input_ids"
+ID_COLUMNS = (
+    INPUT_IDS,
+    "attention_mask",
+    "token_type_ids",
+    "special_tokens_mask",
+    "word_ids",
+    "tokens",
+    "entities",
+    "labels",
+    "label_word_ids",
+    "sure",
+    "possible",
+)
+"""All that a row of token ids may have; other columns are not read."""
+
+
 @dataclass(frozen=True)
 class Gold:
     """The gold alignment of a sentence pair: sure links, and possible ones, which include the sure."""

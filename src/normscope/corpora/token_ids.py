@@ -13,27 +13,11 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from normscope.corpora.item import Item
-from normscope.corpora.record import Gold
+from normscope.corpora.record import ID_COLUMNS, INPUT_IDS, Gold
 from normscope.errors import InputError
 from normscope.inputs import NO_WORD, TokenSequence, read_inputs
 
-INPUT_IDS = "input_ids"
-COLUMNS = (
-    INPUT_IDS,
-    "attention_mask",
-    "token_type_ids",
-    "special_tokens_mask",
-    "word_ids",
-    "tokens",
-    "entities",
-    "labels",
-    "label_word_ids",
-    "sure",
-    "possible",
-)
-"""All that a row may have; other columns are not read."""
-
-_PER_TOKEN = COLUMNS[1:7]
+_PER_TOKEN = ID_COLUMNS[1:7]
 _LEFT_OUT = -100
 """How a label is written that counts for nothing (padding)."""
 
@@ -50,7 +34,7 @@ class TokenIds:
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> TokenIds:
         """The ids of a row; a `ValueError` says what is wrong with it."""
-        present = {name: row[name] for name in COLUMNS if row.get(name) is not None}
+        present = {name: row[name] for name in ID_COLUMNS if row.get(name) is not None}
         columns = {name: _numbers(name, present[name]) for name in (INPUT_IDS, *_PER_TOKEN) if name in present}
         length = len(columns[INPUT_IDS])
         for name, values in columns.items():

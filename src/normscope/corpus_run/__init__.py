@@ -18,19 +18,18 @@ import torch
 from transformers import PreTrainedModel
 
 from normscope.analyzer import Analyzer
+from normscope.choices import Masking, StackName, ValueBias
 from normscope.corpora import Corpus, CorpusOptions
 from normscope.corpus_run import output
 from normscope.corpus_run.driver import Driver, RunInterrupted
 from normscope.corpus_run.engines import Engine, Here, Processes, WorkerError
 from normscope.corpus_run.folder import AnotherRunError, RunInProgressError, locked_folder
 from normscope.corpus_run.manifest import manifest_of
-from normscope.corpus_run.settings import Settings, ValueBias, arithmetic
+from normscope.corpus_run.settings import Settings, arithmetic
 from normscope.corpus_run.spool import spooled
 from normscope.errors import InputError
 from normscope.experiments import Experiment, Outcome, experiment
 from normscope.experiments.arrow import Table
-from normscope.experiments.observer import Masking
-from normscope.call_options import StackName
 from normscope.model_options import LoadingOptions, ModelOptions
 
 __all__ = [
@@ -119,11 +118,11 @@ def run(
         dtype=arithmetic(dtype),
         stack=stack,
     )
-    with ExitStack() as stack:
-        path = Path(stack.enter_context(TemporaryDirectory(prefix="normscope-run-")) if out is None else out)
-        folder = stack.enter_context(locked_folder(path))
+    with ExitStack() as exits:
+        path = Path(exits.enter_context(TemporaryDirectory(prefix="normscope-run-")) if out is None else out)
+        folder = exits.enter_context(locked_folder(path))
         analyzer = model if isinstance(model, Analyzer) else cast(ModelOptions, source).load()
-        driver = Driver(settings, analyzer, folder, stack.enter_context(spooled(path, shard_size)))
+        driver = Driver(settings, analyzer, folder, exits.enter_context(spooled(path, shard_size)))
         started = time.monotonic()
         record = driver.prepare(overwrite=overwrite)
         driver.compute(engine or (Here(analyzer) if jobs == 1 else Processes(jobs)), source, progress=progress)

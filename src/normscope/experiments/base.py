@@ -46,7 +46,8 @@ _ROLES = {
 @dataclass(frozen=True)
 class ModelFacts:
     """What experiments may know of a model: its name, layers and scopes, which tokens play which special role, its width
-    and the size of its vocabulary (0 where they are not known), whether a token sees those before it alone, and which of its two stacks this is."""
+    and the size of its vocabulary (0 where they are not known), whether a token sees those before it alone, and which of two
+    stacks is looked at."""
 
     name: str
     layers: tuple[int, ...]

@@ -8,22 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from normscope.asking import refuse_unknown_ids
+from normscope.choices import Masking, StackName, ValueBias
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
 from normscope.experiments.exact import Moments
 from normscope.experiments.links import AlignedPair
 from normscope.experiments.partial import Partial
-from normscope.call_options import StackName
 from normscope.inputs import TokenSequence, with_targets
 from normscope.measures import Decomposition, Measure, Reach, joined
-from normscope.measures.decomposition import ValueBias
 from normscope.scopes import Scope
 
 if TYPE_CHECKING:
@@ -34,9 +33,6 @@ _GROUP_BYTES = 192 * 2**20
 
 _MOST_HEADS = 64
 """How many heads to expect when memory is planned."""
-
-Masking = Literal["paper", "all", "none"]
-"""Mask tokens for the experiments whose paper does, for all, or for none."""
 
 COMPLETENESS = "completeness"
 """The name under which the completeness errors of a run are kept, beside those of the experiments."""
@@ -123,7 +119,9 @@ def special_ids(analyzer: Analyzer) -> frozenset[int]:
     if analyzer.tokenizer is not None:
         return frozenset(analyzer.tokenizer.all_special_ids)
     config = analyzer.model.config
-    stated = [getattr(config, f"{name}_token_id", None) for name in ("bos", "eos", "pad", "cls", "sep", "decoder_start")]
+    stated = [
+        getattr(config, f"{name}_token_id", None) for name in ("bos", "eos", "pad", "cls", "sep", "decoder_start")
+    ]
     numbers = [number for each in stated for number in (each if isinstance(each, list) else [each])]
     return frozenset(number for number in numbers if isinstance(number, int))
 

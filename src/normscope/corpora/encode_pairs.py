@@ -100,6 +100,6 @@ def words_of_tokens(words: Sequence[str], encoding: BatchEncoding) -> list[int]:
     spans = cast(list[tuple[int, int]], encoding["offset_mapping"])
     special = cast(list[int], encoding["special_tokens_mask"])
     return [
-        NO_WORD if flag or end <= start else at[min(end, len(at)) - 1]
+        NO_WORD if flag else at[min(max(end - 1, start), len(at) - 1)]  # a mark of a space may cover no character
         for (start, end), flag in zip(spans, special, strict=True)
     ]

@@ -125,8 +125,9 @@ class Driver:
             self.ranks,
             self.spool.sequences,
             frozenset(name for name, needs in self.needs.items() if self.plan.masks(needs)),
+            "" if self.settings.corpus is None else self.settings.corpus.path,
         )
-        return {item.name: item.finish(totals[item.name], facts) for item in self.settings.experiments}
+        return {item.name: item.conclude(totals[item.name], facts) for item in self.settings.experiments}
 
     def _corpus_of_papers(self) -> str:
         corpus, stated = self.settings.corpus, self.settings.corpus_name

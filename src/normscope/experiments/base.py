@@ -6,9 +6,11 @@ engine. It knows no files and no processes.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import partial as bind
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -41,6 +43,16 @@ _ROLES = {
     "[MASK]": MASK,
     "<mask>": MASK,
 }
+
+
+_CACHE = re.compile(r"models--(?:[^/]*?--)?(?P<name>[^/]+)/snapshots/[^/]+/?$")
+"""A model's folder in the cache of the hub."""
+
+
+def shown_name(name: str) -> str:
+    """The name of a model or a file without its owner or folder, also from a model's folder in the hub's cache."""
+    cached = _CACHE.search(name.replace("\\", "/"))
+    return cached["name"] if cached else name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
 
 
 @dataclass(frozen=True)
@@ -156,7 +168,8 @@ class Observation:
 @dataclass(frozen=True)
 class RunFacts:
     """What the finish of an experiment may know of the run: model, corpus as the papers call it, seed, token frequency ranks
-    by vocabulary id (`None`: counted in the corpus), the number of sequences, and the experiments that saw masked tokens."""
+    by vocabulary id (`None`: counted in the corpus), the number of sequences, the experiments that saw masked tokens, and
+    where the sequences come from."""
 
     model: ModelFacts
     corpus: str = ""
@@ -164,6 +177,15 @@ class RunFacts:
     ranks: Mapping[int, int] | None = None
     sequences: int = 0
     masked: frozenset[str] = frozenset()
+    source: str = ""
+
+    def caption(self, experiment: str) -> str:
+        """What a figure is about, in words: the model, the corpus, and how much of it."""
+        model = f"{shown_name(self.model.name)}{f' ({self.model.stack})' if self.model.stack else ''}"
+        if not self.sequences:
+            return model
+        corpus = " ".join(filter(None, (shown_name(self.source or self.corpus), f"({self.sequences:,} sequences)")))
+        return f"{model} on {corpus}{', 12 % of tokens masked' if experiment in self.masked else ''}"
 
 
 @dataclass(frozen=True)
@@ -198,6 +220,14 @@ class Experiment(ABC):
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         """Tables and figures from the sum of all partial results."""
 
+    def conclude(self, partial: Partial, facts: RunFacts) -> Outcome:
+        """`finish`, with the model and the corpus named in every figure."""
+        outcome = self.finish(partial, facts)
+        if not self.needs(facts.model).corpus:
+            facts = replace(facts, sequences=0)
+        caption = facts.caption(self.name)
+        return replace(outcome, figures={name: bind(_named, draw, caption) for name, draw in outcome.figures.items()})
+
     def from_model(self, analyzer: Analyzer) -> Partial:
         """What the model adds by itself, once."""
         return Partial()
@@ -219,7 +249,13 @@ class Experiment(ABC):
             raise InputError(f"{self.name} was given no analyses: give at least one.")
         model = ModelFacts.of_analysis(observations[0].analysis)
         partial = merged(self.observe(observation, model) for observation in observations)
-        return self.finish(partial, RunFacts(model, corpus, seed, ranks, len(observations)))
+        return self.conclude(partial, RunFacts(model, corpus, seed, ranks, len(observations)))
+
+
+def _named(draw: Callable[[], Figure], caption: str) -> Figure:
+    figure = draw()
+    figure.suptitle("\n".join(filter(None, (figure.get_suptitle(), caption))), fontsize=9, parse_math=False)
+    return figure
 
 
 def _observation(item: Analysis | Observation, number: int) -> Observation:

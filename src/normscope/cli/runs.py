@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from normscope.choices import Arithmetic, Masking, ValueBias
+from normscope.choices import Arithmetic, Masking, StackName, ValueBias
 from normscope.cli import options
 from normscope.cli.expansion import Expansion, expanded
 from normscope.cli.session import quiet, result_console, say, say_written
@@ -102,6 +102,15 @@ def run_command(
             rich_help_panel=_HOW,
         ),
     ] = None,
+    stack: Annotated[
+        StackName | None,
+        typer.Option(
+            "--stack",
+            help="Of an encoder-decoder model, the stack to look at. Default: the decoder.",
+            show_default=False,
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option("--seed", help="Seed of masking, sampling and bootstrap.", rich_help_panel=_HOW)
     ] = 0,
@@ -184,6 +193,7 @@ def run_command(
             ranks=ranks,
             value_bias=value_bias,
             dtype=arithmetic,
+            stack=stack,
             overwrite=overwrite,
             progress=None,
             engine=_engine(engine, ray_address, workers, jobs),

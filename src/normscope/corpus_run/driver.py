@@ -17,7 +17,7 @@ from normscope.corpus_run.settings import Settings
 from normscope.corpus_run.spool import Spool
 from normscope.errors import InputError
 from normscope.experiments import ModelFacts, Needs, Outcome, Partial, RunFacts
-from normscope.experiments.observer import COMPLETENESS, Plan
+from normscope.experiments.observer import COMPLETENESS, Plan, check_ids, special_ids
 from normscope.model_options import ModelOptions
 
 _CLARK_SEQUENCES = 992
@@ -37,9 +37,9 @@ class Driver:
             model={name: analyzer.facts[name] for name in IDENTITY},
             corpus=None if settings.corpus is None else settings.corpus.fitting(analyzer.longest),
         )
-        self.analyzer, self.folder, self.spool = analyzer, folder, spool
-        self.shards = folder.shards
-        self.facts = ModelFacts.of_analyzer(analyzer)
+        self.analyzer = analyzer if settings.stack is None else analyzer.of_stack(settings.stack)
+        self.folder, self.spool, self.shards = folder, spool, folder.shards
+        self.facts = ModelFacts.of_analyzer(self.analyzer, settings.stack)
         self.plan = _plan(settings, analyzer, self.facts)
         self.needs = {item.name: item.needs(self.facts) for item in settings.experiments}
         self.problems = Problems()
@@ -65,7 +65,8 @@ class Driver:
         if corpus is None or not self.needs_corpus:
             return
         self.problems = Problems(corpus.bad_rows)
-        self.spool.fill(self._checked(corpus.items(self.analyzer.tokenizer, self.problems)))
+        items = corpus.items(self.analyzer.tokenizer, self.problems, special_ids(self.analyzer))
+        self.spool.fill(self._checked(items))
         if not self.spool.sequences:
             reasons = ", ".join(f"{count} x {kind}" for kind, count in self.problems.counts.items()) or "it is empty"
             raise CorpusError(f"The corpus {corpus.path!r} has no sequence that can be used ({reasons}).")
@@ -76,8 +77,10 @@ class Driver:
         for item in items:
             if self.analyzer.family.encoder is not None and item.target is None:
                 raise InputError(
-                    f"{self.analyzer.name} is an encoder-decoder model: its corpus is sentence pairs (--format pairs)."
+                    f"{self.analyzer.name} is an encoder-decoder model: its corpus is sentence pairs (--format pairs). "
+                    f"Its encoder alone reads any corpus (--stack encoder)."
                 )
+            check_ids(self.analyzer, item)
             for name, needs in self.needs.items():
                 _check_item(name, needs, item)
             yield item
@@ -118,8 +121,9 @@ class Driver:
             self.ranks,
             self.spool.sequences,
             frozenset(name for name, needs in self.needs.items() if self.plan.masks(needs)),
+            "" if self.settings.corpus is None else self.settings.corpus.path,
         )
-        return {item.name: item.finish(totals[item.name], facts) for item in self.settings.experiments}
+        return {item.name: item.conclude(totals[item.name], facts) for item in self.settings.experiments}
 
     def _corpus_of_papers(self) -> str:
         corpus, stated = self.settings.corpus, self.settings.corpus_name
@@ -143,6 +147,7 @@ def _plan(settings: Settings, analyzer: Analyzer, facts: ModelFacts) -> Plan:
         settings.masking,
         settings.value_bias,
         settings.torch_dtype,
+        settings.stack,
     )
 
 

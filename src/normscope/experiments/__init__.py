@@ -14,10 +14,11 @@ from normscope.experiments.expansion import ExpansionRate
 from normscope.experiments.feed_forward import FeedForwardNormsExperiment, OutlierDimensions
 from normscope.experiments.frequency import Frequency, MixingFrequency
 from normscope.experiments.groups import Entities, WordSplit
-from normscope.experiments.heads import Categories, Dispersion, WeightVersusNorm
+from normscope.experiments.heads import Categories, Dispersion
 from normscope.experiments.mixing import MixingRatio
 from normscope.experiments.partial import Partial, merged
 from normscope.experiments.scope_similarity import ScopeSimilarity
+from normscope.experiments.weight_norm import WeightVersusNorm
 
 if TYPE_CHECKING:
     from normscope.corpus_run import run

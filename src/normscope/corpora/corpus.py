@@ -17,6 +17,7 @@ from normscope.corpora.clark import read_clark
 from normscope.corpora.columns import read_jsonl, read_parquet, read_separated
 from normscope.corpora.conll import read_conll
 from normscope.corpora.encode import Encoder, TooLong
+from normscope.corpora.evidence import evidence_files, read_evidence
 from normscope.corpora.huggingface import read_dataset
 from normscope.corpora.item import Item
 from normscope.corpora.pairs import Base, read_pairs
@@ -26,7 +27,7 @@ from normscope.corpora.text import read_paragraphs, read_text_lines, read_texts
 from normscope.documented import Documentation, with_documentation
 from normscope.errors import listing
 
-Format = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "conll", "clark", "pairs", "dataset"]
+Format = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "conll", "clark", "pairs", "evidence", "dataset"]
 Unit = Literal["line", "paragraph", "packed"]
 
 FORMATS: tuple[Format, ...] = get_args(Format)[1:]
@@ -212,6 +213,8 @@ class Corpus:
                 return read_clark(path, problems, allow_pickle=self.allow_pickle)
             case "pairs":
                 return read_pairs(path, problems, None if self.gold is None else Path(self.gold), self.gold_base)
+            case "evidence":
+                return read_evidence(path, problems)
             case "dataset" | "auto":
                 return read_dataset(self.path, problems, self.field, self.pair_field, self.split, self.subset)
 
@@ -240,6 +243,9 @@ class Corpus:
             if name is not None and path.is_file():
                 with path.open("rb") as file:
                     digest.update(hashlib.file_digest(file, "sha256").digest())
+            elif name == self.path and self.format == "evidence":
+                for each in evidence_files(path):
+                    digest.update(repr(each.name).encode() + each.read_bytes())
             else:
                 digest.update(repr(name).encode())
         return digest.hexdigest()[:16]

@@ -10,9 +10,10 @@ import numpy as np
 from tokenizers import decoders
 from transformers import PreTrainedTokenizerBase
 
+from normscope.corpora.evidence import context_of
 from normscope.corpora.item import Item
 from normscope.corpora.problems import CorpusError, Problems
-from normscope.corpora.record import Record
+from normscope.corpora.record import Evidence, Record
 from normscope.inputs import NO_WORD, TokenSequence, read_inputs
 
 TooLong = Literal["truncate", "skip", "refuse"]
@@ -46,6 +47,8 @@ class Encoder:
                 yield item
 
     def _item(self, record: Record, number: int) -> Item | None:
+        if record.evidence is not None:
+            return self._evidence(record, record.evidence, number)
         if record.target is not None:
             return self._pair(record, number)
         if record.words is not None:
@@ -160,6 +163,23 @@ class Encoder:
         return [
             NO_WORD if flag or end <= start else at[end - 1] for (start, end), flag in zip(spans, special, strict=True)
         ]
+
+    # ---- texts with evidence ---------------------------------------------------------------------------------------------
+
+    def _evidence(self, record: Record, evidence: Evidence, number: int) -> Item | None:
+        assert isinstance(record.text, str)
+        cased = Evidence(
+            evidence.collection, self._cased(evidence.good), self._cased(evidence.bad), self._cased(evidence.words)
+        )
+        context = context_of(self.tokenizer, self._cased(record.text), cased)
+        if isinstance(context, str):
+            self.problems.bad_row(record.where, "unusable evidence", context)
+            return None
+        ids, tokens = context
+        if not self._fits(record, len(ids)) or len(ids) > self.max_tokens:  # a cut text may have lost its evidence
+            return None
+        (sequence,), _ = read_inputs({"input_ids": [ids]}, self.tokenizer, None, words=False, truncate=False)
+        return Item(number, record.where, replace(sequence, text=record.text), evidence=tokens)
 
     # ---- sentence pairs --------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,16 @@ MASKED_SHARE = 0.12
 
 
 @dataclass(frozen=True)
+class EvidenceTokens:
+    """The first tokens in which a good and a bad continuation differ, and the places of the evidence in the sequence."""
+
+    collection: str
+    good: int
+    bad: int
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Item:
     """A tokenized sequence with its place in the corpus.
 
@@ -29,6 +39,7 @@ class Item:
     source_words: np.ndarray | None = None
     target_words: np.ndarray | None = None
     gold: Gold | None = None
+    evidence: EvidenceTokens | None = None
 
     @property
     def length(self) -> int:

@@ -17,6 +17,19 @@ class Gold:
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """What goes on after a text: a good word, a bad one, and the words of the text that tell them apart.
+
+    `collection` is the set of such rows that this one belongs to.
+    """
+
+    collection: str
+    good: str
+    bad: str
+    words: str
+
+
+@dataclass(frozen=True)
 class Record:
     """One sequence. `text` may be a pair; or there are `words` (with the number of the entity of each, -1 outside, or with
     the words of the other language and gold links), or `tokens` that a tokenizer has already made."""
@@ -28,3 +41,4 @@ class Record:
     tokens: tuple[str, ...] | None = None
     target: tuple[str, ...] | None = None
     gold: Gold | None = None
+    evidence: Evidence | None = None

@@ -41,6 +41,8 @@ class Driver:
             corpus=None if settings.corpus is None else settings.corpus.fitting(analyzer.longest),
         )
         self.analyzer, self.folder, self.spool = analyzer, folder, spool
+        for item in settings.experiments:
+            item.check(analyzer)
         self.shards = folder.shards
         self.facts = ModelFacts.of_analyzer(analyzer)
         self.plan = _plan(settings, analyzer, self.facts)
@@ -159,4 +161,9 @@ def _check_item(name: str, needs: Needs, item: Item) -> None:
         raise InputError(
             f"{name} needs sentence pairs with gold links, and {item.where} has none: "
             f"--corpus pairs.src-tgt --gold pairs.gold."
+        )
+    if needs.evidence and item.evidence is None:
+        raise InputError(
+            f"{name} needs rows of prefix, good, bad and evidence, and {item.where} is none: give a CSV file with these "
+            f"columns, or a folder of them (--format evidence)."
         )

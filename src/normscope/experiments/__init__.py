@@ -11,6 +11,7 @@ from normscope.experiments.alignment import Alignment
 from normscope.experiments.amplification import FeedForwardAmplification
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.expansion import ExpansionRate
+from normscope.experiments.faithfulness.evidence import EvidenceExperiment
 from normscope.experiments.feed_forward import FeedForwardNormsExperiment, OutlierDimensions
 from normscope.experiments.frequency import Frequency, MixingFrequency
 from normscope.experiments.groups import Entities, WordSplit
@@ -53,6 +54,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Entities,
         FeedForwardNormsExperiment,
         OutlierDimensions,
+        EvidenceExperiment,
     )
 }
 """Every experiment by its name."""

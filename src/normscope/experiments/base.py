@@ -87,7 +87,8 @@ class ModelFacts:
 class Needs:
     """What an experiment asks of every sequence: measures, and whether tokens are masked first, as in the papers.
 
-    `labels` and `gold` say that the corpus must have named entities or word alignments; `corpus`, that there must be one.
+    `labels`, `gold` and `evidence` say that the corpus must have named entities, word alignments or known evidence;
+    `corpus`, that there must be one. With `asks_model` the experiment has nothing measured and asks the model itself.
     """
 
     measures: tuple[Measure[Any, Any], ...] = ()
@@ -95,6 +96,8 @@ class Needs:
     labels: bool = False
     gold: bool = False
     corpus: bool = True
+    evidence: bool = False
+    asks_model: bool = False
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,9 @@ class Experiment(ABC):
     @abstractmethod
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         """Tables and figures from the sum of all partial results."""
+
+    def check(self, analyzer: Analyzer) -> None:  # noqa: B027  (most take any model)
+        """Refuse a model that the experiment cannot be run on, before any work begins."""
 
     def from_model(self, analyzer: Analyzer) -> Partial:
         """What the model adds by itself, once."""

@@ -11,6 +11,7 @@ from normscope.experiments.alignment import Alignment
 from normscope.experiments.amplification import FeedForwardAmplification
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.expansion import ExpansionRate
+from normscope.experiments.faithfulness.deletion import Deletion
 from normscope.experiments.faithfulness.evidence import EvidenceExperiment
 from normscope.experiments.feed_forward import FeedForwardNormsExperiment, OutlierDimensions
 from normscope.experiments.frequency import Frequency, MixingFrequency
@@ -55,6 +56,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         FeedForwardNormsExperiment,
         OutlierDimensions,
         EvidenceExperiment,
+        Deletion,
     )
 }
 """Every experiment by its name."""

@@ -40,6 +40,8 @@ class Driver:
         self.analyzer = analyzer if settings.stack is None else analyzer.of_stack(settings.stack)
         self.folder, self.spool, self.shards = folder, spool, folder.shards
         self.facts = ModelFacts.of_analyzer(self.analyzer, settings.stack)
+        for item in settings.experiments:
+            item.check(self.analyzer)
         self.plan = _plan(settings, analyzer, self.facts)
         self.needs = {item.name: item.needs(self.facts) for item in settings.experiments}
         self.problems = Problems()
@@ -160,4 +162,9 @@ def _check_item(name: str, needs: Needs, item: Item) -> None:
         raise InputError(
             f"{name} needs sentence pairs with gold links, and {item.where} has none: "
             f"--corpus pairs.src-tgt --gold pairs.gold."
+        )
+    if needs.evidence and item.evidence is None:
+        raise InputError(
+            f"{name} needs rows of prefix, good, bad and evidence, and {item.where} is none: give a CSV file with these "
+            f"columns, or a folder of them (--format evidence)."
         )

@@ -11,6 +11,8 @@ from normscope.experiments.alignment import Alignment
 from normscope.experiments.amplification import FeedForwardAmplification
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.expansion import ExpansionRate
+from normscope.experiments.faithfulness.deletion import Deletion
+from normscope.experiments.faithfulness.evidence import EvidenceExperiment
 from normscope.experiments.feed_forward import FeedForwardNormsExperiment, OutlierDimensions
 from normscope.experiments.frequency import Frequency, MixingFrequency
 from normscope.experiments.groups import Entities, WordSplit
@@ -54,6 +56,8 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Entities,
         FeedForwardNormsExperiment,
         OutlierDimensions,
+        EvidenceExperiment,
+        Deletion,
     )
 }
 """Every experiment by its name."""

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 @cache
 def application() -> typer.Typer:
     """The application with all its commands, which are imported only now: some of them import from here."""
-    from normscope.cli import explain, explorer, maps, mixing, models, runs
+    from normscope.cli import estimate, explain, explorer, maps, mixing, models, runs
 
     app = typer.Typer(
         name="normscope",
@@ -48,7 +48,7 @@ def application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_common)
-    for module in (maps, explain, mixing, models, explorer, runs):
+    for module in (maps, explain, mixing, estimate, models, explorer, runs):
         module.register(app)
     return app
 

@@ -53,6 +53,7 @@ _COMMANDS = {
     "explain": "explain",
     "methods": "explain",
     "mix": "mixing",
+    "estimate": "estimate",
     "check": "models",
     "models": "models",
     "explore": "explorer",

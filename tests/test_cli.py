@@ -21,7 +21,7 @@ from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration
 
 import normscope as ns
 from normscope import embedded
-from normscope.cli import main, session
+from normscope.cli import _COMMANDS, main, session
 from normscope.corpora import Corpus, bundled
 from normscope.documented import documented_fields
 from normscope.model_options import ModelOptions
@@ -468,3 +468,30 @@ def test_a_page_of_one_layer_counts_the_value_bias_as_asked(run: Callable[..., O
     code, _, err = run("explore", TEXT, "--layer", "2", "--value-bias", "bias", "--out", "page.html")
     assert code == 0, err
     assert '"bias"' in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("command", "part", "shown", "hidden"),
+    [
+        ("models", "roberta", "xlm-roberta", "gpt2"),
+        ("methods", "gradient", "integrated-gradients", "rollout"),
+        ("experiments", "mixing", "mixing-ratio", "alignment"),
+    ],
+)
+def test_lists_may_be_narrowed_to_part_of_a_name(
+    run: Callable[..., Output], command: str, part: str, shown: str, hidden: str
+) -> None:
+    code, out, err = run(command, part)
+    assert code == 0, err
+    assert shown in out
+    assert not [line for line in out.splitlines() if line.startswith(hidden)]
+    code, out, err = run(command, "nosuchthing")
+    assert (code, out) == (2, "")
+    assert "has 'nosuchthing' in its name" in err
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_every_command_shows_two_examples(run: Callable[..., Output], command: str) -> None:
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert out.count(f"normscope {command}") >= 3  # the usage, and two examples

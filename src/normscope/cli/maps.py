@@ -29,9 +29,10 @@ normscope map "The horse raced past the barn fell." --scope all --out maps.parqu
 normscope map "Unbelievable!" --words --no-special --model ./my-model
 """
 
-GROWTH_EXAMPLES = """[bold]Example[/bold]
+GROWTH_EXAMPLES = """[bold]Examples[/bold]
 
-normscope growth "The opera singer caught a soap bubble." --layer 3 --out growth.png
+normscope growth "The opera singer caught a soap bubble." --layer 3 --out growth.png\n
+normscope growth "Unbelievable!" --words --normalise column --out growth.pdf
 """
 
 

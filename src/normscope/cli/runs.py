@@ -11,7 +11,7 @@ import typer
 from normscope.choices import Arithmetic, Masking, StackName, ValueBias
 from normscope.cli import options
 from normscope.cli.expansion import Expansion, expanded
-from normscope.cli.session import quiet, result_console, say, say_written
+from normscope.cli.session import named, quiet, result_console, say, say_written
 from normscope.corpora import Corpus, CorpusOptions
 from normscope.errors import InputError
 from normscope.model_options import ModelOptions
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from normscope.corpus_run.engines import Engine
     from normscope.experiments import Experiment
 
+EXPERIMENTS_EXAMPLES = """normscope experiments
+
+normscope experiments mixing"""
 RUN_EXAMPLES = """normscope run scope-similarity mixing-ratio --corpus wiki.txt --unit packed --out runs/minilm
 
 normscope run entities --model roberta-base --corpus eng.testa --limit 1000 --out runs/entities
@@ -38,22 +41,22 @@ _CORPUS, _HOW, _WORK = "The corpus", "The experiments", "The work"
 
 def register(app: typer.Typer) -> None:
     """Add the commands to an application."""
-    app.command("experiments")(experiments_command)
+    app.command("experiments", epilog=EXPERIMENTS_EXAMPLES)(experiments_command)
     command = expanded(run_command, corpus_options=Expansion(Corpus, dict, _CORPUS), model=options.MODEL)
     app.command("run", epilog=RUN_EXAMPLES)(command)
     app.command("report", epilog=REPORT_EXAMPLES)(report_command)
 
 
-def experiments_command() -> None:
+def experiments_command(name: options.NamePart = None) -> None:
     """List the experiments: name, paper, what they show, options."""
     from rich.table import Table
 
     from normscope.experiments import EXPERIMENTS
 
     table = Table(box=None, pad_edge=False)
-    for name in ("name", "paper", "shows", "what it finds", "options (-O name.option=value)"):
-        table.add_column(name, overflow="fold", no_wrap=name == "name")
-    for kind in EXPERIMENTS.values():
+    for heading in ("name", "paper", "shows", "what it finds", "options (-O name.option=value)"):
+        table.add_column(heading, overflow="fold", no_wrap=heading == "name")
+    for kind in [EXPERIMENTS[each] for each in named(name, EXPERIMENTS, "experiment")]:
         defaults = ", ".join(f"{field.name}={_shown(field.default)}" for field in fields(kind))
         table.add_row(kind.name, kind.paper, kind.shows, kind.summary, defaults)
     result_console().print(table)

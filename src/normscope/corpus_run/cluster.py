@@ -126,8 +126,9 @@ class _Pool:
         return any(shard is not None for _, shard in self._busy.values())
 
     def _hire(self) -> None:
-        resources = {"num_cpus": self._share.cpus, "num_gpus": self._share.gpus}
-        actor = cast(Any, _Actor).options(**resources, max_restarts=0).remote(self._work, self._share.cpus)
+        share = self._share
+        kind = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_restarts=0)(Worker)
+        actor = cast(Any, kind).remote(self._work, share.cpus)
         self._busy[actor.load.remote()] = (actor, None)
 
     def _next(self, waiting: Iterator[Shard]) -> Iterator[Finished]:
@@ -166,18 +167,3 @@ class _Pool:
         if shard is not None:
             self._again.append(shard)
         self._hire()
-
-
-@ray.remote
-class _Actor:
-    """A worker that Ray starts and places."""
-
-    def __init__(self, work: Work, threads: int) -> None:
-        self._worker = Worker(work, threads)
-
-    def load(self) -> None:
-        """Load the model, so that what is wrong with it is known before a shard is given."""
-        self._worker.analyzer  # noqa: B018  (loaded when first asked for)
-
-    def compute(self, shard: Shard) -> Finished:
-        return self._worker.compute(shard)

@@ -153,6 +153,10 @@ class Worker:
         torch.set_num_threads(threads)
         logging.disable_progress_bar()
 
+    def load(self) -> None:
+        """Load the model now, so that what is wrong with it is known before a shard is given."""
+        _ = self.analyzer
+
     def compute(self, shard: Shard) -> Finished:
         return _computed(self.analyzer, self._work.plan, shard)
 

@@ -19,7 +19,7 @@ import { VIEWS, viewsOf } from "./panels/views";
 import type { Part, Scene } from "./part";
 import { act, type Shortcut } from "./shortcuts";
 
-const VERSION = 3;
+const VERSION = 4;
 
 /** Show a payload in an element, until the function that this gives is called. */
 export async function mount(root: HTMLElement, payload: Payload, host: Host): Promise<() => void> {

@@ -9,6 +9,7 @@ import type { Host } from "./hosts/host";
 import type { Pane } from "./model/pane";
 import type { State } from "./model/state";
 import type { Store } from "./model/store";
+import { precisionShown } from "./panels/facts";
 import { ElementPanel } from "./panels/panel";
 import { Stepper } from "./panels/stepper";
 import { Toolbar } from "./panels/toolbar";
@@ -118,11 +119,15 @@ export class Maps extends ElementPanel<Scene> implements Part {
       note: () =>
         this.host.exact !== undefined || this.views().every(isExact)
           ? "Data is exported as float32."
-          : "Data is exported as shown: quantised for display. Make the page with full precision for float32.",
+          : `Data is exported as shown. ${this.precision()} Make the page with full precision for float32.`,
       figure: () => beside(this.views().map(figure)),
       csv: async () => csvOf(await this.exact()),
       json: async () => jsonOf(await this.exact()),
     };
+  }
+
+  private precision(): string {
+    return precisionShown(Math.max(...this.views().map(({ lens }) => lens.analysis.precision)));
   }
 
   /** The views, once the values they show are there at full precision (if anyone can give them). */

@@ -98,6 +98,11 @@ export class Analysis {
     return !this.contents.map.exact;
   }
 
+  /** How far a share that is shown may be from the one analysed, as a part of itself. */
+  get precision(): number {
+    return Math.max(this.contents.map.error, this.contents.heads?.rows.error ?? 0);
+  }
+
   get worstError(): number {
     return Math.max(...this.completeness);
   }

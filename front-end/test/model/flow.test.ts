@@ -34,10 +34,10 @@ const second = [
   [0, 0, 0],
   [4, 3, -2],
 ];
-const stack = new Stack(table, table, new Rows([1, 3, 3], Float32Array.of(5, -1, 1, 4, 3, -2, 0, 0, 5), null), {
-  heads: new Rows([1, 2, 1, 3], new Float32Array(6), null),
-  feedForward: new Rows([1, 2, 3], new Float32Array(6), null),
-  bias: new Rows([1, 2, 3], new Float32Array(6), null),
+const stack = new Stack(table, table, new Rows([1, 3, 3], Float32Array.of(5, -1, 1, 4, 3, -2, 0, 0, 5)), {
+  heads: new Rows([1, 2, 1, 3], new Float32Array(6)),
+  feedForward: new Rows([1, 2, 3], new Float32Array(6)),
+  bias: new Rows([1, 2, 3], new Float32Array(6)),
   edges: [edges(first), edges(second)],
 });
 

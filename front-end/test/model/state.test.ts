@@ -11,7 +11,7 @@ const tokens = {
   word: [-1, 0, 1],
   wordText: ["[CLS]", "a", "b"],
 };
-const rows = new Rows([2, 2, 3, 3], new Float32Array(36), null);
+const rows = new Rows([2, 2, 3, 3], new Float32Array(36));
 const analysis = new Analysis({
   facts: { model: "m" },
   method: "norms",

@@ -17,6 +17,9 @@ import type { Part, Scene, Takeaway } from "./part";
 import type { Shortcut } from "./shortcuts";
 import { Stage } from "./stage";
 
+const ARROWS = ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"];
+const OWN: Record<State["own"], State["own"]> = { auto: "out", shown: "grey", grey: "out", out: "shown" };
+
 export class Maps extends ElementPanel<Scene> implements Part {
   readonly element: HTMLElement;
   readonly shortcuts: Shortcut[];
@@ -95,9 +98,25 @@ export class Maps extends ElementPanel<Scene> implements Part {
         acts: { n: set(({ norm }) => ({ norm: norms[norm] })) },
       },
       { keys: "s", does: "special tokens on and off", acts: { s: set(({ special }) => ({ special: !special })) } },
-      { keys: "arrows", does: "move in the map, the strip or the layers" },
-      { keys: "+  \u2212  0", does: "zoom the map, and fit it" },
+      {
+        keys: "o",
+        does: "own tokens shown, grey, or left out",
+        acts: { o: set((state) => ({ own: OWN[this.panes[0]!.state(state).own] })) },
+      },
+      { keys: "/", does: "find a token, Enter goes to the next", acts: { "/": () => this.stages[0]!.find() } },
+      {
+        keys: "m and M",
+        does: "next and previous of the strongest cells",
+        acts: { m: () => this.stages[0]!.jump(1), M: () => this.stages[0]!.jump(-1) },
+      },
+      { keys: "arrows", does: "move in the map, the strip or the layers", acts: this.keysOfTheMap(ARROWS) },
+      { keys: "+  \u2212  0", does: "zoom the map, and fit it", acts: this.keysOfTheMap(["+", "=", "-", "0"]) },
+      { keys: "Ctrl wheel", does: "zoom at the pointer; drag or wheel to move, double-click to go in" },
     ];
+  }
+
+  private keysOfTheMap(keys: readonly string[]): Record<string, () => void> {
+    return Object.fromEntries(keys.map((key) => [key, (): void => this.stages[0]!.press(key)]));
   }
 
   private previous(scope: string): string {

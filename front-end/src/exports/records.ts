@@ -49,6 +49,8 @@ function described(view: View): Record<string, unknown> {
     head: (analysis.hasHeads(state.scope) && state.head) || null,
     normalised: state.norm,
     units: state.units,
+    own_tokens: state.own,
+    own_shares: nullable(view.ownShares),
     precision: isExact(view) ? "float32" : `within ${tolerance(analysis.precision)} of every share`,
     queries: queries.labels,
     keys: keys.labels,

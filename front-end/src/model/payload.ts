@@ -29,6 +29,8 @@ export interface TokenTable {
   special: number[];
   word: number[];
   wordText: string[];
+  /** The text that byte-level tokens stand for; left out where tokens are text. */
+  text?: string[];
   group?: string[];
   row?: number[];
   column?: number[];

@@ -16,6 +16,8 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
+from normscope.labels import readable
+
 Precision = Literal["display", "full"]
 """`display`: codes of 16 bits, logarithmic, so that every share is right within 0.5 % of itself. `full`: float32."""
 
@@ -58,11 +60,13 @@ def tokens(dataset: xr.Dataset, dimension: str) -> dict[str, list[Any]]:
         "row": (f"{dimension}_row", int),
         "column": (f"{dimension}_column", int),
     }
-    return {
+    table = {
         field: [kind(value) for value in dataset[name].values]
         for field, (name, kind) in columns.items()
         if name in dataset.coords
     }
+    texts = readable(table["token"])
+    return table if texts == table["token"] else table | {"text": texts}
 
 
 def image(values: np.ndarray) -> dict[str, Any]:

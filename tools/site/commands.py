@@ -52,7 +52,9 @@ def _section(name: str, command: Any) -> Iterator[str]:
         yield table(["argument", "is"], rows)
     options = [item for item in command.params if item.param_type_name == "option"]
     if options:
-        rows = [[_flags(item), f"`{_default(item)}`" if _default(item) else "", _plain(item.help or "")] for item in options]
+        rows = [
+            [_flags(item), f"`{_default(item)}`" if _default(item) else "", _plain(item.help or "")] for item in options
+        ]
         yield table(["option", "default", "means"], rows)
     examples = _examples(command.epilog or "")
     if examples:

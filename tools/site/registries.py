@@ -28,8 +28,7 @@ def experiment_names() -> list[str]:
 def experiment_table(_: str = "") -> str:
     """Every experiment: its page, its paper, what it shows."""
     rows = [
-        [f"[`{name}`]({name}.md)", kind.paper, kind.shows, _escaped(kind.summary)]
-        for name, kind in EXPERIMENTS.items()
+        [f"[`{name}`]({name}.md)", kind.paper, kind.shows, _escaped(kind.summary)] for name, kind in EXPERIMENTS.items()
     ]
     return table(["experiment", "paper", "shows", "says"], rows)
 

@@ -34,9 +34,10 @@ Output = tuple[int, str, str]
 @pytest.fixture
 def loaded(analyzer: ns.Analyzer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The embedded model is loaded once for all tests that do not name a model."""
+    actual = ns.load
 
     def load(model: str | None, **options: Any) -> ns.Analyzer:
-        return analyzer if model is None and options.get("dtype") is None else ns.load(model, **options)
+        return analyzer if model is None and options.get("dtype") is None else actual(model, **options)
 
     monkeypatch.setattr("normscope.analyzer.load", load)
 
@@ -241,7 +242,8 @@ def test_check_proves_every_layer_and_names_the_family(run: Callable[..., Output
 def test_check_gives_random_ids_to_a_model_without_a_tokenizer(
     run: Callable[..., Output], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("normscope.analyzer.load", lambda *_, **__: ns.load(tiny_bert()))
+    bare = ns.load(tiny_bert())
+    monkeypatch.setattr("normscope.analyzer.load", lambda *_, **__: bare)
     code, out, err = run("check")
     assert code == 0, err
     assert "There is no tokenizer beside the model: analysing 16 random token ids." in err

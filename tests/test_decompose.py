@@ -35,7 +35,7 @@ from traces import (
 from normscope.activations import GELU, QUICK_GELU, RELU, SILU, TANH_GELU, Activation
 from normscope.decompose import LayerResult, decompose, expand, factored, mixing_ratios
 from normscope.errors import UnsupportedArchitectureError
-from normscope.oracle import OracleResult, oracle, oracle_weights
+from normscope.materialised import OracleResult, oracle, oracle_weights
 from normscope.scopes import scopes_of
 from normscope.trace import (
     Attention,

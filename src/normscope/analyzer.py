@@ -20,6 +20,7 @@ from normscope import asking, results, schema
 from normscope.analysis import Analysis
 from normscope.call_options import AnalysisOptions, ExplainOptions, MixingOptions, Text
 from normscope.capture import blocks_of
+from normscope.choices import ValueBias
 from normscope.errors import InputError
 from normscope.explain.asked import Asked
 from normscope.explain.explanation import Explanation
@@ -30,7 +31,6 @@ from normscope.families import Family
 from normscope.inputs import ImageInput, Input, TokenSequence
 from normscope.loading import LoadedModel, load_model
 from normscope.measures import Decomposition, KeptTraces, Measure
-from normscope.measures.decomposition import ValueBias
 from normscope.methods import LayerMethod, MapRequest, Method, attribution, layer_method
 from normscope.methods.across import AcrossLayers
 from normscope.methods.prediction import Attribution, PullBack

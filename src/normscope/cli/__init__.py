@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -19,8 +20,9 @@ from normscope.errors import CompletenessError, NormscopeError
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line (default: that of this process) and exit with its code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        application()(None if arguments is None else list(arguments), prog_name="normscope")
+        application(_COMMANDS.get(given[0]) if given else None)(given, prog_name="normscope")
     except CompletenessError as error:
         complain(error)
         sys.exit(1)
@@ -31,11 +33,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
 
 
-@cache
-def application() -> typer.Typer:
-    """The application with all its commands, which are imported only now: some of them import from here."""
-    from normscope.cli import explain, explorer, maps, mixing, models, runs
+_COMMANDS = {
+    "map": "maps",
+    "growth": "maps",
+    "explain": "explain",
+    "methods": "explain",
+    "mix": "mixing",
+    "check": "models",
+    "models": "models",
+    "explore": "explorer",
+    "serve": "explorer",
+    "experiments": "runs",
+    "run": "runs",
+    "report": "runs",
+}
+"""Every command, in the order of `--help`, and the module it is in."""
 
+
+@cache
+def application(module: str | None = None) -> typer.Typer:
+    """The application with all its commands, or for the sake of a quick start with those of one module."""
     app = typer.Typer(
         name="normscope",
         help="What really flows between tokens inside a Transformer: exact norm-based attribution maps, from attention "
@@ -48,8 +65,8 @@ def application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_common)
-    for module in (maps, explain, mixing, models, explorer, runs):
-        module.register(app)
+    for name in [module] if module else dict.fromkeys(_COMMANDS.values()):
+        import_module(f"normscope.cli.{name}").register(app)
     return app
 
 

@@ -115,7 +115,8 @@ def serve(
     analyzers: dict[str, Analyzer] = {}
     for name in model or [None]:
         analyzer = load_analyzer(replace(loading, model=name))
-        analyzers[analyzer.name] = analyzer
+        same = sum(known.name == analyzer.name for known in analyzers.values())
+        analyzers[f"{analyzer.name} ({same + 1})" if same else analyzer.name] = analyzer
     limits = Limits(tokens=most_tokens, kept=most_kept * 2**20)
     run(analyzers, host=host, port=port, limits=limits, say=say)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from normscope import choices
 from normscope.cli.expansion import Expansion
 from normscope.model_options import ModelOptions
 
@@ -49,7 +50,7 @@ Truncate = Annotated[
     ),
 ]
 ValueBias = Annotated[
-    Literal["token", "bias"],
+    choices.ValueBias,
     typer.Option("--value-bias", help="Count the bias of the value projection with the 'token' or with the 'bias'."),
 ]
 Layer = Annotated[

@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from normscope.choices import Arithmetic, Masking, ValueBias
 from normscope.cli import options
 from normscope.cli.expansion import Expansion, expanded
-from normscope.cli.session import quiet, result_console
+from normscope.cli.session import quiet, result_console, say, say_written
 from normscope.corpora import Corpus, CorpusOptions
-from normscope.corpus_run.settings import Arithmetic, ValueBias
 from normscope.errors import InputError
-from normscope.experiments.observer import Masking
 from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
@@ -44,6 +41,8 @@ def register(app: typer.Typer) -> None:
 
 def experiments_command() -> None:
     """List the experiments: name, paper, what they show, options."""
+    from rich.table import Table
+
     from normscope.experiments import EXPERIMENTS
 
     table = Table(box=None, pad_edge=False)
@@ -161,7 +160,7 @@ def run_command(
             **corpus_options,
         )
     except RunInterrupted as interruption:
-        Console(stderr=True).print(str(interruption), style="yellow", highlight=False)
+        say(str(interruption), "yellow")
         raise typer.Exit(130) from None
     _tell(out, result.manifest)
 
@@ -181,20 +180,17 @@ def report_command(
     from normscope.report import write_report
 
     path = write_report(runs, out, together=together)
-    Console(stderr=True).print(f"Wrote {path}", highlight=False)
+    say_written(path)
 
 
 def _tell(out: Path, manifest: dict[str, Any]) -> None:
-    console = Console(stderr=True, highlight=False)
     skipped = ", ".join(f"{kind}: {count}" for kind, count in manifest["rows_left_out_or_changed"].items())
-    console.print(
-        f"{manifest['sequences']} sequences, {manifest['tokens']} tokens{f' ({skipped})' if skipped else ''}."
-    )
+    say(f"{manifest['sequences']} sequences, {manifest['tokens']} tokens{f' ({skipped})' if skipped else ''}.")
     for problem in manifest["problems"]:
-        console.print(f"  {problem}", markup=False, soft_wrap=True)
+        say(f"  {problem}")
     if manifest["worst_completeness_error"] is not None:
-        console.print(f"Worst completeness error: {manifest['worst_completeness_error']:.1e}.")
-    console.print(f"Wrote {out}/tables, {out}/figures and {out}/manifest.json.", markup=False, soft_wrap=True)
+        say(f"Worst completeness error: {manifest['worst_completeness_error']:.1e}.")
+    say(f"Wrote {out}/tables, {out}/figures and {out}/manifest.json.")
 
 
 def _shown(value: object) -> str:

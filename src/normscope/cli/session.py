@@ -60,9 +60,9 @@ def result_console() -> Console:
     return Console(highlight=False, width=_UNLIMITED) if unlimited else console
 
 
-def say(message: str) -> None:
+def say(message: str, style: str = "dim") -> None:
     """A remark that is no result."""
-    Console(stderr=True, highlight=False).print(Text(message, style="dim"), soft_wrap=True)
+    Console(stderr=True, highlight=False).print(Text(message, style=style), soft_wrap=True)
 
 
 def say_written(path: Path) -> None:

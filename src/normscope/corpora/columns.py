@@ -8,9 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from normscope.corpora.lines import check_file, read_lines
 from normscope.corpora.problems import CorpusError, Problems
 from normscope.corpora.record import Record
@@ -64,6 +61,9 @@ def read_separated(
 
 
 def read_parquet(path: Path, problems: Problems, field: str | None, pair_field: str | None) -> Iterator[Record]:
+    import pyarrow as pa  # noqa: PLC0415  (large, and for this format alone)
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     check_file(path)
     try:
         file = pq.ParquetFile(path)

@@ -9,22 +9,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, get_args
 
-from transformers import PreTrainedTokenizerBase
-
+from normscope.choices import TooLong
 from normscope.corpora.clark import read_clark
 from normscope.corpora.columns import read_jsonl, read_parquet, read_separated
 from normscope.corpora.conll import read_conll
-from normscope.corpora.encode import Encoder, TooLong
 from normscope.corpora.huggingface import read_dataset
-from normscope.corpora.item import Item
 from normscope.corpora.pairs import Base, read_pairs
 from normscope.corpora.problems import CorpusError, Policy, Problems
 from normscope.corpora.record import Record
 from normscope.corpora.text import read_paragraphs, read_text_lines, read_texts
 from normscope.documented import Documentation, with_documentation
 from normscope.errors import listing
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from normscope.corpora.item import Item
 
 Format = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "conll", "clark", "pairs", "dataset"]
 Unit = Literal["line", "paragraph", "packed"]
@@ -221,6 +223,8 @@ class Corpus:
             raise CorpusError(
                 "The model has no tokenizer, so a corpus of texts cannot be read. Name one (--tokenizer)."
             )
+        from normscope.corpora.encode import Encoder  # noqa: PLC0415  (which needs what tokenizers need)
+
         encoder = Encoder(
             tokenizer, problems, max_tokens=self.max_tokens, too_long=self.too_long, lowercase=self.lowercase
         )

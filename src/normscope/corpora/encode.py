@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 from tokenizers import decoders
 from transformers import PreTrainedTokenizerBase
 
+from normscope.choices import TooLong
 from normscope.corpora.item import Item
 from normscope.corpora.problems import CorpusError, Problems
 from normscope.corpora.record import Record
 from normscope.inputs import NO_WORD, TokenSequence, read_inputs
-
-TooLong = Literal["truncate", "skip", "refuse"]
 
 _FIRST, _SEPARATOR = "[CLS]", "[SEP]"
 """The special tokens of ready-made WordPiece tokens."""

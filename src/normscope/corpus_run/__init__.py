@@ -18,18 +18,18 @@ import torch
 from transformers import PreTrainedModel
 
 from normscope.analyzer import Analyzer
+from normscope.choices import Masking, ValueBias
 from normscope.corpora import Corpus, CorpusOptions
 from normscope.corpus_run import output
 from normscope.corpus_run.driver import Driver, RunInterrupted
 from normscope.corpus_run.engines import Engine, Here, Processes, WorkerError
 from normscope.corpus_run.folder import AnotherRunError, RunInProgressError, locked_folder
 from normscope.corpus_run.manifest import manifest_of
-from normscope.corpus_run.settings import Settings, ValueBias, arithmetic
+from normscope.corpus_run.settings import Settings, arithmetic
 from normscope.corpus_run.spool import spooled
 from normscope.errors import InputError
 from normscope.experiments import Experiment, Outcome, experiment
 from normscope.experiments.arrow import Table
-from normscope.experiments.observer import Masking
 from normscope.model_options import LoadingOptions, ModelOptions
 
 __all__ = [

@@ -7,17 +7,14 @@ import json
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 
+from normscope.choices import Arithmetic, Masking, ValueBias
 from normscope.corpora import Corpus
 from normscope.errors import InputError
 from normscope.experiments import Experiment
-from normscope.experiments.observer import Masking
-
-ValueBias = Literal["token", "bias"]
-Arithmetic = Literal["float32", "float64"]
 
 LAYOUT = 2
 """The layout of `run.json`. The first had no number."""

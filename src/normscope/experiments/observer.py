@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from normscope.choices import Masking, ValueBias
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
@@ -20,7 +21,6 @@ from normscope.experiments.links import AlignedPair
 from normscope.experiments.partial import Partial
 from normscope.inputs import TokenSequence, with_targets
 from normscope.measures import Decomposition, Measure, Reach, joined
-from normscope.measures.decomposition import ValueBias
 from normscope.scopes import Scope
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ _GROUP_BYTES = 192 * 2**20
 
 _MOST_HEADS = 64
 """How many heads to expect when memory is planned."""
-
-Masking = Literal["paper", "all", "none"]
-"""Mask tokens for the experiments whose paper does, for all, or for none."""
 
 COMPLETENESS = "completeness"
 """The name under which the completeness errors of a run are kept, beside those of the experiments."""

@@ -123,6 +123,8 @@ def tutorials(asked: argparse.Namespace) -> Iterator[Path]:
             NotebookClient(notebook, timeout=300, resources={"metadata": {"path": folder}}).execute()
         for cell in notebook.cells:
             cell.metadata.pop("execution", None)  # times of the run, which differ each time
+            if cell.cell_type == "code":  # what other libraries say about their progress
+                cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
         nbformat.write(notebook, path)
         yield path
 

@@ -121,14 +121,15 @@ def models_command(name: options.NamePart = None) -> None:
     console = result_console()
     headings = ["model_type", "family", "kind", "topology", "feed-forward", "attention", "chain"]
     known = families()
-    rows = [[each, *_description(each, known[each])] for each in named(name, known, "architecture")]
+    rows = [[each, *describe(each, known[each])] for each in named(name, known, "architecture")]
     needed = sum(1 + max(map(len, column)) for column in zip(headings, *rows, strict=True))
     if needed > console.width:  # the chain is the longest, and the topology tells as much
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     console.print(plain_table(f"{len(rows)} supported architectures", headings, rows))
 
 
-def _description(model_type: str, family: Family) -> tuple[str, ...]:
+def describe(model_type: str, family: Family) -> tuple[str, ...]:
+    """What the table of architectures says of one: family, kind, topology, feed-forward, attention, chain."""
     from transformers import CONFIG_MAPPING
 
     from normscope.families.spec import Topology

@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from normscope.choices import Arithmetic, Masking, StackName, ValueBias
 from normscope.cli import options
 from normscope.cli.expansion import Expansion, expanded
-from normscope.cli.session import quiet, result_console
+from normscope.cli.session import named, quiet, result_console, say, say_written
 from normscope.corpora import Corpus, CorpusOptions
-from normscope.corpus_run.settings import Arithmetic, ValueBias
 from normscope.errors import InputError
-from normscope.experiments.observer import Masking
 from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
     from normscope.corpus_run.engines import Engine
     from normscope.experiments import Experiment
 
+EXPERIMENTS_EXAMPLES = """normscope experiments
+
+normscope experiments mixing"""
 RUN_EXAMPLES = """normscope run scope-similarity mixing-ratio --corpus wiki.txt --unit packed --out runs/minilm
 
 normscope run entities --model roberta-base --corpus eng.testa --limit 1000 --out runs/entities
@@ -41,20 +41,22 @@ _CORPUS, _HOW, _WORK = "The corpus", "The experiments", "The work"
 
 def register(app: typer.Typer) -> None:
     """Add the commands to an application."""
-    app.command("experiments")(experiments_command)
+    app.command("experiments", epilog=EXPERIMENTS_EXAMPLES)(experiments_command)
     command = expanded(run_command, corpus_options=Expansion(Corpus, dict, _CORPUS), model=options.MODEL)
     app.command("run", epilog=RUN_EXAMPLES)(command)
     app.command("report", epilog=REPORT_EXAMPLES)(report_command)
 
 
-def experiments_command() -> None:
+def experiments_command(name: options.NamePart = None) -> None:
     """List the experiments: name, paper, what they show, options."""
+    from rich.table import Table
+
     from normscope.experiments import EXPERIMENTS
 
     table = Table(box=None, pad_edge=False)
-    for name in ("name", "paper", "shows", "what it finds", "options (-O name.option=value)"):
-        table.add_column(name, overflow="fold", no_wrap=name == "name")
-    for kind in EXPERIMENTS.values():
+    for heading in ("name", "paper", "shows", "what it finds", "options (-O name.option=value)"):
+        table.add_column(heading, overflow="fold", no_wrap=heading == "name")
+    for kind in [EXPERIMENTS[each] for each in named(name, EXPERIMENTS, "experiment")]:
         defaults = ", ".join(f"{field.name}={_shown(field.default)}" for field in fields(kind))
         table.add_row(kind.name, kind.paper, kind.shows, kind.summary, defaults)
     result_console().print(table)
@@ -99,6 +101,15 @@ def run_command(
         typer.Option(
             "--arithmetic",
             help="Arithmetic of the decomposition. Default: float32, or float64 for a float64 model.",
+            show_default=False,
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    stack: Annotated[
+        StackName | None,
+        typer.Option(
+            "--stack",
+            help="Of an encoder-decoder model, the stack to look at. Default: the decoder.",
             show_default=False,
             rich_help_panel=_HOW,
         ),
@@ -185,13 +196,14 @@ def run_command(
             ranks=ranks,
             value_bias=value_bias,
             dtype=arithmetic,
+            stack=stack,
             overwrite=overwrite,
             progress=None,
             engine=_engine(engine, ray_address, workers, jobs),
             **corpus_options,
         )
     except RunInterrupted as interruption:
-        Console(stderr=True).print(str(interruption), style="yellow", highlight=False)
+        say(str(interruption), "yellow")
         raise typer.Exit(130) from None
     _tell(out, result.manifest)
 
@@ -211,7 +223,7 @@ def report_command(
     from normscope.report import write_report
 
     path = write_report(runs, out, together=together)
-    Console(stderr=True).print(f"Wrote {path}", highlight=False)
+    say_written(path)
 
 
 def _engine(name: EngineName, address: str | None, workers: int | None, jobs: int) -> Engine | None:
@@ -229,16 +241,13 @@ def _engine(name: EngineName, address: str | None, workers: int | None, jobs: in
 
 
 def _tell(out: Path, manifest: dict[str, Any]) -> None:
-    console = Console(stderr=True, highlight=False)
     skipped = ", ".join(f"{kind}: {count}" for kind, count in manifest["rows_left_out_or_changed"].items())
-    console.print(
-        f"{manifest['sequences']} sequences, {manifest['tokens']} tokens{f' ({skipped})' if skipped else ''}."
-    )
+    say(f"{manifest['sequences']} sequences, {manifest['tokens']} tokens{f' ({skipped})' if skipped else ''}.")
     for problem in manifest["problems"]:
-        console.print(f"  {problem}", markup=False, soft_wrap=True)
+        say(f"  {problem}")
     if manifest["worst_completeness_error"] is not None:
-        console.print(f"Worst completeness error: {manifest['worst_completeness_error']:.1e}.")
-    console.print(f"Wrote {out}/tables, {out}/figures and {out}/manifest.json.", markup=False, soft_wrap=True)
+        say(f"Worst completeness error: {manifest['worst_completeness_error']:.1e}.")
+    say(f"Wrote {out}/tables, {out}/figures and {out}/manifest.json.")
 
 
 def _shown(value: object) -> str:

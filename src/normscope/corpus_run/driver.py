@@ -18,7 +18,7 @@ from normscope.corpus_run.settings import Settings
 from normscope.corpus_run.spool import Spool
 from normscope.errors import FileError, InputError
 from normscope.experiments import ModelFacts, Needs, Outcome, Partial, RunFacts
-from normscope.experiments.observer import COMPLETENESS, Plan
+from normscope.experiments.observer import COMPLETENESS, Plan, check_ids, special_ids
 from normscope.model_options import ModelOptions
 
 _CLARK_SEQUENCES = 992
@@ -38,9 +38,11 @@ class Driver:
             model={name: analyzer.facts[name] for name in IDENTITY},
             corpus=None if settings.corpus is None else settings.corpus.fitting(analyzer.longest),
         )
-        self.analyzer, self.folder, self.spool = analyzer, folder, spool
-        self.shards = folder.shards
-        self.facts = ModelFacts.of_analyzer(analyzer)
+        self.analyzer = analyzer if settings.stack is None else analyzer.of_stack(settings.stack)
+        self.folder, self.spool, self.shards = folder, spool, folder.shards
+        self.facts = ModelFacts.of_analyzer(self.analyzer, settings.stack)
+        for item in settings.experiments:
+            item.check(self.analyzer)
         self.plan = _plan(settings, analyzer, self.facts)
         self.needs = {item.name: item.needs(self.facts) for item in settings.experiments}
         self.problems = Problems()
@@ -72,7 +74,8 @@ class Driver:
         if corpus is None or not self.needs_corpus:
             return
         self.problems = Problems(corpus.bad_rows)
-        self.spool.fill(self._checked(corpus.items(self.analyzer.tokenizer, self.problems)))
+        items = corpus.items(self.analyzer.tokenizer, self.problems, special_ids(self.analyzer))
+        self.spool.fill(self._checked(items))
         if not self.spool.sequences:
             reasons = ", ".join(f"{count} x {kind}" for kind, count in self.problems.counts.items()) or "it is empty"
             raise CorpusError(f"The corpus {corpus.path!r} has no sequence that can be used ({reasons}).")
@@ -83,8 +86,10 @@ class Driver:
         for item in items:
             if self.analyzer.family.encoder is not None and item.target is None:
                 raise InputError(
-                    f"{self.analyzer.name} is an encoder-decoder model: its corpus is sentence pairs (--format pairs)."
+                    f"{self.analyzer.name} is an encoder-decoder model: its corpus is sentence pairs (--format pairs). "
+                    f"Its encoder alone reads any corpus (--stack encoder)."
                 )
+            check_ids(self.analyzer, item)
             for name, needs in self.needs.items():
                 _check_item(name, needs, item)
             yield item
@@ -125,8 +130,9 @@ class Driver:
             self.ranks,
             self.spool.sequences,
             frozenset(name for name, needs in self.needs.items() if self.plan.masks(needs)),
+            "" if self.settings.corpus is None else self.settings.corpus.path,
         )
-        return {item.name: item.finish(totals[item.name], facts) for item in self.settings.experiments}
+        return {item.name: item.conclude(totals[item.name], facts) for item in self.settings.experiments}
 
     def _corpus_of_papers(self) -> str:
         corpus, stated = self.settings.corpus, self.settings.corpus_name
@@ -156,6 +162,7 @@ def _plan(settings: Settings, analyzer: Analyzer, facts: ModelFacts) -> Plan:
         settings.masking,
         settings.value_bias,
         settings.torch_dtype,
+        settings.stack,
     )
 
 
@@ -168,4 +175,9 @@ def _check_item(name: str, needs: Needs, item: Item) -> None:
         raise InputError(
             f"{name} needs sentence pairs with gold links, and {item.where} has none: "
             f"--corpus pairs.src-tgt --gold pairs.gold."
+        )
+    if needs.evidence and item.evidence is None:
+        raise InputError(
+            f"{name} needs rows of prefix, good, bad and evidence, and {item.where} is none: give a CSV file with these "
+            f"columns, or a folder of them (--format evidence)."
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -180,3 +181,11 @@ def test_wrong_requests_of_a_cluster_are_refused(analyzer: Any) -> None:
         Ray(workers=0)
     with pytest.raises(InputError, match="name it"):
         run(["mixing-ratio"], model=analyzer, corpus=["It rained."], engine=Ray())
+
+
+def test_a_cluster_that_does_not_answer_is_a_clear_error(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(WorkerError, match=rf"no Ray cluster at '{address}'.*0 of 1 sequences"):
+            run(["mixing-ratio"], corpus=["It rained."], out=tmp_path / "run", engine=Ray(address))

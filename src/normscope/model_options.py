@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from normscope.documented import Documentation, with_documentation
 from normscope.errors import InputError, listing
+from normscope.location import refuse_no_model
 
 if TYPE_CHECKING:
     import torch
@@ -90,6 +91,8 @@ class ModelOptions:
 
     def load(self) -> Analyzer:
         """The analyzer of the model."""
+        if isinstance(self.model, str | Path):
+            refuse_no_model(str(self.model))
         import torch  # noqa: PLC0415  (as above)
 
         from normscope import analyzer  # noqa: PLC0415  (which is all of normscope, and this but its options)

@@ -15,6 +15,7 @@ from normscope.choices import TooLong
 from normscope.corpora.clark import read_clark
 from normscope.corpora.columns import read_jsonl, read_parquet, read_separated
 from normscope.corpora.conll import read_conll
+from normscope.corpora.evidence import evidence_files, read_evidence
 from normscope.corpora.huggingface import read_dataset
 from normscope.corpora.pairs import Base, read_pairs
 from normscope.corpora.problems import CorpusError, Policy, Problems
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from normscope.corpora.item import Item
 
-Format = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "conll", "clark", "pairs", "dataset"]
+Format = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "conll", "clark", "pairs", "evidence", "dataset"]
 Unit = Literal["line", "paragraph", "packed"]
 
 FORMATS: tuple[Format, ...] = get_args(Format)[1:]
@@ -228,6 +229,8 @@ class Corpus:
                 return read_clark(path, problems, allow_pickle=self.allow_pickle)
             case "pairs":
                 return read_pairs(path, problems, None if self.gold is None else Path(self.gold), self.gold_base)
+            case "evidence":
+                return read_evidence(path, problems)
             case "dataset" | "auto":
                 return read_dataset(self.path, problems, self.field, self.pair_field, self.split, self.subset)
 
@@ -267,6 +270,9 @@ class Corpus:
             if name is not None and path.is_file():
                 with path.open("rb") as file:
                     digest.update(hashlib.file_digest(file, "sha256").digest())
+            elif name == self.path and self.format == "evidence":
+                for each in evidence_files(path):
+                    digest.update(repr(each.name).encode() + each.read_bytes())
             else:
                 digest.update(repr(name).encode())
         return digest.hexdigest()[:16]

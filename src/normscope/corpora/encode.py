@@ -14,9 +14,10 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from normscope.choices import TooLong
 from normscope.corpora.encode_pairs import PairTokenizer, with_languages, words_of_tokens
+from normscope.corpora.evidence import context_of
 from normscope.corpora.item import Item
 from normscope.corpora.problems import CorpusError, Problems
-from normscope.corpora.record import Record
+from normscope.corpora.record import Evidence, Record
 from normscope.corpora.token_ids import TokenIds
 from normscope.inputs import NO_WORD, TokenSequence, read_inputs
 
@@ -71,6 +72,8 @@ class Encoder:
     def _item(self, record: Record, number: int) -> Item | None:
         if record.ids is not None:
             return self._ids(record, number)
+        if record.evidence is not None:
+            return self._evidence(record, record.evidence, number)
         if record.target is not None:
             return self._pair(record, number)
         if record.words is not None:
@@ -173,6 +176,23 @@ class Encoder:
             raise CorpusError("Entities need a fast tokenizer, which says what characters a token covers.")
         options: dict[str, Any] = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
         return self.tokenizer(text, truncation=True, max_length=max(length, 1), **options)
+
+    # ---- texts with evidence ---------------------------------------------------------------------------------------------
+
+    def _evidence(self, record: Record, evidence: Evidence, number: int) -> Item | None:
+        assert isinstance(record.text, str)
+        cased = Evidence(
+            evidence.collection, self._cased(evidence.good), self._cased(evidence.bad), self._cased(evidence.words)
+        )
+        context = context_of(self.tokenizer, self._cased(record.text), cased)
+        if isinstance(context, str):
+            self.problems.bad_row(record.where, "unusable evidence", context)
+            return None
+        ids, tokens = context
+        if not self._fits(record, len(ids)) or len(ids) > self.max_tokens:  # a cut text may have lost its evidence
+            return None
+        (sequence,), _ = read_inputs({"input_ids": [ids]}, self.tokenizer, None, words=False, truncate=False)
+        return Item(number, record.where, replace(sequence, text=record.text), evidence=tokens)
 
     # ---- sentence pairs --------------------------------------------------------------------------------------------------
 

@@ -36,6 +36,29 @@ class Gold:
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """What goes on after a text: a good word, a bad one, and the words of the text that tell them apart.
+
+    `collection` is the set of such rows that this one belongs to.
+    """
+
+    collection: str
+    good: str
+    bad: str
+    words: str
+
+
+@dataclass(frozen=True)
+class EvidenceTokens:
+    """The first tokens in which a good and a bad continuation differ, and the places of the evidence in the sequence."""
+
+    collection: str
+    good: int
+    bad: int
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Record:
     """One sequence. `text` may be a pair; or there are `words` (with the number of the entity of each, -1 outside, or with
     the words of the other language and gold links), or `tokens` that a tokenizer has already made, or `ids`: a row of token
@@ -49,3 +72,4 @@ class Record:
     target: tuple[str, ...] | None = None
     gold: Gold | None = None
     ids: Mapping[str, Any] | None = None
+    evidence: Evidence | None = None

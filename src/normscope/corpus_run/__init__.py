@@ -21,6 +21,7 @@ from normscope.analyzer import Analyzer
 from normscope.choices import Masking, StackName, ValueBias
 from normscope.corpora import Corpus, CorpusOptions
 from normscope.corpus_run import output
+from normscope.corpus_run.cost import announced
 from normscope.corpus_run.driver import Driver, RunInterrupted
 from normscope.corpus_run.engines import Engine, Here, Processes, WorkerError
 from normscope.corpus_run.folder import AnotherRunError, RunInProgressError, locked_folder
@@ -125,9 +126,10 @@ def run(
         driver = Driver(settings, analyzer, folder, exits.enter_context(spooled(path, shard_size)))
         started = time.monotonic()
         record = driver.prepare(overwrite=overwrite)
+        expected = announced(driver, aloud=progress is not False)
         driver.compute(engine or (Here(analyzer) if jobs == 1 else Processes(jobs)), source, progress=progress)
         outcomes = driver.finish()
-        manifest = manifest_of(driver, record, outcomes, time.monotonic() - started)
+        manifest = {**manifest_of(driver, record, outcomes, time.monotonic() - started), "expected": expected}
         if out is not None:
             output.write(path, outcomes, manifest)
     return RunResult(outcomes, manifest, None if out is None else path)

@@ -1,5 +1,5 @@
-"""One run from its corpus to its outcomes: the corpus is read, its shards are computed by an engine and written here, and
-what they add is merged as it is read back. What is computed for a sequence is the experiments' concern."""
+"""One run from its corpus to its outcomes: the corpus is read, its shards are computed by an engine and written here, where
+they are merged as they come. What is computed for a sequence is the experiments' concern."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from normscope.analyzer import Analyzer
 from normscope.corpora import CorpusError, Item, Problems
 from normscope.corpora.token_ranks import read_ranks
-from normscope.corpus_run.engines import Engine, Work, WorkerError
+from normscope.corpus_run.engines import IDENTITY, ChangedModelError, Engine, Work, WorkerError
 from normscope.corpus_run.folder import RunFolder
 from normscope.corpus_run.progress import shown
 from normscope.corpus_run.settings import Settings
@@ -23,9 +23,6 @@ from normscope.model_options import ModelOptions
 _CLARK_SEQUENCES = 992
 """How many sequences the Wikipedia excerpts of Clark et al. have: with their format, this is the papers' corpus."""
 
-_IDENTITY = ("model", "model_type", "revision", "fingerprint", "dtype")
-"""The facts about a model that tables depend on."""
-
 
 class RunInterrupted(KeyboardInterrupt):
     """Ctrl-C: finished shards are kept."""
@@ -37,12 +34,14 @@ class Driver:
     def __init__(self, settings: Settings, analyzer: Analyzer, folder: RunFolder, spool: Spool) -> None:
         self.settings = replace(
             settings,
-            model={name: analyzer.facts[name] for name in _IDENTITY},
+            model={name: analyzer.facts[name] for name in IDENTITY},
             corpus=None if settings.corpus is None else settings.corpus.fitting(analyzer.longest),
         )
         self.analyzer = analyzer if settings.stack is None else analyzer.of_stack(settings.stack)
         self.folder, self.spool, self.shards = folder, spool, folder.shards
         self.facts = ModelFacts.of_analyzer(self.analyzer, settings.stack)
+        for item in settings.experiments:
+            item.check(self.analyzer)
         self.plan = _plan(settings, analyzer, self.facts)
         self.needs = {item.name: item.needs(self.facts) for item in settings.experiments}
         self.problems = Problems()
@@ -94,15 +93,15 @@ class Driver:
         if not missing:
             return
         done = self.spool.sequences - sum(map(self.spool.sequences_of, missing))
-        counts = self._written(engine, Work(self.plan, model))
+        counts = self._written(engine, Work(self.plan, model, self.analyzer.facts))
         kept = f"sequences are done and kept in {str(self.folder.path)!r}. The same command resumes the run."
         try:
             for count in shown(counts, total=self.spool.sequences, done=done, progress=progress):
                 done += count
         except KeyboardInterrupt as error:
             raise RunInterrupted(f"Interrupted: {done} of {self.spool.sequences} {kept}") from error
-        except WorkerError as error:
-            raise WorkerError(f"{error} {done} of {self.spool.sequences} {kept}") from error
+        except (WorkerError, ChangedModelError) as error:
+            raise type(error)(f"{error} {done} of {self.spool.sequences} {kept}") from error
 
     def _written(self, engine: Engine, work: Work) -> Iterator[int]:
         """Write shards as the engine finishes them; the number of sequences of each."""
@@ -112,10 +111,9 @@ class Driver:
                 yield self.spool.sequences_of(index)
 
     def finish(self) -> dict[str, Outcome]:
-        """Merge the shards in their order, one at a time, and finish every experiment."""
+        """Merge what the shards have become, in their order, and finish every experiment."""
         totals = {item.name: item.from_model(self.analyzer) for item in self.settings.experiments}
-        for index in range(self.spool.shard_count):
-            partials = self.shards.read(index)
+        for partials in self.shards.read():
             totals = {name: total.merge(partials.get(name, Partial())) for name, total in totals.items()}
             self.completeness = self.completeness.merge(partials.get(COMPLETENESS, Partial()))
         facts = RunFacts(
@@ -164,4 +162,9 @@ def _check_item(name: str, needs: Needs, item: Item) -> None:
         raise InputError(
             f"{name} needs sentence pairs with gold links, and {item.where} has none: "
             f"--corpus pairs.src-tgt --gold pairs.gold."
+        )
+    if needs.evidence and item.evidence is None:
+        raise InputError(
+            f"{name} needs rows of prefix, good, bad and evidence, and {item.where} is none: give a CSV file with these "
+            f"columns, or a folder of them (--format evidence)."
         )

@@ -112,7 +112,8 @@ def _roles(analyzer: Analyzer) -> dict[str, str]:
 class Needs:
     """What an experiment asks of every sequence: measures, and whether tokens are masked first, as in the papers.
 
-    `labels` and `gold` say that the corpus must have named entities or word alignments; `corpus`, that there must be one.
+    `labels`, `gold` and `evidence` say that the corpus must have named entities, word alignments or known evidence;
+    `corpus`, that there must be one. With `asks_model` the experiment has nothing measured and asks the model itself.
     """
 
     measures: tuple[Measure[Any, Any], ...] = ()
@@ -120,6 +121,8 @@ class Needs:
     labels: bool = False
     gold: bool = False
     corpus: bool = True
+    evidence: bool = False
+    asks_model: bool = False
 
 
 @dataclass(frozen=True)
@@ -227,6 +230,9 @@ class Experiment(ABC):
             facts = replace(facts, sequences=0)
         caption = facts.caption(self.name)
         return replace(outcome, figures={name: bind(_named, draw, caption) for name, draw in outcome.figures.items()})
+
+    def check(self, analyzer: Analyzer) -> None:  # noqa: B027  (most take any model)
+        """Refuse a model that the experiment cannot be run on, before any work begins."""
 
     def from_model(self, analyzer: Analyzer) -> Partial:
         """What the model adds by itself, once."""

@@ -19,6 +19,7 @@ from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
 from normscope.experiments.exact import Moments
+from normscope.experiments.faithfulness.base import Trial
 from normscope.experiments.links import AlignedPair
 from normscope.experiments.partial import Partial
 from normscope.inputs import TokenSequence, with_targets
@@ -74,7 +75,7 @@ class Plan:
 
     def masks(self, needs: Needs) -> bool:
         """Whether an experiment with these needs is shown masked sequences."""
-        if self.mask_id is None or self.masking == "none" or not needs.corpus:
+        if self.mask_id is None or self.masking == "none" or not needs.corpus or needs.asks_model:
             return False
         return needs.masked or self.masking == "all"
 
@@ -82,7 +83,7 @@ class Plan:
         """The experiments that share a form of the sequences, with all that they measure of it."""
         needed = [(experiment, experiment.needs(self.model)) for experiment in self.experiments]
         for is_masked in (False, True):
-            sharing = [(e, n) for e, n in needed if n.corpus and self.masks(n) == is_masked]
+            sharing = [(e, n) for e, n in needed if n.corpus and not n.asks_model and self.masks(n) == is_masked]
             if sharing:
                 measures = [measure for _, needs in sharing for measure in needs.measures]
                 yield Form(is_masked, tuple(self._proved(measures)), tuple(experiment for experiment, _ in sharing))
@@ -111,6 +112,9 @@ def observe(analyzer: Analyzer, plan: Plan, items: Sequence[Item]) -> dict[str, 
                 for experiment in form.experiments:
                     partial = experiment.observe(observation, plan.model)
                     partials[experiment.name] = partials[experiment.name].merge(partial)
+    for trial in [experiment for experiment in plan.experiments if isinstance(experiment, Trial)]:
+        for item in items:
+            partials[trial.name] = partials[trial.name].merge(trial.examine(analyzer, item, plan.seed))
     return partials
 
 

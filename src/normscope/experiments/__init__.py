@@ -13,6 +13,7 @@ from normscope.experiments.base import Experiment, ModelFacts, Needs, Observatio
 from normscope.experiments.expansion import ExpansionRate
 from normscope.experiments.faithfulness.deletion import Deletion
 from normscope.experiments.faithfulness.evidence import EvidenceExperiment
+from normscope.experiments.faithfulness.shapley import Shapley
 from normscope.experiments.feed_forward import FeedForwardNormsExperiment, OutlierDimensions
 from normscope.experiments.frequency import Frequency, MixingFrequency
 from normscope.experiments.groups import Entities, WordSplit
@@ -57,6 +58,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         OutlierDimensions,
         EvidenceExperiment,
         Deletion,
+        Shapley,
     )
 }
 """Every experiment by its name."""

@@ -124,7 +124,7 @@ def test_the_page_is_used_in_a_browser(browser: Any, server: Running) -> None:
     with open(download.value.path(), encoding="utf-8") as file:
         assert json.load(file)["views"][0]["precision"] == "float32"
     page.get_by_text("Compare with").click()
-    page.get_by_label("Second text").fill("The chef closed a restaurant.")
+    page.get_by_label("Second text", exact=True).fill("The chef closed a restaurant.")
     page.get_by_role("button", name="Analyse").click()
     page.locator(".stage").nth(1).wait_for()
     page.get_by_label("Text to analyse").fill("word " * 100)

@@ -153,8 +153,10 @@ def _image(data: Any) -> Image.Image:
         raise InputError("There is no image. Choose one.")
     try:
         image = Image.open(BytesIO(base64.b64decode(data, validate=True)))
-        if image.width * image.height > _MOST_PIXELS:
-            raise InputError(f"The image has {image.width} x {image.height} pixels, more than {_MOST_PIXELS} in all.")
-        return image.convert("RGB")
+        fits = image.width * image.height <= _MOST_PIXELS
+        read = image.convert("RGB") if fits else None
     except (OSError, ValueError, SyntaxError, binascii.Error, Image.DecompressionBombError) as error:
         raise InputError("This is no image that can be read: send a PNG or a JPEG.") from error
+    if read is None:
+        raise InputError(f"The image has {image.width} x {image.height} pixels, more than {_MOST_PIXELS} in all.")
+    return read

@@ -38,6 +38,7 @@ class AnalysisOptions(MixingOptions, total=False):
     heads: bool
     method: str | LayerMethod
     projections: bool
+    max_memory: int | None
 
 
 class ExplainOptions(TypedDict, total=False):

@@ -18,3 +18,6 @@ Masking = Literal["paper", "all", "none"]
 
 TooLong = Literal["truncate", "skip", "refuse"]
 """What becomes of sequences of a corpus that are too long."""
+
+StackName = Literal["decoder", "encoder"]
+"""The stack of an encoder-decoder model that is looked at."""

@@ -249,7 +249,7 @@ def _image_processor(source: Any) -> Any | None:
 
 def _refuse_nan(model: PreTrainedModel) -> None:
     for name, parameter in model.named_parameters():
-        if parameter.is_floating_point() and bool(parameter.isnan().any()):
+        if parameter.is_floating_point() and not parameter.is_meta and bool(parameter.isnan().any()):
             raise ModelError(
                 f"The weights contain NaN (first in {name}): no map of this model would mean anything. "
                 f"The checkpoint is damaged, or training diverged."

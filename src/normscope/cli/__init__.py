@@ -10,18 +10,20 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
+from itertools import pairwise
 from typing import Annotated
 
 import typer
 
 from normscope.cli.session import complain
-from normscope.errors import CompletenessError, NormscopeError
+from normscope.errors import CompletenessError, InputError, NormscopeError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line (default: that of this process) and exit with its code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
+        _refuse_text_like_an_option(given)
         application(_COMMANDS.get(given[0]) if given else None)(given, prog_name="normscope")
     except CompletenessError as error:
         complain(error)
@@ -33,12 +35,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
 
 
+def _refuse_text_like_an_option(arguments: list[str]) -> None:
+    """A text that starts with a dash would be taken for an option, and refused as an unknown one."""
+    for before, argument in pairwise(arguments):
+        if before == "--":
+            return
+        if argument.startswith("-") and " " in argument.partition("=")[0] and not before.startswith("-"):
+            raise InputError(
+                f"{argument!r} starts with a dash, as options do. If it is a text, put it last, after two dashes: "
+                f"normscope {arguments[0]} ... -- {argument!r}"
+            )
+
+
 _COMMANDS = {
     "map": "maps",
     "growth": "maps",
     "explain": "explain",
     "methods": "explain",
     "mix": "mixing",
+    "estimate": "estimate",
     "check": "models",
     "models": "models",
     "explore": "explorer",
@@ -59,7 +74,6 @@ def application(module: str | None = None) -> typer.Typer:
         "weights to the whole layer.",
         epilog="normscope COMMAND --help shows examples. Without --model, the embedded all-MiniLM-L6-v2 is analysed.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},

@@ -20,6 +20,10 @@ MODEL = Expansion(ModelOptions, ModelOptions, _MODEL)
 LOADING = Expansion(ModelOptions, ModelOptions, _MODEL, without=("model",))
 """The same but the model itself, for a command that loads several in the same way."""
 
+NamePart = Annotated[
+    str | None,
+    typer.Argument(metavar="[NAME]", help="Only those whose names have this in them.", show_default=False),
+]
 TextArgument = Annotated[
     str, typer.Argument(help="The text to analyse; for a vision model, the file of an image.", show_default=False)
 ]

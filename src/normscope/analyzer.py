@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from html import escape
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, Unpack, cast, overload
@@ -23,7 +24,7 @@ from normscope.analysis import Analysis
 from normscope.call_options import AnalysisOptions, ExplainOptions, MixingOptions, Text
 from normscope.capture import blocks_of
 from normscope.choices import StackName, ValueBias
-from normscope.errors import InputError
+from normscope.errors import InputError, listing
 from normscope.explain.asked import Asked
 from normscope.explain.explanation import Explanation
 from normscope.explain.pulling import PullRequest
@@ -66,6 +67,12 @@ def load(
         revision: the hub revision to load.
         allow_pickle: load a pickle checkpoint (`pytorch_model.bin`). Unpickling can run any code: only if you trust it.
         trust_remote_code: run model code from the repository. Only if you trust it.
+
+    Examples:
+        >>> import normscope as ns
+        >>> analyzer = ns.load()
+        >>> len(analyzer.layers), analyzer.scopes[-1]
+        (6, 'AttnResLnFfResLn')
     """
     return Analyzer(
         load_model(
@@ -81,7 +88,23 @@ def load(
 
 
 class Analyzer:
-    """A model that can be analysed. Made by `load`."""
+    """A model that can be analysed. Made by `load`.
+
+    Examples:
+        >>> import normscope as ns
+        >>> analyzer = ns.load()
+        >>> analyzer
+        Analyzer('all-MiniLM-L6-v2', family='bert', layers=6)
+        scopes: AttnW, Attn, AttnRes, AttnResLn, AttnResLnFf, AttnResLnFfRes, AttnResLnFfResLn
+        >>> analysis = analyzer.analyze("The opera singer caught a soap bubble.")
+        >>> analysis.map("AttnResLnFf").dims
+        ('layer', 'query', 'key')
+        >>> analyzer.mixing_ratios("A text.").dims
+        ('scope', 'layer', 'query')
+        >>> explanation = analyzer.explain("A text.", direction="state", at=1)
+        >>> explanation.attribution.dims
+        ('token',)
+    """
 
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
@@ -159,7 +182,27 @@ class Analyzer:
         }
 
     def __repr__(self) -> str:
-        return f"Analyzer({self.name!r}, family={self.family.name!r}, layers={len(self.layers)})"
+        head = f"Analyzer({self.name!r}, family={self.family.name!r}, layers={len(self.layers)})"
+        return f"{head}\nscopes: {listing(self.scopes)}"
+
+    def _repr_html_(self) -> str:
+        """What there is, as a small table in a notebook."""
+        rows = {
+            "model": self.name,
+            "architecture": f"{self.model.config.model_type} (family {self.family.name})",
+            "layers": len(self.layers),
+            "scopes": listing(self.scopes),
+            "encoder's scopes": listing(self.encoder_scopes),
+            "longest input": "" if self.longest is None else f"{self.longest} tokens",
+            "weights": f"{str(self.weight_dtype).removeprefix('torch.')}, tolerance {self.tolerance:.0e}",
+        }
+        left = "style='text-align: left'"
+        cells = [
+            f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(str(value))}</td></tr>"
+            for name, value in rows.items()
+            if value != ""
+        ]
+        return f"<table>{''.join(cells)}</table>"
 
     def of_stack(self, stack: StackName) -> Analyzer:
         """The model with one of its two stacks as what is analysed. The encoder reads its text alone, without a target."""

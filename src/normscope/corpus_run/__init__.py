@@ -56,6 +56,11 @@ class RunResult:
     def tables(self) -> dict[str, Table]:
         return {name: table for outcome in self.outcomes.values() for name, table in outcome.tables.items()}
 
+    def __repr__(self) -> str:
+        facts = f"{self.manifest.get('sequences')} sequences, {self.manifest.get('tokens')} tokens"
+        where = "" if self.folder is None else f", folder={str(self.folder)!r}"
+        return f"RunResult({facts}{where})\ntables: {', '.join(self.tables)}"
+
 
 def run(
     experiments: Sequence[str | Experiment],

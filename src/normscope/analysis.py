@@ -24,7 +24,23 @@ NormaliseAxis = Literal["none", "row", "column"]
 
 
 class Analysis:
-    """What flowed between the tokens of one input, layer by layer, at every scope that was asked for."""
+    """What flowed between the tokens of one input, layer by layer, at every scope that was asked for.
+
+    Made by `Analyzer.analyze`, or read from a file by `normscope.open`. Every method that selects or combines gives a new
+    one, or a labelled array.
+
+    Examples:
+        >>> import normscope as ns
+        >>> analysis = ns.load().analyze("The opera singer caught a soap bubble.")
+        >>> analysis.map("AttnResLnFf").sel(layer=3).shape                # [query, key]
+        (10, 10)
+        >>> bool(abs(analysis.normalised("AttnResLnFf", "row").sum("key") - 1).max() < 1e-5)
+        True
+        >>> analysis.mixing_ratio("AttnResLnFfResLn").dims
+        ('layer', 'query')
+        >>> analysis.words().without_special_tokens().tokens
+        ['the', 'opera', 'singer', 'caught', 'a', 'soap', 'bubble', '.']
+    """
 
     def __init__(self, dataset: xr.Dataset, encoder: Analysis | None = None) -> None:
         self._dataset, self._encoder = dataset, encoder

@@ -5,11 +5,14 @@ Resolves what was asked for against what the model has; `passes` does the work a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
+from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Literal, Unpack, cast, overload
 
 import torch
 import xarray as xr
@@ -20,21 +23,24 @@ from normscope import asking, results, schema
 from normscope.analysis import Analysis
 from normscope.call_options import AnalysisOptions, ExplainOptions, MixingOptions, Text
 from normscope.capture import blocks_of
-from normscope.errors import InputError
+from normscope.choices import StackName, ValueBias
+from normscope.errors import InputError, listing
 from normscope.explain.asked import Asked
 from normscope.explain.explanation import Explanation
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import LabelName, Wanted
 from normscope.explain.wording import read_question
 from normscope.families import Family
+from normscope.families.spec import Stack
 from normscope.inputs import ImageInput, Input, TokenSequence
 from normscope.loading import LoadedModel, load_model
 from normscope.measures import Decomposition, KeptTraces, Measure
-from normscope.measures.decomposition import ValueBias
 from normscope.methods import LayerMethod, MapRequest, Method, attribution, layer_method
 from normscope.methods.across import AcrossLayers
 from normscope.methods.prediction import Attribution, PullBack
-from normscope.passes import TOLERANCE, Measured, Pass, Tell
+from normscope.passes import TOLERANCE, Measured, Pass, Tell, whole_numbers
+from normscope.planner import Clock, Estimate
+from normscope.planner.planning import SHORT, asked_of, plan, refuse_memory
 from normscope.scopes import Scope, scopes_of
 from normscope.trace import LayerTrace
 
@@ -61,6 +67,12 @@ def load(
         revision: the hub revision to load.
         allow_pickle: load a pickle checkpoint (`pytorch_model.bin`). Unpickling can run any code: only if you trust it.
         trust_remote_code: run model code from the repository. Only if you trust it.
+
+    Examples:
+        >>> import normscope as ns
+        >>> analyzer = ns.load()
+        >>> len(analyzer.layers), analyzer.scopes[-1]
+        (6, 'AttnResLnFfResLn')
     """
     return Analyzer(
         load_model(
@@ -76,7 +88,23 @@ def load(
 
 
 class Analyzer:
-    """A model that can be analysed. Made by `load`."""
+    """A model that can be analysed. Made by `load`.
+
+    Examples:
+        >>> import normscope as ns
+        >>> analyzer = ns.load()
+        >>> analyzer
+        Analyzer('all-MiniLM-L6-v2', family='bert', layers=6)
+        scopes: AttnW, Attn, AttnRes, AttnResLn, AttnResLnFf, AttnResLnFfRes, AttnResLnFfResLn
+        >>> analysis = analyzer.analyze("The opera singer caught a soap bubble.")
+        >>> analysis.map("AttnResLnFf").dims
+        ('layer', 'query', 'key')
+        >>> analyzer.mixing_ratios("A text.").dims
+        ('scope', 'layer', 'query')
+        >>> explanation = analyzer.explain("A text.", direction="state", at=1)
+        >>> explanation.attribution.dims
+        ('token',)
+    """
 
     def __init__(self, loaded: LoadedModel) -> None:
         self._loaded = loaded
@@ -154,7 +182,38 @@ class Analyzer:
         }
 
     def __repr__(self) -> str:
-        return f"Analyzer({self.name!r}, family={self.family.name!r}, layers={len(self.layers)})"
+        head = f"Analyzer({self.name!r}, family={self.family.name!r}, layers={len(self.layers)})"
+        return f"{head}\nscopes: {listing(self.scopes)}"
+
+    def _repr_html_(self) -> str:
+        """What there is, as a small table in a notebook."""
+        rows = {
+            "model": self.name,
+            "architecture": f"{self.model.config.model_type} (family {self.family.name})",
+            "layers": len(self.layers),
+            "scopes": listing(self.scopes),
+            "encoder's scopes": listing(self.encoder_scopes),
+            "longest input": "" if self.longest is None else f"{self.longest} tokens",
+            "weights": f"{str(self.weight_dtype).removeprefix('torch.')}, tolerance {self.tolerance:.0e}",
+        }
+        left = "style='text-align: left'"
+        cells = [
+            f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(str(value))}</td></tr>"
+            for name, value in rows.items()
+            if value != ""
+        ]
+        return f"<table>{''.join(cells)}</table>"
+
+    def of_stack(self, stack: StackName) -> Analyzer:
+        """The model with one of its two stacks as what is analysed. The encoder reads its text alone, without a target."""
+        if self.family.encoder is None:
+            raise InputError(f"{self.name} has no encoder and decoder, but one stack: leave out stack (--stack).")
+        return self._of_encoder if stack == "encoder" else self
+
+    @cached_property
+    def _of_encoder(self) -> Analyzer:
+        family = replace(self.family, stack=cast(Stack, self.family.encoder), encoder=None)
+        return Analyzer(replace(self._loaded, family=family))
 
     # ---- analyses ------------------------------------------------------------------------------------------------------
 
@@ -186,6 +245,7 @@ class Analyzer:
         dtype: torch.dtype | None = None,
         progress: bool | None = None,
         tell: Tell | None = None,
+        max_memory: int | None = None,
     ) -> Analysis | list[Analysis]:
         """Attribution maps of one input, or of each of a list.
 
@@ -208,6 +268,8 @@ class Analyzer:
             dtype: arithmetic of the decomposition (default float32, or float64 for a float64 model).
             progress: show a progress bar (default: for long lists in a terminal).
             tell: called with the layers done and their number before each layer of each input; may raise, to cancel.
+            max_memory: bytes that the analysis may take beside the model. What would take more, as `estimate` counts it, is
+                refused before it starts.
 
         Returns:
             An `Analysis`, or a list of them for a list.
@@ -219,6 +281,8 @@ class Analyzer:
         sequences, single = asking.read(self, inputs, target, words=words, truncate=truncate)
         wanted = MapRequest((), scopes is not None, heads, value_bias, projections)
         request = asking.map_request(self, chosen, wanted, scopes, layers, queries, dtype)
+        if max_memory is not None:
+            refuse_memory(self, request, [len(sequence) for sequence in sequences], max_memory)
         if chosen.across_layers:
             run = AcrossLayers(self, chosen, request)
             analyses = run.analyses(sequences, asking.layers_asked(self, layers), queries, tell)
@@ -351,6 +415,49 @@ class Analyzer:
         sequence, question = read_question(self, sequence, wanted)
         asking.refuse_unknown_ids(self, sequence)
         return Explanation.from_tree(method.explain(Asked(self, sequence, question, request)))
+
+    def estimate(
+        self,
+        inputs: Input | int | Sequence[int],
+        *,
+        scopes: str | Sequence[str] | None = None,
+        layers: int | Sequence[int] | None = None,
+        queries: int | Sequence[int] | None = None,
+        heads: bool = False,
+        maps: bool = True,
+        words: bool = False,
+        truncate: bool = False,
+        dtype: torch.dtype | None = None,
+        timed: bool = True,
+        clock: Clock = time.perf_counter,
+    ) -> Estimate:
+        """What `analyze` (or, without `maps`, `mixing_ratios`) would take: operations, memory and time, before it starts.
+
+        Args:
+            inputs: texts as in `analyze`, or a number of tokens, or a list of such numbers.
+            timed: measure this machine for about a second, to know the time. A model on the meta device has none.
+            clock: what tells the seconds, such as `time.process_time` on a busy machine.
+
+        The other arguments are those of `analyze`.
+        """
+        if isinstance(inputs, int) or (isinstance(inputs, list) and all(isinstance(item, int) for item in inputs)):
+            lengths = [inputs] if isinstance(inputs, int) else [int(cast("int", item)) for item in inputs]
+        else:
+            sequences, _ = asking.read(self, inputs, None, words=words, truncate=truncate)
+            lengths = [len(sequence) for sequence in sequences]
+        own, _ = asking.scopes_asked(self, scopes)
+        measure = Decomposition(maps=tuple(own), heads=heads) if maps else Decomposition(ratios=tuple(own))
+        request = asking.request(self, [measure], [], layers, None, dtype)
+        rows = None if queries is None else len(whole_numbers(queries))
+        item = Pass(self, request).dtype.itemsize
+        asked = asked_of(self, [measure], request.main.layers, rows, item)
+        assert asked is not None
+
+        def short_run() -> object:
+            sequences, _ = asking.read(self, {"input_ids": [[1] * SHORT]}, None, words=False, truncate=False)
+            return Pass(self, request).over(sequences, progress=False)
+
+        return plan(self, lengths, asked, short_run=short_run if timed else None, clock=clock)
 
     def traces(self, inputs: Input | ImageInput, *, target: Input | None = None) -> list[LayerTrace]:
         """The trace of every layer of the main stack for one input: what `decompose` and the `oracle` compute with."""

@@ -8,9 +8,9 @@ from typing import Literal, TypedDict
 import torch
 from torch import Tensor
 
+from normscope.choices import ValueBias
 from normscope.explain.question import LabelName
 from normscope.inputs import Input
-from normscope.measures.decomposition import ValueBias
 from normscope.methods import LayerMethod, Method
 from normscope.passes import Tell
 
@@ -38,6 +38,7 @@ class AnalysisOptions(MixingOptions, total=False):
     heads: bool
     method: str | LayerMethod
     projections: bool
+    max_memory: int | None
 
 
 class ExplainOptions(TypedDict, total=False):

@@ -11,8 +11,15 @@ from normscope.explain.datasets import KIND
 from normscope.explain.explanation import Explanation
 
 
-def open_result(path: str | Path) -> Any:
-    """Read what `Analysis.save` wrote, an `Analysis`, or what `Explanation.save` wrote, an `Explanation`."""
+def open(path: str | Path) -> Any:
+    """Read what `Analysis.save` wrote, an `Analysis`, or what `Explanation.save` wrote, an `Explanation`.
+
+    Examples:
+        >>> import normscope as ns
+        >>> path = ns.load().analyze("A text.", scopes="AttnRes").save("text.nc")
+        >>> ns.open(path).tokens
+        ['[CLS]', 'a', 'text', '.', '[SEP]']
+    """
     tree = files.read_netcdf(path)
     main = tree[schema.DECODER] if schema.DECODER in tree.children else tree
     kind = Explanation if main.attrs.get("kind") == KIND else Analysis

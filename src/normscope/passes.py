@@ -22,6 +22,7 @@ from normscope.errors import CompletenessError, InputError, SelectionError
 from normscope.families.spec import Stack
 from normscope.inputs import Batch, TokenSequence, batches
 from normscope.measures import Measure, Reach
+from normscope.planner.planning import asked_of, costs
 from normscope.trace import LayerTrace
 
 if TYPE_CHECKING:
@@ -132,13 +133,20 @@ class Pass:
         """Every sequence measured, in their order."""
         measured: dict[int, Measured] = {}
         positions = [query_positions(self.request.queries, len(item.target or item)) for item in sequences]
-        with _counter(len(sequences) * self._layers_per_sequence(), progress, len(sequences), tell) as count:
+        with _counter(self._costs(sequences), self._layers_per_sequence(), progress, tell) as count:
             for batch in self._batches(sequences):
                 folds = self._folds(batch, positions, count)
                 for place in batch.places:
                     main, *encoder = (fold.results(place) for fold in folds)
                     measured[place] = Measured(sequences[place], positions[place], main, next(iter(encoder), None))
         return [measured[place] for place in range(len(sequences))]
+
+    def _costs(self, sequences: Sequence[TokenSequence]) -> list[float]:
+        """How much work each sequence is, for the progress bar: a long one takes the time of many short ones."""
+        rows = None if self.request.queries is None else len(whole_numbers(self.request.queries))
+        main = self.request.main
+        asked = asked_of(self.analyzer, main.measures, main.layers, rows, self.dtype.itemsize)
+        return costs(self.analyzer, [len(sequence.target or sequence) for sequence in sequences], asked)
 
     def _layers_per_sequence(self) -> int:
         encoder = self.request.encoder
@@ -149,7 +157,7 @@ class Pass:
         pad_id = getattr(model.config, "pad_token_id", None) or 0
         return batches(sequences, pad_id, model.device)
 
-    def _folds(self, batch: Batch, positions: list[list[int]], count: Callable[[], None]) -> list[_Fold]:
+    def _folds(self, batch: Batch, positions: list[list[int]], count: Callable[[int], None]) -> list[_Fold]:
         """Run a batch through the model; what its measures made of it, first of the main stack, then of the encoder."""
         family, request = self.analyzer.family, self.request
         rows = None if request.queries is None else positions
@@ -175,7 +183,7 @@ class _Fold:
     request: StackRequest
     batch: Batch
     rows: list[list[int]] | None
-    count: Callable[[], None]
+    count: Callable[[int], None]
     states: dict[tuple[int, Measure[Any, Any]], Any] = field(default_factory=dict)
     worst: dict[int, float] = field(default_factory=dict[int, float])
 
@@ -193,8 +201,8 @@ class _Fold:
         return Results(self.request.layers, finished, self.worst.get(place, float("nan")))
 
     def _consume(self, layer: int, sequence: int, trace: LayerTrace) -> None:
-        self.count()
         place = self.batch.places[sequence]
+        self.count(place)
         if self.rows is not None:
             trace = trace.select(torch.tensor(self.rows[place], device=trace.queries.device))
         for measure in self.request.measures:
@@ -217,18 +225,23 @@ class _Fold:
 
 
 @contextmanager
-def _counter(total: int, progress: bool | None, sequences: int, tell: Tell | None) -> Generator[Callable[[], None]]:
-    """A function to call at every layer of every sequence: it shows the progress and tells whoever wants to know."""
-    shown = progress if progress is not None else sequences >= _SHOW_PROGRESS_FROM and sys.stderr.isatty()
+def _counter(
+    costs: Sequence[float], layers: int, progress: bool | None, tell: Tell | None
+) -> Generator[Callable[[int], None]]:
+    """A function to call at every layer of every sequence: it shows the progress and tells whoever wants to know.
+
+    The bar advances by the work that a sequence is, so that the time it still shows is that of the sequences to come.
+    """
+    shown = progress if progress is not None else len(costs) >= _SHOW_PROGRESS_FROM and sys.stderr.isatty()
     with Progress(console=Console(stderr=True), disable=not shown, transient=True) as bar:
-        task = bar.add_task("Analysing", total=total)
+        task = bar.add_task("Analysing", total=sum(costs))
         done = 0
 
-        def count() -> None:
+        def count(place: int) -> None:
             nonlocal done
             if tell is not None:
-                tell(done, total)
+                tell(done, len(costs) * layers)
             done += 1
-            bar.advance(task)
+            bar.advance(task, costs[place] / layers)
 
         yield count

@@ -1,11 +1,26 @@
 /** The payload as Python writes it (`normscope/explorer/payload.py`): labels as they are, numbers as packed blocks. */
 import type { Scope } from "./scopes";
 
-export interface Block {
-  bits: 8 | 16 | 32;
+/** Codes of 16 bits on a logarithmic scale below the largest of each row (the last axis), or plain float32. */
+export type Block = FloatBlock | CodeBlock;
+
+export interface FloatBlock {
+  bits: 32;
   shape: number[];
   data: string;
-  scale?: string;
+}
+
+export interface CodeBlock {
+  bits: 16;
+  shape: number[];
+  /** All low bytes, then all high bytes. */
+  data: string;
+  /** For every row the value of code `top`; one code less is a factor of exp(-step). */
+  scale: string;
+  step: number;
+  top: number;
+  /** The largest relative error of a share. */
+  error: number;
 }
 
 export interface TokenTable {
@@ -14,6 +29,8 @@ export interface TokenTable {
   special: number[];
   word: number[];
   wordText: string[];
+  /** The text that byte-level tokens stand for; left out where tokens are text. */
+  text?: string[];
   group?: string[];
   row?: number[];
   column?: number[];
@@ -48,6 +65,8 @@ export interface AnalysisPayload {
   heads?: HeadsPayload;
   image?: ImagePayload;
   encoder?: AnalysisPayload;
+  /** The same as projections, where the analysis has them beside its norms. */
+  projections?: AnalysisPayload;
 }
 
 /** One value that is explained, and what of it belongs to no token. */
@@ -78,12 +97,26 @@ export interface StackPayload {
   edges?: EdgesPayload;
 }
 
+/** What a model may say at one place (-1: of the whole input), likeliest first. */
+export interface PredictionPayload {
+  position: number;
+  options: OptionPayload[];
+}
+
+export interface OptionPayload {
+  name: string;
+  /** The number of the label, where it can be asked for. */
+  label?: number;
+  probability: number;
+}
+
 export interface ExplanationPayload {
   facts: Facts;
   method: string;
   quantity: string;
   error: number;
   targets: TargetPayload[];
+  predictions: PredictionPayload[];
   stack: StackPayload;
   encoder?: StackPayload;
   image?: ImagePayload;
@@ -93,4 +126,6 @@ export interface Payload {
   version: number;
   analyses: AnalysisPayload[];
   explanations: ExplanationPayload[];
+  /** Of all places of the first text, where they are known. */
+  predictions: PredictionPayload[];
 }

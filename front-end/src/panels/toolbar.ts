@@ -4,8 +4,8 @@ import { h } from "../draw/dom";
 import type { Pane } from "../model/pane";
 import type { State } from "../model/state";
 import type { Store } from "../model/store";
-import { hasWords } from "../model/tokens";
-import { Bar } from "./bar";
+import { kindsOf } from "../model/tokens";
+import { Bar, UNITS } from "./bar";
 
 export class Toolbar extends Bar {
   readonly element: HTMLElement;
@@ -20,12 +20,14 @@ export class Toolbar extends Bar {
       "div",
       { class: "toolbar", role: "group", "aria-label": "How the maps are shown" },
       this.part(),
+      this.measure(),
       this.segments("norm", "Normalise", [
         { value: "none", label: "Raw", title: "Values as they are" },
         { value: "row", label: "Rows", title: "Every query\u2019s row sums to 1" },
         { value: "column", label: "Columns", title: "Every key\u2019s column sums to 1" },
       ]),
       this.units(),
+      this.own(),
       this.special(),
       this.heads(),
       this.difference(),
@@ -41,19 +43,34 @@ export class Toolbar extends Bar {
     return this.panes.some((pane) => pane.analysis.encoder) ? this.stacks() : null;
   }
 
+  private measure(): HTMLElement | null {
+    if (!this.panes.some(({ analysis }) => analysis.projections)) return null;
+    return this.segments("measure", "Measure", [
+      { value: "norm", label: "Norm", title: "How long the vector is that a token put in" },
+      { value: "projection", label: "Projection", title: "How far it goes along the state: signed, adding up to 1" },
+    ]);
+  }
+
   private units(): HTMLElement {
-    const control = segmented(
-      "Units",
-      [
-        { value: "token", label: "Subwords" },
-        { value: "word", label: "Words" },
-      ],
-      (value) => this.set({ units: value as State["units"] }),
-    );
+    const control = segmented("Units", UNITS, (value) => this.set({ units: value as State["units"] }));
     this.syncs.push((state) => {
       control.set(state.units);
-      control.enable(this.panes.some((pane) => hasWords(pane.lens(state).analysis.keys)));
+      control.allow(this.panes.flatMap((pane) => kindsOf(pane.lens(state).analysis.keys)));
     });
+    return control.element;
+  }
+
+  private own(): HTMLElement {
+    const control = segmented(
+      "Own token",
+      [
+        { value: "shown", label: "Shown" },
+        { value: "grey", label: "Grey", title: "Grey, and colours are for the others" },
+        { value: "out", label: "Out", title: "Left out, the rest normalised; its share is beside each row" },
+      ],
+      (value) => this.set({ own: value as State["own"] }),
+    );
+    this.syncs.push((state) => control.set(this.panes[0]!.state(state).own));
     return control.element;
   }
 
@@ -121,8 +138,11 @@ export class Toolbar extends Bar {
       "display",
       colours.element,
       this.segments("scale", "Colour scale", [
+        { value: "auto", label: "Auto", title: "Square root, or logarithmic where values are of very different sizes" },
         { value: "linear", label: "Linear" },
-        { value: "root", label: "Square root", title: "Shows small values better" },
+        { value: "root", label: "Root", title: "Shows small values better" },
+        { value: "log", label: "Log", title: "Shows values of very different sizes" },
+        { value: "quantile", label: "Rank", title: "Every colour for as many cells" },
       ]),
       this.segments("range", "Colour range", [
         { value: "map", label: "This map" },

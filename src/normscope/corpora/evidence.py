@@ -10,15 +10,15 @@ import re
 from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from transformers import PreTrainedTokenizerBase
-
-from normscope.corpora.item import EvidenceTokens
 from normscope.corpora.lines import read_lines
 from normscope.corpora.problems import CorpusError, Problems
-from normscope.corpora.record import Evidence, Record
+from normscope.corpora.record import Evidence, EvidenceTokens, Record
 from normscope.errors import listing
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 _COLUMNS = ("prefix", "good", "bad", "evidence")
 _SUFFIXES = (".csv", ".tsv")

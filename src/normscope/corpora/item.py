@@ -6,21 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from normscope.corpora.record import Gold
+from normscope.corpora.record import EvidenceTokens, Gold
 from normscope.inputs import TokenSequence
 
 MASKED_SHARE = 0.12
 """The share of tokens that is masked, as in BERT's training (where another 3 % are replaced or kept)."""
-
-
-@dataclass(frozen=True)
-class EvidenceTokens:
-    """The first tokens in which a good and a bad continuation differ, and the places of the evidence in the sequence."""
-
-    collection: str
-    good: int
-    bad: int
-    places: tuple[int, ...]
 
 
 @dataclass(frozen=True)

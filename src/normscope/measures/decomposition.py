@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from normscope import schema
+from normscope.choices import ValueBias
 from normscope.decompose import LayerResult, decompose, mixing_ratios
 from normscope.errors import InputError
 from normscope.measures.base import Errors, LayerMeasure, Measure, Reach
 from normscope.scopes import Scope, components_needed
 from normscope.trace import LayerTrace
-
-ValueBias = Literal["token", "bias"]
-"""Whether the value projection's bias is counted with the token, as the papers do, or with the bias."""
 
 
 @dataclass(frozen=True)

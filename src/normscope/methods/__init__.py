@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
-from normscope.errors import InputError, listing
+from normscope.errors import InputError, listing, unknown
 from normscope.methods.base import Gives, Method
 from normscope.methods.layer import LAYER_METHODS, LayerMethod, MapRequest, Propagated
 from normscope.methods.prediction import (
@@ -57,7 +56,20 @@ def methods(gives: Gives | None = None) -> list[Method]:
 
 
 def method(name: str | Method, gives: Gives | None = None, **options: Any) -> Method:
-    """The method of a name, with options other than its defaults; a method that is one already stays as it is."""
+    """The method of a name, with options other than its defaults; a method that is one already stays as it is.
+
+    Args:
+        name: as `normscope methods` lists them.
+        gives: refuse a method that gives something else than `"layer maps"` or an `"attribution"`.
+        options: options of the method.
+
+    Examples:
+        >>> import normscope as ns
+        >>> ns.method("integrated-gradients", steps=20)
+        IntegratedGradients(steps=20)
+        >>> ns.load().analyze("A text.", method=ns.method("alti")).rollout().dims
+        ('layer', 'query', 'key')
+    """
     if isinstance(name, Method):
         return _fitting(name, gives)
     by_name = {kind.name: kind for kind in _METHODS}
@@ -107,6 +119,4 @@ def _article(gives: Gives) -> str:
 
 
 def _unknown(name: str, known: Mapping[str, Method]) -> str:
-    close = get_close_matches(_folded(name), known, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"There is no method {name!r}.{hint} Methods: {listing(known)}."
+    return unknown(f"There is no method {name!r}", name, "Methods", known)

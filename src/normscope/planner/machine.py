@@ -1,0 +1,89 @@
+"""What a machine does in a second: measured in about one, with products of the shapes that a model needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from normscope.planner.sizes import BlockSizes
+from normscope.planner.work import Work
+
+Clock = Callable[[], float]
+
+_ROUNDS = 3
+_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Operations per second of large, thin and float64 thin products, bytes per second, and what a layer takes anyway."""
+
+    products: float
+    thin: float
+    thin_double: float
+    passed: float
+    layer: float = 0.0
+
+    def seconds(self, work: Work, layers: float = 0) -> float:
+        """How long work takes that goes through some layers."""
+        return (
+            work.products / self.products
+            + work.thin / self.thin
+            + work.thin_double / self.thin_double
+            + work.passed / self.passed
+            + layers * self.layer
+        )
+
+
+def calibrate(
+    block: BlockSizes,
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | None = None,
+    clock: Clock = time.perf_counter,
+) -> Machine:
+    """The rates of this machine for the shapes of a block."""
+    random = partial(torch.randn, dtype=dtype, device=device)
+    left, right = random(_ROWS, block.neurons), random(block.neurons, block.d)
+    out = random(_ROWS, block.d)
+    keys, rows, width = 32, 32, min(1024, block.neurons)
+    weights, factors, hidden = (
+        random(keys, rows, block.heads),
+        random(keys, block.heads, width),
+        random(keys, rows, width),
+    )
+    double = torch.float64 if device is None or device.type != "mps" else torch.float32
+    grams = torch.randn(keys, block.heads, block.heads, dtype=double, device=device)
+    doubles = weights.to(double)
+    memory = random(1 << 24)
+
+    def run(task: Callable[[], object]) -> float:
+        return _best(task, clock, device)
+
+    return Machine(
+        products=2.0 * _ROWS * block.neurons * block.d / run(lambda: torch.mm(left, right, out=out)),
+        thin=2.0 * hidden.numel() * block.heads / run(lambda: torch.bmm(weights, factors, out=hidden)),
+        thin_double=2.0 * doubles.numel() * block.heads / run(lambda: torch.bmm(doubles, grams)),
+        passed=2.0 * memory.numel() * memory.element_size() / run(lambda: memory.mul_(1.0)),
+    )
+
+
+def _best(task: Callable[[], object], clock: Clock, device: torch.device | None) -> float:
+    """The smallest time of a few rounds, each repeated until the clock can see it."""
+    task()
+    best = float("inf")
+    for _ in range(_ROUNDS):
+        repeats, spent = 0, 0.0
+        started = clock()
+        while spent < 0.02:
+            task()
+            repeats += 1
+            if device is not None and device.type == "cuda":
+                torch.cuda.synchronize(device)
+            spent = clock() - started
+        best = min(best, spent / repeats)
+    return best

@@ -1,0 +1,121 @@
+"""From what a user asks of an analyzer to its estimate, with a calibration of the machine where time is asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from normscope.errors import InputError
+from normscope.measures import Decomposition, Measure
+from normscope.planner.estimate import Asked, Estimate, estimate, of_sequence, size
+from normscope.planner.machine import Clock, Machine, calibrate
+from normscope.planner.sizes import BlockSizes, blocks_in
+from normscope.planner.work import Extent
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+    from normscope.passes import Request
+
+ShortRun = Callable[[], object]
+
+SHORT = 8
+"""Tokens of the input whose analysis shows what a layer takes whatever its length."""
+
+
+def asked_of(
+    analyzer: Analyzer, measures: Sequence[Measure[Any, Any]], layers: Sequence[int], queries: int | None, item: int
+) -> Asked | None:
+    """What is counted of a request; `None` if it decomposes nothing."""
+    decompositions = [measure for measure in measures if isinstance(measure, Decomposition)]
+    if not decompositions:
+        return None
+    joined = decompositions[0]
+    for each in decompositions[1:]:
+        joined = joined.joined(each)
+    scopes = joined.maps or joined.ratios
+    return Asked(scopes, tuple(layers), queries, joined.heads, bool(joined.maps), analyzer.family.stack.causal, item)
+
+
+def plan(
+    analyzer: Analyzer,
+    lengths: Sequence[int],
+    asked: Asked,
+    *,
+    short_run: ShortRun | None = None,
+    clock: Clock = time.perf_counter,
+) -> Estimate:
+    """The estimate for inputs of some lengths; with the time, if `short_run` does the same to an input of `SHORT` tokens."""
+    refuse_lengths(analyzer, lengths)
+    blocks = blocks_in(analyzer.model, analyzer.family.stack)
+    machine = None if short_run is None else _calibrated(analyzer, blocks, asked, short_run, clock)
+    return estimate(blocks, list(lengths), asked, machine)
+
+
+def costs(analyzer: Analyzer, lengths: Sequence[int], asked: Asked | None) -> list[float]:
+    """How much work each of some inputs is beside the others, for a progress bar."""
+    if asked is None:
+        return [float(length) for length in lengths]
+    blocks = blocks_in(analyzer.model, analyzer.family.stack)
+
+    @lru_cache
+    def cost(tokens: int) -> float:
+        extent = Extent(tokens, min(tokens, asked.queries or tokens), asked.causal)
+        return sum(work.flops for work in of_sequence(blocks, extent, asked).values())
+
+    return [cost(length) for length in lengths]
+
+
+def refuse_memory(analyzer: Analyzer, request: Request, lengths: Sequence[int], max_memory: int) -> None:
+    """Refuse an analysis that would take more memory than it may."""
+    rows = None if request.queries is None else len(query_list(request.queries))
+    asked = asked_of(
+        analyzer, request.main.measures, request.main.layers, rows, (request.dtype or torch.float32).itemsize
+    )
+    if asked is None:
+        raise InputError("max_memory is for norms: the planner does not count other methods.")
+    needed = plan(analyzer, lengths, asked)
+    if needed.memory > max_memory:
+        raise InputError(
+            f"The analysis would take about {size(needed.memory)} beside the model ({size(needed.result)} of it results), "
+            f"but max_memory is {size(max_memory)}. Ask for fewer scopes, layers or queries, or for fewer inputs at a time."
+        )
+
+
+def query_list(queries: int | Sequence[int]) -> list[int]:
+    return [queries] if isinstance(queries, int) else list(queries)
+
+
+def refuse_lengths(analyzer: Analyzer, lengths: Sequence[int]) -> None:
+    if analyzer.family.encoder is not None or analyzer.family.reads == "image":
+        raise InputError(
+            f"The planner counts models with one stack that read text; {analyzer.name} is of the family "
+            f"{analyzer.family.name!r}. Time a short input instead."
+        )
+    if not lengths or min(lengths) < 1:
+        raise InputError("An estimate needs inputs of at least one token.")
+    if analyzer.longest is not None and max(lengths) > analyzer.longest:
+        raise InputError(f"{analyzer.name} takes at most {analyzer.longest} tokens; {max(lengths)} were asked for.")
+
+
+def _calibrated(
+    analyzer: Analyzer, blocks: Sequence[BlockSizes], asked: Asked, short_run: ShortRun, clock: Clock
+) -> Machine:
+    device = analyzer.model.device
+    if device.type == "meta":
+        raise InputError("A model on the meta device cannot be timed: ask for the estimate without time.")
+    dtype = torch.float64 if asked.item == 8 else torch.float32
+    machine = calibrate(blocks[0], dtype=dtype, device=device, clock=clock)
+    counted = estimate(blocks, [SHORT], asked, machine).seconds or 0.0
+    measured = min(_timed(short_run, clock) for _ in range(3))
+    return replace(machine, layer=max(0.0, measured - counted) / len(asked.layers))
+
+
+def _timed(task: ShortRun, clock: Clock) -> float:
+    started = clock()
+    task()
+    return clock() - started

@@ -23,7 +23,7 @@ from normscope.corpora import Corpus, CorpusOptions
 from normscope.corpus_run import output
 from normscope.corpus_run.cost import announced
 from normscope.corpus_run.driver import Driver, RunInterrupted
-from normscope.corpus_run.engines import Engine, Here, Processes, WorkerError
+from normscope.corpus_run.engines import ChangedModelError, Engine, Here, Processes, WorkerError
 from normscope.corpus_run.folder import AnotherRunError, RunInProgressError, locked_folder
 from normscope.corpus_run.manifest import manifest_of
 from normscope.corpus_run.settings import Settings, arithmetic
@@ -35,6 +35,7 @@ from normscope.model_options import LoadingOptions, ModelOptions
 
 __all__ = [
     "AnotherRunError",
+    "ChangedModelError",
     "RunInProgressError",
     "RunInterrupted",
     "RunResult",

@@ -33,7 +33,7 @@ def announced(driver: Driver, *, aloud: bool) -> dict[str, dict[str, Any]]:
             trial.examine(driver.analyzer, middle, driver.settings.seed)
             each = (time.perf_counter() - started) / trial.calls(driver.facts, middle.length)
             seconds = round(each * calls, 1)
-        costs[trial.name] = {"sequences": len(items), "model_calls": calls, "seconds": seconds}
+        costs[trial.name] = {"sequences": len(items), "calls": calls, "unit": trial.unit, "seconds": seconds}
         if aloud:
             Console(stderr=True, highlight=False).print(_sentence(trial.name, costs[trial.name]))
     return costs
@@ -42,7 +42,7 @@ def announced(driver: Driver, *, aloud: bool) -> dict[str, dict[str, Any]]:
 def _sentence(name: str, cost: dict[str, Any]) -> str:
     seconds = cost["seconds"]
     time_needed = "" if seconds is None else f", about {_duration(seconds)} in one process"
-    return f"{name}: {cost['sequences']} sequences, about {cost['model_calls']:,} model calls{time_needed}."
+    return f"{name}: {cost['sequences']} sequences, about {cost['calls']:,} {cost['unit']}{time_needed}."
 
 
 def _duration(seconds: float) -> str:

@@ -32,10 +32,11 @@ def layers(aer: np.ndarray, settings: Sequence[str], ends: Sequence[str], model:
             axes.plot(
                 model.layers, 100 * aer[s, e, m, :, 0], style, marker="o", ms=3.5, c=figures.PALETTE[m], label=label
             )
-        axes.set(xlabel="layer", ylabel="AER (%)", title=setting, xticks=list(model.layers))
+        axes.set(ylabel="AER (%)", title=setting)
+        figures.layer_ticks(axes, model.layers)
         axes.grid(alpha=0.25, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
-    grid[0].legend(fontsize=7, frameon=False)
+    figures.legend_below(figure, grid[0])
     return figure
 
 
@@ -46,7 +47,7 @@ def heads(aer: np.ndarray, title: str, methods: Sequence[str], model: ModelFacts
     columns = ["layer", *range(1, aer.shape[2])]
     limits = float(100 * np.nanmin(aer)), float(100 * np.nanmax(aer))
     for m, (axes, method) in enumerate(zip(grid, methods, strict=True)):
-        figures.heat(
+        image = figures.heat(
             axes,
             100 * aer[m],
             model.layers,
@@ -58,6 +59,8 @@ def heads(aer: np.ndarray, title: str, methods: Sequence[str], model: ModelFacts
         )
         axes.axvline(0.5, color="w", linewidth=3)
         axes.set(xlabel="head", ylabel="layer")
+        if m == len(methods) - 1:
+            figure.colorbar(image, ax=grid, label="AER (%)", pad=0.02)
     figure.suptitle(f"AER (%), {title}", fontsize=10)
     return figure
 

@@ -18,6 +18,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from normscope.analysis import NormaliseAxis, normalise
 from normscope.errors import InputError
@@ -222,7 +223,7 @@ def _figure(table: Table, kind: str, model: ModelFacts) -> Figure:
     rows = [row for row in table.to_pylist() if row["kind"] == kind]
     for axes, layer in zip(grid, model.layers, strict=True):
         chosen = [row for row in rows if row["layer"] == layer][::-1]
-        labels = [f"({row['key_type']}, {row['query_type']})" for row in chosen]
+        labels = [f"({row['key_type']}, {row['query_type']}) {figures.TIMES}{row['occurrences']}" for row in chosen]
         colours = [figures.PALETTE[1 if row["also_in"] else 0] for row in chosen]
         axes.barh(range(len(chosen)), [row["amplification"] for row in chosen], color=colours)
         for place, row in enumerate(chosen):
@@ -232,8 +233,10 @@ def _figure(table: Table, kind: str, model: ModelFacts) -> Figure:
         axes.set_title(f"layer {layer}", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(axis="x", labelsize=7)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
     figure.suptitle(
-        f"amplification of (key, query) by {_NAMES[kind]}; orange: also in the list that is named", fontsize=9
+        f"mean amplification of (key, query) {figures.TIMES}occurrences by {_NAMES[kind]}; orange: also in the list named",
+        fontsize=9,
     )
     return figure
 

@@ -173,5 +173,6 @@ def _figure(rates: np.ndarray, model: ModelFacts) -> Figure:
     figure, (axes,) = figures.panels(1, width=4.6, height=3.2)
     axes.bar(model.layers, rates, color=figures.PALETTE[0])
     axes.axhline(1, color="k", linewidth=0.8, linestyle=":")
-    axes.set(xlabel="layer", ylabel="expansion rate of f", xticks=list(model.layers))
+    axes.set(ylabel="expansion rate of f")
+    figures.layer_ticks(axes, model.layers)
     return figure

@@ -161,17 +161,20 @@ def _dimensions_figure(dimensions: np.ndarray, removed: np.ndarray, model: Model
         axes.plot(
             dimensions[place, 2, worst], dimensions[place, 1, worst], "o", ms=6, mfc="none", color="k", label="removed"
         )
-        axes.set(xlabel=f"{figures.GAMMA} of the norm after FF", ylabel="mean |value|", yscale="log")
+        axes.set(xlabel=f"{figures.GAMMA} of the norm after FF", ylabel="mean |value|")
+        figures.log_scale(axes, "y")
         axes.set_title(f"layer {layer}", fontsize=10)
-    grid[0].legend(fontsize=7, frameon=False)
+    figures.legend_below(figure, grid[0])
     return figure
 
 
 def _removal_figure(rho: np.ndarray, model: ModelFacts) -> Figure:
     figure, grid = figures.panels(len(_AXES), width=3.8, height=3.2)
+    low = np.floor(10 * float(np.nanmin(rho))) / 10
     for place, (axes, name) in enumerate(zip(grid, _AXES, strict=True)):
         series = {"all dimensions": rho[place, :, 0], "without outliers": rho[place, :, 1]}
         figures.lines(
             axes, model.layers, series, label=f"{figures.RHO} of the maps around FF", title=f"normalised: {name}"
         )
+        axes.set_ylim(low - 0.02, 1.02)
     return figure

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from normscope.plots.style import SEQUENTIAL
 
-ALPHA, GAMMA, RHO = "\u03b1", "\u03b3", "\u03c1"
+_MOST_TICKS = 13
+"""How many layers have a number on an axis."""
+
+ALPHA, GAMMA, RHO, TIMES = "\u03b1", "\u03b3", "\u03c1", "\u00d7"
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#F0E442")
 """Okabe and Ito's colours, which people with colour-blindness can tell apart."""
@@ -28,11 +36,60 @@ def panels(count: int, *, columns: int = 3, width: float = 3.4, height: float = 
     return figure, list(grid[:count])
 
 
+def layer_ticks(axes: Axes, layers: Sequence[int]) -> None:
+    """The layers along the horizontal axis, the first on the left: all of them, or as many as there is room for."""
+    step = -(-len(layers) // _MOST_TICKS)
+    axes.set_xticks(list(layers)[::step], [str(layer) for layer in layers[::step]])
+    axes.set_xlabel("layer")
+
+
+def log_scale(axes: Axes, direction: Literal["x", "y"]) -> None:
+    """A logarithmic axis with powers of ten in plain characters (in figures a dollar sign is no mathematics)."""
+    axes.set(**{f"{direction}scale": "log"})
+    axis = axes.xaxis if direction == "x" else axes.yaxis
+    axis.set_major_locator(LogLocator(10, numticks=7))
+    axis.set_major_formatter(FuncFormatter(_plainly))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def power_of_ten(value: float) -> str:
+    """As a plain number near 1, as a power otherwise."""
+    exponent = round(math.log10(value)) if value > 0 else 0
+    if value <= 0 or abs(math.log10(value) - exponent) > 1e-6:
+        return ""
+    if -2 <= exponent <= 4:
+        return f"{value:,.{max(0, -exponent)}f}"
+    return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def _plainly(value: float, _place: object = None) -> str:
+    return power_of_ten(value)
+
+
+def count_bar(shown: ScalarMappable, axes: Axes | Sequence[Axes], label: str) -> None:
+    """A colour bar of counts, which are coloured by their logarithm."""
+    panels = [axes] if isinstance(axes, Axes) else list(axes)
+    figure = panels[0].figure
+    assert isinstance(figure, Figure)
+    bar = figure.colorbar(shown, ax=panels, label=label, pad=0.02)
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(_plainly))
+    bar.ax.yaxis.set_minor_formatter(NullFormatter())
+
+
+def legend_below(figure: Figure, axes: Axes) -> None:
+    """What the marks of a panel mean, for all panels, where it covers none of them."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=4, fontsize=7, frameon=False, markerscale=2, handlelength=2.6
+    )
+
+
 def lines(axes: Axes, layers: Sequence[int], series: Mapping[str, np.ndarray], *, label: str, title: str = "") -> None:
     """One line per series over the layers."""
     for place, (name, values) in enumerate(series.items()):
         axes.plot(layers, values, marker="o", markersize=3.5, linewidth=1.4, color=PALETTE[place % 8], label=name)
-    axes.set(xlabel="layer", ylabel=label, title=title, xticks=list(layers))
+    axes.set(ylabel=label, title=title)
+    layer_ticks(axes, layers)
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     if len(series) > 1:
@@ -49,8 +106,8 @@ def heat(
     limits: tuple[float | None, float | None] = (None, None),
     form: str = "{:.2f}",
     colours: Colormap = SEQUENTIAL,
-) -> None:
-    """A heat map `[row, column]` with the numbers written in."""
+) -> AxesImage:
+    """A heat map `[row, column]` with the numbers written in; the first row is at the top."""
     image = axes.imshow(values, cmap=colours, vmin=limits[0], vmax=limits[1], aspect="auto")
     axes.set_xticks(range(len(columns)), [str(column) for column in columns])
     axes.set_yticks(range(len(rows)), [str(row) for row in rows])
@@ -62,10 +119,20 @@ def heat(
             red, green, blue, _ = image.to_rgba(np.array([value]))[0]
             colour = "w" if 0.3 * red + 0.6 * green + 0.1 * blue < 0.5 else "k"
             axes.text(column, row, form.format(value), ha="center", va="center", fontsize=7, color=colour)
+    return image
 
 
-def density(axes: Axes, x: np.ndarray, y: np.ndarray, *, title: str, xlabel: str, ylabel: str) -> None:
-    """Many points as hexagons, darker where there are more of them; the horizontal axis is logarithmic."""
-    axes.hexbin(x, y, gridsize=45, bins="log", xscale="log", cmap="Greys", mincnt=1, linewidths=0)
-    axes.set(xlabel=xlabel, ylabel=ylabel)
-    axes.set_title(title, fontsize=10)
+def density(axes: Axes, x: np.ndarray, y: np.ndarray, chosen: np.ndarray, *, xlabel: str, ylabel: str) -> None:
+    """The chosen points as hexagons, darker where there are more of them, on axes that have room for all points; the
+    horizontal axis is logarithmic."""
+    low, high = float(y.min()), float(y.max())
+    room = 0.04 * (high - low) or 0.5
+    ends = 0.8, 1.3 * float(x.max())
+    extent = (math.log10(ends[0]), math.log10(ends[1]), low - room, high + room)
+    shown = axes.hexbin(
+        x[chosen], y[chosen], gridsize=36, bins="log", xscale="log", cmap="Greys", mincnt=1, linewidths=0, extent=extent
+    )
+    log_scale(axes, "x")
+    axes.set(xlabel=xlabel, ylabel=ylabel, xlim=ends, ylim=extent[2:])
+    if chosen.any():
+        count_bar(shown, axes, "tokens")

@@ -150,16 +150,15 @@ class MixingFrequency(Experiment):
 
 def _figure(model: ModelFacts, rank: np.ndarray, classes: np.ndarray, panels: dict[str, np.ndarray]) -> Figure:
     """Every token occurrence: ordinary tokens as a density, special ones and punctuation as points."""
-    figure, grid = figures.panels(len(panels), columns=4, width=3.3, height=3.2)
+    figure, grid = figures.panels(len(panels), columns=2, width=4.4, height=3.2)
     ordinary = classes == CATEGORIES.index("other")
     for axes, (name, values) in zip(grid, panels.items(), strict=True):
-        title = f"{name} ({figures.RHO} = {spearman(rank, values):.2f})"
-        figures.density(axes, rank[ordinary], values[ordinary], title=title, xlabel="frequency rank", ylabel=name)
+        figures.density(axes, rank, values, ordinary, xlabel="frequency rank", ylabel=name)
+        axes.set_title(f"{name} ({figures.RHO} = {spearman(rank, values):.2f})", fontsize=10)
         for place, category in enumerate(categories_of(model)):
             chosen = (classes == place) & ~ordinary
             if chosen.any():
                 colour = figures.PALETTE[(1, 3, 4, 6, 2)[place]]
                 axes.plot(rank[chosen], values[chosen], ".", ms=3.5, c=colour, label=category, rasterized=True)
-        axes.set_xlim(0.8, 1.3 * float(rank.max(initial=1)))
-    grid[0].legend(fontsize=6, frameon=False, markerscale=2)
+    figures.legend_below(figure, grid[0])
     return figure

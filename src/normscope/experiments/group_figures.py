@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from normscope.experiments import figures
 
@@ -27,11 +28,13 @@ def bars(group: np.ndarray, other: np.ndarray, tested: Sequence[dict[str, Any]],
     low, high = axes.get_ylim()
     for record in tested:
         if record["significant"]:
-            top = max(record["group_mean"], record["other_mean"], 0)
-            axes.annotate("*", (record["layer"], top), (0, 5), textcoords="offset points", ha="center", fontsize=11)
+            axes.text(record["layer"], high, "*", ha="center", va="center", fontsize=11)
     axes.set_ylim(low, high + 0.1 * (high - low))
     axes.axhline(0, color="k", linewidth=0.8)
-    axes.set(xlabel="layer", ylabel="mean amplification", xticks=layers, title="* significant difference")
+    count = f"{group.shape[1]:,} pairs on each side; * significant difference"
+    axes.set(ylabel="mean amplification")
+    axes.set_title(count, fontsize=9)
+    figures.layer_ticks(axes, layers)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=7, frameon=False)
     return figure
@@ -45,10 +48,11 @@ def histograms(group: np.ndarray, other: np.ndarray, layers: tuple[int, ...], la
         edges = cast(list[float], np.linspace(low, high, 51).tolist()) if high > low else 10
         for values, name, colour in ((other, "other pairs", 6), (group, label, 1)):
             shown = np.clip(values[place], low, high)
-            axes.hist(shown, edges, density=True, alpha=0.55, color=figures.PALETTE[colour], label=name)
+            axes.hist(shown, edges, alpha=0.55, color=figures.PALETTE[colour], label=name)
         axes.set_title(f"layer {layer}", fontsize=10)
-        axes.set_yticks([])
-        axes.tick_params(axis="x", labelsize=7)
+        axes.tick_params(labelsize=7)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
     grid[0].legend(fontsize=7, frameon=False)
-    figure.supxlabel("amplification", fontsize=9)
+    figure.supxlabel("amplification (the outermost 0.5 % of pairs are in the outermost bars)", fontsize=9)
+    figure.supylabel("number of pairs", fontsize=9)
     return figure

@@ -166,7 +166,8 @@ def _dispersion_figure(table: Table, model: ModelFacts) -> Figure:
         axes.bxp(
             boxes, positions=list(model.layers), showfliers=False, patch_artist=True, boxprops={"facecolor": "#9ecae1"}
         )
-        axes.set(xlabel="layer", ylabel="norm", title=f"‖{quantity}‖ (5, 25, 50, 75, 95 %)")
+        axes.set(ylabel="norm", title=f"‖{quantity}‖ (5, 25, 50, 75, 95 %)", ylim=(0, None))
+        figures.layer_ticks(axes, model.layers)
     return figure
 
 
@@ -233,7 +234,7 @@ def _categories_figure(pooled: dict[str, np.ndarray], model: ModelFacts) -> Figu
     titles = {"weights": f"attention weights {figures.ALPHA}", "norms": f"norms ‖{figures.ALPHA}f(x)‖", "f": "‖f(x)‖"}
     for axes, (name, title) in zip(grid, titles.items(), strict=True):
         series = {category: pooled[name][:, place] for place, category in enumerate(categories_of(model))}
-        figures.lines(axes, model.layers, series, label="mean", title=title)
+        figures.lines(axes, model.layers, series, label="mean over queries, heads and sequences", title=title)
     return figure
 
 

@@ -198,7 +198,9 @@ def _figure(scopes: list[str], model: ModelFacts, mean: np.ndarray) -> Figure:
     kinds = [kinds_of(model)[place] for place in present]
     figure, grid = figures.panels(len(scopes), width=0.62 * len(kinds) + 0.9, height=0.26 * len(model.layers) + 1.4)
     for place, (axes, scope) in enumerate(zip(grid, scopes, strict=True)):
-        shown = 100 * mean[place][:, present]
-        figures.heat(axes, shown, model.layers, kinds, title=f"{scope} (%)", limits=(0.0, 100.0), form="{:.0f}")
+        values = 100 * mean[place][:, present]
+        image = figures.heat(axes, values, model.layers, kinds, title=scope, limits=(0.0, 100.0), form="{:.0f}")
         axes.set_ylabel("layer")
+        if place == len(scopes) - 1:
+            figure.colorbar(image, ax=grid, label="mixing ratio (%)", pad=0.02)
     return figure

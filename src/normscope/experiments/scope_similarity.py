@@ -7,6 +7,7 @@ as they are, normalised by row, and normalised by column.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -155,7 +156,7 @@ class _Grid:
             figures.lines(
                 axes, self.model.layers, series, label=f"Spearman's {figures.RHO}", title=f"normalised: {axis}"
             )
-            axes.set_ylim(min(0.0, float(np.nanmin(self.mean))) - 0.02, 1.02)
+            axes.set_ylim(self._floor([self.pairs.index(pair) for pair in chosen]) - 0.02, 1.02)
         return figure
 
     def all_pairs(self) -> Figure:
@@ -166,6 +167,13 @@ class _Grid:
             for pair, value in zip(self.pairs, self.mean[place].mean(0), strict=True):
                 first, second = (scopes.index(scope) for scope in pair)
                 matrix[first, second] = matrix[second, first] = value
-            figures.heat(axes, matrix, scopes, scopes, title=f"normalised: {axis}", limits=(0.0, 1.0))
-            axes.tick_params(axis="x", rotation=60)
+            limits = self._floor(range(len(self.pairs))), 1.0
+            image = figures.heat(axes, matrix, scopes, scopes, title=f"normalised: {axis}", limits=limits)
+            axes.set_xticks(range(len(scopes)), scopes, rotation=55, ha="right", rotation_mode="anchor")
+            if place == len(self.normalisations) - 1:
+                figure.colorbar(image, ax=grid, label=f"Spearman's {figures.RHO}, mean over layers", pad=0.01)
         return figure
+
+    def _floor(self, pairs: Sequence[int]) -> float:
+        """The tenth below all values of these pairs."""
+        return math.floor(10 * float(np.nanmin(self.mean[..., list(pairs)]))) / 10

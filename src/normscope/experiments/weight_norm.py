@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from normscope.experiments import figures, tables
@@ -24,6 +25,9 @@ from normscope.scopes import ATTENTION_WEIGHTS
 
 _NORMS = LogBins(-6, 6, 400)
 _WEIGHTS = LogBins(-16, 0, 320)
+_OUTSIDE = 0.01
+"""The share of pairs that may lie beyond either end of an axis of the figure."""
+
 _SHOWN = 8
 """How many bins of weights and norms the figure shows as one."""
 
@@ -97,18 +101,32 @@ def _joint_figure(joint: dict[str, _Joint]) -> Figure:
     figure, grid = figures.panels(len(joint), width=3.6, height=3.2)
     edges = [10.0 ** (bins.low + np.arange(0, bins.size + 1, _SHOWN) / bins.per_decade) for bins in (_WEIGHTS, _NORMS)]
     whole = joint["all"]
+    scale = LogNorm(1, _largest(whole))
     for axes, (name, part) in zip(grid, joint.items(), strict=True):
         shown = np.zeros([len(each) - 1 for each in edges])
         np.add.at(shown, (part.weights // _SHOWN, part.norms // _SHOWN), part.counts)
-        shade = np.log10(np.where(shown > 0, shown, np.nan))
-        axes.pcolormesh(edges[1], edges[0], shade, cmap=SEQUENTIAL, rasterized=True)
-        axes.set(xscale="log", yscale="log", xlabel="‖f(x)‖", ylabel=figures.ALPHA)
-        axes.set_xlim(*_limits(edges[1], whole.norms))
-        axes.set_ylim(*_limits(edges[0], whole.weights))
-        axes.set_title(f"{name} ({figures.RHO} = {part.spearman()[0]:.2f})", fontsize=10)
+        shade = np.where(shown > 0, shown, np.nan)
+        mesh = axes.pcolormesh(edges[1], edges[0], shade, cmap=SEQUENTIAL, norm=scale, rasterized=True)
+        figures.log_scale(axes, "x")
+        figures.log_scale(axes, "y")
+        axes.set(xlabel="‖f(x)‖", ylabel=figures.ALPHA)
+        axes.set_xlim(*_limits(edges[1], whole.norms, whole.counts))
+        axes.set_ylim(*_limits(edges[0], whole.weights, whole.counts))
+        axes.set_title(f"{name} ({figures.RHO} = {part.spearman()[0]:.2f}, {part.pairs:,} pairs)", fontsize=9)
+        if axes is grid[-1]:
+            figures.count_bar(mesh, grid, "number of pairs")
     return figure
 
 
-def _limits(edges: np.ndarray, places: np.ndarray) -> tuple[float, float]:
-    """The ends of the bins in use."""
-    return float(edges[places.min() // _SHOWN]), float(edges[places.max() // _SHOWN + 1])
+def _largest(part: _Joint) -> int:
+    """The largest count of a bin of the figure."""
+    cells = (part.weights // _SHOWN) * _NORMS.size + part.norms // _SHOWN
+    return int(np.bincount(np.unique(cells, return_inverse=True)[1].reshape(-1), weights=part.counts).max(initial=2))
+
+
+def _limits(edges: np.ndarray, places: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
+    """The ends of the bins that hold all but one in a hundred pairs on either side."""
+    order = np.argsort(places)
+    share = counts[order].cumsum() / counts.sum()
+    low, high = (int(places[order][np.searchsorted(share, end)]) for end in (_OUTSIDE, 1 - _OUTSIDE))
+    return float(edges[low // _SHOWN]), float(edges[high // _SHOWN + 1])

@@ -66,7 +66,7 @@ def test_a_run_says_its_cost_and_resumes_to_the_same_tables(folder: Path, tmp_pa
     analyzer, options = rule_analyzer(), {"evidence": {"methods": ("pull-back", "random")}}
     out = tmp_path / "run"
     whole = run(["evidence"], model=analyzer, corpus=folder, format="evidence", options=options, shard_size=4, out=out)
-    assert whole.manifest["expected"]["evidence"]["model_calls"] == 3 * 2 * len(ROWS)
+    assert whole.manifest["expected"]["evidence"]["calls"] == 3 * 2 * len(ROWS)
     assert whole.manifest["expected"]["evidence"]["seconds"] > 0
     for path in (out / "shards" / "000001").iterdir():
         path.unlink()

@@ -1,0 +1,96 @@
+"""Figures of experiments, drawn as a run draws them: what they are about is named, and what they say can be read."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from tests.experiments.made import random_analysis
+from tests.tiny_models import tiny, token_ids
+
+from normscope.experiments import EXPERIMENTS, Observation, figures, run
+from normscope.experiments.base import ModelFacts, RunFacts
+from normscope.experiments.heads import Dispersion
+from normscope.measures.vectors import HiddenNorms, ValueNorms
+from normscope.plots.style import publication
+
+LAYERS = 15
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """All experiments that need no gold, on a model of many layers."""
+    path = tmp_path_factory.mktemp("corpus") / "ids.jsonl"
+    rows = [
+        f'{{"input_ids": {ids}, "word_ids": {[place // 2 for place in range(len(ids))]}}}' for ids in token_ids(9, 8)
+    ]
+    path.write_text("\n".join(rows * 2))
+    names = [name for name in EXPERIMENTS if name not in ("alignment", "entities", "ff-amplification")]
+    model = tiny("bert", num_hidden_layers=LAYERS)
+    return run(names, model=model, corpus=str(path), options={"word-split": {"resamples": 99}}).outcomes
+
+
+def _drawn(draw: Any) -> Figure:
+    with publication():
+        figure = draw()
+        FigureCanvasAgg(figure).draw()
+    return figure
+
+
+def _overlaps(axis: Axis) -> list[tuple[str, str]]:
+    """Labels of neighbouring ticks that cover each other."""
+    shown = [label for label in axis.get_ticklabels() if label.get_text() and label.get_visible()]
+    boxes = [(label.get_text(), label.get_window_extent()) for label in shown if not label.get_rotation()]
+    return [(first, second) for (first, a), (second, b) in pairwise(boxes) if a.overlaps(b)]
+
+
+def test_every_figure_names_model_and_corpus_and_its_labels_do_not_overlap(outcomes: dict[str, Any]) -> None:
+    for outcome in outcomes.values():
+        for name, draw in outcome.figures.items():
+            figure = _drawn(draw)
+            heading = figure.get_suptitle()
+            assert "BertModel" in heading and ("ids.jsonl (4 sequences)" in heading or name == "expansion-rate"), name
+            for axes in figure.axes:
+                for axis in (axes.xaxis, axes.yaxis):
+                    assert not _overlaps(axis), name
+                    assert not any("$" in label.get_text() for label in axis.get_ticklabels()), name
+
+
+def test_the_first_layer_is_on_the_left_or_at_the_top(outcomes: dict[str, Any]) -> None:
+    axes = _drawn(outcomes["ff-norms"].figures["ff-norms"]).axes[0]
+    ticks = axes.get_xticks()
+    assert ticks[0] == 1 and len(ticks) <= 13 and axes.get_xlim()[0] < axes.get_xlim()[1]
+    heat = _drawn(outcomes["mixing-ratio"].figures["mixing-ratio"]).axes[0]
+    assert heat.get_yticklabels()[0].get_text() == "1" and heat.get_ylim()[0] > heat.get_ylim()[1]
+
+
+def test_the_line_in_a_box_is_the_median() -> None:
+    chance = np.random.default_rng(3)
+    hidden, values = chance.random((2, 7)) + 1, chance.random((2, 3, 7)) + 1
+    results = {HiddenNorms(): hidden, ValueNorms(): values}
+    outcome = Dispersion().over([Observation(random_analysis(0, list("abcdefg")), results=results)])
+    for axes, norms in zip(_drawn(outcome.figures["dispersion"]).axes, (hidden, values), strict=True):
+        heights = [line.get_ydata() for line in axes.lines if len(set(line.get_ydata())) == 1]
+        for layer in range(2):
+            median = np.median(norms[layer])
+            assert any(height[0] == pytest.approx(median, rel=1e-3) for height in heights)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(1, "1"), (0.01, "0.01"), (1e4, "10,000"), (1e-7, "10⁻⁷"), (1e6, "10⁶"), (3, ""), (0, "")]
+)
+def test_powers_of_ten_are_written_plainly(value: float, shown: str) -> None:
+    assert figures.power_of_ten(value) == shown
+
+
+def test_a_caption_names_no_folders() -> None:
+    model = ModelFacts("/home/me/models/opus-mt", (1,), (), stack="encoder")
+    facts = RunFacts(model, sequences=1200, masked=frozenset({"mixing-ratio"}), source=str(Path("/data/wiki.txt")))
+    assert facts.caption("mixing-ratio") == "opus-mt (encoder) on wiki.txt (1,200 sequences), 12 % of tokens masked"
+    assert facts.caption("frequency") == "opus-mt (encoder) on wiki.txt (1,200 sequences)"

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from normscope.explain.question import LabelName
 from normscope.inputs import Input
+from normscope.measures.approximated import Approximate
 from normscope.measures.decomposition import ValueBias
 from normscope.methods import LayerMethod, Method
 from normscope.passes import Tell
@@ -39,6 +40,7 @@ class AnalysisOptions(MixingOptions, total=False):
     method: str | LayerMethod
     projections: bool
     max_memory: int | None
+    approximate: str | Approximate | None
 
 
 class ExplainOptions(TypedDict, total=False):

@@ -16,6 +16,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from normscope.decompose.approximate import Approximate, ApproximateExpansion
+from normscope.decompose.approximation import Approximation
 from normscope.decompose.carrier import SELF, SOURCE, OpenCarrier
 from normscope.decompose.dense import Dense
 from normscope.decompose.expand import Expansion
@@ -82,6 +84,10 @@ class KeyGroup:
             return torch.bmm(self.values, self.output @ linear.weight.T).transpose(0, 1)
         return self.factors @ linear.weight.T
 
+    def folded(self, linear: Linear) -> Float[Tensor, "_ outputs"]:
+        """The output projection of all heads times one more linear map: a row for each number of a value vector."""
+        return self.output.flatten(0, 1) @ linear.weight.T
+
     def norms(self) -> Float[Tensor, "query key"]:
         """`||part[i, j]||` from the Gram matrix of each key's factors, `sqrt(a^T G_j a)`: float64, since heads cancel."""
         keys, queries, heads = self.weights.shape
@@ -130,6 +136,11 @@ class Factored(OpenCarrier):
 
     def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[slice, Dense]]:
         yield from Expansion(self.sums, self.groups, networks).tiles()
+
+    def approximate_feed_forward(
+        self, networks: list[SlopedNetwork], approximation: Approximation
+    ) -> Iterator[tuple[slice, Approximate]]:
+        yield from ApproximateExpansion(self.sums, self.groups, networks, approximation).tiles()
 
     def maps(self) -> dict[int, Float[Tensor, "query key"]]:
         maps = {group.kind: group.norms() for group in self.groups}

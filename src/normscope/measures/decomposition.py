@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from normscope import schema
-from normscope.decompose import LayerResult, decompose, mixing_ratios
+from normscope.decompose import LayerResult, Reached, decompose, mixing_ratios
 from normscope.errors import InputError
+from normscope.measures.approximated import Approximate, ApproximateLayer
 from normscope.measures.base import Errors, LayerMeasure, Measure, Reach
 from normscope.scopes import Scope, components_needed
 from normscope.trace import LayerTrace
@@ -26,12 +27,14 @@ class Decomposition(LayerMeasure[LayerResult]):
     """Maps `maps`, mixing ratios at these scopes and at `ratios`, and the maps of single heads.
 
     Without maps it takes the cheap route, a few vectors per query. All of it is proved against the model's own states.
+    `approximate` makes the maps from the feed-forward on approximate, with a measured error.
     """
 
     maps: tuple[Scope, ...] = ()
     ratios: tuple[Scope, ...] = ()
     heads: bool = False
     value_bias: ValueBias = "token"
+    approximate: Approximate | None = None
 
     def __post_init__(self) -> None:
         if self.value_bias not in ("token", "bias"):
@@ -45,6 +48,13 @@ class Decomposition(LayerMeasure[LayerResult]):
         if not self.maps:
             return mixing_ratios(trace, self.ratios, value_bias=self.value_bias)
         return decompose(trace, self.maps, ratios=self.ratios, heads=self.heads, value_bias=self.value_bias)
+
+    def add(self, state: dict[int, LayerResult], layer: int, trace: LayerTrace) -> dict[int, LayerResult]:
+        if self.approximate is None or not self.maps:
+            return super().add(state, layer, trace)
+        below = state[max(state)].reached if state else None
+        asked = ApproximateLayer(trace, self.maps, self.ratios, self.heads, self.value_bias)
+        return {**state, layer: asked.result(self.approximate, below)}
 
     def errors(self, state: dict[int, LayerResult], layer: int) -> Errors:
         return state[layer].errors
@@ -69,20 +79,38 @@ class Decomposition(LayerMeasure[LayerResult]):
         variables |= _ratio_variables(layers, scopes)
         if layers[0].heads:
             variables |= head_variables([layer.heads for layer in layers])
+        if layers[0].reached is not None:
+            variables |= _approximation_variables([layer.reached_or_exact for layer in layers], scopes)
         return variables | error_variables([layer.errors for layer in layers])
 
 
 def joined(measures: Iterable[Measure[Any, Any]]) -> list[Measure[Any, Any]]:
     """Every measure once; decompositions that count the same way become one, so that each chain is walked once."""
-    decompositions: dict[ValueBias, Decomposition] = {}
+    decompositions: dict[tuple[ValueBias, Approximate | None], Decomposition] = {}
     others: dict[Measure[Any, Any], None] = {}
     for measure in measures:
         if isinstance(measure, Decomposition):
-            before = decompositions.get(measure.value_bias)
-            decompositions[measure.value_bias] = measure if before is None else before.joined(measure)
+            counted = measure.value_bias, measure.approximate
+            before = decompositions.get(counted)
+            decompositions[counted] = measure if before is None else before.joined(measure)
         else:
             others[measure] = None
     return [*decompositions.values(), *others]
+
+
+def _approximation_variables(reached: Sequence[Reached], scopes: Sequence[Scope]) -> dict[str, Any]:
+    """What every layer was approximated by, and what it reached on sampled queries; exact scopes have error 0."""
+
+    def table(values: Sequence[Mapping[str, float]], exact: float) -> tuple[tuple[str, str], np.ndarray]:
+        return ("scope", "layer"), np.array([[layer.get(scope, exact) for layer in values] for scope in scopes])
+
+    specs = [layer.approximation for layer in reached]
+    return {
+        schema.APPROXIMATION_ERROR: table([layer.error for layer in reached], 0.0),
+        schema.APPROXIMATION_SPEARMAN: table([layer.spearman for layer in reached], 1.0),
+        schema.APPROXIMATION_NEURONS: ("layer", np.array([spec.neurons for spec in specs])),
+        schema.APPROXIMATION_DIRECTIONS: ("layer", np.array([spec.directions or 0 for spec in specs])),
+    }
 
 
 def _union(first: tuple[Scope, ...], second: tuple[Scope, ...]) -> tuple[Scope, ...]:

@@ -6,7 +6,7 @@ Knows which tensor of the model plays which role in the chain, and nothing of wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -55,6 +55,7 @@ from normscope.trace import (
     Scale,
     SelfAttention,
     SequentialFeedForward,
+    Shared,
     Step,
 )
 
@@ -94,6 +95,7 @@ class BoundBlock:
     config: Config
     causal: bool
     below_attention: bool
+    shared: Shared = field(default_factory=Shared)
 
     def trace(self, view: SequenceView) -> LayerTrace:
         """The trace of one sequence of the batch, without its padding."""
@@ -174,6 +176,7 @@ class BoundBlock:
             output=linear.weight.T.reshape(heads, d_head, -1),
             bias=linear.bias,
             source=source,
+            shared=self.shared,
         )
 
     def _values(self, part: HookedAttention, view: SequenceView) -> Tensor:

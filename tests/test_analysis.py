@@ -62,7 +62,7 @@ def test_changing_the_attributes_it_gives_out_changes_nothing(by_hand: ns.Analys
 def test_the_half_identity_exists_only_with_the_weights(by_hand: ns.Analysis) -> None:
     without = ns.Analysis(by_hand.dataset.sel(scope=["Attn"]))
     assert without.scopes == ["Attn"]
-    with pytest.raises(ns.ScopeError, match=r"no scope 'AttnResW' here\. Available scopes: Attn"):
+    with pytest.raises(ns.ScopeError, match=r"no scope 'AttnResW' here\..* Available scopes: Attn"):
         without.map("AttnResW")
 
 
@@ -83,7 +83,7 @@ def test_a_map_is_found_under_the_names_of_the_papers_too(by_hand: ns.Analysis) 
 
 def test_an_unknown_scope_is_refused_with_those_that_exist(by_hand: ns.Analysis) -> None:
     for ask in (by_hand.map, by_hand.mixing_ratio, by_hand.normalised):
-        with pytest.raises(ns.ScopeError, match=r"no scope 'AttnRes' here\. Available scopes: AttnW, Attn, AttnResW"):
+        with pytest.raises(ns.ScopeError, match=r"no scope 'AttnRes' here\..* Available scopes: AttnW, Attn, AttnResW"):
             ask("AttnRes")
 
 

@@ -270,7 +270,7 @@ def test_nothing_is_printed_unless_progress_is_asked_for(
 @pytest.mark.parametrize("scope", ["Wrong", "", "AttnResLnFfResLnFf", ["Attn", "Wrong"], "CrossW"])
 def test_an_unknown_scope_is_refused_with_those_that_exist(analyzer: ns.Analyzer, scope: Any) -> None:
     with pytest.raises(
-        ns.ScopeError, match=r"There is no scope '.*' here\. Available scopes: AttnW, Attn, .*ResLn, AttnResW\."
+        ns.ScopeError, match=r"There is no scope '.*' here\..* Available scopes: AttnW, Attn, .*ResLn, AttnResW\."
     ):
         analyzer.analyze(TEXT, scopes=scope)
 

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 import normscope as ns
 from normscope import passes
-from normscope.oracle import oracle
+from normscope.materialised import oracle
 from normscope.trace import Attention, LayerTrace, Normalise, ValueSource
 
 ONE_OF_EACH_ATTENTION = pytest.mark.parametrize("model_type", ["bert", "albert", "mpnet"])

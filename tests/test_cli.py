@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+import xarray as xr
 from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration, BertConfig, BertModel
 
 import normscope as ns
 from normscope import embedded
-from normscope.cli import main, session
+from normscope.cli import _COMMANDS, main, session
 from normscope.corpora import Corpus, bundled
 from normscope.documented import documented_fields
 from normscope.model_options import ModelOptions
@@ -34,9 +35,10 @@ Output = tuple[int, str, str]
 @pytest.fixture
 def loaded(analyzer: ns.Analyzer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The embedded model is loaded once for all tests that do not name a model."""
+    actual = ns.load
 
     def load(model: str | None, **options: Any) -> ns.Analyzer:
-        return analyzer if model is None and options.get("dtype") is None else ns.load(model, **options)
+        return analyzer if model is None and options.get("dtype") is None else actual(model, **options)
 
     monkeypatch.setattr("normscope.analyzer.load", load)
 
@@ -241,7 +243,8 @@ def test_check_proves_every_layer_and_names_the_family(run: Callable[..., Output
 def test_check_gives_random_ids_to_a_model_without_a_tokenizer(
     run: Callable[..., Output], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("normscope.analyzer.load", lambda *_, **__: ns.load(tiny_bert()))
+    bare = ns.load(tiny_bert())
+    monkeypatch.setattr("normscope.analyzer.load", lambda *_, **__: bare)
     code, out, err = run("check")
     assert code == 0, err
     assert "There is no tokenizer beside the model: analysing 16 random token ids." in err
@@ -278,6 +281,16 @@ def test_models_lists_every_supported_architecture(run: Callable[..., Output]) -
         (["map", ""], "The text is empty"),
         (["map", "  "], "The text is empty"),
         (["map", TEXT, "--scope", "Nowhere"], "Available scopes: AttnW, Attn, AttnRes"),
+        (["map", TEXT, "--scope", "AttnRsLn"], "Did you mean 'AttnResLn'?"),
+        (["map", "-5 degrees today"], "put it last, after two dashes: normscope map ... -- '-5 degrees today'"),
+        (
+            ["map", TEXT, "--scope", "all", "--out", "x.png"],
+            "netCDF file (csv, parquet, json, nc), and 'x.png' is a picture",
+        ),
+        (["run", "mixing-ration", "--out", "run"], "Did you mean 'mixing-ratio'?"),
+        (["run", "mixing-ratio", "-O", "mixing-ratio.scop=x", "--out", "run"], "no option 'scop'"),
+        (["explore", TEXT, "--out", "page.png"], "Known endings: html, htm"),
+        (["map", TEXT, "--model", "nowhere/at/all"], "there is no such folder"),
         (["map", TEXT, "--layer", "7"], "has layers 1 to 6"),
         (["map", TEXT, "--layer", "0"], "has layers 1 to 6"),
         (["map", TEXT, "--layer", "two"], "valid integer"),
@@ -287,8 +300,7 @@ def test_models_lists_every_supported_architecture(run: Callable[..., Output]) -
         (["map", TEXT, "--normalise", "rows"], "none, row, column"),
         (["map", TEXT, "--value-bias", "none"], "'token', 'bias'"),
         (["map", TEXT, "--dtype", "int8"], "Known: float64, float32"),
-        (["map", TEXT, "--scope", "all"], "give --out"),
-        (["map", TEXT, "--scope", "all", "--out", "map.svg"], "give --out with one of csv"),
+        (["map", TEXT, "--scope", "all"], "without --out they would go to the terminal"),
         (["map", TEXT, "--normalise", "row", "--out", "map.nc"], "leave out --normalise"),
         (["map", TEXT, "--out", "map.xyz"], "Known endings: svg, png, pdf, csv, parquet, json, nc"),
         (["map", TEXT, "--out", "map"], "has no ending"),
@@ -299,7 +311,7 @@ def test_models_lists_every_supported_architecture(run: Callable[..., Output]) -
         (["map", TEXT, "--target", TEXT], "has no encoder"),
         (["map", TEXT, "--encoder"], "leave out --encoder"),
         (["mix", TEXT, "--scope", "Nowhere", "--out", "mixing.csv"], "Available scopes"),
-        (["mix", TEXT, "--out", "mixing.nc"], "Known endings: svg, png, pdf, csv, parquet, json"),
+        (["mix", TEXT, "--out", "mixing.html"], "Known endings: svg, png, pdf, csv, parquet, json, nc"),
         (["mix", TEXT, "--scope", "all", "--out", "mixing.png"], "A picture shows one scope"),
         (["growth", TEXT, "--out", "growth.csv"], "Known endings: svg, png, pdf"),
         (["growth", TEXT], "--out"),
@@ -424,3 +436,62 @@ def test_model_options_reach_the_model(run: Callable[..., Output], tmp_path: Pat
     assert code == 0, err
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert manifest["model"]["dtype"] == "float64"
+
+
+def test_a_text_may_start_with_a_dash_after_two_dashes(run: Callable[..., Output]) -> None:
+    code, out, err = run("map", "--layer", "1", "--", "-5 degrees today")
+    assert code == 0, err
+    assert "degrees" in out
+
+
+def test_a_map_that_nobody_would_read_is_told_by_its_strongest_cells(run: Callable[..., Output]) -> None:
+    code, out, err = run("map", "The singer caught a bubble. " * 15, "--layer", "1", "--scope", "Attn")
+    assert code == 0, err
+    title, heading, *cells = out.splitlines()
+    assert "the strongest 40 cells of 92 queries by 92 keys" in title
+    assert heading.split() == ["query", "key", "value"]
+    values = [float(cell.split()[-1]) for cell in cells]
+    assert len(cells) == 40
+    assert values == sorted(values, reverse=True)
+    assert all(cell.split()[0] != cell.split()[2] for cell in cells)
+
+
+def test_mixing_ratios_of_one_layer_are_written_as_netcdf(run: Callable[..., Output], tmp_path: Path) -> None:
+    code, _, err = run("mix", TEXT, "--scope", "all", "--layer", "2", "--out", "mixing.nc")
+    assert code == 0, err
+    with xr.open_dataset(tmp_path / "mixing.nc", engine="h5netcdf") as stored:
+        assert stored["mixing_ratio"].sizes["layer"] == 1
+        assert stored["mixing_ratio"].sizes["query"] == 10
+
+
+def test_a_page_of_one_layer_counts_the_value_bias_as_asked(run: Callable[..., Output], tmp_path: Path) -> None:
+    code, _, err = run("explore", TEXT, "--layer", "2", "--value-bias", "bias", "--out", "page.html")
+    assert code == 0, err
+    assert '"bias"' in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("command", "part", "shown", "hidden"),
+    [
+        ("models", "roberta", "xlm-roberta", "gpt2"),
+        ("methods", "gradient", "integrated-gradients", "rollout"),
+        ("experiments", "mixing", "mixing-ratio", "alignment"),
+    ],
+)
+def test_lists_may_be_narrowed_to_part_of_a_name(
+    run: Callable[..., Output], command: str, part: str, shown: str, hidden: str
+) -> None:
+    code, out, err = run(command, part)
+    assert code == 0, err
+    assert shown in out
+    assert not [line for line in out.splitlines() if line.startswith(hidden)]
+    code, out, err = run(command, "nosuchthing")
+    assert (code, out) == (2, "")
+    assert "has 'nosuchthing' in its name" in err
+
+
+@pytest.mark.parametrize("command", _COMMANDS)
+def test_every_command_shows_two_examples(run: Callable[..., Output], command: str) -> None:
+    code, out, _ = run(command, "--help")
+    assert code == 0
+    assert out.count(f"normscope {command}") >= 3  # the usage, and two examples

@@ -35,7 +35,7 @@ from traces import (
 from normscope.activations import GELU, QUICK_GELU, RELU, SILU, TANH_GELU, Activation
 from normscope.decompose import LayerResult, decompose, expand, factored, mixing_ratios
 from normscope.errors import UnsupportedArchitectureError
-from normscope.oracle import OracleResult, oracle, oracle_weights
+from normscope.materialised import OracleResult, oracle, oracle_weights
 from normscope.scopes import scopes_of
 from normscope.trace import (
     Attention,
@@ -109,8 +109,9 @@ def assert_mixing_correct(result: LayerResult, trace: LayerTrace, truth: dict[st
         if expected.present[:, trace.length :].any():
             assert (result.source_mixing[scope] - source_mixing(expected, trace)).abs().max() <= tolerance, scope
     weights = next(step.weights for step in trace.steps if isinstance(step, Attention)).double().mean(0)
-    own_weights = weights[torch.arange(len(trace.queries)), trace.queries]
-    assert (result.mixing["AttnW"] - (1 - own_weights)).abs().max() <= tolerance
+    others = weights.clone()
+    others[torch.arange(len(trace.queries)), trace.queries] = 0
+    assert (result.mixing["AttnW"] - others.sum(-1) / weights.sum(-1)).abs().max() <= tolerance
 
 
 def source_mixing(truth: OracleResult, trace: LayerTrace) -> Tensor:

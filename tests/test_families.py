@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 import normscope as ns
 from normscope.families import family_of
 from normscope.families.bert import BERT
-from normscope.oracle import oracle, oracle_weights
+from normscope.materialised import oracle, oracle_weights
 from normscope.testing import assert_family
 from normscope.trace import Attention, LayerTrace
 

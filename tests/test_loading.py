@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ def change_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], Any
 def test_a_folder_gives_what_the_model_in_it_gives(saved: Path) -> None:
     live = ns.load(tiny("bert", auto=HEADS["token classification"]))
     for found in (ns.load(saved), ns.load(str(saved))):
-        assert found.name == str(saved)
+        assert found.name == saved.name
         assert type(found.model) is type(live.model)
         assert (
             found.analyze(torch.tensor(token_ids(5)))
@@ -191,6 +192,38 @@ def test_an_architecture_unknown_to_transformers_is_refused(folder: Path) -> Non
     configure(folder, model_type="wurzel")
     with pytest.raises(ns.UnsupportedArchitectureError, match=r"not a model transformers knows.*wurzel"):
         ns.load(folder)
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    start = time.monotonic()
+    with pytest.raises(ns.ModelError, match="the hub cannot be reached now"):
+        ns.load("some-model-that-was-never-fetched")
+    assert time.monotonic() - start < 20
+
+
+def test_a_folder_that_holds_no_model_is_refused_with_what_it_holds(tmp_path: Path) -> None:
+    with pytest.raises(ns.ModelError, match=r"has no config\.json; it is empty"):
+        ns.load(tmp_path)
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(ns.ModelError, match=r"has no config\.json; it holds notes\.txt"):
+        ns.load(tmp_path)
+    with pytest.raises(ns.ModelError, match=r"it is a file\. Name the folder"):
+        ns.load(tmp_path / "notes.txt")
+
+
+def test_a_model_is_called_by_the_last_part_of_its_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    cached = folder / "models--someone--some-model" / "snapshots" / "0123abcd"
+    shutil.copytree(folder, cached)
+    assert [ns.load(place).name for place in (folder, ".", cached)] == [folder.name, folder.name, "someone/some-model"]
+    assert str(folder.parent) not in str(ns.load(folder).analyze(torch.tensor([5, 6])).dataset.attrs)
+
+
+def test_no_bar_of_another_library_is_shown(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    ns.load(folder)
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("where", ["nothing-here", "no such folder/at all"])

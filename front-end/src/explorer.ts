@@ -12,14 +12,14 @@ import { Pane } from "./model/pane";
 import type { Payload } from "./model/payload";
 import { clamp, FLOW, fitFlow, fitState, formatState, initialState, parseState, type State } from "./model/state";
 import { Store } from "./model/store";
-import { label } from "./model/tokens";
+import { kindsOf, label } from "./model/tokens";
 import { Exports } from "./panels/exports";
 import { Masthead } from "./panels/masthead";
 import { VIEWS, viewsOf } from "./panels/views";
 import type { Part, Scene } from "./part";
 import { act, type Shortcut } from "./shortcuts";
 
-const VERSION = 3;
+const VERSION = 4;
 
 /** Show a payload in an element, until the function that this gives is called. */
 export async function mount(root: HTMLElement, payload: Payload, host: Host): Promise<() => void> {
@@ -114,7 +114,7 @@ class Explorer {
 
   private listen(): void {
     this.store.subscribe((state) => this.changed(state));
-    this.life.listen<KeyboardEvent>(this.root, "keydown", (event) =>
+    this.life.listen<KeyboardEvent>(this.host.alone ? document : this.root, "keydown", (event) =>
       act([...this.part.shortcuts, ...this.shortcuts()], event),
     );
     this.life.listen(this.darkly, "change", () => this.show(this.store.state));
@@ -182,11 +182,18 @@ class Explorer {
     return [
       {
         keys: "w",
-        does: "words or subwords",
-        acts: { w: set(({ units }) => ({ units: units === "word" ? "token" : "word" })) },
+        does: "subwords, words, sentences, blocks",
+        acts: { w: set(({ units }) => ({ units: this.nextUnits(units) })) },
       },
       { keys: "t", does: "next view", acts: { t: set(({ view }) => ({ view: this.nextView(view) })) } },
     ];
+  }
+
+  private nextUnits(units: State["units"]): State["units"] {
+    const { state } = this.store;
+    const keys = this.panes[0]?.lens(state).analysis.keys ?? this.explanations[0]!.part(state.part).keys;
+    const kinds = kindsOf(keys);
+    return kinds[(kinds.indexOf(units) + 1) % kinds.length]!;
   }
 
   private nextView(view: string): string {

@@ -95,7 +95,7 @@ export class Flows extends ElementPanel<Scene> implements Part {
   private makeView(state: State, { ink, dark }: Scene["look"]): FlowView {
     const { explanation, place } = this.explained[clamp(state.target, 0, this.explained.length - 1)]!;
     const stack = explanation.part(state.part);
-    const flow = flowOf(stack, place, { share: state.share / 100, words: state.units === "word" });
+    const flow = flowOf(stack, place, { share: state.share / 100, units: state.units });
     const row = flow.rows.of[state.token] ?? -1;
     const node = state.depth >= 0 && row >= 0 && stack.followed ? { depth: state.depth, row } : null;
     const target = explanation.targets[place]!;
@@ -134,7 +134,7 @@ export class Flows extends ElementPanel<Scene> implements Part {
 function spokenOf({ target, flow, node }: FlowView): string {
   if (!node) return `Flow to ${phrase(target.name)}, ${flow.edges.length} edges`;
   const value = flow.relevance[node.depth]![node.row]!;
-  return `${flow.rows.labels[node.row]} at depth ${node.depth}: relevance ${format.signed(value)}`;
+  return `${flow.rows.shown[node.row]} at depth ${node.depth}: relevance ${format.signed(value)}`;
 }
 
 function factsOf({ error, facts }: Explanation): HTMLElement {

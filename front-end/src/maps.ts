@@ -9,12 +9,16 @@ import type { Host } from "./hosts/host";
 import type { Pane } from "./model/pane";
 import type { State } from "./model/state";
 import type { Store } from "./model/store";
+import { precisionShown } from "./panels/facts";
 import { ElementPanel } from "./panels/panel";
 import { Stepper } from "./panels/stepper";
 import { Toolbar } from "./panels/toolbar";
 import type { Part, Scene, Takeaway } from "./part";
 import type { Shortcut } from "./shortcuts";
 import { Stage } from "./stage";
+
+const ARROWS = ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"];
+const OWN: Record<State["own"], State["own"]> = { auto: "out", shown: "grey", grey: "out", out: "shown" };
 
 export class Maps extends ElementPanel<Scene> implements Part {
   readonly element: HTMLElement;
@@ -94,9 +98,25 @@ export class Maps extends ElementPanel<Scene> implements Part {
         acts: { n: set(({ norm }) => ({ norm: norms[norm] })) },
       },
       { keys: "s", does: "special tokens on and off", acts: { s: set(({ special }) => ({ special: !special })) } },
-      { keys: "arrows", does: "move in the map, the strip or the layers" },
-      { keys: "+  \u2212  0", does: "zoom the map, and fit it" },
+      {
+        keys: "o",
+        does: "own tokens shown, grey, or left out",
+        acts: { o: set((state) => ({ own: OWN[this.panes[0]!.state(state).own] })) },
+      },
+      { keys: "/", does: "find a token, Enter goes to the next", acts: { "/": () => this.stages[0]!.find() } },
+      {
+        keys: "m and M",
+        does: "next and previous of the strongest cells",
+        acts: { m: () => this.stages[0]!.jump(1), M: () => this.stages[0]!.jump(-1) },
+      },
+      { keys: "arrows", does: "move in the map, the strip or the layers", acts: this.keysOfTheMap(ARROWS) },
+      { keys: "+  \u2212  0", does: "zoom the map, and fit it", acts: this.keysOfTheMap(["+", "=", "-", "0"]) },
+      { keys: "Ctrl wheel", does: "zoom at the pointer; drag or wheel to move, double-click to go in" },
     ];
+  }
+
+  private keysOfTheMap(keys: readonly string[]): Record<string, () => void> {
+    return Object.fromEntries(keys.map((key) => [key, (): void => this.stages[0]!.press(key)]));
   }
 
   private previous(scope: string): string {
@@ -118,11 +138,15 @@ export class Maps extends ElementPanel<Scene> implements Part {
       note: () =>
         this.host.exact !== undefined || this.views().every(isExact)
           ? "Data is exported as float32."
-          : "Data is exported as shown: quantised for display. Make the page with full precision for float32.",
+          : `Data is exported as shown. ${this.precision()} Make the page with full precision for float32.`,
       figure: () => beside(this.views().map(figure)),
       csv: async () => csvOf(await this.exact()),
       json: async () => jsonOf(await this.exact()),
     };
+  }
+
+  private precision(): string {
+    return precisionShown(Math.max(...this.views().map(({ lens }) => lens.analysis.precision)));
   }
 
   /** The views, once the values they show are there at full precision (if anyone can give them). */

@@ -12,7 +12,9 @@ export interface Shortcut {
 export function act(shortcuts: readonly Shortcut[], event: KeyboardEvent): void {
   const target = event.composedPath()[0] as HTMLElement;
   if (event.ctrlKey || event.metaKey || event.altKey || /^(SELECT|TEXTAREA)$/u.test(target.tagName)) return;
-  if (target instanceof HTMLInputElement && target.type === "text") return;
+  if (event.defaultPrevented || (target instanceof HTMLInputElement && /^(text|search)$/u.test(target.type))) return;
+  // Where something has the focus, arrows are its own.
+  if (event.key.startsWith("Arrow") && target !== document.body) return;
   const shortcut = shortcuts.find(({ acts }) => acts !== undefined && Object.hasOwn(acts, event.key));
   if (!shortcut) return;
   event.preventDefault();

@@ -6,6 +6,7 @@ import { Legend } from "./draw/legend";
 import type { Thumbnails } from "./draw/thumbnails";
 import { methodShown, quantityShown, titleOf, type View, valueAt } from "./draw/view";
 import * as format from "./model/format";
+import { strongest } from "./model/matrix";
 import type { Pane } from "./model/pane";
 import type { State } from "./model/state";
 import type { Store } from "./model/store";
@@ -15,6 +16,9 @@ import { Layers } from "./panels/layers";
 import { type Context, ElementPanel, type MainPanel, type Panel } from "./panels/panel";
 import { DETAILS, VIEWS, viewFor } from "./panels/views";
 import type { Look, Scene } from "./part";
+
+/** How many of the strongest cells one can go through. */
+const MOST_JUMPS = 50;
 
 /** Told of token indices of this pane (-1: none), so that other panes can follow. */
 export type Follow = (pane: Pane, query: number, key: number) => void;
@@ -86,6 +90,31 @@ export class Stage extends ElementPanel<Scene> {
     super.dispose();
   }
 
+  /** Begin to look for a token. */
+  find(): void {
+    this.shown()?.find?.();
+  }
+
+  /** Do what a key does in the chosen view. */
+  press(key: string): void {
+    this.shown()?.press?.(key);
+  }
+
+  /** Go to the next of the strongest cells, or to the one before (-1). */
+  jump(by: 1 | -1): void {
+    const { view } = this;
+    if (!view) return;
+    const cells = strongest(view.matrix, view.own, MOST_JUMPS);
+    const { row, column } = view.selected;
+    const now = cells.findIndex((cell) => cell.row === row && cell.column === column);
+    const next = now < 0 ? (by > 0 ? 0 : cells.length - 1) : (now + by + cells.length) % cells.length;
+    if (cells[next]) this.choose(cells[next]);
+  }
+
+  private shown(): MainPanel | undefined {
+    return this.view ? this.views.get(viewFor(this.view.state.view, this.view.lens.analysis)) : undefined;
+  }
+
   /** The panel of the chosen view, made when it is first chosen; the others are hidden. */
   private mainPanel({ state, lens }: View): MainPanel {
     const name = viewFor(state.view, lens.analysis);
@@ -120,7 +149,7 @@ export class Stage extends ElementPanel<Scene> {
     const [queries, keys] = [lens.queries(state), lens.keys(state)];
     const row = nearestRow(queries.of, state.query);
     const selected = { row, column: state.key < 0 ? -1 : (keys.of[state.key] ?? -1) };
-    const colours = palette(state, lens.range(state, state.range), { diverging: lens.signed(state), dark });
+    const colours = palette(state.colours, lens.colouring(state), { diverging: lens.signed(state), dark });
     return {
       state,
       lens,
@@ -128,6 +157,8 @@ export class Stage extends ElementPanel<Scene> {
       keys,
       matrix: lens.matrix(state),
       palette: colours,
+      own: lens.own(state),
+      ownShares: lens.ownShares(state),
       ink,
       dark,
       selected,
@@ -150,10 +181,10 @@ export class Stage extends ElementPanel<Scene> {
   }
 
   private describe(view: View, { row, column }: Cell): string {
-    const query = label(view.queries.labels[row] ?? "");
+    const query = label(view.queries.shown[row] ?? "");
     if (column < 0) return `Row of ${query}`;
     const value = format.cell(valueAt(view, row, column), view.state.norm, view.palette.diverging);
-    return `${query} \u2190 ${label(view.keys.labels[column] ?? "")}: ${value}`;
+    return `${query} \u2190 ${label(view.keys.shown[column] ?? "")}: ${value}`;
   }
 
   private speak(view: View): void {

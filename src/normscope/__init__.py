@@ -4,10 +4,10 @@ Every hidden state is decomposed *exactly* into one vector per input token, and 
 attribution maps, growing component by component from attention weights to the whole layer.
 """
 
-from importlib.metadata import version
+from typing import TYPE_CHECKING
 
-from normscope.analysis import Analysis
-from normscope.analyzer import Analyzer, load
+import lazy_loader
+
 from normscope.errors import (
     CompletenessError,
     FileError,
@@ -20,14 +20,18 @@ from normscope.errors import (
     UnsafeWeightsError,
     UnsupportedArchitectureError,
 )
-from normscope.explain import Explanation
 from normscope.families import Family, families, register
 from normscope.families.heads import register_head
-from normscope.methods import method
-from normscope.opening import open_result as open
-from normscope.oracle import oracle
 
-__version__ = version("normscope")
+if TYPE_CHECKING:
+    from normscope.analysis import Analysis
+    from normscope.analyzer import Analyzer, load
+    from normscope.explain import Explanation
+    from normscope.materialised import oracle
+    from normscope.methods import method
+    from normscope.opening import open
+
+    __version__: str
 
 __all__ = [
     "Analysis",
@@ -52,3 +56,21 @@ __all__ = [
     "register",
     "register_head",
 ]
+
+# torch and transformers take seconds to import: what needs them comes when it is first used.
+__getattr__, _, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "analysis": ["Analysis"],
+        "analyzer": ["Analyzer", "load"],
+        "explain": ["Explanation"],
+        "materialised": ["oracle"],
+        "methods": ["method"],
+        "opening": ["open"],
+        "version": ["__version__"],
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

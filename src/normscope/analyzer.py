@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +22,7 @@ from normscope import asking, results, schema
 from normscope.analysis import Analysis
 from normscope.call_options import AnalysisOptions, ExplainOptions, MixingOptions, Text
 from normscope.capture import blocks_of
+from normscope.choices import StackName, ValueBias
 from normscope.errors import InputError
 from normscope.explain.asked import Asked
 from normscope.explain.explanation import Explanation
@@ -28,11 +30,11 @@ from normscope.explain.pulling import PullRequest
 from normscope.explain.question import LabelName, Wanted
 from normscope.explain.wording import read_question
 from normscope.families import Family
+from normscope.families.spec import Stack
 from normscope.inputs import ImageInput, Input, TokenSequence
 from normscope.loading import LoadedModel, load_model
 from normscope.measures import Decomposition, KeptTraces, Measure
 from normscope.measures.approximated import Approximate, approximation
-from normscope.measures.decomposition import ValueBias
 from normscope.methods import LayerMethod, MapRequest, Method, attribution, layer_method
 from normscope.methods.across import AcrossLayers
 from normscope.methods.prediction import Attribution, PullBack
@@ -159,6 +161,17 @@ class Analyzer:
 
     def __repr__(self) -> str:
         return f"Analyzer({self.name!r}, family={self.family.name!r}, layers={len(self.layers)})"
+
+    def of_stack(self, stack: StackName) -> Analyzer:
+        """The model with one of its two stacks as what is analysed. The encoder reads its text alone, without a target."""
+        if self.family.encoder is None:
+            raise InputError(f"{self.name} has no encoder and decoder, but one stack: leave out stack (--stack).")
+        return self._of_encoder if stack == "encoder" else self
+
+    @cached_property
+    def _of_encoder(self) -> Analyzer:
+        family = replace(self.family, stack=cast(Stack, self.family.encoder), encoder=None)
+        return Analyzer(replace(self._loaded, family=family))
 
     # ---- analyses ------------------------------------------------------------------------------------------------------
 

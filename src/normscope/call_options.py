@@ -8,10 +8,10 @@ from typing import Literal, TypedDict
 import torch
 from torch import Tensor
 
+from normscope.choices import ValueBias
 from normscope.explain.question import LabelName
 from normscope.inputs import Input
 from normscope.measures.approximated import Approximate
-from normscope.measures.decomposition import ValueBias
 from normscope.methods import LayerMethod, Method
 from normscope.passes import Tell
 

@@ -6,6 +6,7 @@ A message says what was asked, what was found and what to do about it. Nothing h
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class NormscopeError(Exception):
@@ -46,6 +47,15 @@ class CompletenessError(NormscopeError):
 
 class FileError(NormscopeError):
     """A result file cannot be written or read."""
+
+
+def unknown(what: str, name: str, title: str, known: Iterable[object]) -> str:
+    """What to say of a name that does not exist: the nearest of those that do, and under a title all of them."""
+    names = [str(each) for each in known]
+    folded = {each.lower(): each for each in names}
+    close = get_close_matches(name.strip().lower().replace("_", "-"), folded, n=1)
+    hint = f" Did you mean {folded[close[0]]!r}?" if close else ""
+    return f"{what}.{hint} {title}: {listing(names) or 'none'}."
 
 
 def listing(items: Iterable[object]) -> str:

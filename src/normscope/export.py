@@ -16,7 +16,7 @@ import pyarrow as pa
 import xarray as xr
 
 from normscope.errors import FileError, InputError, listing
-from normscope.files import replacing
+from normscope.files import replacing, write_netcdf
 from normscope.scopes import Scope, basis, resolve_all
 from normscope.selection import check_layers, check_scopes, normalise_axis, select_map
 
@@ -89,8 +89,8 @@ def export_map(
 def export_mixing_ratios(
     ratios: xr.DataArray, path: str | Path, scope: str | Sequence[str] | None = None, **options: Any
 ) -> Path:
-    """Write mixing ratios `[scope, layer, query]` to a file: svg, png, pdf, csv, parquet or json by its ending."""
-    kind = ending(path, (*FIGURES, *TABLES))
+    """Write mixing ratios `[scope, layer, query]` to a file: svg, png, pdf, csv, parquet, json or nc by its ending."""
+    kind = ending(path, (*FIGURES, *TABLES, NETCDF))
     scopes = resolve_all(scope, [str(name) for name in ratios["scope"].values])
     if kind in FIGURES:
         if len(scopes) > 1:
@@ -101,6 +101,8 @@ def export_mixing_ratios(
     ratios = ratios.sel(scope=scopes)
     if kind == "json":
         return write_json(ratio_document(ratios), path)
+    if kind == NETCDF:
+        return write_netcdf(xr.DataTree(ratios.to_dataset(name="mixing_ratio")), path)
     return write_table(ratio_table(ratios), path)
 
 

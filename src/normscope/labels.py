@@ -31,10 +31,13 @@ def label(token: str, longest: int = 18) -> str:
 
 def labels(tokens: Iterable[object]) -> list[str]:
     """The labels of some tokens; those of a byte-level tokenizer are read as the text that they stand for."""
+    return [label(name) for name in readable(tokens)]
+
+
+def readable(tokens: Iterable[object]) -> list[str]:
+    """Tokens in full, those of a byte-level tokenizer as the text that they stand for."""
     names = [str(token) for token in tokens]
-    if _reader(names) is _byte_level:
-        names = [_decoded(name) for name in names]
-    return [label(name) for name in names]
+    return [_decoded(name) for name in names] if _reader(names) is _byte_level else names
 
 
 def name_of(target: str) -> str:

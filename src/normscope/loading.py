@@ -6,13 +6,16 @@ Safe by default: safetensors only, no remote code. Every refusal says what the u
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 import transformers
+from huggingface_hub import HfApi
+from huggingface_hub.errors import RepositoryNotFoundError
 from transformers import (
     AutoConfig,
     AutoImageProcessor,
@@ -21,11 +24,16 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging
 
 from normscope import embedded
 from normscope.capture import family_in
 from normscope.errors import ModelError, UnsafeWeightsError, UnsupportedArchitectureError
 from normscope.families import Family, family_of
+from normscope.location import is_hub_name, model_name, refuse_no_model
+
+_HUB_SECONDS = 5
+"""How long the hub may take to say whether it has a model."""
 
 _SAMPLES = 4096
 """How many evenly spaced values of each tensor go into the weight fingerprint."""
@@ -67,16 +75,16 @@ def load_model(
     if dtype is not None and isinstance(source, torch.nn.Module):
         raise ModelError("A live model is analysed as it is: convert it first (model.to(dtype)), or leave out dtype.")
     if isinstance(source, PreTrainedModel):
-        model, name, commit = source, source.name_or_path or type(source).__name__, None
+        model, commit = source, None
     elif isinstance(source, torch.nn.Module):
         model = getattr(source, "_orig_mod", None)  # a compiled model keeps the original here
         if not isinstance(model, PreTrainedModel):
             raise ModelError(f"A {type(source).__name__} is not a Hugging Face model (transformers.PreTrainedModel).")
-        name, commit = model.name_or_path or type(model).__name__, None
+        commit = None
     else:
         location = str(embedded.model_folder() if source is None else source)
-        name = embedded.NAME if source is None else str(source)
-        options = {"revision": revision, "trust_remote_code": trust_remote_code}
+        refuse_no_model(location)
+        options = {"revision": revision, "trust_remote_code": trust_remote_code, **_hub_options(location)}
         model = _from_pretrained(location, dtype, options, allow_pickle=allow_pickle)
         commit = getattr(model.config, "_commit_hash", None)
         tokenizer = _tokenizer(location, options) if tokenizer is None else tokenizer
@@ -87,7 +95,28 @@ def load_model(
     family = family_in(model, family_of(model.config.model_type))
     _refuse_nan(model)
     processor = _image_processor(source) if family.reads == "image" else None
+    name = embedded.NAME if source is None else _name(model)
     return LoadedModel(model, tokenizer, family, name, commit, processor)
+
+
+def _name(model: PreTrainedModel) -> str:
+    return model_name(model.name_or_path) if model.name_or_path else type(model).__name__
+
+
+def _hub_options(location: str) -> dict[str, Any]:
+    """For a name on the hub: whether to ask the hub at all. Asked in vain, transformers would try again for a minute."""
+    if not is_hub_name(location):
+        return {}
+    try:
+        HfApi().model_info(location, timeout=_HUB_SECONDS)
+    except RepositoryNotFoundError as error:
+        raise ModelError(
+            f"No model was found under {location!r}: there is no such folder with a config.json, and the hub has no such "
+            f"model."
+        ) from error
+    except Exception:  # whatever keeps the hub from answering: then what was fetched before has to do
+        return {"local_files_only": True}
+    return {}
 
 
 def _moved(model: PreTrainedModel, device: str | torch.device) -> PreTrainedModel:
@@ -108,19 +137,32 @@ def _from_pretrained(
     except OSError as error:
         raise ModelError(
             f"No model was found under {location!r}: it is neither a folder with a config.json "
-            f"nor a model that the hub can be asked for now. ({_first_line(error)})"
+            f"nor a model that was fetched from the hub before, and the hub cannot be reached now."
         ) from error
     family = family_of(config.model_type)
     options = {**options, "use_safetensors": None if allow_pickle else True, "output_loading_info": True}
     try:
         loader = _model_class(location, config)
-        model, report = loader.from_pretrained(location, config=config, dtype=dtype or "auto", **options)
+        with nullcontext() if is_hub_name(location) else _no_bar():
+            model, report = loader.from_pretrained(location, config=config, dtype=dtype or "auto", **options)
     except ModelError:
         raise
     except Exception as error:  # whatever a damaged checkpoint may throw
         raise _translated(location, error) from error
     _refuse_incomplete(location, family, report["missing_keys"])
     return cast(PreTrainedModel, model.eval())
+
+
+@contextmanager
+def _no_bar() -> Generator[None]:
+    """Without the bar of transformers, which shows for files that are here already."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _model_class(location: str, config: Any) -> Any:

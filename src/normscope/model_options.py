@@ -4,26 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypedDict
-
-import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from normscope.documented import Documentation, with_documentation
 from normscope.errors import InputError, listing
+from normscope.location import refuse_no_model
 
 if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
     from normscope.analyzer import Analyzer
 
-_DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    Model = PreTrainedModel | str | Path
+    Tokenizer = PreTrainedTokenizerBase | str | Path
+    Dtype = torch.dtype | str
+    Device = torch.device | str
+else:  # importing torch takes seconds, and a command line that only shows its options should not wait for it
+    Model = Tokenizer = Dtype = Device = Any
+
+_DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
 class LoadingOptions(TypedDict, total=False):
     """The fields of `ModelOptions` but the model itself, as keyword arguments."""
 
-    tokenizer: PreTrainedTokenizerBase | str | Path | None
-    dtype: torch.dtype | str | None
-    device: torch.device | str | None
+    tokenizer: Tokenizer | None
+    dtype: Dtype | None
+    device: Device | None
     revision: str | None
     allow_pickle: bool
     trust_remote_code: bool
@@ -35,24 +43,24 @@ class ModelOptions:
     """A model to load, and how. A live model, too, may have a tokenizer and a device."""
 
     model: Annotated[
-        PreTrainedModel | str | Path | None,
+        Model | None,
         Documentation(
             "A folder or hub name. Default: the embedded all-MiniLM-L6-v2.", ("--model", "-m"), command_line_type=str
         ),
     ] = None
     tokenizer: Annotated[
-        PreTrainedTokenizerBase | str | Path | None,
+        Tokenizer | None,
         Documentation("Folder or hub name of the tokenizer, if not the model's own.", command_line_type=str),
     ] = None
     dtype: Annotated[
-        torch.dtype | str | None,
+        Dtype | None,
         Documentation(
             "Load the weights as float64, float32, bfloat16 or float16. Default: as they are stored.",
             command_line_type=str,
         ),
     ] = None
     device: Annotated[
-        torch.device | str | None,
+        Device | None,
         Documentation("Where to put the model, such as 'cuda'. Default: the CPU.", command_line_type=str),
     ] = None
     revision: Annotated[str | None, Documentation("The hub revision to load.")] = None
@@ -68,7 +76,7 @@ class ModelOptions:
             raise InputError(f"There is no dtype {self.dtype!r} here. Known: {listing(_DTYPES)}.")
 
     @classmethod
-    def of(cls, model: PreTrainedModel | str | Path | None, options: LoadingOptions) -> ModelOptions:
+    def of(cls, model: Model | None, options: LoadingOptions) -> ModelOptions:
         """The model and its loading options; refuses options that do not exist."""
         known = [field.name for field in fields(cls) if field.name != "model"]
         for name in options:
@@ -79,16 +87,20 @@ class ModelOptions:
     @property
     def is_live(self) -> bool:
         """Whether the model exists in this process only."""
-        return isinstance(self.model, PreTrainedModel)
+        return not isinstance(self.model, str | Path | None)
 
     def load(self) -> Analyzer:
         """The analyzer of the model."""
+        if isinstance(self.model, str | Path):
+            refuse_no_model(str(self.model))
+        import torch  # noqa: PLC0415  (as above)
+
         from normscope import analyzer  # noqa: PLC0415  (which is all of normscope, and this but its options)
 
         return analyzer.load(
             self.model,
             tokenizer=self.tokenizer,
-            dtype=_DTYPES[self.dtype] if isinstance(self.dtype, str) else self.dtype,
+            dtype=getattr(torch, self.dtype) if isinstance(self.dtype, str) else self.dtype,
             device=self.device,
             revision=self.revision,
             allow_pickle=self.allow_pickle,

@@ -11,7 +11,7 @@ from normscope.explain.datasets import KIND
 from normscope.explain.explanation import Explanation
 
 
-def open_result(path: str | Path) -> Any:
+def open(path: str | Path) -> Any:
     """Read what `Analysis.save` wrote, an `Analysis`, or what `Explanation.save` wrote, an `Explanation`."""
     tree = files.read_netcdf(path)
     main = tree[schema.DECODER] if schema.DECODER in tree.children else tree

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from normscope.errors import ScopeError, listing
+from normscope.errors import ScopeError, listing, unknown
 
 ScopeQuantity = Literal["weight", "norm"]
 """What a scope measures: attention weights, or the norms of the parts."""
@@ -114,7 +114,7 @@ def resolve(name: str, available: Sequence[str]) -> Scope:
     by_key |= {_key(scope.last): scope for scope in scopes if scope.last == "Cross" and scope.quantity == "norm"}
     scope = by_key.get(_key(name))
     if scope is None:
-        raise ScopeError(f"There is no scope {name!r} here. Available scopes: {listing(available)}.")
+        raise ScopeError(unknown(f"There is no scope {name!r} here", name, "Available scopes", available))
     return scope
 
 

@@ -22,11 +22,22 @@ from normscope.selection import MapSelection
 
 _LONGEST_NAME = 14
 
+_MOST_QUERIES = 64
+"""A map of more queries than a person reads is told by its strongest cells."""
+
+_STRONGEST = 40
+
 
 def map_table(selection: MapSelection, layer: int, width: int) -> Group:
-    """The map of one layer: every cell if that fits into `width` columns, else the strongest keys of every query."""
+    """The map of one layer: every cell if that fits into `width` columns, else the strongest keys of every query.
+
+    Of a map that nobody would read, the strongest cells.
+    """
     values = selection.of_layer(layer)
     title = f"{selection.name}, layer {layer}: {selection.meaning}, queries by keys"
+    if values.sizes["query"] > _MOST_QUERIES:
+        size = f"{values.sizes['query']} queries by {values.sizes['key']} keys"
+        return _titled(f"{title} (the strongest {_STRONGEST} cells of {size})", _strongest_table(values))
     if full_width(values) <= width:
         return _titled(title, _full_table(values))
     table, count = _top_table(values, width)
@@ -65,6 +76,26 @@ def _top_table(values: xr.DataArray, width: int) -> tuple[Table, int]:
         cells = [Text.assemble(keys[key], " ", _cell(row[key], norm, decimals)) for key in order[:count]]
         table.add_row(Text(query), *cells)
     return table, count
+
+
+def _strongest_table(values: xr.DataArray) -> Table:
+    """The strongest cells between different tokens, with the places of both; a token's own part tops every map."""
+    cells = values.transpose("query", "key")
+    same = cells["query"].values[:, None] == cells["key"].values
+    same &= (cells["key_group"].values == cells["key_group"].values[0])[None, :]
+    others = np.where(same | ~np.isfinite(cells.values), -np.inf, cells.values)
+    largest = np.argpartition(others, -_STRONGEST, axis=None)[-_STRONGEST:]
+    order = largest[np.argsort(-others.ravel()[largest], kind="stable")]
+    queries, keys = _names(cells, "query"), _names(cells, "key")
+    norm, decimals = _norm(values), _decimals(values)
+    table = _table()
+    for heading in ("query", "", "key", "", "value"):
+        table.add_column(heading, no_wrap=True, justify="right" if heading == "value" else "left")
+    for row, column in zip(*np.unravel_index(order, others.shape), strict=True):
+        places = str(cells["query"].values[row]), str(cells["key"].values[column])
+        value = _cell(float(others[row, column]), norm, decimals)
+        table.add_row(places[0], Text(queries[row]), places[1], Text(keys[column]), value)
+    return table
 
 
 def mixing_table(ratios: xr.DataArray, scope: str) -> Group:

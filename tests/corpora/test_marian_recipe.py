@@ -10,6 +10,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from normscope.corpora import bundled
+from normscope.corpora.encode_pairs import PairTokenizer
 
 RECIPE = Path(__file__).parents[2] / "examples" / "marian_tokenizer.py"
 
@@ -36,3 +37,6 @@ def test_the_source_is_split_by_its_own_model_and_target_words_of_the_vocabulary
     target = tokenizer.convert_ids_to_tokens(tokenizer(text_target=text)["input_ids"])
     assert target[-2:] == ["\u2581conjecture", "</s>"] and "".join(target[:-2]) == "\u2581the\u2581rabbit's"
     assert tokenizer.pad_token_id == len(vocabulary)
+    sequence, words = PairTokenizer(tokenizer).read(text.split(), target=True)
+    assert sequence.features["input_ids"] == tokenizer(text_target=text)["input_ids"]
+    assert (words[-2:].tolist(), sequence.special[-2:]) == ([2, -1], [False, True]) and set(words) == {0, 1, 2, -1}

@@ -29,6 +29,13 @@ OPTIONS = {
     "word-split": {"unit": "occurrence"},
     "ff-amplification": {"kinds": ("ff", "group")},
 }
+MENDED = {
+    "dispersion": {"q05", "q25", "median", "q75", "q95"},  # were to 2.4 %
+    "weight-vs-norm": {"spearman"},  # had wide bins
+    "outlier-dimensions-values": {"input", "output"},  # were means over sequences, not over tokens
+}
+"""Columns that were not exact, or wrong; their tests against the definition are those of the experiments."""
+
 NAMES = [name for name in EXPERIMENTS if name not in ("alignment", "entities")]
 
 
@@ -48,6 +55,8 @@ def test_a_table_is_that_of_version_0_1(now: RunResult, path: Path) -> None:
     for field in before.schema:
         old, new = before[field.name], after[field.name]
         assert new.type == old.type
+        if field.name in MENDED.get(path.stem, ()):
+            continue
         if pa.types.is_floating(field.type):
             np.testing.assert_allclose(new.to_numpy(), old.to_numpy(), rtol=1e-6, atol=1e-9, err_msg=field.name)
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,6 @@ import pytest
 from normscope.corpora import Corpus
 from normscope.corpus_run import WorkerError
 from normscope.corpus_run.engines import Finished, Here, Processes, Work, threads_for
-from normscope.corpus_run.shards import Shards
 from normscope.corpus_run.spool import Shard
 from normscope.experiments import Observation, Partial, run
 from normscope.experiments.base import ModelFacts
@@ -41,23 +39,6 @@ def test_an_engine_may_finish_shards_in_any_order_and_twice(analyzer: Any, tmp_p
     forwards = run(names, out=tmp_path / "a", **options)
     backwards = run(names, out=tmp_path / "b", engine=Backwards(analyzer), **options)
     assert forwards.tables and all(table.equals(backwards.tables[name]) for name, table in forwards.tables.items())
-
-
-def test_shards_are_merged_one_at_a_time(analyzer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    alive: list[weakref.ref[Any]] = []
-    most: list[int] = []
-    read = Shards.read
-
-    def noted(self: Shards, index: int) -> dict[str, Partial]:
-        partials = read(self, index)
-        for partial in partials.values():
-            alive.extend(weakref.ref(moments.total.high) for moments in partial.moments.values())
-        most.append(sum(reference() is not None for reference in alive))
-        return partials
-
-    monkeypatch.setattr(Shards, "read", noted)
-    run(["mixing-ratio"], model=analyzer, corpus=TEXTS, shard_size=1)
-    assert len(most) == 5 and max(most) <= 2 * most[0]
 
 
 def test_a_corpus_is_read_and_tokenized_once(analyzer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +68,7 @@ def test_a_worker_that_dies_is_a_clear_error_and_finished_shards_stay(tmp_path: 
     options: dict[str, Any] = {"corpus": TEXTS, "out": tmp_path / "run", "shard_size": 1}
     with pytest.raises(WorkerError, match=r"A worker process died.*2 of 5 sequences are done.*resumes"):
         run([Deadly()], engine=Processes(1), **options)
-    assert sorted(path.name for path in (tmp_path / "run" / "shards").iterdir()) == ["000000", "000001"]
+    assert sorted(path.name for path in (tmp_path / "run" / "shards").iterdir()) == ["000000-000001"]
     assert run(["mixing-ratio"], **options).manifest["sequences"] == 5
 
 

@@ -19,6 +19,7 @@ from normscope.experiments import Observation, Partial, run
 from normscope.experiments.base import ModelFacts
 from normscope.experiments.heads import Dispersion
 from normscope.model_options import ModelOptions
+from normscope.report import write_report
 
 TEXT = "The Opera singer caught a soap bubble."
 
@@ -74,14 +75,17 @@ def test_the_manifest_says_of_each_experiment_what_was_masked(analyzer: Any) -> 
     assert masking(masking="none")["mixing-ratio"] == (False, "masking was switched off")
 
 
-def test_without_a_mask_token_nothing_is_masked_and_the_manifest_says_why(analyzer: Any) -> None:
+def test_without_a_mask_token_nothing_is_masked_and_manifest_and_report_say_why(analyzer: Any, tmp_path: Path) -> None:
     tokenizer = type(analyzer.tokenizer).from_pretrained(analyzer.tokenizer.name_or_path)
     tokenizer.mask_token = None
     maskless = ns.load(analyzer.model, tokenizer)
-    manifest = run(["mixing-ratio"], model=maskless, corpus=[TEXT]).manifest
+    manifest = run(["mixing-ratio"], model=maskless, corpus=[TEXT], out=tmp_path / "run").manifest
     assert manifest["masked"] is False
     assert manifest["experiments"]["mixing-ratio"]["masked"] is False
     assert "has no mask token" in manifest["experiments"]["mixing-ratio"]["masking"]
+    assert any("No tokens were masked" in note for note in manifest["experiments"]["mixing-ratio"]["notes"])
+    page = write_report([tmp_path / "run"]).read_text()
+    assert "nothing can be masked for mixing-ratio" in page and "No tokens were masked" in page
     with pytest.raises(InputError, match="has no mask token"):
         run(["mixing-ratio"], model=maskless, corpus=[TEXT], masking="all")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +17,10 @@ from normscope.experiments.amplification import FeedForwardAmplification
 from normscope.experiments.base import ModelFacts, RunFacts
 from normscope.experiments.feed_forward import FeedForwardNormsExperiment, OutlierDimensions
 from normscope.experiments.frequency import Frequency, MixingFrequency, rank_of_types
-from normscope.experiments.heads import CATEGORIES, Categories, Dispersion, WeightVersusNorm
+from normscope.experiments.heads import CATEGORIES, Categories, Dispersion
 from normscope.experiments.mixing import MixingRatio
 from normscope.experiments.scope_similarity import ScopeSimilarity
+from normscope.experiments.weight_norm import WeightVersusNorm
 from normscope.measures.removal import MapWithoutDimensions
 from normscope.measures.vectors import FeedForwardDimensions, FeedForwardNorms, HiddenNorms, ValueNorms
 
@@ -93,6 +95,58 @@ def test_mixing_ratios_are_averaged_by_kind_of_token_per_sequence_first() -> Non
     assert by_kind["[MASK]"] | {"mean": 0.9, "count": 1} == by_kind["[MASK]"]
     assert by_kind["[SEP]"]["count"] == 1
     assert by_kind["overall"]["mean"] == pytest.approx((0.4 + 0.6) / 2)
+
+
+def _causal(tokens: list[str], seed: int = 0) -> tuple[Observation, ModelFacts]:
+    """A sequence of a causal model, in which the first token's ratios are 0, and what is known of the model."""
+    ratios = {scope: np.random.default_rng(seed).random((2, len(tokens))) for scope in SCOPES[:4]}
+    for values in ratios.values():
+        values[:, 0] = 0
+    item = analysis({}, tokens, mixing=ratios)
+    return Observation(item, seed), replace(ModelFacts.of_analysis(item), causal=True)
+
+
+def test_the_first_token_of_a_causal_model_is_in_one_mean_and_out_of_the_other() -> None:
+    (first, model), (second, _) = _causal(["[CLS]", "a", "b"]), _causal(["a", "b", "[SEP]", "c"], 1)
+    partial = merged(MixingRatio().observe(each, model) for each in (first, second))
+    outcome = MixingRatio().finish(partial, RunFacts(model))
+    ratios = [each.analysis.mixing_ratio("Attn").values for each in (first, second)]
+    (whole,) = rows(outcome, "mixing-ratio", scope="Attn", tokens="overall")
+    (later,) = rows(outcome, "mixing-ratio", scope="Attn", tokens="without first")
+    assert (whole["mean"], whole["count"]) == (pytest.approx(np.concatenate(ratios, 1).mean()), 14)
+    assert later["mean"] == pytest.approx(np.concatenate([each[:, 1:] for each in ratios], 1).mean())
+    assert (later["count"], whole["minimum"]) == (10, 0) and later["minimum"] > 0
+    by_kind = {row["kind"]: row for row in rows(outcome, "mixing-ratio-layers", scope="Attn", layer=2)}
+    assert (by_kind["first"]["mean"], by_kind["first"]["count"], by_kind["[CLS]"]["count"]) == (0, 2, 0)
+    assert by_kind["without first"]["mean"] == pytest.approx(np.mean([each[1, 1:].mean() for each in ratios]))
+    assert by_kind["normal"]["mean"] == pytest.approx(np.mean([ratios[0][1, 1:].mean(), ratios[1][1, [1, 3]].mean()]))
+    labels = [label.get_text() for label in outcome.figures["mixing-ratio"]().axes[0].get_xticklabels()]
+    assert labels == ["normal", "[SEP]", "first", "overall", "without first"]
+
+
+def test_frequencies_of_a_causal_model_are_also_correlated_without_the_first_token() -> None:
+    observation, model = _causal(["a", "b", "c", "d"])
+    observation = replace(observation, token_ids=np.array([4, 9, 7, 8]))
+    outcome = MixingFrequency().finish(
+        MixingFrequency().observe(observation, model), RunFacts(model, ranks={4: 1, 9: 5, 7: 3, 8: 9})
+    )
+    (found,) = rows(outcome, "mixing-frequency", quantity="Attn", tokens="without the first token")
+    expected = stats.spearmanr([5, 3, 9], observation.analysis.mixing_ratio("Attn").values.mean(0)[1:]).statistic
+    assert (found["spearman"], found["occurrences"]) == (pytest.approx(expected), 3)
+
+
+def test_the_first_token_of_a_causal_model_is_a_category_by_itself() -> None:
+    chance, tokens = np.random.default_rng(6), ["[CLS]", "a", ",", "b"]
+    lower = np.tril(np.ones((4, 4), bool))
+    heads = {s: np.where(lower, chance.random((2, 3, 4, 4)), np.nan) for s in ("AttnW", "Attn")}
+    observation = Observation(random_analysis(0, tokens, heads=heads), results={ValueNorms(): chance.random((2, 3, 4))})
+    outcome = Categories().over([observation])
+    (found,) = rows(outcome, "categories", layer=2, category="first")
+    assert found["weights"] == pytest.approx(heads["AttnW"][1, :, :, 0].mean())
+    (other,) = rows(outcome, "categories", layer=2, category="[CLS]")
+    assert (other["weights"], other["sequences"]) == (None, 0)
+    joint = WeightVersusNorm().over([observation])
+    assert [row["pairs"] for row in rows(joint, "weight-vs-norm", category="first")] == [2 * 3 * 4]
 
 
 def test_amplification_is_the_mean_change_of_column_shares_over_occurrences_of_a_pair() -> None:
@@ -194,6 +248,11 @@ def test_dispersion_is_that_of_all_vectors() -> None:
     assert x["mean"] == pytest.approx(hidden[0].mean()) and x["cv"] == pytest.approx(hidden[0].std() / hidden[0].mean())
     assert (f["count"], f["maximum"]) == (18, values[1].max())
     assert f["deviation"] == pytest.approx(values[1].std())
+    (head,) = rows(outcome, "dispersion", quantity="f(x)", layer=2, head=3)
+    for name, share in {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}.items():
+        assert f[name] == pytest.approx(np.quantile(values[1], share), rel=1e-3)
+        assert head[name] == pytest.approx(np.quantile(values[1, 2], share), rel=1e-3)
+        assert x[name] == pytest.approx(np.quantile(hidden[0], share), rel=1e-3)
 
 
 def test_weight_and_norm_correlate_as_their_values_do() -> None:
@@ -204,7 +263,29 @@ def test_weight_and_norm_correlate_as_their_values_do() -> None:
     outcome = WeightVersusNorm().over([Observation(item, 0, results={ValueNorms(): values})])
     (found,) = rows(outcome, "weight-vs-norm", category="all")
     assert found["pairs"] == 2 * 3 * 6 * 6
-    assert found["spearman"] == pytest.approx(-1, abs=0.02)
+    assert found["spearman"] == pytest.approx(-1, abs=0.001)
+
+
+def test_the_correlation_of_weights_and_norms_is_within_its_stated_error_of_the_exact_one() -> None:
+    chance = np.random.default_rng(11)
+    observations, pairs = [], {name: ([], []) for name in ("all", *CATEGORIES)}
+    for number in range(3):
+        values = np.exp(chance.normal(size=(2, 3, 6)))
+        weights = chance.dirichlet(np.full(6, 0.3), size=(2, 3, 6))
+        item = random_analysis(number, TOKENS, heads={"AttnW": weights})
+        observations.append(Observation(item, number, results={ValueNorms(): values}))
+        names = ["[CLS]", "other", "other", "comma, period", "other", "[SEP]"]
+        for key, name in enumerate(names):
+            for each in ("all", name):
+                pairs[each][0].append(weights[..., key].reshape(-1))
+                pairs[each][1].append(np.repeat(values[..., key].reshape(-1), 6))
+    outcome = WeightVersusNorm().over(observations)
+    for name, (weights, norms) in pairs.items():
+        exact = stats.spearmanr(np.concatenate(weights), np.concatenate(norms)).statistic
+        (found,) = rows(outcome, "weight-vs-norm", category=name)
+        assert abs(found["spearman"] - exact) <= found["error"]
+        assert abs(found["spearman"] - exact) < 5e-3
+    assert outcome.figures["weight-vs-norm"]().axes[0].get_title().startswith("all")
 
 
 def test_frequency_ranks_come_from_the_list_or_the_corpus() -> None:
@@ -265,6 +346,25 @@ def test_removing_outliers_compares_the_changed_map_with_the_one_before_the_feed
     assert (found["before"], found["after"]) == (pytest.approx(expected), pytest.approx(1))
     chosen = rows(outcome, "outlier-dimensions-values", layer=1, removed=True)
     assert {row["dimension"] for row in chosen} == set(np.argsort(dimensions[0, 2])[:2])
+
+
+def test_values_of_dimensions_are_means_over_all_tokens_and_not_over_sequences() -> None:
+    chance = np.random.default_rng(4)
+    observations, tokens_of = [], (TOKENS, TOKENS[:3])
+    absolute = [chance.random((2, 2, len(tokens), 20)) for tokens in tokens_of]
+    gamma = chance.random((2, 1, 20))
+    for number, (tokens, values) in enumerate(zip(tokens_of, absolute, strict=True)):
+        item = random_analysis(number, tokens)
+        results = {
+            MapWithoutDimensions(0.1): item.map("AttnResLnFf").values,
+            FeedForwardDimensions(): np.concatenate([values.mean(2), gamma], 1),
+        }
+        observations.append(Observation(item, number, results=results))
+    outcome = OutlierDimensions(fraction=0.1).over(observations)
+    pooled = np.concatenate(absolute, 2).mean(2)
+    found = rows(outcome, "outlier-dimensions-values", layer=2)
+    assert [row["output"] for row in found] == pytest.approx(pooled[1, 1].tolist())
+    assert [row["gamma"] for row in found] == pytest.approx(gamma[1, 0].tolist())
 
 
 def test_an_experiment_that_needs_more_than_an_analysis_says_so() -> None:

@@ -31,6 +31,9 @@ ARGUMENTS = [
 ]
 
 
+_PLAIN = ("own=shown", "layer=1", "scale=root")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if CHROMIUM is None:
         line = "NO BROWSER: the explorer was NOT tested. Install chromium (apt-get install chromium)."
@@ -124,8 +127,13 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Shown]]:
     contexts: list[Any] = []
 
     def shown(
-        *results: Analysis | Explanation, fragment: str = "", precision: str = "display", **options: Any
+        *results: Analysis | Explanation,
+        fragment: str = "",
+        precision: str = "display",
+        plain: bool = True,
+        **options: Any,
     ) -> Shown:
+        """`plain`: from the first layer on, with own tokens and root colours, as Python has it, unless said otherwise."""
         from normscope.explorer import write_page  # noqa: PLC0415  (after the root conftest's import hook)
 
         path = write_page(*results, path=tmp_path / "page.html", precision=precision)
@@ -133,7 +141,9 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Shown]]:
         context = browser.new_context(**options)
         contexts.append(context)
         context.set_default_timeout(60_000)
-        return Shown(context.new_page()).open(f"{path.as_uri()}#{fragment}")
+        usual = _PLAIN if plain and any(isinstance(result, Analysis) for result in results) else ()
+        said = [one for one in usual if f"{one.partition('=')[0]}=" not in fragment] + [fragment]
+        return Shown(context.new_page()).open(f"{path.as_uri()}#{'&'.join(filter(None, said))}")
 
     yield shown
     for context in contexts:

@@ -33,22 +33,47 @@ def decoded(block: dict[str, Any]) -> np.ndarray:
     """A block read by the rules of the format, written a second time."""
     if block["bits"] == 32:
         return unpacked(block["data"], "<f4").reshape(block["shape"])
-    missing = 2 ** block["bits"] - 1
-    codes = unpacked(block["data"], f"<u{block['bits'] // 8}").reshape(block["shape"])
+    low, high = unpacked(block["data"], "u1").reshape(2, *block["shape"]).astype(int)
+    codes, top = low + 256 * high, block["top"]
     scale = unpacked(block["scale"], "<f4").reshape(block["shape"][:-1])[..., None]
-    return np.where(codes == missing, np.nan, codes / (missing - 1) * scale)
+    negative = (codes > top) & (codes < 65535)
+    sizes = np.where(codes == 0, 0.0, np.exp((np.where(negative, codes - top, codes) - top) * block["step"]))
+    return np.where(codes == 65535, np.nan, np.where(negative, -sizes, sizes) * scale)
 
 
-@pytest.mark.parametrize(("tokens", "bits"), [(6, 16), (120, 8)])
-def test_display_precision_is_relative_to_each_row(tokens: int, bits: int) -> None:
+@pytest.mark.parametrize(("tokens", "error"), [(6, 2.2e-4), (120, 4.1e-3)])
+@pytest.mark.parametrize("signed", [False, True])
+def test_display_precision_is_relative_to_every_value(tokens: int, error: float, signed: bool) -> None:
     analysis = sample([str(index) for index in range(tokens)], causal=True)
-    block = build_payload(analysis)["analyses"][0]["map"]
     wanted = analysis.dataset["map"].values
-    assert block["bits"] == bits
+    wanted *= np.geomspace(1, 1e-5, tokens)  # one key takes nearly all, as the own token does after a residual
+    if signed:
+        wanted *= np.random.default_rng(1).choice([-1, 1], wanted.shape)
+    block = build_payload(analysis)["analyses"][0]["map"]
     values = decoded(block)
+    assert block["error"] <= (error if not signed else max(error, 4.3e-4))
     assert (np.isnan(values) == np.isnan(wanted)).all()
-    most = np.nanmax(wanted, axis=-1, keepdims=True)
-    assert np.nanmax(np.abs(values - wanted) / most) <= 0.51 / (2**bits - 2)
+    most = np.nanmax(np.abs(wanted), axis=-1, keepdims=True)
+    assert (np.abs(wanted[values == 0]) < 1e-6 * np.broadcast_to(most, wanted.shape)[values == 0]).all()
+    kept = ~np.isnan(values) & (values != 0)
+    assert np.max(np.abs(values[kept] / wanted[kept] - 1)) <= 0.51 * block["error"]
+
+
+def test_shares_of_a_long_text_are_right_within_a_hundredth_of_themselves(analyzer: Any) -> None:
+    words = "The chef who ran to the store was out of food, so she went home and slept."
+    analysis = analyzer.analyze(" ".join([words] * 6))
+    block = build_payload(analysis)["analyses"][0]["map"]
+    wanted, values = analysis.dataset["map"].values, decoded(block)
+    assert wanted.shape[-1] > 100
+    assert (values > 0).all()
+    assert block["error"] < 0.005
+    own = np.eye(wanted.shape[-1], dtype=bool)
+    for left_out in (np.zeros_like(own), own):
+        shares = [
+            np.where(left_out, 0, one) / np.where(left_out, 0, one).sum(-1, keepdims=True) for one in (values, wanted)
+        ]
+        kept = np.broadcast_to(~left_out, wanted.shape)
+        assert np.max(np.abs(shares[0][kept] / shares[1][kept] - 1)) < block["error"]
 
 
 def test_full_precision_is_exact() -> None:
@@ -103,11 +128,11 @@ def test_method_and_quantity_are_passed_on() -> None:
     assert [scope["quantity"] for scope in content["scopes"]] == ["weight", "projection"]
 
 
-def test_negative_values_stay_as_they_are() -> None:
+def test_negative_values_keep_their_sign() -> None:
     analysis = sample(["a", "b", "c"], scopes=["AttnW", "Attn"], causal=True)
     analysis.dataset["map"].values[1] -= 1.0
     content = build_payload(analysis)["analyses"][0]
-    np.testing.assert_array_equal(decoded(content["map"]), analysis.dataset["map"].values)
+    np.testing.assert_allclose(decoded(content["map"]), analysis.dataset["map"].values, rtol=5e-4)
     assert [scope["signed"] for scope in content["scopes"]] == [False, True]
 
 

@@ -10,8 +10,8 @@ import torch
 from methods.samples import IDS, MODELS, asked, assert_close, double, every_model, traces
 
 import normscope as ns
+from normscope.materialised import OracleResult, oracle
 from normscope.measures.projection import Projections
-from normscope.oracle import OracleResult, oracle
 from normscope.trace import Attention, LayerTrace
 
 

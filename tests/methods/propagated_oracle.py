@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from normscope.oracle import OracleResult, _add, _affine, _element_wise, _feed_forward, _normalise
+from normscope.materialised import OracleResult, _add, _affine, _element_wise, _feed_forward, _normalise
 from normscope.trace import (
     Attention,
     CrossAttention,

@@ -13,8 +13,8 @@ import normscope as ns
 from methods.samples import IDS, asked, assert_close, double, every_model, traces
 from normscope.explorer.payload import build_payload
 from normscope.export import export_map
+from normscope.materialised import OracleResult, oracle
 from normscope.methods import methods
-from normscope.oracle import OracleResult, oracle
 from normscope.trace import Attention, CrossAttention, LayerNorm, LayerTrace, Normalise, OwnFeedForward
 
 AFTER_ATTENTIONS = {

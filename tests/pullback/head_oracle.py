@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from normscope.head_trace import Activate, Average, HeadStep, HeadTrace, Pick, Products, Scale, Shift
-from normscope.oracle import path_integrals
+from normscope.materialised import path_integrals
 from normscope.trace import LayerNorm, Linear, Normalise
 
 

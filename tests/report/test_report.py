@@ -105,6 +105,7 @@ def test_runs_together_are_means_and_deviations_over_them(seeds: list[Path], tmp
         assert row["maximum"] == max(rows[row["scope"]]["maximum"] for rows in one)
     page = write_report(seeds, tmp_path / "seeds.html", together=True).read_text()
     assert "mean ± deviation over 3 runs" in page and "<th>mean ±</th>" in page
+    assert page.count("No published values") == 1 + sum("No published" in json.dumps(run.manifest) for run in runs)
 
 
 def test_runs_of_other_options_and_single_ones_are_not_put_together(

@@ -8,6 +8,7 @@ import { interpolateLab, interpolateRgb, piecewise } from "d3-interpolate";
 import { interpolateCividis, interpolateGreys, interpolateMagma, interpolateViridis } from "d3-scale-chromatic";
 import house from "../../../src/normscope/plots/palette.json";
 import type { Matrix, Range } from "../model/matrix";
+import { placeOf, type Scale } from "../model/scale";
 import type { State } from "../model/state";
 
 export interface Palette extends Range {
@@ -16,12 +17,23 @@ export interface Palette extends Range {
   css: string[];
   /** Values from -limit to limit (diverging) or from 0 to limit; whatever is beyond has the last colour. */
   diverging: boolean;
-  root: boolean;
+  scale: Scale;
+}
+
+/** Cells that are of no colour: for every row one column. */
+export interface Greyed {
+  columns: Int32Array;
+  css: string;
 }
 
 export interface Shades {
   diverging: boolean;
   dark: boolean;
+}
+
+/** How far the colours of a map reach, and how values are laid out on them. */
+export interface Colouring extends Range {
+  scale: Scale;
 }
 
 type Interpolator = (t: number) => string;
@@ -63,31 +75,32 @@ function tableOf(name: State["colours"], { diverging, dark }: Shades): Table {
   if (!made) {
     const interpolator = (diverging ? DIVERGING : SEQUENTIAL[name])[dark ? "dark" : "light"];
     const css = Array.from({ length: 256 }, (_, at) => color(interpolator(at / 255))!.formatHex());
-    const table = Uint32Array.from(css, (text) => {
-      const { r, g, b } = color(text)!.rgb();
-      return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
-    });
+    const table = Uint32Array.from(css, pack);
     made = { table, css };
     cache.set(key, made);
   }
   return made;
 }
 
-export function palette(state: Pick<State, "colours" | "scale">, range: Range, shades: Shades): Palette {
-  return { ...tableOf(state.colours, shades), ...range, diverging: shades.diverging, root: state.scale === "root" };
+function pack(css: string): number {
+  const { r, g, b } = color(css)!.rgb();
+  return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+}
+
+export function palette(colours: State["colours"], { scale, ...range }: Colouring, shades: Shades): Palette {
+  return { ...tableOf(colours, shades), ...range, diverging: shades.diverging, scale };
 }
 
 /** The place of a value in the table. */
-export function shade(value: number, { diverging, limit, root }: Palette): number {
+export function shade(value: number, { diverging, limit, scale }: Palette): number {
   if (limit <= 0) return diverging ? 128 : 0;
-  let t = value / limit;
-  if (root) t = Math.sign(t) * Math.sqrt(Math.abs(t));
-  const place = diverging ? (t + 1) * 127.5 : t * 255;
-  return place < 0 ? 0 : Math.round(Math.min(place, 255));
+  if (!diverging) return value <= 0 ? 0 : Math.round(255 * placeOf(value, limit, scale));
+  const place = placeOf(Math.abs(value), limit, scale);
+  return Math.round((1 + Math.sign(value) * place) * 127.5);
 }
 
 /** One pixel per cell; transparent where nothing exists. */
-export function paint(matrix: Matrix, colours: Palette): ImageData {
+export function paint(matrix: Matrix, colours: Palette, grey: Greyed | null = null): ImageData {
   const { rows, columns, values } = matrix;
   const image = new ImageData(Math.max(1, columns), Math.max(1, rows));
   const pixels = new Uint32Array(image.data.buffer);
@@ -95,6 +108,12 @@ export function paint(matrix: Matrix, colours: Palette): ImageData {
   for (let at = 0; at < values.length; at++) {
     const value = values[at]!;
     if (!Number.isNaN(value)) pixels[at] = table[shade(value, colours)]!;
+  }
+  if (grey) {
+    const packed = pack(grey.css);
+    grey.columns.forEach((column, row) => {
+      if (column >= 0) pixels[row * columns + column] = packed;
+    });
   }
   return image;
 }

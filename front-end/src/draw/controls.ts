@@ -16,7 +16,11 @@ export interface Control {
 }
 
 /** A few choices side by side (radio buttons). */
-export function segmented(legend: string, choices: Choice[], choose: (value: string) => void): Control {
+export function segmented(
+  legend: string,
+  choices: Choice[],
+  choose: (value: string) => void,
+): Control & { allow(values: readonly string[]): void } {
   const name = `normscope-${++serial}`;
   const inputs = choices.map((choice) =>
     h("input", { type: "radio", name, value: choice.value, change: () => choose(choice.value) }),
@@ -34,6 +38,10 @@ export function segmented(legend: string, choices: Choice[], choose: (value: str
     },
     enable: (enabled) => {
       element.disabled = !enabled;
+    },
+    allow: (values) => {
+      for (const input of inputs) input.parentElement!.hidden = !values.includes(input.value);
+      element.disabled = values.length < 2;
     },
   };
 }

@@ -140,7 +140,7 @@ function labels({ flow, ink, dark, node }: FlowView, at: Streams): SVGElement[] 
     const value = attribution[row]!;
     const source = row >= flow.own;
     const background = source ? ink.panel : tint(value, colours);
-    const name = shortLabel(flow.rows.labels[row]!);
+    const name = shortLabel(flow.rows.shown[row]!);
     const fill = source ? ink.muted : inkOn(background);
     const weight = node?.row === row ? 700 : 400;
     const label = s("text", { ...text, fill, "font-weight": weight, class: "label" }, isolated(name));
@@ -210,9 +210,9 @@ function shares(view: FlowView, at: Streams): { group: SVGElement; height: numbe
 
 function sharesTitle({ node, flow }: FlowView): string {
   if (!node) return "what comes through the heads, the feed-forward and the biases of each layer";
-  return `what heads take from ${isolated(shortLabel(flow.rows.labels[node.row]!))}, and what its feed-forward and biases bring`;
+  return `what heads take from ${isolated(shortLabel(flow.rows.shown[node.row]!))}, and what its feed-forward and biases bring`;
 }
 
 export function nodeTitle({ flow }: FlowView, depth: number, row: number): string {
-  return `${shortLabel(flow.rows.labels[row]!, 40)}, ${depth === 0 ? depthName(0) : `after ${depthName(depth)}`}`;
+  return `${shortLabel(flow.rows.shown[row]!, 40)}, ${depth === 0 ? depthName(0) : `after ${depthName(depth)}`}`;
 }

@@ -23,7 +23,7 @@ export interface FlowView {
 
 /** Colours of both signs, up to a limit. */
 export function signs(limit: number, dark: boolean): Palette {
-  return palette({ colours: "normscope", scale: "root" }, { limit, most: limit }, { diverging: true, dark });
+  return palette("normscope", { limit, most: limit, scale: { kind: "root" } }, { diverging: true, dark });
 }
 
 /** The colour of what raises the value, and of what lowers it. */

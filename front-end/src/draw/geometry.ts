@@ -1,7 +1,7 @@
 /** Where the cells and labels of a heat map are, given the room there is. Pure arithmetic. */
 import { clamp } from "../model/state";
 
-export const LARGEST_CELL = 40;
+export const LARGEST_CELL = 56;
 const SMALLEST_LABEL = 9;
 const ANGLED_FROM = 13;
 const RIGHT_MARGIN = 10;
@@ -17,6 +17,8 @@ export interface Room {
   zoom: number;
   scrollX: number;
   scrollY: number;
+  /** Room for what is drawn at the right of the map. */
+  side: number;
   /** Room for the names of key groups above the column labels. */
   header: number;
 }
@@ -70,7 +72,7 @@ function plan(
   angle: number,
 ): { angle: number; top: number; cell: number; plotWidth: number; plotHeight: number } {
   const top = Math.ceil(room.columnLabels * Math.abs(Math.sin(angle))) + 12 + room.header;
-  const overhang = Math.max(RIGHT_MARGIN, room.columnLabels * Math.cos(angle) - 4);
+  const overhang = Math.max(RIGHT_MARGIN + room.side, room.columnLabels * Math.cos(angle) - 4);
   const plotWidth = Math.max(40, room.width - left - overhang);
   const plotHeight = Math.max(40, room.height - top - 2);
   const cell = Math.min(LARGEST_CELL, plotWidth / Math.max(1, room.columns), plotHeight / Math.max(1, room.rows));

@@ -4,10 +4,11 @@ import type { Lifetime } from "../lifetime";
 import type { Matrix } from "../model/matrix";
 import { clamp } from "../model/state";
 import { isolated, shortLabel, type Units } from "../model/tokens";
-import type { Palette } from "./colour";
+import type { Greyed, Palette } from "./colour";
 import { h, sized } from "./dom";
 import { type Cell, cellAt, type Layout, layout, reveal } from "./geometry";
-import { cellsOf, drawMap, drawMarks, groupsOf, type Ink, labelFont } from "./paint";
+import { Minimap, type Stretch } from "./minimap";
+import { BESIDE, cellsOf, drawMap, drawMarks, groupsOf, type Ink, labelFont, type Matches } from "./paint";
 
 export interface HeatMapContent {
   matrix: Matrix;
@@ -17,6 +18,10 @@ export interface HeatMapContent {
   selected: Cell;
   ink: Ink;
   label: string;
+  /** Own tokens that are to be grey, or whose shares are drawn beside the map because they are not in it. */
+  grey: Greyed | null;
+  beside: Float32Array | null;
+  matches: Matches;
 }
 
 export interface HeatMapEvents {
@@ -43,6 +48,7 @@ export class HeatMap {
   private drag: { x: number; y: number; moved: boolean } | null = null;
   private drawnWidth = 0;
   private readonly widths = new WeakMap<Units, number>();
+  private readonly minimap = new Minimap((to) => this.look(to));
 
   constructor(
     private readonly events: HeatMapEvents,
@@ -55,12 +61,15 @@ export class HeatMap {
       role: "application",
       "aria-roledescription": "heat map",
     });
-    this.element = h("div", { class: "heatmap" }, this.base, this.marks);
+    this.element = h("div", { class: "heatmap" }, this.base, this.marks, this.minimap.element);
     this.marks.addEventListener("pointermove", (event) => this.moved(event));
     this.marks.addEventListener("pointerleave", () => this.point(null, 0, 0));
     this.marks.addEventListener("pointerdown", (event) => this.pressed(event));
     this.marks.addEventListener("pointerup", (event) => this.released(event));
     this.marks.addEventListener("wheel", (event) => this.wheeled(event), { passive: false });
+    this.marks.addEventListener("dblclick", (event) =>
+      this.setZoom(this.zoom * 2, { x: event.offsetX, y: event.offsetY }),
+    );
     this.marks.addEventListener("keydown", (event) => this.typed(event));
     life.observeSize(this.element, () => {
       if (Math.abs(this.element.clientWidth - this.drawnWidth) > 1) this.draw();
@@ -75,8 +84,34 @@ export class HeatMap {
     const shape = this.content && [this.content.matrix.rows, this.content.matrix.columns].join();
     if (shape !== [content.matrix.rows, content.matrix.columns].join()) this.scroll = { x: 0, y: 0 };
     if (this.content?.matrix !== content.matrix || this.content.palette !== content.palette) this.cells = null;
+    const { row, column } = content.selected;
+    const elsewhere = this.content?.selected.row !== row || this.content.selected.column !== column;
     this.content = content;
+    if (elsewhere && this.at && this.zoom > 1) {
+      const { scrollX, scrollY } = reveal(
+        { ...this.at, scrollX: this.scroll.x, scrollY: this.scroll.y },
+        { row, column },
+      );
+      this.scroll = { x: scrollX, y: scrollY };
+    }
     this.draw();
+  }
+
+  /** Show a stretch of the map, as large as it fits. */
+  private look({ row, column, rows, columns }: Stretch): void {
+    const fitted = this.plan(1);
+    if (!this.at || !fitted) return;
+    const room = { width: fitted.width - fitted.left - 12, height: this.height - fitted.top };
+    const cell = Math.min(room.width / Math.max(1, columns), room.height / Math.max(1, rows));
+    const same = Math.abs(rows * this.at.cell - this.at.plotHeight) < 1;
+    if (!same) this.zoom = clamp(cell / fitted.cell, 1, LARGEST_ZOOM);
+    const after = this.plan()!;
+    this.scroll = { x: column * after.cell, y: row * after.cell };
+    this.draw();
+  }
+
+  private get height(): number {
+    return Math.max(SMALLEST_HEIGHT, Math.min(window.innerHeight - CHROME, 1200));
   }
 
   /** Show another cell as pointed at (from the other pane, or from a list). */
@@ -98,17 +133,18 @@ export class HeatMap {
     this.draw();
   }
 
-  private plan(): Layout | null {
+  private plan(zoom = this.zoom): Layout | null {
     const { content } = this;
     if (!content) return null;
     return layout({
       width: this.element.clientWidth,
-      height: Math.max(SMALLEST_HEIGHT, Math.min(window.innerHeight - CHROME, 1200)),
+      height: this.height,
       rows: content.matrix.rows,
       columns: content.matrix.columns,
       rowLabels: this.widest(content.queries),
       columnLabels: this.widest(content.keys),
-      zoom: this.zoom,
+      zoom,
+      side: content.beside ? BESIDE.width + BESIDE.gap : 0,
       scrollX: this.scroll.x,
       scrollY: this.scroll.y,
       header: groupsOf(content.keys).length > 1 ? 18 : 0,
@@ -121,7 +157,7 @@ export class HeatMap {
     if (width === undefined) {
       const context = this.base.getContext("2d")!;
       context.font = labelFont(14, true);
-      width = units.labels.reduce(
+      width = units.shown.reduce(
         (most, text) => Math.max(most, context.measureText(isolated(shortLabel(text))).width),
         20,
       );
@@ -137,12 +173,13 @@ export class HeatMap {
     this.drawnWidth = this.element.clientWidth;
     this.at = this.plan()!;
     this.scroll = { x: this.at.scrollX, y: this.at.scrollY };
-    this.cells ??= cellsOf(content.matrix, content.palette);
+    this.cells ??= cellsOf(content.matrix, content.palette, content.grey);
     const { layout: at, ...rest } = { layout: this.at, cells: this.cells, ...content };
     this.element.style.height = `${at.height}px`;
     drawMap(sized(this.base, at.width, at.height), { layout: at, ...rest });
     this.marks.setAttribute("aria-label", content.label);
     this.drawMarks();
+    this.minimap.show(at, this.cells, content.ink);
     this.element.dataset.drawn = (performance.now() - begun).toFixed(1);
     this.element.dataset.layout = JSON.stringify([at.left, at.top, at.cell]);
   }
@@ -202,55 +239,43 @@ export class HeatMap {
   }
 
   private typed(event: KeyboardEvent): void {
-    if (!this.at || !this.content || event.ctrlKey || event.metaKey || event.altKey) return;
-    const { rows, columns } = this.at;
-    const cell = { row: Math.max(0, this.content.selected.row), column: Math.max(0, this.content.selected.column) };
-    switch (event.key) {
-      case "ArrowUp":
-        cell.row -= 1;
-        break;
-      case "ArrowDown":
-        cell.row += 1;
-        break;
-      case "ArrowLeft":
-        cell.column -= 1;
-        break;
-      case "ArrowRight":
-        cell.column += 1;
-        break;
-      case "Home":
-        cell.column = 0;
-        break;
-      case "End":
-        cell.column = columns - 1;
-        break;
-      case "PageUp":
-        cell.row -= 10;
-        break;
-      case "PageDown":
-        cell.row += 10;
-        break;
-      case "+":
-      case "=":
-        this.setZoom(this.zoom * 1.5);
-        event.preventDefault();
-        return;
-      case "-":
-        this.setZoom(this.zoom / 1.5);
-        event.preventDefault();
-        return;
-      case "0":
-        this.setZoom(1);
-        event.preventDefault();
-        return;
-      default:
-        return;
-    }
+    if (event.ctrlKey || event.metaKey || event.altKey || !this.press(event.key)) return;
     event.preventDefault();
     event.stopPropagation();
-    const target = { row: clamp(cell.row, 0, rows - 1), column: clamp(cell.column, 0, columns - 1) };
-    const { scrollX, scrollY } = reveal(this.at, target);
-    this.scroll = { x: scrollX, y: scrollY };
+  }
+
+  /** Do what a key does here; whether it does anything. */
+  press(key: string): boolean {
+    if (!this.at || !this.content) return false;
+    const zoom = ZOOM_KEYS[key];
+    if (zoom !== undefined) {
+      this.setZoom(zoom === 0 ? 1 : this.zoom * zoom);
+      return true;
+    }
+    const step = STEPS[key];
+    if (!step) return false;
+    const { rows, columns } = this.at;
+    const { row, column } = this.content.selected;
+    const start = { row: Math.max(0, row), column };
+    if (column < 0 && step.column !== 0) start.column = step.column > 0 ? -1 : columns;
+    const target = {
+      row: clamp(start.row + step.row, 0, rows - 1),
+      column: start.column < 0 && step.column === 0 ? -1 : clamp(start.column + step.column, 0, columns - 1),
+    };
     this.events.choose(target);
+    return true;
   }
 }
+
+const ZOOM_KEYS: Record<string, number> = { "+": 1.5, "=": 1.5, "-": 1 / 1.5, "0": 0 };
+const FAR = 1e6;
+const STEPS: Record<string, Cell> = {
+  ArrowUp: { row: -1, column: 0 },
+  ArrowDown: { row: 1, column: 0 },
+  ArrowLeft: { row: 0, column: -1 },
+  ArrowRight: { row: 0, column: 1 },
+  Home: { row: 0, column: -FAR },
+  End: { row: 0, column: FAR },
+  PageUp: { row: -10, column: 0 },
+  PageDown: { row: 10, column: 0 },
+};

@@ -1,19 +1,22 @@
 /** What the colours mean: a colour bar with its axis, and an arrow where values go beyond it. */
-import { type Axis, axisBottom } from "d3-axis";
 import { format } from "d3-format";
-import { scaleLinear, scalePow } from "d3-scale";
-import { select } from "d3-selection";
+import { scaleLinear, scaleLog, scalePow } from "d3-scale";
 import { number } from "../model/format";
+import { placeOf, type Scale } from "../model/scale";
 import type { Palette } from "./colour";
 import { h, s } from "./dom";
 
 const WIDTH = 220;
-const ROOM_OF_A_TICK = 32;
+const ROOM_OF_A_TICK = 24;
+const WIDTH_OF_A_DIGIT = 5.8;
 
 export interface LegendText {
   norm: string;
   title: string;
 }
+
+/** How values are laid out, where that is not by value or its root. */
+const SCALES: Partial<Record<Scale["kind"], string>> = { log: "logarithmic", quantile: "by rank" };
 
 export function tickFormat(norm: string, limit: number): (value: number) => string {
   return norm === "none" ? number : format(limit < 0.1 ? ".1~%" : ".0%");
@@ -24,19 +27,62 @@ export function goesBeyond({ most, limit }: Palette): boolean {
   return most > limit * (1 + 1e-6);
 }
 
-/** The axis below a colour bar of some width, with as many ticks as have room. */
-export function axisOf(palette: Palette, width: number, norm: string): Axis<number> {
+export interface Tick {
+  x: number;
+  text: string;
+}
+
+/** Ticks along a colour bar of some width, as many as have room. */
+export function ticksOf(palette: Palette, width: number, norm: string): Tick[] {
   const limit = palette.limit || 1;
-  const domain = palette.diverging ? [-limit, limit] : [0, limit];
-  // A root scale of both signs is symmetric about 0, as the colours are.
-  const scale = palette.root ? scalePow(domain, [0, width]).exponent(0.5) : scaleLinear(domain, [0, width]);
-  const ticks: number[] = [];
-  // From 0 outwards, so that 0 always has its tick.
-  for (const tick of scale.ticks(4).sort((a, b) => Math.abs(a) - Math.abs(b))) {
-    if (ticks.every((other) => Math.abs(scale(other) - scale(tick)) >= ROOM_OF_A_TICK)) ticks.push(tick);
-  }
   const show = tickFormat(norm, palette.limit);
-  return axisBottom<number>(scale).tickValues(ticks).tickSize(4).tickFormat(show);
+  const x = (value: number): number => {
+    const place = Math.sign(value) * placeOf(Math.abs(value), limit, palette.scale);
+    return palette.diverging ? ((1 + place) * width) / 2 : place * width;
+  };
+  const sizes = sizesFor(palette.scale, limit);
+  const values = palette.diverging ? sizes.flatMap((size) => (size === 0 ? [0] : [size, -size])) : sizes;
+  const ticks: Tick[] = [];
+  for (const value of values) {
+    const below = palette.scale.kind === "log" && value === palette.scale.low ? "\u2264\u2009" : "";
+    const tick = { x: x(value), text: below + show(value) };
+    if (ticks.every((other) => Math.abs(other.x - tick.x) >= roomOf(other.text, tick.text))) ticks.push(tick);
+  }
+  return ticks;
+}
+
+function roomOf(one: string, other: string): number {
+  return Math.max(ROOM_OF_A_TICK, (WIDTH_OF_A_DIGIT * (one.length + other.length)) / 2 + 6);
+}
+
+/** The sizes that ticks would be at, those that must be there first. */
+function sizesFor(scale: Scale, limit: number): number[] {
+  switch (scale.kind) {
+    case "linear":
+      return scaleLinear([0, limit], [0, 1]).ticks(4);
+    case "root":
+      return scalePow([0, limit], [0, 1]).exponent(0.5).ticks(4);
+    case "log": {
+      const decades = scaleLog([scale.low, limit], [0, 1]).ticks(4).toReversed();
+      return [scale.low, limit, ...decades];
+    }
+    default:
+      return [0, 1, 0.5, 0.25, 0.75].map((part) => scale.knots[Math.round(part * (scale.knots.length - 1))]!);
+  }
+}
+
+/** The axis below a colour bar. */
+export function axisOf(
+  palette: Palette,
+  width: number,
+  norm: string,
+  { y, colour }: { y: number; colour: string },
+): SVGElement {
+  const ticks = ticksOf(palette, width, norm).flatMap(({ x, text }) => [
+    s("line", { x1: x, x2: x, y1: y, y2: y + 4, stroke: colour }),
+    s("text", { x, y: y + 14, fill: colour, "font-size": 10, "text-anchor": "middle" }, text),
+  ]);
+  return s("g", { class: "axis" }, ...ticks);
 }
 
 export class Legend {
@@ -55,7 +101,8 @@ export class Legend {
       context.fillStyle = colour;
       context.fillRect(at, 0, 1, 1);
     });
-    this.title.textContent = title;
+    const scale = SCALES[palette.scale.kind];
+    this.title.textContent = scale ? `${title}, ${scale}` : title;
     const beyond = goesBeyond(palette);
     this.element.classList.toggle("beyond", beyond);
     this.element.classList.toggle("both", palette.diverging);
@@ -67,11 +114,8 @@ export class Legend {
       "aria-label",
       `Colours: ${title}, from ${ends.join(" to ")}${beyond ? " and beyond" : ""}`,
     );
-    this.axis.replaceChildren();
-    select(this.axis)
-      .append("g")
-      .attr("transform", "translate(16,0)")
-      .call(axisOf(palette, WIDTH, norm).tickPadding(3))
-      .call((group) => group.select(".domain").remove());
+    this.axis.replaceChildren(
+      s("g", { transform: "translate(16,0)" }, axisOf(palette, WIDTH, norm, { y: 0, colour: "currentColor" })),
+    );
   }
 }

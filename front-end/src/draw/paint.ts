@@ -3,7 +3,7 @@
 import type { Matrix } from "../model/matrix";
 import type { Units } from "../model/tokens";
 import { isolated, shortLabel } from "../model/tokens";
-import { type Palette, paint } from "./colour";
+import { type Greyed, type Palette, paint } from "./colour";
 import type { Cell, Layout } from "./geometry";
 
 export interface Ink {
@@ -17,16 +17,19 @@ export interface Ink {
 
 export const FONT = "Inter, 'SF Pro Text', 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 
+/** Room for the bars of own tokens, at the right of the map. */
+export const BESIDE = { gap: 8, width: 40 };
+
 export function labelFont(cell: number, bold = false): string {
   return `${bold ? "600 " : ""}${Math.max(9, Math.min(12.5, cell - 2))}px ${FONT}`;
 }
 
 /** The cells as a canvas of one pixel each, to be drawn at any size. */
-export function cellsOf(matrix: Matrix, colours: Palette): HTMLCanvasElement {
+export function cellsOf(matrix: Matrix, colours: Palette, grey: Greyed | null = null): HTMLCanvasElement {
   const canvas = document.createElement("canvas");
   canvas.width = Math.max(1, matrix.columns);
   canvas.height = Math.max(1, matrix.rows);
-  canvas.getContext("2d")!.putImageData(paint(matrix, colours), 0, 0);
+  canvas.getContext("2d")!.putImageData(paint(matrix, colours, grey), 0, 0);
   return canvas;
 }
 
@@ -37,7 +40,18 @@ export interface Scene {
   keys: Units;
   selected: Cell;
   ink: Ink;
+  /** Rows and columns whose labels are looked for. */
+  matches: Matches;
+  /** What part of every row its own token is, to be drawn beside it; null where own tokens are in the map. */
+  beside: Float32Array | null;
 }
+
+export interface Matches {
+  rows: ReadonlySet<number>;
+  columns: ReadonlySet<number>;
+}
+
+export const NO_MATCHES: Matches = { rows: new Set(), columns: new Set() };
 
 export function drawMap(context: CanvasRenderingContext2D, scene: Scene): void {
   const { layout: at, cells, ink } = scene;
@@ -54,6 +68,31 @@ export function drawMap(context: CanvasRenderingContext2D, scene: Scene): void {
   context.restore();
   drawRowLabels(context, scene);
   drawColumnLabels(context, scene);
+  if (scene.beside) drawBeside(context, scene, scene.beside);
+}
+
+/** At the right of every row a bar: the share of its own token, which is not in the map. */
+function drawBeside(context: CanvasRenderingContext2D, { layout: at, ink }: Scene, shares: Float32Array): void {
+  const left = at.left + at.plotWidth + BESIDE.gap;
+  context.save();
+  context.beginPath();
+  context.rect(left, at.top, BESIDE.width, at.plotHeight);
+  context.clip();
+  const height = Math.max(1, at.cell >= 9 ? at.cell - 4 : at.cell);
+  shares.forEach((share, row) => {
+    const y = at.top - at.scrollY + (row + 0.5) * at.cell - height / 2;
+    if (y < at.top - at.cell || y > at.top + at.plotHeight) return;
+    context.fillStyle = ink.hatch;
+    context.fillRect(left, y, BESIDE.width, height);
+    context.fillStyle = ink.muted;
+    if (!Number.isNaN(share)) context.fillRect(left, y, BESIDE.width * Math.min(1, share), height);
+  });
+  context.restore();
+  context.font = `10.5px ${FONT}`;
+  context.fillStyle = ink.muted;
+  context.textAlign = "left";
+  context.textBaseline = "bottom";
+  context.fillText("own", left, at.top - 3);
 }
 
 function drawGaps(context: CanvasRenderingContext2D, at: Layout, colour: string): void {
@@ -86,7 +125,16 @@ function drawGroups(context: CanvasRenderingContext2D, { layout: at, keys, ink }
   }
 }
 
-function drawRowLabels(context: CanvasRenderingContext2D, { layout: at, queries, selected, ink }: Scene): void {
+/** Whether a label has no room where only some have one, and the selected one always. */
+function isCrowded(place: number, selected: number, step: number): boolean {
+  if (place === selected) return false;
+  return place % step !== 0 || (step > 1 && Math.abs(place - selected) < step);
+}
+
+function drawRowLabels(
+  context: CanvasRenderingContext2D,
+  { layout: at, queries, selected, ink, matches }: Scene,
+): void {
   context.save();
   context.beginPath();
   context.rect(0, at.top, at.left, at.plotHeight);
@@ -97,16 +145,19 @@ function drawRowLabels(context: CanvasRenderingContext2D, { layout: at, queries,
     const y = at.top - at.scrollY + (row + 0.5) * at.cell;
     const isSelected = row === selected.row;
     if (y < at.top - at.cell || y > at.top + at.plotHeight + at.cell) continue;
-    if (!isSelected && (row % at.labelStep !== 0 || (at.labelStep > 1 && Math.abs(row - selected.row) < at.labelStep)))
-      continue;
-    context.font = labelFont(at.cell, isSelected);
-    context.fillStyle = isSelected ? ink.accent : queries.special[row] ? ink.muted : ink.text;
-    context.fillText(isolated(shortLabel(queries.labels[row] ?? "")), at.left - 6, y);
+    const isMatch = matches.rows.has(row);
+    if (!isMatch && isCrowded(row, selected.row, at.labelStep)) continue;
+    context.font = labelFont(at.cell, isSelected || isMatch);
+    context.fillStyle = isSelected || isMatch ? ink.accent : queries.special[row] ? ink.muted : ink.text;
+    context.fillText(isolated(shortLabel(queries.shown[row] ?? "")), at.left - 6, y);
   }
   context.restore();
 }
 
-function drawColumnLabels(context: CanvasRenderingContext2D, { layout: at, keys, selected, ink }: Scene): void {
+function drawColumnLabels(
+  context: CanvasRenderingContext2D,
+  { layout: at, keys, selected, ink, matches }: Scene,
+): void {
   context.save();
   context.beginPath();
   context.rect(at.left - 2, 0, at.width - at.left, at.top);
@@ -117,17 +168,14 @@ function drawColumnLabels(context: CanvasRenderingContext2D, { layout: at, keys,
     const x = at.left - at.scrollX + (column + 0.5) * at.cell;
     const isSelected = column === selected.column;
     if (x < at.left || x > at.left + at.plotWidth) continue;
-    if (
-      !isSelected &&
-      (column % at.labelStep !== 0 || (at.labelStep > 1 && Math.abs(column - selected.column) < at.labelStep))
-    )
-      continue;
+    const isMatch = matches.columns.has(column);
+    if (!isMatch && isCrowded(column, selected.column, at.labelStep)) continue;
     context.save();
     context.translate(x, at.top - 6);
     context.rotate(at.angle);
-    context.font = labelFont(at.cell, isSelected);
-    context.fillStyle = isSelected ? ink.accent : keys.special[column] ? ink.muted : ink.text;
-    context.fillText(isolated(shortLabel(keys.labels[column] ?? "")), 0, 0);
+    context.font = labelFont(at.cell, isSelected || isMatch);
+    context.fillStyle = isSelected || isMatch ? ink.accent : keys.special[column] ? ink.muted : ink.text;
+    context.fillText(isolated(shortLabel(keys.shown[column] ?? "")), 0, 0);
     context.restore();
   }
   context.restore();

@@ -5,6 +5,7 @@ import type { State } from "../model/state";
 import { palette } from "./colour";
 import { sized } from "./dom";
 import { cellsOf } from "./paint";
+import { greyedOf } from "./view";
 
 export interface Thumbnail {
   canvas: HTMLCanvasElement;
@@ -45,7 +46,16 @@ export class Thumbnails {
   private draw({ canvas, pane, size, of }: Thumbnail, shared: State): void {
     const state = pane.state(of(shared));
     const dark = this.dark();
-    const name = [state.scope, state.base, state.layer, state.head, state.norm, state.units, state.special].join("/");
+    const name = [
+      state.own,
+      state.scope,
+      state.base,
+      state.layer,
+      state.head,
+      state.norm,
+      state.units,
+      state.special,
+    ].join("/");
     const look = [name, state.part, state.colours, state.scale, state.range, dark, window.devicePixelRatio].join("/");
     if (this.shown.get(canvas) === look) return;
     this.shown.set(canvas, look);
@@ -57,7 +67,7 @@ export class Thumbnails {
     context.imageSmoothingEnabled = scale < 1;
     context.imageSmoothingQuality = "high";
     context.drawImage(
-      cellsOf(matrix, palette(state, lens.range(state, state.range), shades)),
+      cellsOf(matrix, palette(state.colours, lens.colouring(state), shades), greyedOf(state, lens, dark)),
       (size - matrix.columns * scale) / 2,
       (size - matrix.rows * scale) / 2,
       matrix.columns * scale,

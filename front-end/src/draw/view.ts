@@ -5,7 +5,7 @@ import type { Matrix } from "../model/matrix";
 import { quantityOf } from "../model/scopes";
 import type { State } from "../model/state";
 import { shortLabel, type Units } from "../model/tokens";
-import type { Palette } from "./colour";
+import type { Greyed, Palette } from "./colour";
 import { bdi } from "./dom";
 import type { Cell } from "./geometry";
 import type { Ink } from "./paint";
@@ -18,12 +18,27 @@ export interface View {
   queries: Units;
   keys: Units;
   palette: Palette;
+  /** For every row the column of its own token (-1: none), and what part of the row that is. */
+  own: Int32Array;
+  ownShares: Float32Array;
   ink: Ink;
   dark: boolean;
   /** The row and column to speak of: those pointed at, else those chosen. */
   focus: Cell;
   /** The chosen ones, whatever is pointed at. */
   selected: Cell;
+}
+
+const GREY = { light: "#bcb8b3", dark: "#5c5866" };
+
+/** The own tokens of a map, where they are to be grey. */
+export function greyedOf(state: State, lens: Lens, dark: boolean): Greyed | null {
+  return state.own === "grey" ? { columns: lens.own(state), css: dark ? GREY.dark : GREY.light } : null;
+}
+
+/** The shares to draw beside the map, where own tokens are left out of it. */
+export function besideOf({ state, ownShares }: View): Float32Array | null {
+  return state.own === "out" ? ownShares : null;
 }
 
 /** What is shown, in a few words. */
@@ -41,7 +56,8 @@ export function methodShown({ lens }: View): string {
 /** What the colours of a view mean. */
 export function quantityShown({ state, lens }: View): string {
   const scope = lens.analysis.scope(state.scope);
-  return `${scope ? quantityOf(scope, state.norm) : ""}${state.base ? ", difference" : ""}`;
+  const rest = state.own === "out" && state.norm !== "none" ? " without own tokens" : "";
+  return `${scope ? quantityOf(scope, state.norm) : ""}${rest}${state.base ? ", difference" : ""}`;
 }
 
 /** The value of a view's cell; NaN outside. */

@@ -1,11 +1,10 @@
 /** The current map as a figure of its own: an SVG document with labels, legend and title, from which the PNG is made too. */
-import { select } from "d3-selection";
 import { shade } from "../draw/colour";
 import { h, s } from "../draw/dom";
 import type { FlowView } from "../draw/flowview";
 import { axisOf, goesBeyond } from "../draw/legend";
-import { cellsOf, FONT, groupsOf } from "../draw/paint";
-import { methodShown, quantityShown, titleOf, type View } from "../draw/view";
+import { BESIDE, cellsOf, FONT, groupsOf } from "../draw/paint";
+import { besideOf, greyedOf, methodShown, quantityShown, titleOf, type View } from "../draw/view";
 import { isolated, phrase, shortLabel } from "../model/tokens";
 
 const MOST_RECTANGLES = 16_384;
@@ -38,8 +37,8 @@ function planOf({ matrix, queries, keys }: View): Plan {
   return {
     cell,
     font,
-    left: room(queries.labels) + 12,
-    top: 52 + room(keys.labels),
+    left: room(queries.shown) + 12,
+    top: 52 + room(keys.shown),
     plotWidth: matrix.columns * cell,
     plotHeight: matrix.rows * cell,
   };
@@ -49,12 +48,16 @@ export function figure(view: View): Figure {
   const { keys, ink } = view;
   const plan = planOf(view);
   const { cell, left, top, plotWidth, plotHeight } = plan;
-  const width = Math.max(left + plotWidth + 24, left + LEGEND.width + 60, 360);
+  const width = Math.max(
+    left + plotWidth + 24 + (besideOf(view) ? BESIDE.width + BESIDE.gap : 0),
+    left + LEGEND.width + 60,
+    360,
+  );
   const height = top + plotHeight + 78;
   const svg = svgDocument(width, height, { "font-family": FONT, "font-size": plan.font });
   svg.append(s("rect", { width, height, fill: ink.panel }), ...heading(view));
   svg.append(s("rect", { x: left, y: top, width: plotWidth, height: plotHeight, fill: ink.hatch }));
-  svg.append(cells(view, plan));
+  svg.append(cells(view, plan), ...ownBars(view, plan));
   if (cell >= SMALLEST_LABELLED) svg.append(...axes(view, plan));
   for (const [, first] of groupsOf(keys).slice(1)) {
     const x = left + first * cell;
@@ -81,9 +84,11 @@ function heading(view: View): SVGElement[] {
   ];
 }
 
-function cells({ matrix, palette }: View, { left, top, cell, plotWidth, plotHeight }: Plan): SVGElement {
+function cells(view: View, { left, top, cell, plotWidth, plotHeight }: Plan): SVGElement {
+  const { matrix, palette } = view;
+  const grey = greyedOf(view.state, view.lens, view.dark);
   if (matrix.values.length > MOST_RECTANGLES) {
-    const href = cellsOf(matrix, palette).toDataURL("image/png");
+    const href = cellsOf(matrix, palette, grey).toDataURL("image/png");
     return s("image", {
       href,
       x: left,
@@ -97,14 +102,32 @@ function cells({ matrix, palette }: View, { left, top, cell, plotWidth, plotHeig
   const group = s("g", { "shape-rendering": "crispEdges" });
   matrix.values.forEach((value, at) => {
     if (Number.isNaN(value)) return;
-    const [x, y] = [left + (at % matrix.columns) * cell, top + Math.floor(at / matrix.columns) * cell];
-    group.append(s("rect", { x, y, width: cell, height: cell, fill: palette.css[shade(value, palette)]! }));
+    const [row, column] = [Math.floor(at / matrix.columns), at % matrix.columns];
+    const fill = grey?.columns[row] === column ? grey.css : palette.css[shade(value, palette)]!;
+    group.append(s("rect", { x: left + column * cell, y: top + row * cell, width: cell, height: cell, fill }));
   });
   return group;
 }
 
+/** The shares of the own tokens, where those are not in the map. */
+function ownBars(view: View, { left, top, cell, plotWidth }: Plan): SVGElement[] {
+  const shares = besideOf(view);
+  if (!shares) return [];
+  const x = left + plotWidth + BESIDE.gap;
+  const [gap, height] = cell >= SMALLEST_LABELLED ? [2, cell - 4] : [0, cell];
+  const bars = Array.from(shares, (share, row) => {
+    const y = top + row * cell + gap;
+    const width = Number.isNaN(share) ? 0 : BESIDE.width * Math.min(1, share);
+    return [
+      s("rect", { x, y, width: BESIDE.width, height, fill: view.ink.hatch }),
+      s("rect", { class: "own", x, y, width, height, fill: view.ink.muted }),
+    ];
+  });
+  return [...bars.flat(), s("text", { x, y: top - 4, fill: view.ink.muted, "font-size": 10 }, "own")];
+}
+
 function axes({ queries, keys, ink }: View, { left, top, cell }: Plan): SVGElement[] {
-  const rows = queries.labels.map((text, row) =>
+  const rows = queries.shown.map((text, row) =>
     s(
       "text",
       {
@@ -117,7 +140,7 @@ function axes({ queries, keys, ink }: View, { left, top, cell }: Plan): SVGEleme
       isolated(shortLabel(text)),
     ),
   );
-  const columns = keys.labels.map((text, column) =>
+  const columns = keys.shown.map((text, column) =>
     s(
       "text",
       {
@@ -143,14 +166,7 @@ function legend({ palette, ink, state }: View, x: number, y: number): SVGElement
     group.append(s("path", { d: side(width, width + arrow), fill: palette.css[255]! }));
     if (palette.diverging) group.append(s("path", { d: side(0, -arrow), fill: palette.css[0]! }));
   }
-  select(group)
-    .append("g")
-    .attr("transform", `translate(0,${height})`)
-    .call(axisOf(palette, width, state.norm))
-    .call((made) => {
-      made.select(".domain").remove();
-      made.attr("font-family", null).attr("font-size", 10).attr("color", ink.muted);
-    });
+  group.append(axisOf(palette, width, state.norm, { y: height, colour: ink.muted }));
   return group;
 }
 

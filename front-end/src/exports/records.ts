@@ -1,6 +1,7 @@
 /** The current view as data: CSV in long form and JSON, with what is needed to read them later. */
 import type { FlowView } from "../draw/flowview";
 import type { View } from "../draw/view";
+import { tolerance } from "../model/format";
 
 function quoted(text: string): string {
   return /[",\r\n]/u.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
@@ -48,7 +49,9 @@ function described(view: View): Record<string, unknown> {
     head: (analysis.hasHeads(state.scope) && state.head) || null,
     normalised: state.norm,
     units: state.units,
-    precision: isExact(view) ? "float32" : "quantised for display",
+    own_tokens: state.own,
+    own_shares: nullable(view.ownShares),
+    precision: isExact(view) ? "float32" : `within ${tolerance(analysis.precision)} of every share`,
     queries: queries.labels,
     keys: keys.labels,
     key_groups: keys.group,

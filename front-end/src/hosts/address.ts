@@ -2,6 +2,7 @@
 import type { Host } from "./host";
 
 export const addressBar: Host = {
+  alone: true,
   linkable: window.self === window.top,
   readState: () => window.location.hash.slice(1),
   writeState: (fragment) => {

@@ -7,6 +7,8 @@ export interface Host {
   onState?(listener: (fragment: string) => void): Unsubscribe;
   /** Whether the address bar has the state, so that a link to a view can be shared. */
   linkable?: boolean;
+  /** Whether nothing else is on the page, so that keys are ours wherever the focus is. */
+  alone?: boolean;
   /** Told whether the theme is dark, for what is around the explorer. */
   dress?(dark: boolean): void;
   /** Float32 values [query, key] of one map at full precision, where something that has them is still there. */

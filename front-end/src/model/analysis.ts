@@ -98,6 +98,11 @@ export class Analysis {
     return !this.contents.map.exact;
   }
 
+  /** How far a share that is shown may be from the one analysed, as a part of itself. */
+  get precision(): number {
+    return Math.max(this.contents.map.error, this.contents.heads?.rows.error ?? 0);
+  }
+
   get worstError(): number {
     return Math.max(...this.completeness);
   }
@@ -109,6 +114,32 @@ export class Analysis {
   /** Whether heads are apart at a scope. */
   hasHeads(name: string): boolean {
     return this.scope(name)?.heads ?? false;
+  }
+
+  /** Whether a scope covers a residual connection, through which a token mostly is itself. */
+  hasResidual(name: string): boolean {
+    return this.scope(name)?.words.includes("residual") ?? false;
+  }
+
+  /** The scope of the whole block: the last of those that cover most. */
+  get wholeScope(): string {
+    const sizes = this.scopes.map(({ components }) => components.length);
+    return this.scopeNames[sizes.lastIndexOf(Math.max(...sizes))] ?? "";
+  }
+
+  /** Whether no query has keys after it. */
+  get causal(): boolean {
+    const { queries, keys } = this;
+    const [scope] = this.scopeNames;
+    const [layer] = this.layers;
+    if (scope === undefined || layer === undefined || keys.token.length < 2) return false;
+    const values = this.matrix(scope, layer);
+    const later = (row: number, column: number): boolean =>
+      keys.group?.[column] !== "source" && keys.position[column]! > queries.position[row]!;
+    return [...values.keys()].every((at) => {
+      const [row, column] = [Math.floor(at / keys.token.length), at % keys.token.length];
+      return !later(row, column) || Number.isNaN(values[at]!) || values[at] === 0;
+    });
   }
 
   /** `[query, key]` of one layer and scope; `head` 0 means all heads together. */

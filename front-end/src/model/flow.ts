@@ -1,6 +1,6 @@
 /** The flow graph of one target: the fewest edges of every layer that carry a share of it, and what a node has to do with them. */
 import type { Stack } from "./explanation";
-import { type Units, unitsOf } from "./tokens";
+import { type UnitKind, type Units, unitsOf } from "./tokens";
 
 /** From a row before a layer (from 1) to a row after it. */
 export interface Edge {
@@ -36,8 +36,8 @@ export interface Flow {
 /** Edges that can be drawn and told apart. */
 const MOST_EDGES = 6000;
 
-export function flowOf(stack: Stack, target: number, { share, words }: { share: number; words: boolean }): Flow {
-  const rows = unitsOf(stack.keys, { words, special: true });
+export function flowOf(stack: Stack, target: number, { share, units }: { share: number; units: UnitKind }): Flow {
+  const rows = unitsOf(stack.keys, { kind: units, special: true });
   const own = 1 + Math.max(-1, ...stack.tokens.token.map((_, token) => rows.of[token]!));
   const depths = Array.from({ length: stack.layers + 1 }, (_, depth) => depth);
   const flow: Flow = {

@@ -27,6 +27,11 @@ export function error(value: number): string {
   return format(".1e")(value);
 }
 
+/** A small share that something may be off by. */
+export function tolerance(value: number): string {
+  return `${format(".1~r")(100 * value)} %`;
+}
+
 /** A signed value. */
 export function signed(value: number): string {
   const text = number(value);

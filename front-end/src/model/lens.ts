@@ -1,19 +1,39 @@
 /** An analysis seen through a state: the units along its axes and the matrix that a layer and scope give, kept for reuse. */
 import house from "../../../src/normscope/plots/palette.json";
 import type { Analysis } from "./analysis";
-import { aggregate, type Matrix, normalise, type Range, rowMaxima, subtract, typicalRange } from "./matrix";
+import {
+  aggregate,
+  type Matrix,
+  normalise,
+  ownShares,
+  type Range,
+  rowMaxima,
+  subtract,
+  typicalRange,
+  withoutOwn,
+} from "./matrix";
+import { type Scale, scaleFor, sizesOf } from "./scale";
 import type { State } from "./state";
 import { type Units, unitsOf } from "./tokens";
 
 /** How many numbers all kept matrices may have together. */
 const MOST_KEPT = 8_000_000;
 
-export type Selection = Pick<State, "layer" | "scope" | "base" | "head" | "norm" | "units" | "special">;
+const SAMPLED_OF_EACH = 256;
+
+/** How large the values of a map are: how far colours reach, and the sizes in order. */
+interface Spread extends Range {
+  sizes: Float32Array;
+}
+
+export type Selection = Pick<State, "layer" | "scope" | "base" | "head" | "norm" | "units" | "special" | "own">;
 
 export class Lens {
   private readonly matrices = new Map<string, Matrix>();
-  private readonly ranges = new Map<string, Range>();
+  private readonly spreads = new Map<string, Spread>();
   private readonly units = new Map<string, Units>();
+  private readonly owns = new Map<string, Int32Array>();
+  private readonly shares = new Map<string, Float32Array>();
   private kept = 0;
 
   constructor(readonly analysis: Analysis) {}
@@ -30,7 +50,7 @@ export class Lens {
     const name = `${axis}/${state.units}/${state.special}`;
     let units = this.units.get(name);
     if (!units) {
-      units = unitsOf(this.analysis[axis], { words: state.units === "word", special: state.special });
+      units = unitsOf(this.analysis[axis], { kind: state.units, special: state.special });
       this.units.set(name, units);
     }
     return units;
@@ -46,12 +66,46 @@ export class Lens {
 
   private plain(state: Selection): Matrix {
     return this.remember(identity(state), () => {
-      const { analysis } = this;
-      const head = analysis.hasHeads(state.scope) ? state.head : 0;
-      const values = analysis.matrix(state.scope, state.layer, head);
-      const summed = aggregate(values, analysis.keys.token.length, this.queries(state), this.keys(state));
-      return normalise(summed, state.norm);
+      const summed = this.summed(state);
+      return normalise(state.own === "out" ? withoutOwn(summed, this.own(state)) : summed, state.norm);
     });
+  }
+
+  private summed(state: Selection): Matrix {
+    const { analysis } = this;
+    const head = analysis.hasHeads(state.scope) ? state.head : 0;
+    const values = analysis.matrix(state.scope, state.layer, head);
+    return aggregate(values, analysis.keys.token.length, this.queries(state), this.keys(state));
+  }
+
+  /** For every row of a view the column of the same token, or the same word; -1 where there is none. */
+  own(state: Selection): Int32Array {
+    const name = `${state.units}/${state.special}`;
+    let own = this.owns.get(name);
+    if (!own) {
+      const { analysis } = this;
+      const [queries, keys] = [this.queries(state), this.keys(state)];
+      const places = new Map<number, number>();
+      analysis.keys.position.forEach((position, token) => {
+        if (analysis.keys.group?.[token] !== "source") places.set(position, token);
+      });
+      own = Int32Array.from(queries.members, ([first]) => {
+        return keys.of[places.get(analysis.queries.position[first!]!) ?? -1] ?? -1;
+      });
+      this.owns.set(name, own);
+    }
+    return own;
+  }
+
+  /** What part of every row its own token is, whether that is shown or not. */
+  ownShares(state: Selection): Float32Array {
+    const name = identity({ ...state, norm: "none", own: "shown" });
+    let shares = this.shares.get(name);
+    if (!shares) {
+      shares = ownShares(this.matrix({ ...state, base: "", norm: "none", own: "shown" }), this.own(state));
+      this.shares.set(name, shares);
+    }
+    return shares;
   }
 
   /** Whether what a state shows goes to both sides of 0. */
@@ -59,26 +113,48 @@ export class Lens {
     return state.base !== "" || (this.analysis.scope(state.scope)?.signed ?? false);
   }
 
-  /** How far the colours of a map reach; `shared`, those of all maps of the analysis. */
-  range(state: Selection, range: State["range"]): Range {
-    if (range === "map") return typicalRange(rowMaxima(this.matrix(state)), house.outlier);
-    const name = `${identity({ ...state, layer: 0, scope: "" })}-${state.base}`;
-    let shared = this.ranges.get(name);
-    if (shared === undefined) {
+  /** How far the colours of a map reach and how values lie on them; `shared`, those of all maps of the analysis. */
+  colouring(state: Selection & Pick<State, "range" | "scale">): Range & { scale: Scale } {
+    const { sizes, ...range } = state.range === "map" ? this.spreadOf(state) : this.sharedSpread(state);
+    return { ...range, scale: scaleFor(state.scale, sizes, range.limit) };
+  }
+
+  private spreadOf(state: Selection): Spread {
+    const name = `${identity(state)}-${state.base}`;
+    let spread = this.spreads.get(name);
+    if (!spread) {
+      const matrix = this.coloured(state);
+      spread = { ...typicalRange(rowMaxima(matrix), house.outlier), sizes: sizesOf(matrix) };
+      this.spreads.set(name, spread);
+    }
+    return spread;
+  }
+
+  private sharedSpread(state: Selection): Spread {
+    const name = `all/${identity({ ...state, layer: 0, scope: "" })}-${state.base}`;
+    let shared = this.spreads.get(name);
+    if (!shared) {
       const { layers, scopeNames } = this.analysis;
-      const maxima = layers.flatMap((layer) =>
-        scopeNames.flatMap((scope) => [...rowMaxima(this.matrix({ ...state, layer, scope }))]),
-      );
-      shared = typicalRange(Float32Array.from(maxima), house.outlier);
-      this.ranges.set(name, shared);
+      const all = layers.flatMap((layer) => scopeNames.map((scope) => this.coloured({ ...state, layer, scope })));
+      const maxima = Float32Array.from(all.flatMap((matrix) => [...rowMaxima(matrix)]));
+      const sizes = Float32Array.from(all.flatMap((matrix) => [...sizesOf(matrix, SAMPLED_OF_EACH)])).sort();
+      shared = { ...typicalRange(maxima, house.outlier), sizes };
+      this.spreads.set(name, shared);
     }
     return shared;
+  }
+
+  /** The values that colours are for: where own tokens are grey, the others. */
+  private coloured(state: Selection): Matrix {
+    const matrix = this.matrix(state);
+    return state.own === "grey" ? withoutOwn(matrix, this.own(state)) : matrix;
   }
 
   /** Forget what was computed (after exact values came in). */
   forget(): void {
     this.matrices.clear();
-    this.ranges.clear();
+    this.spreads.clear();
+    this.shares.clear();
     this.kept = 0;
   }
 
@@ -99,5 +175,5 @@ export class Lens {
 }
 
 function identity(state: Selection): string {
-  return [state.scope, state.layer, state.head, state.norm, state.units, state.special].join("/");
+  return [state.scope, state.layer, state.head, state.norm, state.units, state.special, state.own].join("/");
 }

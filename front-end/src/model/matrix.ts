@@ -52,6 +52,44 @@ function meanOfSums(values: Float32Array, columns: number, queries: number[], ke
   return count > 0 ? total / count : Number.NaN;
 }
 
+/** For every row the column of its own token (-1: none); the map without those cells, and what part of its row each was. */
+export function withoutOwn(matrix: Matrix, own: Int32Array): Matrix {
+  const values = matrix.values.slice();
+  own.forEach((column, row) => {
+    if (column >= 0) values[row * matrix.columns + column] = Number.NaN;
+  });
+  return { ...matrix, values };
+}
+
+/** What part of every row (by absolute value) is its own token's. */
+export function ownShares({ columns, values }: Matrix, own: Int32Array): Float32Array {
+  return Float32Array.from(own, (column, row) => {
+    if (column < 0) return Number.NaN;
+    let sum = 0;
+    for (let at = row * columns; at < (row + 1) * columns; at++) {
+      const value = Math.abs(values[at]!);
+      if (!Number.isNaN(value)) sum += value;
+    }
+    return Math.abs(values[row * columns + column]!) / sum;
+  });
+}
+
+/** The largest cells by absolute value, their own tokens' left out, largest first. */
+export function strongest(matrix: Matrix, own: Int32Array, most: number): { row: number; column: number }[] {
+  const { columns, values } = matrix;
+  const sizes = values.map((value, at) => {
+    const size = Math.abs(value);
+    return Number.isNaN(size) || at % columns === own[Math.floor(at / columns)] ? 0 : size;
+  });
+  const least = sizes.toSorted()[Math.max(0, sizes.length - most)] ?? 0;
+  const places: number[] = [];
+  sizes.forEach((size, at) => {
+    if (size > 0 && size >= least) places.push(at);
+  });
+  places.sort((a, b) => sizes[b]! - sizes[a]!);
+  return places.slice(0, most).map((at) => ({ row: Math.floor(at / columns), column: at % columns }));
+}
+
 /** Rows or columns scaled to sum to 1. A row whose sum is 0 does not exist (as 0/0). */
 export function normalise(matrix: Matrix, axis: Norm): Matrix {
   if (axis === "none") return matrix;

@@ -29,7 +29,8 @@ export class Pane {
     const { analysis } = this.lens(shared);
     const query = this.fromFirst(shared, "queries", shared.query);
     const key = shared.key < 0 ? -1 : this.fromFirst(shared, "keys", shared.key);
-    return fitState({ ...shared, query: Math.max(0, query), key }, analysis);
+    const fitted = fitState({ ...shared, query: Math.max(0, query), key }, analysis);
+    return fitted.own === "auto" ? { ...fitted, own: analysis.hasResidual(fitted.scope) ? "out" : "shown" } : fitted;
   }
 
   fromFirst(shared: State, axis: "queries" | "keys", index: number): number {

@@ -1,11 +1,26 @@
 /** The payload as Python writes it (`normscope/explorer/payload.py`): labels as they are, numbers as packed blocks. */
 import type { Scope } from "./scopes";
 
-export interface Block {
-  bits: 8 | 16 | 32;
+/** Codes of 16 bits on a logarithmic scale below the largest of each row (the last axis), or plain float32. */
+export type Block = FloatBlock | CodeBlock;
+
+export interface FloatBlock {
+  bits: 32;
   shape: number[];
   data: string;
-  scale?: string;
+}
+
+export interface CodeBlock {
+  bits: 16;
+  shape: number[];
+  /** All low bytes, then all high bytes. */
+  data: string;
+  /** For every row the value of code `top`; one code less is a factor of exp(-step). */
+  scale: string;
+  step: number;
+  top: number;
+  /** The largest relative error of a share. */
+  error: number;
 }
 
 export interface TokenTable {
@@ -14,6 +29,8 @@ export interface TokenTable {
   special: number[];
   word: number[];
   wordText: string[];
+  /** The text that byte-level tokens stand for; left out where tokens are text. */
+  text?: string[];
   group?: string[];
   row?: number[];
   column?: number[];

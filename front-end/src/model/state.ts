@@ -2,7 +2,7 @@
 import type { Analysis } from "./analysis";
 import type { Explanation } from "./explanation";
 import type { Norm } from "./matrix";
-import { hasWords } from "./tokens";
+import { kindsOf, type UnitKind } from "./tokens";
 
 export interface State {
   part: "decoder" | "encoder";
@@ -13,15 +13,18 @@ export interface State {
   /** 0: all heads together. */
   head: number;
   norm: Norm;
-  units: "token" | "word";
+  units: UnitKind;
   special: boolean;
+  /** Cells of a query's own token: as they are, grey, or left out and the rest normalised. "auto": out after a residual. */
+  own: "auto" | "shown" | "grey" | "out";
   /** Index of the selected query token, and of the selected key token (-1: none). */
   query: number;
   key: number;
   /** The name of a view; which ones there are is not known here. */
   view: string;
   colours: "normscope" | "magma" | "viridis" | "cividis" | "greys";
-  scale: "linear" | "root";
+  /** "auto": the root, or logarithmic where values are of very different sizes. */
+  scale: "auto" | "linear" | "root" | "log" | "quantile";
   range: "map" | "shared";
   order: "value" | "text";
   theme: "auto" | "light" | "dark";
@@ -35,9 +38,10 @@ export interface State {
 const CHOICES: { [name in keyof State]?: readonly string[] } = {
   part: ["decoder", "encoder"],
   norm: ["none", "row", "column"],
-  units: ["token", "word"],
+  units: ["token", "word", "sentence", "block"],
+  own: ["auto", "shown", "grey", "out"],
   colours: ["normscope", "magma", "viridis", "cividis", "greys"],
-  scale: ["linear", "root"],
+  scale: ["auto", "linear", "root", "log", "quantile"],
   range: ["map", "shared"],
   order: ["value", "text"],
   theme: ["auto", "light", "dark"],
@@ -58,21 +62,21 @@ function firstShare(tokens: number): number {
 }
 
 export function initialState(analysis: Analysis | null, explanation: Explanation | null = null): State {
-  const content = analysis?.queries.special.indexOf(0) ?? 0;
   return {
     part: "decoder",
-    layer: analysis?.layers[0] ?? 1,
-    scope: analysis?.scopeNames.at(-1) ?? "",
+    layer: analysis ? tellingLayer(analysis) : 1,
+    scope: analysis?.wholeScope ?? "",
     base: "",
     head: 0,
     norm: "row",
     units: "token",
     special: true,
-    query: Math.max(0, content),
+    own: "auto",
+    query: analysis ? firstQuery(analysis) : 0,
     key: -1,
     view: analysis ? "map" : FLOW,
     colours: "normscope",
-    scale: "root",
+    scale: "auto",
     range: "map",
     order: "value",
     theme: "auto",
@@ -81,6 +85,35 @@ export function initialState(analysis: Analysis | null, explanation: Explanation
     depth: -1,
     token: -1,
   };
+}
+
+/** The first token that is not special; of a causal model the last, since the first can only be made of itself. */
+function firstQuery(analysis: Analysis): number {
+  const { special } = analysis.queries;
+  return Math.max(0, analysis.causal ? special.lastIndexOf(0) : special.indexOf(0));
+}
+
+/** Texts up to this length are looked through for a layer to begin with. */
+const MOST_LOOKED_THROUGH = 160;
+
+/** The layer in which tokens take most from other tokens that are not special: there is most to see. */
+function tellingLayer(analysis: Analysis): number {
+  const { layers, queries, keys } = analysis;
+  if (keys.token.length > MOST_LOOKED_THROUGH) return layers[Math.floor(layers.length / 2)] ?? 1;
+  const content = keys.token.map((_, token) => keys.special[token] !== 1 && keys.position[token] !== 0);
+  const others = layers.map((layer) => {
+    const values = analysis.matrix(analysis.wholeScope, layer);
+    return queries.position.reduce((total, position, row) => {
+      let [sum, taken] = [0, 0];
+      keys.position.forEach((key, column) => {
+        const value = Math.abs(values[row * keys.token.length + column]!) || 0;
+        sum += value;
+        if (content[column] && key !== position) taken += value;
+      });
+      return total + (sum > 0 ? taken / sum : 0);
+    }, 0);
+  });
+  return layers[others.indexOf(Math.max(...others))] ?? layers[0] ?? 1;
 }
 
 /** Only what differs from the initial state, as `name=value&...`. */
@@ -111,10 +144,10 @@ export function fitState(state: State, analysis: Analysis): State {
   const fitted = { ...state };
   const { layers, scopeNames, queries, keys } = analysis;
   if (!layers.includes(fitted.layer)) fitted.layer = nearest(layers, fitted.layer);
-  if (!scopeNames.includes(fitted.scope)) fitted.scope = scopeNames.at(-1) ?? "";
+  if (!scopeNames.includes(fitted.scope)) fitted.scope = analysis.wholeScope;
   if (fitted.base !== "" && !scopeNames.includes(fitted.base)) fitted.base = "";
   if (fitted.head !== 0 && !analysis.heads?.numbers.includes(fitted.head)) fitted.head = 0;
-  if (fitted.units === "word" && !hasWords(keys)) fitted.units = "token";
+  if (!kindsOf(keys).includes(fitted.units)) fitted.units = "token";
   fitted.query = clamp(fitted.query, 0, queries.token.length - 1);
   fitted.key = clamp(fitted.key, -1, keys.token.length - 1);
   return fitted;

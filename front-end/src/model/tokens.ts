@@ -27,7 +27,8 @@ export function phrase(text: string): string {
 
 /** The same, cut to some number of characters (never inside one). */
 export function shortLabel(token: string, longest = 16): string {
-  return cut(label(token), longest);
+  const position = /[\u2080-\u2089]*$/u.exec(token)![0];
+  return cut(label(token.slice(0, token.length - position.length)), longest) + position;
 }
 
 /** A text cut to some number of characters. */
@@ -44,40 +45,131 @@ export function isolated(text: string): string {
 /** Rows or columns of a view: each is one or several tokens. */
 export interface Units {
   members: number[][];
+  /** As the result has them. */
   labels: string[];
+  /** As a person reads them: bytes as text. */
+  texts: string[];
+  /** The same, those that occur more than once with their position (from 1). */
+  shown: string[];
   special: boolean[];
   group: string[];
   /** For every token its unit, -1 where it is not shown. */
   of: number[];
 }
 
+export type UnitKind = "token" | "word" | "sentence" | "block";
+
 const NO_WORD = -1;
+const MOST_BLOCKS = 48;
+const SENTENCE_END = /[.!?\u2026\u3002\uff01\uff1f][)"'\u201d\u2019\]]*$|[\n\u010a]$/u;
 
 /** Whether words are known at all. */
 export function hasWords(table: TokenTable): boolean {
   return table.word.some((word) => word !== NO_WORD);
 }
 
-export function unitsOf(table: TokenTable, options: { words: boolean; special: boolean }): Units {
-  const units: Units = { members: [], labels: [], special: [], group: [], of: table.token.map(() => -1) };
+/** The kinds of units into which tokens can be put together, so that something becomes of them. */
+export function kindsOf(table: TokenTable): UnitKind[] {
+  const kinds: UnitKind[] = ["token"];
+  const content = table.token.filter((_, index) => table.special[index] !== 1);
+  if (hasWords(table)) kinds.push("word");
+  if (new Set(namesOf(table, "sentence").filter((name) => name !== null)).size > 1) kinds.push("sentence");
+  if (content.length > MOST_BLOCKS) kinds.push("block");
+  return kinds;
+}
+
+/** For every token the name of the unit that it belongs to; null where it is one of its own. */
+function namesOf(table: TokenTable, kind: UnitKind): (string | null)[] {
+  const size = blockSize(table);
+  const sentences = new Map<string, number>();
+  const counts = new Map<string, number>();
+  return table.token.map((token, index) => {
+    const group = table.group?.[index] ?? "";
+    const word = table.word[index] ?? NO_WORD;
+    if (kind === "word") return word === NO_WORD ? null : `${group}/${word}`;
+    if (kind === "token" || table.special[index] === 1) return null;
+    if (kind === "block") {
+      const place = counts.get(group) ?? 0;
+      counts.set(group, place + 1);
+      return `${group}/${Math.floor(place / size)}`;
+    }
+    const sentence = sentences.get(group) ?? 0;
+    if (SENTENCE_END.test(table.text?.[index] ?? token)) sentences.set(group, sentence + 1);
+    return `${group}/${sentence}`;
+  });
+}
+
+function blockSize(table: TokenTable): number {
+  return 2 ** Math.ceil(Math.log2(Math.max(1, table.token.length / MOST_BLOCKS)));
+}
+
+export function unitsOf(table: TokenTable, options: { kind: UnitKind; special: boolean }): Units {
+  const units: Units = {
+    members: [],
+    labels: [],
+    texts: [],
+    shown: [],
+    special: [],
+    group: [],
+    of: table.token.map(() => -1),
+  };
+  const names = namesOf(table, options.kind);
   const places = new Map<string, number>();
-  table.token.forEach((token, index) => {
+  table.token.forEach((_, index) => {
     const special = table.special[index] === 1;
     if (special && !options.special) return;
-    const word = table.word[index] ?? NO_WORD;
-    const group = table.group?.[index] ?? "";
-    const name = options.words && word !== NO_WORD ? `${group}/${word}` : `token/${index}`;
+    const name = names[index] ?? `token/${index}`;
     let place = places.get(name);
     if (place === undefined) {
       place = units.members.length;
       places.set(name, place);
       units.members.push([]);
-      units.labels.push(options.words && word !== NO_WORD ? (table.wordText[index] ?? token) : token);
       units.special.push(special);
-      units.group.push(group);
+      units.group.push(table.group?.[index] ?? "");
     }
     units.members[place]!.push(index);
     units.of[index] = place;
   });
+  const texts = units.members.map((members) => textsOf(table, members, options.kind, names[members[0]!] !== null));
+  units.labels = texts.map(([text]) => text);
+  units.texts = texts.map(([, text]) => text);
+  units.shown = numbered(units, table);
   return units;
+}
+
+/** What a unit is called in data, and for people. */
+function textsOf(table: TokenTable, members: number[], kind: UnitKind, joined: boolean): [string, string] {
+  const [first, last] = [members[0]!, members[members.length - 1]!];
+  const readable = (index: number): string => table.text?.[index] ?? table.token[index]!;
+  if (!joined) return [table.token[first]!, readable(first)];
+  if (kind === "word") return [table.wordText[first] ?? table.token[first]!, table.wordText[first] ?? readable(first)];
+  if (kind === "block") {
+    const places = `${table.position[first]! + 1}\u2013${table.position[last]! + 1}`;
+    return [places, places];
+  }
+  const text = running(members.map(readable));
+  return [text, text];
+}
+
+/** Tokens as running text, as far as their marks say. */
+export function running(tokens: readonly string[]): string {
+  const marked = tokens.some((token) => /^[ \u2581]/u.test(token));
+  const texts = tokens.map((token) => {
+    if (marked) return token.replaceAll("\u2581", " ");
+    return token.startsWith("##") ? token.slice(2) : /^[.,;:!?)\]%]/u.test(token) ? token : ` ${token}`;
+  });
+  return texts.join("").replace(/\s+/gu, " ").trim();
+}
+
+const SUBSCRIPTS = "\u2080\u2081\u2082\u2083\u2084\u2085\u2086\u2087\u2088\u2089";
+
+function numbered({ texts, members, group }: Units, table: TokenTable): string[] {
+  const counts = new Map<string, number>();
+  const name = (unit: number): string => `${group[unit]}/${texts[unit]}`;
+  for (const unit of texts.keys()) counts.set(name(unit), (counts.get(name(unit)) ?? 0) + 1);
+  return texts.map((text, unit) => {
+    if (counts.get(name(unit)) === 1) return text;
+    const position = table.position[members[unit]![0]!]! + 1;
+    return text + [...String(position)].map((digit) => SUBSCRIPTS[Number(digit)]).join("");
+  });
 }

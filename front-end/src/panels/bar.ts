@@ -4,6 +4,13 @@ import type { State } from "../model/state";
 import type { Store } from "../model/store";
 import { ElementPanel } from "./panel";
 
+export const UNITS: Choice[] = [
+  { value: "token", label: "Subwords" },
+  { value: "word", label: "Words" },
+  { value: "sentence", label: "Sentences" },
+  { value: "block", label: "Blocks", title: "As many tokens each" },
+];
+
 export abstract class Bar extends ElementPanel<State> {
   protected readonly syncs: ((state: State) => void)[] = [];
 

@@ -44,8 +44,8 @@ export class Bars extends ElementPanel {
   update(view: View): void {
     const { state, keys, palette, focus } = view;
     this.order.set(state.order);
-    this.element.querySelector("h2")!.replaceChildren("What ", named(view.queries.labels[focus.row]), " is made of");
-    const entries = keys.labels
+    this.element.querySelector("h2")!.replaceChildren("What ", named(view.queries.shown[focus.row]), " is made of");
+    const entries = keys.shown
       .map((text, column) => ({ text, column, value: valueAt(view, focus.row, column) }))
       .filter(({ value }) => !Number.isNaN(value));
     const largest = entries.toSorted((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, MOST);
@@ -72,7 +72,11 @@ export class Bars extends ElementPanel {
       }),
     );
     const left = entries.length - largest.length;
-    this.note.textContent = left > 0 ? `${left} smaller ${left === 1 ? "one is" : "ones are"} in the table.` : "";
-    this.note.hidden = left <= 0;
+    const smaller = left > 0 ? `${left} smaller ${left === 1 ? "one is" : "ones are"} in the table.` : "";
+    const own = view.ownShares[focus.row] ?? Number.NaN;
+    const out =
+      state.own === "out" && !Number.isNaN(own) ? `Left out: its own token, ${format.share(own)} of the row.` : "";
+    this.note.textContent = [out, smaller].filter(Boolean).join(" ");
+    this.note.hidden = this.note.textContent === "";
   }
 }

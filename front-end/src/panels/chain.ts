@@ -25,14 +25,16 @@ export class ChainChart extends ElementPanel {
     const { state, lens, focus, queries, keys } = view;
     const { scopes, scopeNames } = lens.analysis;
     const column = focus.column >= 0 ? focus.column : largestKey(view);
+    // Of a token's own cell there is something to see only where own tokens are in.
+    const own = view.own[focus.row] === column ? "shown" : state.own;
     const points = scopeNames.map((scope): [string, number] => {
-      const matrix = lens.matrix({ ...state, scope, base: "" });
+      const matrix = lens.matrix({ ...state, scope, base: "", own });
       return [scope, matrix.values[focus.row * matrix.columns + column] ?? Number.NaN];
     });
     this.title.replaceChildren(
-      named(queries.labels[focus.row]),
+      named(queries.shown[focus.row]),
       " \u2190 ",
-      named(keys.labels[column]),
+      named(keys.shown[column]),
       " through the chain",
     );
     const names = new Map(stepsOf(scopes).map(({ scope, short }) => [scope, short]));

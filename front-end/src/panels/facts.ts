@@ -15,7 +15,14 @@ export function factsCorner(analysis: Analysis): HTMLElement {
     "Parts and bias add up to the model\u2019s own output. Relative error of the worst query, layer by layer:";
   const table = h("div", { class: "scroller" }, h("table", {}, h("tbody", {}, ...errors)));
   const title = "Completeness: how exactly the parts add up to the model\u2019s own output. Click for model facts.";
-  return factsPopover(analysis.worstError, analysis.facts, [h("p", {}, told), table], title);
+  const precision = h("p", { class: "precision" }, precisionShown(analysis.precision));
+  return factsPopover(analysis.worstError, analysis.facts, [h("p", {}, told), table, precision], title);
+}
+
+/** How precise the numbers of a page are. */
+export function precisionShown(error: number): string {
+  if (error === 0) return "The numbers are as analysed, in float32.";
+  return `Shares are as analysed within ${format.tolerance(error)} of themselves; 0 is less than a millionth of the largest in its row.`;
 }
 
 /** The largest error of a result; behind it the proof, and all that is known of how the result came about. */

@@ -42,7 +42,20 @@ export class Layers extends ElementPanel<State> {
         ratio === undefined ? `Layer ${layer}` : `Layer ${layer}: mean mixing ratio ${format.share(ratio)}`,
       );
     });
+    this.reveal(this.layers.indexOf(state.layer));
     this.drawer.update(this.thumbnails, shared);
+  }
+
+  /** Scroll the list (and nothing else) to a layer. */
+  private reveal(index: number): void {
+    const child = this.list.children[index] as HTMLElement | undefined;
+    if (!child) return;
+    const [top, left] = [child.offsetTop - this.list.offsetTop, child.offsetLeft - this.list.offsetLeft];
+    const { scrollTop, scrollLeft, clientHeight, clientWidth } = this.list;
+    if (top < scrollTop || top + child.offsetHeight > scrollTop + clientHeight)
+      this.list.scrollTop = top - (clientHeight - child.offsetHeight) / 2;
+    if (left < scrollLeft || left + child.offsetWidth > scrollLeft + clientWidth)
+      this.list.scrollLeft = left - (clientWidth - child.offsetWidth) / 2;
   }
 
   step(by: number): void {

@@ -1,20 +1,34 @@
-/** The map as a view: the heat map with its zoom buttons, and a tooltip at the cell under the pointer. */
+/** The map as a view: the heat map with its tools, a search for tokens, and a tooltip at the cell under the pointer. */
 import { bdi, h } from "../draw/dom";
 import type { Cell } from "../draw/geometry";
 import { HeatMap } from "../draw/heatmap";
-import { titleOf, type View, valueAt } from "../draw/view";
+import { type Matches, NO_MATCHES } from "../draw/paint";
+import { besideOf, greyedOf, titleOf, type View, valueAt } from "../draw/view";
 import * as format from "../model/format";
-import { shortLabel } from "../model/tokens";
+import type { TokenTable } from "../model/payload";
+import { label, running, shortLabel, type Units } from "../model/tokens";
 import { type Context, ElementPanel, type MainPanel } from "./panel";
 
 const ZOOM_STEP = 1.5;
+/** Tokens of the text before and after one in a tooltip. */
+const AROUND = 4;
 
 export class MapPanel extends ElementPanel implements MainPanel {
   readonly element: HTMLElement;
   readonly tools: HTMLElement;
   private readonly heatmap: HeatMap;
   private readonly tooltip = h("div", { class: "tooltip", hidden: true });
+  private readonly search = h("input", {
+    type: "search",
+    class: "search",
+    placeholder: "Find a token  /",
+    "aria-label": "Find a token",
+    autocomplete: "off",
+    spellcheck: "false",
+  });
+  private readonly count = h("output", { class: "hint count" });
   private view: View | null = null;
+  private matches: Matches = NO_MATCHES;
 
   constructor(private readonly context: Context) {
     super();
@@ -23,26 +37,78 @@ export class MapPanel extends ElementPanel implements MainPanel {
       this.life,
     );
     this.element = h("div", { class: "map-view" }, this.heatmap.element, this.tooltip);
+    this.search.addEventListener("input", () => this.looked());
+    this.search.addEventListener("keydown", (event) => this.typed(event));
     const { heatmap } = this;
-    this.tools = h(
+    const zoom = h(
       "div",
       { class: "zoom", role: "group", "aria-label": "Zoom" },
       button("Zoom out", "\u2212", () => heatmap.setZoom(heatmap.zoomed / ZOOM_STEP)),
       button("Fit", "fit", () => heatmap.setZoom(1)),
       button("Zoom in", "+", () => heatmap.setZoom(heatmap.zoomed * ZOOM_STEP)),
     );
+    this.tools = h("div", { class: "map-tools" }, this.count, this.search, zoom);
   }
 
   update(view: View): void {
+    const other = this.view?.queries !== view.queries || this.view.keys !== view.keys;
     this.view = view;
-    const { matrix } = view;
-    const size = `${matrix.rows} queries by ${matrix.columns} keys`;
-    const label = `${titleOf(view)}: ${size}. Arrow keys move, plus and minus zoom.`;
-    this.heatmap.show({ ...view, label });
+    if (other) this.matches = this.matching();
+    this.draw(view);
   }
 
   point(cell: Cell | null): void {
     this.heatmap.highlight(cell);
+  }
+
+  find(): void {
+    this.search.focus();
+    this.search.select();
+  }
+
+  press(key: string): boolean {
+    return this.heatmap.press(key);
+  }
+
+  private draw(view: View): void {
+    const { matrix, state, lens, dark } = view;
+    const size = `${matrix.rows} queries by ${matrix.columns} keys`;
+    const told = `${titleOf(view)}: ${size}. Arrow keys move, plus and minus zoom.`;
+    const { matches } = this;
+    const grey = greyedOf(state, lens, dark);
+    this.heatmap.show({ ...view, label: told, grey, beside: besideOf(view), matches });
+  }
+
+  private matching(): Matches {
+    const text = this.search.value.trim().toLowerCase();
+    if (text === "" || !this.view) return NO_MATCHES;
+    const of = ({ shown }: Units): Set<number> =>
+      new Set(shown.flatMap((one, unit) => (label(one).toLowerCase().includes(text) ? [unit] : [])));
+    return { rows: of(this.view.queries), columns: of(this.view.keys) };
+  }
+
+  private looked(): void {
+    this.matches = this.matching();
+    const { rows, columns } = this.matches;
+    const count = Math.max(rows.size, columns.size);
+    this.count.textContent = this.search.value.trim() === "" ? "" : count === 0 ? "none" : String(count);
+    if (this.view) this.draw(this.view);
+  }
+
+  /** Enter goes to the next token that was looked for (with Shift to the one before), Escape ends the search. */
+  private typed(event: KeyboardEvent): void {
+    if (event.key === "Escape") {
+      this.search.value = "";
+      this.looked();
+      this.search.blur();
+    }
+    if (event.key !== "Enter" || !this.view) return;
+    event.preventDefault();
+    const { rows, columns } = this.matches;
+    const { row, column } = this.view.selected;
+    const byRow = rows.size > 0;
+    const next = following([...(byRow ? rows : columns)], byRow ? row : column, event.shiftKey);
+    if (next >= 0) this.context.choose(byRow ? { row: next, column: -1 } : { row, column: next });
   }
 
   private pointed(cell: Cell | null, x: number, y: number): void {
@@ -50,28 +116,75 @@ export class MapPanel extends ElementPanel implements MainPanel {
     const { view } = this;
     this.tooltip.hidden = !cell || !view || cell.row < 0;
     if (!cell || !view || cell.row < 0) return;
-    const query = bdi(shortLabel(view.queries.labels[cell.row] ?? "", 60));
-    if (cell.column < 0) {
-      this.tooltip.replaceChildren(h("strong", {}, query));
+    const { analysis } = view.lens;
+    const query = bdi(shortLabel(view.queries.shown[cell.row] ?? "", 60));
+    const lines: Node[] = [h("strong", {}, query)];
+    if (cell.column >= 0) {
+      const key = bdi(shortLabel(view.keys.shown[cell.column] ?? "", 60));
+      lines[0] = h("strong", {}, query, " \u2190 ", key);
+      lines.push(h("span", {}, told(view, cell)));
     } else {
-      const key = bdi(shortLabel(view.keys.labels[cell.column] ?? "", 60));
-      this.tooltip.replaceChildren(h("strong", {}, query, " \u2190 ", key), h("span", {}, told(view, cell)));
+      lines.push(h("span", {}, `own token: ${format.share(view.ownShares[cell.row] ?? Number.NaN)} of the row`));
     }
-    this.tooltip.style.left = `${Math.min(x + 8, this.element.clientWidth - this.tooltip.offsetWidth + 6)}px`;
+    if (!analysis.picture) {
+      lines.push(around("query", analysis.queries, view.queries.members[cell.row] ?? []));
+      if (cell.column >= 0) lines.push(around("key", analysis.keys, view.keys.members[cell.column] ?? []));
+    }
+    this.tooltip.replaceChildren(...lines);
+    this.tooltip.style.left = `${Math.max(0, Math.min(x + 8, this.element.clientWidth - this.tooltip.offsetWidth + 6))}px`;
     this.tooltip.style.top = `${y + 18}px`;
   }
+}
+
+/** The next of some places after one, or the one before it, around the end. */
+function following(places: number[], from: number, back: boolean): number {
+  if (back) return places.findLast((place) => place < from) ?? places.at(-1) ?? -1;
+  return places.find((place) => place > from) ?? places[0] ?? -1;
 }
 
 function button(name: string, sign: string, act: () => void): HTMLElement {
   return h("button", { type: "button", "aria-label": name, title: name, click: act }, sign);
 }
 
+/** Some tokens with those around them, as text. */
+function around(name: string, table: TokenTable, members: number[]): HTMLElement {
+  const [first, last] = [members[0] ?? 0, members.at(-1) ?? 0];
+  const group = table.group?.[first];
+  const text = (from: number, to: number): string => {
+    const places = [...table.token.keys()]
+      .slice(Math.max(0, from), Math.max(0, to))
+      .filter((at) => table.group?.[at] === group);
+    return running(places.map((at) => table.text?.[at] ?? table.token[at]!));
+  };
+  const before = label(text(first - AROUND, first))
+    .replaceAll("\u2423", " ")
+    .trim();
+  const after = label(text(last + 1, last + 1 + AROUND))
+    .replaceAll("\u2423", " ")
+    .trim();
+  const own = label(text(first, last + 1))
+    .replaceAll("\u2423", " ")
+    .trim();
+  return h(
+    "span",
+    { class: "around" },
+    h("i", {}, name),
+    " ",
+    bdi(first > AROUND ? `\u2026 ${before} ` : `${before} `),
+    h("b", {}, bdi(shortLabel(own, 40).replaceAll("\u2423", " "))),
+    bdi(last + AROUND < table.token.length - 1 ? ` ${after} \u2026` : ` ${after}`),
+  );
+}
+
 /** A cell's value in words. */
 function told(view: View, { row, column }: Cell): string {
-  const { norm } = view.state;
+  const { norm, own } = view.state;
   const { diverging } = view.palette;
   const value = valueAt(view, row, column);
+  if (own === "out" && view.own[row] === column)
+    return `own token: ${format.share(view.ownShares[row]!)} of the row, left out`;
   if (Number.isNaN(value)) return "not there at this scope";
-  const unit = norm === "none" ? "" : diverging ? " points" : ` of its ${norm}`;
+  const unit =
+    norm === "none" ? "" : diverging ? " points" : ` of its ${norm}${own === "out" ? " without own tokens" : ""}`;
   return format.cell(value, norm, diverging) + unit;
 }

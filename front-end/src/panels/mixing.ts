@@ -9,7 +9,7 @@ import * as format from "../model/format";
 import { type Context, ElementPanel } from "./panel";
 
 const HEIGHT = 118;
-const WHOLE = { limit: 1, most: 1 };
+const WHOLE = { limit: 1, most: 1, scale: { kind: "linear" as const } };
 
 export class MixingChart extends ElementPanel {
   readonly element: HTMLElement;
@@ -54,7 +54,7 @@ export class MixingChart extends ElementPanel {
     const names = lens.analysis.layers.map(String);
     const own = names.map((name, index): [string, number] => [name, units[index]![focus.row] ?? Number.NaN]);
     const all = names.map((name, index): [string, number] => [name, mean(units[index]!) ?? Number.NaN]);
-    this.title.replaceChildren("Mixing ratio of ", named(queries.labels[focus.row]));
+    this.title.replaceChildren("Mixing ratio of ", named(queries.shown[focus.row]));
     drawLines(this.svg, {
       width: this.width,
       height: HEIGHT,
@@ -77,8 +77,8 @@ export class MixingChart extends ElementPanel {
     const cellHeight = Math.max(4, Math.min(12, Math.floor(120 / units.length)));
     const context = sized(this.grid, width, cellHeight * units.length);
     const shades = { diverging: false, dark: view.dark };
-    const colours = palette({ colours: view.state.colours, scale: "linear" }, WHOLE, shades);
-    const cellWidth = width / Math.max(1, view.queries.labels.length);
+    const colours = palette(view.state.colours, WHOLE, shades);
+    const cellWidth = width / Math.max(1, view.queries.shown.length);
     const gap = cellWidth > 5 ? 1 : 0;
     units.forEach((row, index) => {
       row.forEach((value, at) => {
@@ -97,7 +97,7 @@ export class MixingChart extends ElementPanel {
     if (!this.view) return;
     const { queries, lens } = this.view;
     const { layers } = lens.analysis;
-    const row = Math.floor((event.offsetX / this.grid.clientWidth) * queries.labels.length);
+    const row = Math.floor((event.offsetX / this.grid.clientWidth) * queries.shown.length);
     const layer = layers[Math.floor((event.offsetY / this.grid.clientHeight) * layers.length)];
     this.context.choose({ row, column: -1 });
     if (layer !== undefined) this.context.store.set({ layer });

@@ -19,6 +19,10 @@ export interface MainPanel extends Panel {
   readonly tools?: HTMLElement;
   /** Show a cell as pointed at, here or in the other analysis, without drawing all of the rest again. */
   point?(cell: Cell | null): void;
+  /** Begin to look for a token. */
+  find?(): void;
+  /** Do what a key does; whether it does anything. */
+  press?(key: string): boolean;
   hide(hidden: boolean): void;
 }
 

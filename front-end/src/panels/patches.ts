@@ -65,7 +65,7 @@ export class Patches extends ElementPanel {
     this.outline(context, view, width, tall);
     this.canvas.setAttribute(
       "aria-label",
-      `Image of ${rows} by ${columns} patches, tinted by the row of ${view.queries.labels[view.focus.row]}`,
+      `Image of ${rows} by ${columns} patches, tinted by the row of ${view.queries.shown[view.focus.row]}`,
     );
   }
 

@@ -54,7 +54,7 @@ export class Ribbon extends ElementPanel {
     let group = keys.group[0];
     let word: string | null = null;
     if (new Set(keys.group).size > 1) children.push(h("span", { class: "group" }, `${group}`));
-    this.keys = keys.labels.map((text, column) => {
+    this.keys = keys.texts.map((text, column) => {
       if (keys.group[column] !== group) {
         group = keys.group[column];
         children.push(h("span", { class: "group" }, `${group}`));
@@ -105,7 +105,7 @@ export class Ribbon extends ElementPanel {
   private drawLines(view: View): void {
     const { focus, palette, keys } = view;
     const from = this.keyOfQuery(view, focus.row);
-    const entries = keys.labels
+    const entries = keys.shown
       .map((_, column) => ({ column, value: valueAt(view, focus.row, column) }))
       .filter(({ column, value }) => column !== from && !Number.isNaN(value) && value !== 0)
       .sort((a, b) => Math.abs(b.value) - Math.abs(a.value))

@@ -32,7 +32,7 @@ export class Table extends ElementPanel implements MainPanel {
   update(view: View): void {
     if (this.view?.queries !== view.queries) {
       this.select.replaceChildren(
-        ...view.queries.labels.map((text, row) => h("option", { value: row }, `${row + 1}  ${label(text)}`)),
+        ...view.queries.shown.map((text, row) => h("option", { value: row }, `${row + 1}  ${label(text)}`)),
       );
     }
     this.view = view;
@@ -49,8 +49,8 @@ export class Table extends ElementPanel implements MainPanel {
       signed ? h("th", { scope: "col", class: "now" }, `${state.scope} \u2212 ${state.base}`) : null,
       ...scopes.map((scope) => h("th", { scope: "col", class: !signed && scope === state.scope ? "now" : "" }, scope)),
     );
-    const rows = keys.labels.map((text, column) => {
-      const at = selected.row * keys.labels.length + column;
+    const rows = keys.shown.map((text, column) => {
+      const at = selected.row * keys.shown.length + column;
       return h(
         "tr",
         { class: column === selected.column ? "chosen" : "" },
@@ -70,7 +70,7 @@ export class Table extends ElementPanel implements MainPanel {
       "caption",
       {},
       "Row of ",
-      named(view.queries.labels[selected.row]),
+      named(view.queries.shown[selected.row]),
       `, layer ${state.layer}, at every scope`,
     );
     this.holder.replaceChildren(h("table", {}, caption, h("thead", {}, head), h("tbody", {}, ...rows)));

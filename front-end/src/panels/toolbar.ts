@@ -4,8 +4,8 @@ import { h } from "../draw/dom";
 import type { Pane } from "../model/pane";
 import type { State } from "../model/state";
 import type { Store } from "../model/store";
-import { hasWords } from "../model/tokens";
-import { Bar } from "./bar";
+import { kindsOf } from "../model/tokens";
+import { Bar, UNITS } from "./bar";
 
 export class Toolbar extends Bar {
   readonly element: HTMLElement;
@@ -26,6 +26,7 @@ export class Toolbar extends Bar {
         { value: "column", label: "Columns", title: "Every key\u2019s column sums to 1" },
       ]),
       this.units(),
+      this.own(),
       this.special(),
       this.heads(),
       this.difference(),
@@ -42,18 +43,25 @@ export class Toolbar extends Bar {
   }
 
   private units(): HTMLElement {
-    const control = segmented(
-      "Units",
-      [
-        { value: "token", label: "Subwords" },
-        { value: "word", label: "Words" },
-      ],
-      (value) => this.set({ units: value as State["units"] }),
-    );
+    const control = segmented("Units", UNITS, (value) => this.set({ units: value as State["units"] }));
     this.syncs.push((state) => {
       control.set(state.units);
-      control.enable(this.panes.some((pane) => hasWords(pane.lens(state).analysis.keys)));
+      control.allow(this.panes.flatMap((pane) => kindsOf(pane.lens(state).analysis.keys)));
     });
+    return control.element;
+  }
+
+  private own(): HTMLElement {
+    const control = segmented(
+      "Own token",
+      [
+        { value: "shown", label: "Shown" },
+        { value: "grey", label: "Grey", title: "Grey, and colours are for the others" },
+        { value: "out", label: "Out", title: "Left out, the rest normalised; its share is beside each row" },
+      ],
+      (value) => this.set({ own: value as State["own"] }),
+    );
+    this.syncs.push((state) => control.set(this.panes[0]!.state(state).own));
     return control.element;
   }
 
@@ -121,8 +129,11 @@ export class Toolbar extends Bar {
       "display",
       colours.element,
       this.segments("scale", "Colour scale", [
+        { value: "auto", label: "Auto", title: "Square root, or logarithmic where values are of very different sizes" },
         { value: "linear", label: "Linear" },
-        { value: "root", label: "Square root", title: "Shows small values better" },
+        { value: "root", label: "Root", title: "Shows small values better" },
+        { value: "log", label: "Log", title: "Shows values of very different sizes" },
+        { value: "quantile", label: "Rank", title: "Every colour for as many cells" },
       ]),
       this.segments("range", "Colour range", [
         { value: "map", label: "This map" },

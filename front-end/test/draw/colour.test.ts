@@ -7,7 +7,7 @@ interface Wanted {
   limit?: number;
   diverging?: boolean;
   dark?: boolean;
-  scale?: State["scale"];
+  scale?: "linear" | "root";
   colours?: State["colours"];
 }
 
@@ -18,7 +18,7 @@ function made({
   scale = "linear",
   colours = "normscope",
 }: Wanted): Palette {
-  return palette({ colours, scale }, { limit, most: limit }, { diverging, dark });
+  return palette(colours, { limit, most: limit, scale: { kind: scale } }, { diverging, dark });
 }
 
 const luminance = (css: string): number =>

@@ -13,6 +13,7 @@ describe("geometry", () => {
     scrollX: 0,
     scrollY: 0,
     header: 0,
+    side: 0,
   };
   it("fits the map into its room, with whole pixels", () => {
     const at = layout(room);

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
-import type { Palette } from "../../src/draw/colour";
-import { axisOf, goesBeyond } from "../../src/draw/legend";
+import { type Palette, shade } from "../../src/draw/colour";
+import { goesBeyond, ticksOf } from "../../src/draw/legend";
+import { type Scale, scaleFor } from "../../src/model/scale";
 
 const palette = (parts: Partial<Palette>): Palette => ({
   table: new Uint32Array(256),
@@ -8,23 +9,35 @@ const palette = (parts: Partial<Palette>): Palette => ({
   limit: 1,
   most: 1,
   diverging: false,
-  root: true,
+  scale: { kind: "root" },
   ...parts,
 });
 
+const sizes = (limit: number): Float32Array => Float32Array.from({ length: 400 }, (_, at) => limit * (at / 399) ** 6);
+const scales = (limit: number): Scale[] =>
+  (["linear", "root", "log", "quantile"] as const).map((kind) => scaleFor(kind, sizes(limit), limit));
+
 describe("the ticks of a colour bar", () => {
-  it("have room, and 0 has one, whatever the limit", () => {
-    for (const limit of [0.003, 0.7, 1, 3, 37, 99, 12345]) {
-      for (const diverging of [false, true]) {
-        const axis = axisOf(palette({ limit, diverging }), 220, "none");
-        const places = axis.tickValues()!.map((tick) => axis.scale()(tick) ?? Number.NaN);
-        const distances = places
-          .toSorted((a, b) => a - b)
-          .slice(1)
-          .map((place, at) => place - places.toSorted((a, b) => a - b)[at]!);
-        expect(axis.tickValues()).toContain(0);
-        expect(places.length).toBeGreaterThan(1);
-        expect(Math.min(...distances)).toBeGreaterThanOrEqual(32);
+  it("do not collide, whatever the limit and the scale", () => {
+    for (const limit of [0.00003, 0.003, 0.7, 1, 3, 37, 99, 12345]) {
+      for (const scale of scales(limit)) {
+        for (const diverging of [false, true]) {
+          const ticks = ticksOf(palette({ limit, diverging, scale }), 220, "none").toSorted((a, b) => a.x - b.x);
+          expect(ticks.length).toBeGreaterThan(1);
+          ticks.slice(1).forEach((tick, at) => {
+            const before = ticks[at]!;
+            expect(tick.x - before.x).toBeGreaterThan(2.6 * (tick.text.length + before.text.length));
+          });
+        }
+      }
+    }
+  });
+  it("are where the colours of their values are", () => {
+    for (const scale of scales(50)) {
+      const colours = palette({ limit: 50, scale });
+      for (const { x, text } of ticksOf(colours, 255, "none")) {
+        const value = Number(text.replace("\u2264\u2009", ""));
+        expect(Math.abs(shade(value, colours) - x)).toBeLessThan(3);
       }
     }
   });
@@ -33,4 +46,18 @@ describe("the ticks of a colour bar", () => {
 it("the last colour goes beyond the limit only where a value does", () => {
   expect(goesBeyond(palette({ most: 1 }))).toBe(false);
   expect(goesBeyond(palette({ most: 1.5 }))).toBe(true);
+});
+
+describe("a scale", () => {
+  it("is the root, or logarithmic where values are of very different sizes", () => {
+    expect(scaleFor("auto", Float32Array.of(0.1, 0.2, 1), 1).kind).toBe("root");
+    expect(scaleFor("auto", Float32Array.of(0.0001, 0.001, 1), 1).kind).toBe("log");
+    expect(scaleFor("auto", new Float32Array(0), 0).kind).toBe("root");
+  });
+  it("by rank gives every colour to as many cells", () => {
+    const all = sizes(1);
+    const colours = palette({ scale: scaleFor("quantile", all, 1) });
+    const lower = all.filter((size) => shade(size, colours) < 128).length;
+    expect(Math.abs(lower - all.length / 2)).toBeLessThan(4);
+  });
 });

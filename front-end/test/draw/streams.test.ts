@@ -9,6 +9,8 @@ function flow(rows: number, edges: Flow["edges"]): Flow {
     rows: {
       members: labels.map((_, row) => [row]),
       labels,
+      texts: labels,
+      shown: labels,
       special: labels.map(() => false),
       group: labels.map(() => ""),
       of: labels.map((_, row) => row),

@@ -34,16 +34,16 @@ const second = [
   [0, 0, 0],
   [4, 3, -2],
 ];
-const stack = new Stack(table, table, new Rows([1, 3, 3], Float32Array.of(5, -1, 1, 4, 3, -2, 0, 0, 5), null), {
-  heads: new Rows([1, 2, 1, 3], new Float32Array(6), null),
-  feedForward: new Rows([1, 2, 3], new Float32Array(6), null),
-  bias: new Rows([1, 2, 3], new Float32Array(6), null),
+const stack = new Stack(table, table, new Rows([1, 3, 3], Float32Array.of(5, -1, 1, 4, 3, -2, 0, 0, 5)), {
+  heads: new Rows([1, 2, 1, 3], new Float32Array(6)),
+  feedForward: new Rows([1, 2, 3], new Float32Array(6)),
+  bias: new Rows([1, 2, 3], new Float32Array(6)),
   edges: [edges(first), edges(second)],
 });
 
 describe("a flow", () => {
   it("has the fewest edges that carry the share in every layer", () => {
-    const flow = flowOf(stack, 0, { share: 0.6, words: false });
+    const flow = flowOf(stack, 0, { share: 0.6, units: "token" });
     expect(flow.edges.map(({ layer, value }) => [layer, value])).toEqual([
       [1, 4],
       [1, -3],
@@ -51,10 +51,10 @@ describe("a flow", () => {
       [2, 3],
     ]);
     expect(flow.carried[0]).toBeCloseTo(7 / 11);
-    expect(flowOf(stack, 0, { share: 1, words: false }).edges).toHaveLength(8);
+    expect(flowOf(stack, 0, { share: 1, units: "token" }).edges).toHaveLength(8);
   });
   it("is conserved: what leaves a node and what enters it is its relevance", () => {
-    const flow = flowOf(stack, 0, { share: 1, words: false });
+    const flow = flowOf(stack, 0, { share: 1, units: "token" });
     for (const [depth, row] of [0, 1, 2].flatMap((at) => [0, 1, 2].map((one) => [at, one] as const))) {
       const { into, out } = touching(flow, { depth, row });
       const sum = (list: { value: number }[]): number => list.reduce((total, { value }) => total + value, 0);
@@ -63,14 +63,14 @@ describe("a flow", () => {
     }
   });
   it("of words is summed, and the sums stay what they are", () => {
-    const flow = flowOf(stack, 0, { share: 1, words: true });
+    const flow = flowOf(stack, 0, { share: 1, units: "word" });
     expect(flow.rows.labels).toEqual(["a", "bc"]);
     expect([...flow.relevance[1]!]).toEqual([4, 1]);
     // 2 - 3 + 1 cancel: nothing flows from this word to itself in the first layer.
     expect(flow.edges.filter(({ layer }) => layer === 1).map(({ value }) => value)).toEqual([4, 1]);
   });
   it("is followed from a node to both sides", () => {
-    const flow = flowOf(stack, 0, { share: 1, words: false });
+    const flow = flowOf(stack, 0, { share: 1, units: "token" });
     const parts = followed(flow, { depth: 1, row: 1 });
     const of = (layer: number, from: number, to: number): number =>
       parts[flow.edges.findIndex((edge) => edge.layer === layer && edge.from === from && edge.to === to)]!;

@@ -1,5 +1,14 @@
 import { describe, expect, it } from "vitest";
-import { aggregate, normalise, rowMaxima, subtract, typicalRange } from "../../src/model/matrix";
+import {
+  aggregate,
+  normalise,
+  ownShares,
+  rowMaxima,
+  strongest,
+  subtract,
+  typicalRange,
+  withoutOwn,
+} from "../../src/model/matrix";
 import type { TokenTable } from "../../src/model/payload";
 import { unitsOf } from "../../src/model/tokens";
 
@@ -13,12 +22,12 @@ const table = (word: number[]): TokenTable => ({
 
 describe("aggregate", () => {
   it("sums keys and averages queries", () => {
-    const units = unitsOf(table([0, 0, 1]), { words: true, special: true });
+    const units = unitsOf(table([0, 0, 1]), { kind: "word", special: true });
     const made = aggregate(Float32Array.of(1, 2, 3, 4, 5, 6, 7, 8, 9), 3, units, units);
     expect([...made.values]).toEqual([6, 4.5, 15, 9]);
   });
   it("counts only what exists, and is missing where nothing does", () => {
-    const units = unitsOf(table([0, 0, 1]), { words: true, special: true });
+    const units = unitsOf(table([0, 0, 1]), { kind: "word", special: true });
     const made = aggregate(Float32Array.of(1, Number.NaN, Number.NaN, 2, 3, Number.NaN, 4, 5, 6), 3, units, units);
     expect([...made.values]).toEqual([3, Number.NaN, 9, 6]);
   });
@@ -53,5 +62,25 @@ describe("the range of colours", () => {
     expect(typicalRange(Float32Array.of(1, 2, 2, 90, 0), 2.5)).toEqual({ limit: 5, most: 90 });
     expect(typicalRange(Float32Array.of(0, 0), 2.5)).toEqual({ limit: 0, most: 0 });
     expect(typicalRange(new Float32Array(0), 2.5)).toEqual({ limit: 0, most: 0 });
+  });
+});
+
+describe("own tokens", () => {
+  const matrix = { rows: 2, columns: 3, values: Float32Array.of(6, 2, 2, 1, 3, Number.NaN) };
+  const own = Int32Array.of(0, -1);
+  it("are left out, and the rest add up to all", () => {
+    const rest = normalise(withoutOwn(matrix, own), "row");
+    expect([...rest.values]).toEqual([Number.NaN, 0.5, 0.5, 0.25, 0.75, Number.NaN]);
+  });
+  it("have a share that is told", () => {
+    const shares = ownShares(matrix, own);
+    expect(shares[0]).toBeCloseTo(0.6);
+    expect(shares[1]).toBeNaN();
+  });
+  it("are not among the strongest cells", () => {
+    expect(strongest(matrix, own, 2)).toEqual([
+      { row: 1, column: 1 },
+      { row: 0, column: 1 },
+    ]);
   });
 });

@@ -11,8 +11,7 @@ const tokens = {
   word: [-1, 0, 1],
   wordText: ["[CLS]", "a", "b"],
 };
-const rows = new Rows([2, 2, 3, 3], new Float32Array(36), null);
-const analysis = new Analysis({
+const contents = {
   facts: { model: "m" },
   method: "norms",
   quantity: "norm",
@@ -21,18 +20,32 @@ const analysis = new Analysis({
   queries: tokens,
   keys: tokens,
   completeness: [1e-7, 2e-7],
-  map: rows,
+  map: new Rows([2, 2, 3, 3], new Float32Array(36).fill(1)),
   mixing: null,
   sourceMixing: null,
   heads: null,
   picture: null,
   encoder: null,
-});
+};
+const analysis = new Analysis(contents);
 const initial = initialState(analysis);
 
 describe("the state", () => {
   it("starts at the whole chain and the first token that is not special", () => {
-    expect(initial).toMatchObject({ layer: 2, scope: "Attn", query: 1, norm: "row" });
+    expect(initial).toMatchObject({ layer: 2, scope: "Attn", query: 1, norm: "row", own: "auto" });
+  });
+  it("starts at the last token of a causal model, whose first has nothing to take from", () => {
+    const triangle = Float32Array.from({ length: 36 }, (_, at) => (at % 3 > Math.floor(at / 3) % 3 ? Number.NaN : 1));
+    const causal = new Analysis({ ...contents, map: new Rows([2, 2, 3, 3], triangle) });
+    expect(causal.causal).toBe(true);
+    expect(initialState(causal).query).toBe(2);
+  });
+  it("starts at the layer in which tokens take most from others", () => {
+    const values = new Float32Array(36).fill(1);
+    // At the last scope the first layer is a diagonal.
+    for (let at = 18; at < 27; at++) values[at] = (at - 18) % 4 === 0 ? 1 : 0;
+    const telling = new Analysis({ ...contents, map: new Rows([2, 2, 3, 3], values) });
+    expect(initialState(telling).layer).toBe(4);
   });
   it("goes into a fragment and comes back", () => {
     const state = { ...initial, layer: 4, scope: "AttnW", special: false, key: 2, units: "word" as const };

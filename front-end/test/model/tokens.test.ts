@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { TokenTable } from "../../src/model/payload";
-import { hasWords, label, shortLabel, unitsOf } from "../../src/model/tokens";
+import { hasWords, kindsOf, label, shortLabel, unitsOf } from "../../src/model/tokens";
 
 const table: TokenTable = {
   position: [0, 1, 2, 3, 4],
@@ -27,20 +27,20 @@ describe("labels", () => {
 
 describe("units", () => {
   it("are tokens, or words with special tokens on their own", () => {
-    expect(unitsOf(table, { words: false, special: true }).members).toEqual([[0], [1], [2], [3], [4]]);
-    const words = unitsOf(table, { words: true, special: true });
+    expect(unitsOf(table, { kind: "token", special: true }).members).toEqual([[0], [1], [2], [3], [4]]);
+    const words = unitsOf(table, { kind: "word", special: true });
     expect(words.members).toEqual([[0], [1, 2], [3], [4]]);
     expect(words.labels).toEqual(["[CLS]", "untold", "joy", "[SEP]"]);
     expect(words.of).toEqual([0, 1, 1, 2, 3]);
   });
   it("can leave special tokens out", () => {
-    const units = unitsOf(table, { words: true, special: false });
+    const units = unitsOf(table, { kind: "word", special: false });
     expect(units.labels).toEqual(["untold", "joy"]);
     expect(units.of).toEqual([-1, 0, 0, 1, -1]);
   });
   it("keep the same word number of two groups apart", () => {
     const groups = { ...table, word: [0, 0, 0, 0, 0], group: ["target", "target", "source", "source", "source"] };
-    expect(unitsOf(groups, { words: true, special: true }).members).toEqual([
+    expect(unitsOf(groups, { kind: "word", special: true }).members).toEqual([
       [0, 1],
       [2, 3, 4],
     ]);
@@ -48,5 +48,32 @@ describe("units", () => {
   it("know when there are no words", () => {
     expect(hasWords(table)).toBe(true);
     expect(hasWords({ ...table, word: [-1, -1, -1, -1, -1] })).toBe(false);
+  });
+  it("are sentences and blocks of a longer text", () => {
+    const token = Array.from({ length: 120 }, (_, at) => (at % 40 === 39 ? "." : `w${at % 7}`));
+    const long: TokenTable = { ...table, token, position: [...token.keys()], special: token.map(() => 0) };
+    long.word = token.map((_, at) => at);
+    long.wordText = token;
+    expect(kindsOf(long)).toEqual(["token", "word", "sentence", "block"]);
+    expect(unitsOf(long, { kind: "sentence", special: true }).members.map(({ length }) => length)).toEqual([
+      40, 40, 40,
+    ]);
+    const blocks = unitsOf(long, { kind: "block", special: true });
+    expect(blocks.members.flat()).toEqual([...token.keys()]);
+    expect(blocks.members.length).toBeLessThanOrEqual(48);
+    expect(blocks.labels[0]).toBe("1\u20134");
+    expect(kindsOf(table)).toEqual(["token", "word"]);
+  });
+  it("that occur more than once say where, and bytes are text", () => {
+    const twice = {
+      ...table,
+      token: ["a", "b", "a", "c", "d"],
+      text: ["a", "b", "a", "\u00e9", "d"],
+      special: [0, 0, 0, 0, 0],
+    };
+    const units = unitsOf(twice, { kind: "token", special: true });
+    expect(units.shown).toEqual(["a\u2081", "b", "a\u2083", "\u00e9", "d"]);
+    expect(units.labels).toEqual(["a", "b", "a", "c", "d"]);
+    expect(shortLabel("a-long-long-long-token\u2081\u2082", 6)).toBe("a-lon\u2026\u2081\u2082");
   });
 });

@@ -11,7 +11,7 @@ import typer
 
 from normscope.cli import options
 from normscope.cli.expansion import expanded
-from normscope.cli.session import load_analyzer, read_text, result_console, say_written
+from normscope.cli.session import load_analyzer, named, read_text, result_console, say_written, working
 from normscope.errors import InputError
 from normscope.model_options import ModelOptions
 
@@ -29,13 +29,19 @@ normscope explain "Anna and Peter met. Anna gave the book to" --target " Peter" 
 normscope explain "What a lovely surprise!" --model ./my-classifier --method leave-one-out --out page.html
 """
 
+METHODS_EXAMPLES = """[bold]Examples[/bold]
+
+normscope methods\n
+normscope methods gradient
+"""
+
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command("explain", epilog=EXAMPLES)(expanded(explain_command, model=options.MODEL))
-    app.command("methods")(methods_command)
+    app.command("methods", epilog=METHODS_EXAMPLES)(methods_command)
 
 
 def explain_command(
@@ -155,12 +161,14 @@ def explain_command(
     _give_out(explanation, out, flow)
 
 
-def methods_command() -> None:
+def methods_command(name: options.NamePart = None) -> None:
     """List the methods: what each measures, what it costs, and where it comes from."""
-    from normscope.methods import methods
+    from normscope.methods import method, methods
     from normscope.methods.table import methods_table
 
-    result_console().print(methods_table(methods()))
+    result_console().print(
+        methods_table([method(each) for each in named(name, (known.name for known in methods()), "method")])
+    )
 
 
 def _method(name: str, given: list[str]) -> Method:
@@ -225,4 +233,6 @@ def _give_out(explanation: Explanation, out: Path | None, flow: float | None) ->
     else:
         from normscope.explain.export import export_explanation
 
-        say_written(export_explanation(explanation, out, flow=flow))
+        with working(f"Writing {out}"):
+            export_explanation(explanation, out, flow=flow)
+        say_written(out)

@@ -10,12 +10,13 @@ import typer
 
 from normscope.cli import options
 from normscope.cli.expansion import expanded
-from normscope.cli.session import load_analyzer, read_text, say, say_written
+from normscope.cli.session import load_analyzer, read_text, say, say_written, working
 from normscope.errors import InputError, NormscopeError
 from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
+    from normscope.call_options import AnalysisOptions
 
 _SIDE = "Side by side"
 
@@ -42,6 +43,8 @@ def explore(
     text: options.TextArgument,
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("explorer.html"),
     pair: options.Pair = None,
+    target: options.Target = None,
+    layer: options.Layer = None,
     heads: Annotated[bool, typer.Option("--heads", metavar="", help="Also the maps of single heads.")] = False,
     compare: Annotated[
         str | None,
@@ -60,6 +63,7 @@ def explore(
         str, typer.Option("--precision", help="Values quantised for 'display', or 'full' float32 (a larger file).")
     ] = "display",
     truncate: options.Truncate = False,
+    value_bias: options.ValueBias = "token",
     *,
     model: ModelOptions,
 ) -> None:
@@ -67,19 +71,31 @@ def explore(
 
     Step through the chain of a layer and watch each component rewrite the map; click tokens; compare; export.
     """
+    from normscope.export import ending
+
+    ending(out, ("html", "htm"))
     page_precision = _precision(precision)
     first = load_analyzer(model)
-    analyses = [first.analyze(read_text(text, pair), heads=heads, truncate=truncate)]
+    asked: AnalysisOptions = {
+        "target": target,
+        "layers": layer,
+        "heads": heads,
+        "truncate": truncate,
+        "value_bias": value_bias,
+    }
+    analyses = [first.analyze(read_text(text, pair), **asked)]
     if compare is not None or compare_model is not None:
         second = first
         if compare_model is not None:
             second = load_analyzer(replace(model, model=compare_model, tokenizer=None, revision=None))
         other = read_text(text, pair) if compare is None else compare
-        analyses.append(second.analyze(other, heads=heads, truncate=truncate))
+        analyses.append(second.analyze(other, **asked))
 
     from normscope.explorer.page import write_page
 
-    say_written(write_page(*analyses, path=out, precision=page_precision))
+    with working(f"Writing {out}"):
+        write_page(*analyses, path=out, precision=page_precision)
+    say_written(out)
 
 
 def serve(
@@ -115,7 +131,8 @@ def serve(
     analyzers: dict[str, Analyzer] = {}
     for name in model or [None]:
         analyzer = load_analyzer(replace(loading, model=name))
-        analyzers[analyzer.name] = analyzer
+        same = sum(known.name == analyzer.name for known in analyzers.values())
+        analyzers[f"{analyzer.name} ({same + 1})" if same else analyzer.name] = analyzer
     limits = Limits(tokens=most_tokens, kept=most_kept * 2**20)
     run(analyzers, host=host, port=port, limits=limits, say=say)
 

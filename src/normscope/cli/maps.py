@@ -9,7 +9,7 @@ import typer
 
 from normscope.cli import options
 from normscope.cli.expansion import expanded
-from normscope.cli.session import load_analyzer, read_text, result_console, say, say_written, units_of
+from normscope.cli.session import load_analyzer, read_text, result_console, say, say_written, units_of, working
 from normscope.errors import FileError, InputError, SelectionError, listing
 from normscope.model_options import ModelOptions
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
@@ -29,9 +29,10 @@ normscope map "The horse raced past the barn fell." --scope all --out maps.parqu
 normscope map "Unbelievable!" --words --no-special --model ./my-model
 """
 
-GROWTH_EXAMPLES = """[bold]Example[/bold]
+GROWTH_EXAMPLES = """[bold]Examples[/bold]
 
-normscope growth "The opera singer caught a soap bubble." --layer 3 --out growth.png
+normscope growth "The opera singer caught a soap bubble." --layer 3 --out growth.png\n
+normscope growth "Unbelievable!" --words --normalise column --out growth.pdf
 """
 
 
@@ -94,7 +95,9 @@ def map_command(
     else:
         from normscope.export import export_map
 
-        say_written(export_map(analysis, out, scopes, head=head, normalise=normalise))
+        with working(f"Writing {out}"):
+            export_map(analysis, out, scopes, head=head, normalise=normalise)
+        say_written(out)
 
 
 def growth_command(
@@ -128,9 +131,11 @@ def growth_command(
         read_text(text, pair), target=target, layers=layer, truncate=truncate, value_bias=value_bias
     )
     analysis = units_of(analysis, words=words, no_special=no_special, encoder=encoder)
-    from normscope.plots import plot_growth
+    with working(f"Drawing {out}"):
+        from normscope.plots import plot_growth
 
-    say_written(write_figure(plot_growth(analysis, layer, normalise=normalise), out))
+        write_figure(plot_growth(analysis, layer, normalise=normalise), out)
+    say_written(out)
 
 
 def _check_request(out: Path | None, scope: str | None, normalise: str) -> None:
@@ -141,9 +146,10 @@ def _check_request(out: Path | None, scope: str | None, normalise: str) -> None:
     normalise_axis(normalise)
     kind = None if out is None else ending(out, (*FIGURES, *TABLES, NETCDF))
     if scope == _ALL and kind not in (*TABLES, NETCDF):
+        given = "without --out they would go to the terminal" if out is None else f"{str(out)!r} is a picture"
         raise InputError(
-            f"All scopes together go into a file: give --out with one of {listing((*TABLES, NETCDF))}, "
-            f"or name one scope. The command growth draws all scopes of a layer."
+            f"All scopes together go into a table or netCDF file ({listing((*TABLES, NETCDF))}), and {given}. Name such a "
+            f"file or one scope, or draw all scopes of a layer: normscope growth."
         )
     if kind == NETCDF and normalise != "none":
         raise FileError("A netCDF file holds the norms as they are: leave out --normalise, or write a table (csv).")

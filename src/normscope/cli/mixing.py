@@ -8,7 +8,7 @@ import typer
 
 from normscope.cli import options
 from normscope.cli.expansion import expanded
-from normscope.cli.session import load_analyzer, read_text, result_console, say_written
+from normscope.cli.session import load_analyzer, read_text, result_console, say_written, working
 from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def mix_command(
             rich_help_panel="What is shown",
         ),
     ] = None,
+    layer: options.Layer = None,
     no_special: options.NoSpecial = False,
     out: options.Out = None,
     truncate: options.Truncate = False,
@@ -51,23 +52,25 @@ def mix_command(
     model: ModelOptions,
 ) -> None:
     """Show mixing ratios, from 0 (a state made of its own token only) to 1 (of the others only), or write them to a file:
-    svg, png, pdf, csv, parquet or json by the ending.
+    svg, png, pdf, csv, parquet, json or nc by the ending.
 
     No map is computed, so this takes long texts for about the price of a few forward passes.
     """
-    from normscope.export import FIGURES, TABLES, ending, export_mixing_ratios
+    from normscope.export import FIGURES, NETCDF, TABLES, ending, export_mixing_ratios
 
     if out is not None:
-        ending(out, (*FIGURES, *TABLES))
+        ending(out, (*FIGURES, *TABLES, NETCDF))
     analyzer = load_analyzer(model)
     scopes = None if scope == _ALL else [scope or analyzer.scopes[-1]]
     ratios: xr.DataArray = analyzer.mixing_ratios(
-        read_text(text, pair), target=target, scopes=scopes, truncate=truncate, value_bias=value_bias
+        read_text(text, pair), target=target, scopes=scopes, layers=layer, truncate=truncate, value_bias=value_bias
     )
     if no_special:
         ratios = ratios.isel(query=~ratios["query_special"].values)
     if out is not None:
-        say_written(export_mixing_ratios(ratios, out))
+        with working(f"Writing {out}"):
+            export_mixing_ratios(ratios, out)
+        say_written(out)
         return
     from normscope.terminal import mixing_table
 

@@ -10,7 +10,7 @@ import typer
 
 from normscope.cli import options
 from normscope.cli.expansion import expanded
-from normscope.cli.session import load_analyzer, result_console, say
+from normscope.cli.session import load_analyzer, named, result_console, say
 from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
@@ -27,6 +27,12 @@ normscope check\n
 normscope check --model ./my-model --dtype float64
 """
 
+MODELS_EXAMPLES = """[bold]Examples[/bold]
+
+normscope models\n
+normscope models llama
+"""
+
 _SENTENCE = "The opera singer caught a soap bubble."
 _RANDOM_TOKENS = 16
 
@@ -34,7 +40,7 @@ _RANDOM_TOKENS = 16
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command("check", epilog=CHECK_EXAMPLES)(expanded(check_command, model=options.MODEL))
-    app.command("models")(models_command)
+    app.command("models", epilog=MODELS_EXAMPLES)(models_command)
 
 
 def check_command(
@@ -107,21 +113,23 @@ def _random_pixels(analyzer: Analyzer) -> Tensor:
     return torch.randn(1, config.num_channels, height, width, generator=torch.Generator().manual_seed(0))
 
 
-def models_command() -> None:
+def models_command(name: options.NamePart = None) -> None:
     """List the architectures that are understood, by the model_type of their configuration."""
     from normscope.families import families
     from normscope.terminal import plain_table
 
     console = result_console()
     headings = ["model_type", "family", "kind", "topology", "feed-forward", "attention", "chain"]
-    rows = [[model_type, *_description(model_type, family)] for model_type, family in families().items()]
+    known = families()
+    rows = [[each, *describe(each, known[each])] for each in named(name, known, "architecture")]
     needed = sum(1 + max(map(len, column)) for column in zip(headings, *rows, strict=True))
     if needed > console.width:  # the chain is the longest, and the topology tells as much
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     console.print(plain_table(f"{len(rows)} supported architectures", headings, rows))
 
 
-def _description(model_type: str, family: Family) -> tuple[str, ...]:
+def describe(model_type: str, family: Family) -> tuple[str, ...]:
+    """What the table of architectures says of one: family, kind, topology, feed-forward, attention, chain."""
     from transformers import CONFIG_MAPPING
 
     from normscope.families.spec import Topology

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from normscope import choices
 from normscope.cli.expansion import Expansion
 from normscope.model_options import ModelOptions
 
@@ -19,6 +20,10 @@ MODEL = Expansion(ModelOptions, ModelOptions, _MODEL)
 LOADING = Expansion(ModelOptions, ModelOptions, _MODEL, without=("model",))
 """The same but the model itself, for a command that loads several in the same way."""
 
+NamePart = Annotated[
+    str | None,
+    typer.Argument(metavar="[NAME]", help="Only those whose names have this in them.", show_default=False),
+]
 TextArgument = Annotated[
     str, typer.Argument(help="The text to analyse; for a vision model, the file of an image.", show_default=False)
 ]
@@ -49,7 +54,7 @@ Truncate = Annotated[
     ),
 ]
 ValueBias = Annotated[
-    Literal["token", "bias"],
+    choices.ValueBias,
     typer.Option("--value-bias", help="Count the bias of the value projection with the 'token' or with the 'bias'."),
 ]
 Layer = Annotated[

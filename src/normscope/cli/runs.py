@@ -4,52 +4,59 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from normscope.choices import Arithmetic, Masking, StackName, ValueBias
 from normscope.cli import options
 from normscope.cli.expansion import Expansion, expanded
-from normscope.cli.session import quiet, result_console
+from normscope.cli.session import named, quiet, result_console, say, say_written
 from normscope.corpora import Corpus, CorpusOptions
-from normscope.corpus_run.settings import Arithmetic, ValueBias
 from normscope.errors import InputError
-from normscope.experiments.observer import Masking
 from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
+    from normscope.corpus_run.engines import Engine
     from normscope.experiments import Experiment
 
+EXPERIMENTS_EXAMPLES = """normscope experiments
+
+normscope experiments mixing"""
 RUN_EXAMPLES = """normscope run scope-similarity mixing-ratio --corpus wiki.txt --unit packed --out runs/minilm
 
 normscope run entities --model roberta-base --corpus eng.testa --limit 1000 --out runs/entities
+
+normscope run mixing-ratio --corpus wiki.txt --out runs/wiki --engine ray --ray-address auto --workers 32
 
 normscope run alignment --model marian-dir --corpus pairs.src-tgt --gold pairs.gold --setting both --out runs/align"""
 REPORT_EXAMPLES = """normscope report runs/minilm runs/roberta --out report.html
 
 normscope report runs/seed-0 runs/seed-1 runs/seed-2 --together --out seeds.html"""
 
+EngineName = Literal["local", "ray"]
+
 _CORPUS, _HOW, _WORK = "The corpus", "The experiments", "The work"
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to an application."""
-    app.command("experiments")(experiments_command)
+    app.command("experiments", epilog=EXPERIMENTS_EXAMPLES)(experiments_command)
     command = expanded(run_command, corpus_options=Expansion(Corpus, dict, _CORPUS), model=options.MODEL)
     app.command("run", epilog=RUN_EXAMPLES)(command)
     app.command("report", epilog=REPORT_EXAMPLES)(report_command)
 
 
-def experiments_command() -> None:
+def experiments_command(name: options.NamePart = None) -> None:
     """List the experiments: name, paper, what they show, options."""
+    from rich.table import Table
+
     from normscope.experiments import EXPERIMENTS
 
     table = Table(box=None, pad_edge=False)
-    for name in ("name", "paper", "shows", "what it finds", "options (-O name.option=value)"):
-        table.add_column(name, overflow="fold", no_wrap=name == "name")
-    for kind in EXPERIMENTS.values():
+    for heading in ("name", "paper", "shows", "what it finds", "options (-O name.option=value)"):
+        table.add_column(heading, overflow="fold", no_wrap=heading == "name")
+    for kind in [EXPERIMENTS[each] for each in named(name, EXPERIMENTS, "experiment")]:
         defaults = ", ".join(f"{field.name}={_shown(field.default)}" for field in fields(kind))
         table.add_row(kind.name, kind.paper, kind.shows, kind.summary, defaults)
     result_console().print(table)
@@ -98,6 +105,15 @@ def run_command(
             rich_help_panel=_HOW,
         ),
     ] = None,
+    stack: Annotated[
+        StackName | None,
+        typer.Option(
+            "--stack",
+            help="Of an encoder-decoder model, the stack to look at. Default: the decoder.",
+            show_default=False,
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option("--seed", help="Seed of masking, sampling and bootstrap.", rich_help_panel=_HOW)
     ] = 0,
@@ -124,7 +140,31 @@ def run_command(
             rich_help_panel=_HOW,
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Number of processes.", rich_help_panel=_WORK)] = 1,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", help="Number of processes on this machine.", rich_help_panel=_WORK)
+    ] = 1,
+    engine: Annotated[
+        EngineName,
+        typer.Option("--engine", help="Compute on this machine, or on a Ray cluster.", rich_help_panel=_WORK),
+    ] = "local",
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            "--ray-address",
+            help="The Ray cluster: 'auto' or HOST:PORT. Default: one on this machine, for this run.",
+            show_default=False,
+            rich_help_panel=_WORK,
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            help="Workers on the Ray cluster. Default: one on each machine.",
+            show_default=False,
+            rich_help_panel=_WORK,
+        ),
+    ] = None,
     shard_size: Annotated[
         int, typer.Option("--shard-size", help="Sequences per shard, the unit that is kept.", rich_help_panel=_WORK)
     ] = 16,
@@ -156,12 +196,14 @@ def run_command(
             ranks=ranks,
             value_bias=value_bias,
             dtype=arithmetic,
+            stack=stack,
             overwrite=overwrite,
             progress=None,
+            engine=_engine(engine, ray_address, workers, jobs),
             **corpus_options,
         )
     except RunInterrupted as interruption:
-        Console(stderr=True).print(str(interruption), style="yellow", highlight=False)
+        say(str(interruption), "yellow")
         raise typer.Exit(130) from None
     _tell(out, result.manifest)
 
@@ -181,20 +223,31 @@ def report_command(
     from normscope.report import write_report
 
     path = write_report(runs, out, together=together)
-    Console(stderr=True).print(f"Wrote {path}", highlight=False)
+    say_written(path)
+
+
+def _engine(name: EngineName, address: str | None, workers: int | None, jobs: int) -> Engine | None:
+    """The engine that is asked for; `None` for this machine, with its `--jobs`."""
+    if name == "local":
+        for option, value in (("--ray-address", address), ("--workers", workers)):
+            if value is not None:
+                raise InputError(f"{option} belongs to --engine ray; the processes on this machine are --jobs.")
+        return None
+    if jobs != 1:
+        raise InputError("--jobs are processes on this machine; with --engine ray say --workers.")
+    from normscope.corpus_run.cluster import Ray
+
+    return Ray(address, workers)
 
 
 def _tell(out: Path, manifest: dict[str, Any]) -> None:
-    console = Console(stderr=True, highlight=False)
     skipped = ", ".join(f"{kind}: {count}" for kind, count in manifest["rows_left_out_or_changed"].items())
-    console.print(
-        f"{manifest['sequences']} sequences, {manifest['tokens']} tokens{f' ({skipped})' if skipped else ''}."
-    )
+    say(f"{manifest['sequences']} sequences, {manifest['tokens']} tokens{f' ({skipped})' if skipped else ''}.")
     for problem in manifest["problems"]:
-        console.print(f"  {problem}", markup=False, soft_wrap=True)
+        say(f"  {problem}")
     if manifest["worst_completeness_error"] is not None:
-        console.print(f"Worst completeness error: {manifest['worst_completeness_error']:.1e}.")
-    console.print(f"Wrote {out}/tables, {out}/figures and {out}/manifest.json.", markup=False, soft_wrap=True)
+        say(f"Worst completeness error: {manifest['worst_completeness_error']:.1e}.")
+    say(f"Wrote {out}/tables, {out}/figures and {out}/manifest.json.")
 
 
 def _shown(value: object) -> str:

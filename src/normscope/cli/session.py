@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
+from normscope.errors import InputError, unknown
 from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
@@ -24,9 +27,16 @@ _UNLIMITED = 100_000
 
 def load_analyzer(options: ModelOptions) -> Analyzer:
     """The analyzer of a model. A terminal shows that it is being loaded."""
-    with Console(stderr=True).status("Loading the model"):
+    with working("Loading the model"):
         quiet()
         return options.load()
+
+
+@contextmanager
+def working(message: str) -> Generator[None]:
+    """Say on a terminal what is being done, as long as it takes."""
+    with Console(stderr=True).status(message):
+        yield
 
 
 def quiet() -> None:
@@ -53,6 +63,15 @@ def units_of(analysis: Analysis, *, words: bool, no_special: bool, encoder: bool
     return analysis.without_special_tokens() if no_special else analysis
 
 
+def named(part: str | None, known: Iterable[str], what: str) -> list[str]:
+    """The names that have a part in them, all without one; refuses a part that no name has."""
+    names = list(known)
+    matching = [name for name in names if part is None or part.lower() in name.lower()]
+    if not matching:
+        raise InputError(unknown(f"No {what} has {part!r} in its name", part or "", f"{what.capitalize()}s", names))
+    return matching
+
+
 def result_console() -> Console:
     """Where results go: as wide as the terminal, and without a limit into a pipe or file."""
     console = Console(highlight=False)
@@ -60,9 +79,9 @@ def result_console() -> Console:
     return Console(highlight=False, width=_UNLIMITED) if unlimited else console
 
 
-def say(message: str) -> None:
+def say(message: str, style: str = "dim") -> None:
     """A remark that is no result."""
-    Console(stderr=True, highlight=False).print(Text(message, style="dim"), soft_wrap=True)
+    Console(stderr=True, highlight=False).print(Text(message, style=style), soft_wrap=True)
 
 
 def say_written(path: Path) -> None:

@@ -7,12 +7,17 @@ and line, left out or refused, and counted.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lazy_loader
 
 from normscope.corpora.corpus import Corpus, CorpusOptions
-from normscope.corpora.encode import Encoder
-from normscope.corpora.item import Item, masked
 from normscope.corpora.problems import CorpusError, Problems
 from normscope.corpora.record import Gold, Record
+
+if TYPE_CHECKING:
+    from normscope.corpora.encode import Encoder
+    from normscope.corpora.item import Item, masked
 
 __all__ = [
     "Corpus",
@@ -26,6 +31,9 @@ __all__ = [
     "bundled",
     "masked",
 ]
+
+# What tokenizes is imported when it is first used: a command line knows its options without it.
+__getattr__, _, _ = lazy_loader.attach(__name__, submod_attrs={"encode": ["Encoder"], "item": ["Item", "masked"]})
 
 
 def bundled() -> Path:

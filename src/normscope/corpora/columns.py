@@ -1,4 +1,5 @@
-"""Rows with named columns: JSONL, CSV, TSV and Parquet. One column holds the text, another may hold the second of a pair."""
+"""Rows with named columns: JSONL, CSV, TSV and Parquet. One column holds the text, another may hold the second of a pair; or
+the rows are token ids already."""
 
 from __future__ import annotations
 
@@ -8,12 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from normscope.corpora.lines import check_file, read_lines
 from normscope.corpora.problems import CorpusError, Problems
-from normscope.corpora.record import Record
+from normscope.corpora.record import ID_COLUMNS, INPUT_IDS, Record
 from normscope.errors import listing
 
 _USUAL = ("text", "sentence", "sentence1", "premise", "content")
@@ -64,13 +62,19 @@ def read_separated(
 
 
 def read_parquet(path: Path, problems: Problems, field: str | None, pair_field: str | None) -> Iterator[Record]:
+    import pyarrow as pa  # noqa: PLC0415  (large, and for this format alone)
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
     check_file(path)
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowInvalid, OSError) as error:
         raise CorpusError(f"{str(path)!r} is not a Parquet file that can be read: {error}") from error
     names = file.schema_arrow.names
-    columns = [_field(names, field, str(path)), *([_field(names, pair_field, str(path))] if pair_field else [])]
+    if _are_ids(names, field):
+        columns = [name for name in ID_COLUMNS if name in names]
+    else:
+        columns = [_field(names, field, str(path)), *([_field(names, pair_field, str(path))] if pair_field else [])]
 
     def rows() -> Iterator[tuple[str, Any]]:
         number = 0
@@ -92,6 +96,9 @@ def records_of(
         if not isinstance(row, Mapping):
             problems.bad_row(where, "malformed row", f"expected named fields, found a {type(row).__name__}.")
             continue
+        if _are_ids(row, field):
+            yield Record(where, ids={name: row[name] for name in ID_COLUMNS if name in row})
+            continue
         column = field or _usual(row)
         if column is None or column not in row or (pair_field is not None and pair_field not in row):
             wanted = listing(name for name in (field or "text", pair_field) if name)
@@ -104,6 +111,12 @@ def records_of(
             problems.left_out("empty text")
         else:
             yield Record(where, text=text.strip() if second is None else (text.strip(), second.strip()))
+
+
+def _are_ids(names: Iterable[str], field: str | None) -> bool:
+    """Whether rows with these columns are read as token ids: if that is asked for, or there is no text."""
+    names = list(names)
+    return INPUT_IDS in names and (field == INPUT_IDS or (field is None and _usual(names) is None))
 
 
 def _usual(row: Iterable[str]) -> str | None:

@@ -5,20 +5,18 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, get_args
 
-from transformers import PreTrainedTokenizerBase
-
+from normscope.choices import TooLong
 from normscope.corpora.clark import read_clark
 from normscope.corpora.columns import read_jsonl, read_parquet, read_separated
 from normscope.corpora.conll import read_conll
-from normscope.corpora.encode import Encoder, TooLong
+from normscope.corpora.evidence import evidence_files, read_evidence
 from normscope.corpora.huggingface import read_dataset
-from normscope.corpora.item import Item
 from normscope.corpora.pairs import Base, read_pairs
 from normscope.corpora.problems import CorpusError, Policy, Problems
 from normscope.corpora.record import Record
@@ -26,7 +24,12 @@ from normscope.corpora.text import read_paragraphs, read_text_lines, read_texts
 from normscope.documented import Documentation, with_documentation
 from normscope.errors import listing
 
-Format = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "conll", "clark", "pairs", "dataset"]
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from normscope.corpora.item import Item
+
+Format = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "conll", "clark", "pairs", "evidence", "dataset"]
 Unit = Literal["line", "paragraph", "packed"]
 
 FORMATS: tuple[Format, ...] = get_args(Format)[1:]
@@ -54,6 +57,9 @@ _SUFFIXES: dict[str, Format] = {
     ".pairs": "pairs",
 }
 
+_MAY_BE_IDS: tuple[Format, ...] = ("jsonl", "parquet", "dataset")
+"""The formats whose rows may be token ids, which need no tokenizer."""
+
 _OF_TEXTS = ("unit", "max_tokens", "too_long", "bad_rows", "limit", "shuffle", "lowercase")
 """The options that a list of texts has too; the others are about files."""
 
@@ -75,6 +81,8 @@ class CorpusOptions(TypedDict, total=False):
     tag_column: int
     gold: str | None
     gold_base: Base
+    source_language: str | None
+    target_language: str | None
     split: str
     subset: str | None
     allow_pickle: bool
@@ -108,12 +116,21 @@ class Corpus:
         False
     )
     lowercase: Annotated[bool, Documentation("Lower-case the text first.")] = False
-    field: Annotated[str | None, Documentation("Column with the text (JSONL, CSV, TSV, Parquet, datasets).")] = None
+    field: Annotated[
+        str | None, Documentation("Column with the text (JSONL, CSV, TSV, Parquet, datasets), or input_ids.")
+    ] = None
     pair_field: Annotated[str | None, Documentation("Column with the second text of a pair.")] = None
     word_column: Annotated[int, Documentation("CoNLL: column of the word, from 0.")] = 0
     tag_column: Annotated[int, Documentation("CoNLL: column of the entity tag, from 0; -1 is the last.")] = -1
     gold: Annotated[str | None, Documentation("File with the gold alignments of sentence pairs.")] = None
     gold_base: Annotated[Base, Documentation("Whether gold links count from 0 or from 1.")] = "detect"
+    source_language: Annotated[
+        str | None,
+        Documentation(
+            "Language of the source of sentence pairs, as its tokenizer has it (mBART: de_DE; NLLB: deu_Latn)."
+        ),
+    ] = None
+    target_language: Annotated[str | None, Documentation("Language of the target of sentence pairs.")] = None
     split: Annotated[str, Documentation("Split of a dataset.")] = "validation"
     subset: Annotated[str | None, Documentation("Subset of a dataset.")] = None
     allow_pickle: Annotated[
@@ -212,18 +229,31 @@ class Corpus:
                 return read_clark(path, problems, allow_pickle=self.allow_pickle)
             case "pairs":
                 return read_pairs(path, problems, None if self.gold is None else Path(self.gold), self.gold_base)
+            case "evidence":
+                return read_evidence(path, problems)
             case "dataset" | "auto":
                 return read_dataset(self.path, problems, self.field, self.pair_field, self.split, self.subset)
 
-    def items(self, tokenizer: PreTrainedTokenizerBase | None, problems: Problems) -> Iterator[Item]:
-        """The tokenized sequences, in order, numbered from 0."""
-        if tokenizer is None:
-            raise CorpusError(
-                "The model has no tokenizer, so a corpus of texts cannot be read. Name one (--tokenizer)."
-            )
+    def items(
+        self, tokenizer: PreTrainedTokenizerBase | None, problems: Problems, special_ids: Collection[int] = ()
+    ) -> Iterator[Item]:
+        """The tokenized sequences, in order, numbered from 0.
+
+        Without a tokenizer they have to be token ids; `special_ids` are those of the model's special tokens.
+        """
+        from normscope.corpora.encode import Encoder  # noqa: PLC0415  (which needs what tokenizers need)
+
         encoder = Encoder(
-            tokenizer, problems, max_tokens=self.max_tokens, too_long=self.too_long, lowercase=self.lowercase
+            tokenizer,
+            problems,
+            max_tokens=self.max_tokens,
+            too_long=self.too_long,
+            lowercase=self.lowercase,
+            special_ids=special_ids,
+            languages=(self.source_language, self.target_language),
         )
+        if self.actual_format not in _MAY_BE_IDS:
+            encoder.check_tokenizer()
         records = self.records(problems)
         items = encoder.packed(records) if self.unit == "packed" else encoder.items(records)
         if self.limit is None:
@@ -240,6 +270,9 @@ class Corpus:
             if name is not None and path.is_file():
                 with path.open("rb") as file:
                     digest.update(hashlib.file_digest(file, "sha256").digest())
+            elif name == self.path and self.format == "evidence":
+                for each in evidence_files(path):
+                    digest.update(repr(each.name).encode() + each.read_bytes())
             else:
                 digest.update(repr(name).encode())
         return digest.hexdigest()[:16]

@@ -1,40 +1,64 @@
-"""From records to tokenized items: texts and pairs, words with entities, ready-made tokens, sentence pairs, packed text."""
+"""From records to tokenized items: texts and pairs, words with entities, ready-made tokens, token ids, sentence pairs,
+packed text. How the sides of a pair are framed is told by `encode_pairs`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, cast
+from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 from tokenizers import decoders
-from transformers import PreTrainedTokenizerBase
+from transformers import BatchEncoding, PreTrainedTokenizerBase
 
+from normscope.choices import TooLong
+from normscope.corpora.encode_pairs import PairTokenizer, with_languages, words_of_tokens
+from normscope.corpora.evidence import context_of
 from normscope.corpora.item import Item
 from normscope.corpora.problems import CorpusError, Problems
-from normscope.corpora.record import Record
+from normscope.corpora.record import Evidence, Record
+from normscope.corpora.token_ids import TokenIds
 from normscope.inputs import NO_WORD, TokenSequence, read_inputs
-
-TooLong = Literal["truncate", "skip", "refuse"]
 
 _FIRST, _SEPARATOR = "[CLS]", "[SEP]"
 """The special tokens of ready-made WordPiece tokens."""
 
 
 class Encoder:
-    """Tokenizes records one after another. Sequences over `max_tokens` are cut, left out or refused."""
+    """Tokenizes records one after another. Sequences over `max_tokens` are cut, left out or refused.
+
+    Without a tokenizer, records have to be token ids; `special_ids` are those of the model's special tokens. `languages` are
+    those of the source and the target of sentence pairs, for a tokenizer that marks them.
+    """
 
     def __init__(
         self,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: PreTrainedTokenizerBase | None,
         problems: Problems,
         *,
         max_tokens: int,
         too_long: TooLong = "truncate",
         lowercase: bool = False,
+        special_ids: Collection[int] = (),
+        languages: tuple[str | None, str | None] = (None, None),
     ) -> None:
-        self.tokenizer, self.problems = tokenizer, problems
+        self._tokenizer, self.problems = tokenizer, problems
         self.max_tokens, self.too_long, self.lowercase = max_tokens, too_long, lowercase
+        self.special_ids, self.languages = special_ids, languages
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        return self.check_tokenizer()
+
+    def check_tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer; an error where there is none."""
+        if self._tokenizer is None:
+            raise CorpusError(
+                "The model has no tokenizer, so a corpus of texts cannot be read. Name one (--tokenizer), or give token ids "
+                "(rows with a field input_ids; --field input_ids where they also have texts)."
+            )
+        return self._tokenizer
 
     def items(self, records: Iterable[Record]) -> Iterator[Item]:
         """One item per record that can be used, numbered from 0."""
@@ -46,6 +70,10 @@ class Encoder:
                 yield item
 
     def _item(self, record: Record, number: int) -> Item | None:
+        if record.ids is not None:
+            return self._ids(record, number)
+        if record.evidence is not None:
+            return self._evidence(record, record.evidence, number)
         if record.target is not None:
             return self._pair(record, number)
         if record.words is not None:
@@ -139,40 +167,40 @@ class Encoder:
         sequence = self._text(replace(record, text=text, words=None))
         if sequence is None:
             return None
-        owners = self._owners(words, text, len(sequence))
+        owners = words_of_tokens(words, self._offsets(text, len(sequence)))
         entities = np.array([-1 if owner < 0 else (record.entities or ())[owner] for owner in owners])
         return Item(number, record.where, sequence, entities=entities)
 
-    def _owners(self, words: list[str], text: str, length: int) -> list[int]:
-        """For every token the word it comes from, by the characters it covers; -1 for special tokens."""
+    def _offsets(self, text: str, length: int) -> BatchEncoding:
         if not self.tokenizer.is_fast:
             raise CorpusError("Entities need a fast tokenizer, which says what characters a token covers.")
-        encoding = self.tokenizer(
-            text,
-            return_offsets_mapping=True,
-            return_special_tokens_mask=True,
-            truncation=True,
-            max_length=max(length, 1),
+        options: dict[str, Any] = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
+        return self.tokenizer(text, truncation=True, max_length=max(length, 1), **options)
+
+    # ---- texts with evidence ---------------------------------------------------------------------------------------------
+
+    def _evidence(self, record: Record, evidence: Evidence, number: int) -> Item | None:
+        assert isinstance(record.text, str)
+        cased = Evidence(
+            evidence.collection, self._cased(evidence.good), self._cased(evidence.bad), self._cased(evidence.words)
         )
-        at = [word for word, string in enumerate(words) for _ in range(len(string) + 1)]
-        spans = cast(list[tuple[int, int]], encoding["offset_mapping"])
-        special = cast(list[int], encoding["special_tokens_mask"])
-        return [
-            NO_WORD if flag or end <= start else at[end - 1] for (start, end), flag in zip(spans, special, strict=True)
-        ]
+        context = context_of(self.tokenizer, self._cased(record.text), cased)
+        if isinstance(context, str):
+            self.problems.bad_row(record.where, "unusable evidence", context)
+            return None
+        ids, tokens = context
+        if not self._fits(record, len(ids)) or len(ids) > self.max_tokens:  # a cut text may have lost its evidence
+            return None
+        (sequence,), _ = read_inputs({"input_ids": [ids]}, self.tokenizer, None, words=False, truncate=False)
+        return Item(number, record.where, replace(sequence, text=record.text), evidence=tokens)
 
     # ---- sentence pairs --------------------------------------------------------------------------------------------------
 
     def _pair(self, record: Record, number: int) -> Item | None:
-        source, source_words = self._by_word(record.words or ())
-        target, target_words = self._by_word(record.target or (), target=True)
-        longest = max(len(source), len(target))
-        if longest > self.max_tokens:
-            if self.too_long == "truncate":  # a cut pair would have lost words that its gold links name
-                self.problems.left_out("too long, left out")
-                return None
-            if not self._fits(record, longest):
-                return None
+        source, source_words = self._pairs.read([self._cased(word) for word in record.words or ()])
+        target, target_words = self._pairs.read([self._cased(word) for word in record.target or ()], target=True)
+        if not self._pair_fits(record, max(len(source), len(target))):
+            return None
         return Item(
             number,
             record.where,
@@ -183,23 +211,30 @@ class Encoder:
             gold=record.gold,
         )
 
-    def _by_word(self, words: Iterable[str], *, target: bool = False) -> tuple[TokenSequence, np.ndarray]:
-        """Words tokenized one by one, so that every token has its word, and the end-of-sentence token after them."""
-        ids: list[int] = []
-        owners: list[int] = []
-        for place, word in enumerate(words):
-            option: dict[str, Any] = {"text_target" if target else "text": self._cased(word)}
-            pieces = cast(list[int], self.tokenizer(**option, add_special_tokens=False)["input_ids"])
-            ids += pieces
-            owners += [place] * len(pieces)
-        end = self.tokenizer.eos_token_id
-        if end is not None:
-            ids.append(cast(int, end))
-            owners.append(NO_WORD)
-        tokens = [str(token) for token in cast(list[Any], self.tokenizer.convert_ids_to_tokens(ids))]
-        special = [owner == NO_WORD for owner in owners]
-        sequence = TokenSequence({"input_ids": ids}, tokens, special, owners, tokens, " ".join(words))
-        return sequence, np.array(owners)
+    @cached_property
+    def _pairs(self) -> PairTokenizer:
+        return PairTokenizer(with_languages(self.tokenizer, *self.languages))
+
+    def _pair_fits(self, record: Record, longest: int) -> bool:
+        if longest > self.max_tokens and self.too_long == "truncate":
+            self.problems.left_out("too long, left out")  # a cut pair would have lost words that its gold links name
+            return False
+        return self._fits(record, longest)
+
+    # ---- token ids -------------------------------------------------------------------------------------------------------
+
+    def _ids(self, record: Record, number: int) -> Item | None:
+        try:
+            ids = TokenIds.of_row(record.ids or {})
+            item = ids.item(number, record.where, self._tokenizer, self.special_ids)
+            if item.target is not None:
+                return item if self._pair_fits(record, max(item.length, len(item.target))) else None
+            if not self._fits(record, item.length):
+                return None
+            return ids.cut(self.max_tokens).item(number, record.where, self._tokenizer, self.special_ids)
+        except ValueError as error:
+            self.problems.bad_row(record.where, "malformed row", str(error))
+            return None
 
     # ---- packed ----------------------------------------------------------------------------------------------------------
 
@@ -214,7 +249,7 @@ class Encoder:
         for record in records:
             if not isinstance(record.text, str):
                 raise CorpusError(
-                    f"{record.where}: only plain texts can be packed, and this is a pair, or already in words or tokens."
+                    f"{record.where}: only plain texts can be packed, and this is a pair, or words, tokens or ids already."
                 )
             stream.add(self._read(self._cased(record.text), truncate=False), record.where)
             while len(stream.ids) >= room:

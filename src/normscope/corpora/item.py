@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from normscope.corpora.record import Gold
+from normscope.corpora.record import EvidenceTokens, Gold
 from normscope.inputs import TokenSequence
 
 MASKED_SHARE = 0.12
@@ -29,6 +29,7 @@ class Item:
     source_words: np.ndarray | None = None
     target_words: np.ndarray | None = None
     gold: Gold | None = None
+    evidence: EvidenceTokens | None = None
 
     @property
     def length(self) -> int:

@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 Link = tuple[int, int]
 """A source word and a target word, both from 0."""
+
+
+INPUT_IDS = "input_ids"
+ID_COLUMNS = (
+    INPUT_IDS,
+    "attention_mask",
+    "token_type_ids",
+    "special_tokens_mask",
+    "word_ids",
+    "tokens",
+    "entities",
+    "labels",
+    "label_word_ids",
+    "sure",
+    "possible",
+)
+"""All that a row of token ids may have; other columns are not read."""
 
 
 @dataclass(frozen=True)
@@ -17,9 +36,33 @@ class Gold:
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """What goes on after a text: a good word, a bad one, and the words of the text that tell them apart.
+
+    `collection` is the set of such rows that this one belongs to.
+    """
+
+    collection: str
+    good: str
+    bad: str
+    words: str
+
+
+@dataclass(frozen=True)
+class EvidenceTokens:
+    """The first tokens in which a good and a bad continuation differ, and the places of the evidence in the sequence."""
+
+    collection: str
+    good: int
+    bad: int
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Record:
     """One sequence. `text` may be a pair; or there are `words` (with the number of the entity of each, -1 outside, or with
-    the words of the other language and gold links), or `tokens` that a tokenizer has already made."""
+    the words of the other language and gold links), or `tokens` that a tokenizer has already made, or `ids`: a row of token
+    ids and what it says of them."""
 
     where: str
     text: str | tuple[str, str] | None = None
@@ -28,3 +71,5 @@ class Record:
     tokens: tuple[str, ...] | None = None
     target: tuple[str, ...] | None = None
     gold: Gold | None = None
+    ids: Mapping[str, Any] | None = None
+    evidence: Evidence | None = None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from normscope.corpora.item import Item
+from normscope.corpora.item import EvidenceTokens, Item
 from normscope.corpora.record import Gold
 from normscope.inputs import TokenSequence
 
@@ -22,6 +23,7 @@ def to_json(item: Item) -> dict[str, Any]:
         "source_words": _numbers(item.source_words),
         "target_words": _numbers(item.target_words),
         "gold": None if item.gold is None else [sorted(item.gold.sure), sorted(item.gold.possible)],
+        "evidence": None if item.evidence is None else asdict(item.evidence),
     }
 
 
@@ -36,6 +38,7 @@ def from_json(value: dict[str, Any]) -> Item:
         source_words=_array(value["source_words"]),
         target_words=_array(value["target_words"]),
         gold=None if value["gold"] is None else _gold(*value["gold"]),
+        evidence=None if value["evidence"] is None else _evidence(**value["evidence"]),
     )
 
 
@@ -48,6 +51,10 @@ def _sequence(sequence: TokenSequence) -> dict[str, Any]:
         "words": sequence.words,
         "text": sequence.text,
     }
+
+
+def _evidence(collection: str, good: int, bad: int, places: list[int]) -> EvidenceTokens:
+    return EvidenceTokens(collection, good, bad, tuple(places))
 
 
 def _gold(sure: list[list[int]], possible: list[list[int]]) -> Gold:

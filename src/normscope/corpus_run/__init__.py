@@ -18,18 +18,19 @@ import torch
 from transformers import PreTrainedModel
 
 from normscope.analyzer import Analyzer
+from normscope.choices import Masking, StackName, ValueBias
 from normscope.corpora import Corpus, CorpusOptions
 from normscope.corpus_run import output
+from normscope.corpus_run.cost import announced
 from normscope.corpus_run.driver import Driver, RunInterrupted
 from normscope.corpus_run.engines import Engine, Here, Processes, WorkerError
 from normscope.corpus_run.folder import AnotherRunError, RunInProgressError, locked_folder
 from normscope.corpus_run.manifest import manifest_of
-from normscope.corpus_run.settings import Settings, ValueBias, arithmetic
+from normscope.corpus_run.settings import Settings, arithmetic
 from normscope.corpus_run.spool import spooled
 from normscope.errors import InputError
 from normscope.experiments import Experiment, Outcome, experiment
 from normscope.experiments.arrow import Table
-from normscope.experiments.observer import Masking
 from normscope.model_options import LoadingOptions, ModelOptions
 
 __all__ = [
@@ -70,6 +71,7 @@ def run(
     ranks: str | Path | None = None,
     value_bias: ValueBias = "token",
     dtype: torch.dtype | str | None = None,
+    stack: StackName | None = None,
     overwrite: bool = False,
     progress: bool | None = False,
     loading: LoadingOptions | None = None,
@@ -94,6 +96,7 @@ def run(
         ranks: a list of token frequency ranks (lines of `rank count id`); without it, tokens are counted in the corpus.
         value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
         dtype: arithmetic of the decomposition, float32 or float64 (default float32, or float64 for a float64 model).
+        stack: of an encoder-decoder model, which of the two is looked at: `decoder` (the default) or `encoder`.
         overwrite: replace a run with other settings in the same folder.
         progress: show a progress bar (`None`: in a terminal).
         loading: further options of `normscope.load`, such as dtype, tokenizer or revision.
@@ -114,17 +117,19 @@ def run(
         ranks=None if ranks is None else str(ranks),
         value_bias=value_bias,
         dtype=arithmetic(dtype),
+        stack=stack,
     )
-    with ExitStack() as stack:
-        path = Path(stack.enter_context(TemporaryDirectory(prefix="normscope-run-")) if out is None else out)
-        folder = stack.enter_context(locked_folder(path))
+    with ExitStack() as exits:
+        path = Path(exits.enter_context(TemporaryDirectory(prefix="normscope-run-")) if out is None else out)
+        folder = exits.enter_context(locked_folder(path))
         analyzer = model if isinstance(model, Analyzer) else cast(ModelOptions, source).load()
-        driver = Driver(settings, analyzer, folder, stack.enter_context(spooled(path, shard_size)))
+        driver = Driver(settings, analyzer, folder, exits.enter_context(spooled(path, shard_size)))
         started = time.monotonic()
         record = driver.prepare(overwrite=overwrite)
+        expected = announced(driver, aloud=progress is not False)
         driver.compute(engine or (Here(analyzer) if jobs == 1 else Processes(jobs)), source, progress=progress)
         outcomes = driver.finish()
-        manifest = manifest_of(driver, record, outcomes, time.monotonic() - started)
+        manifest = {**manifest_of(driver, record, outcomes, time.monotonic() - started), "expected": expected}
         if out is not None:
             output.write(path, outcomes, manifest)
     return RunResult(outcomes, manifest, None if out is None else path)

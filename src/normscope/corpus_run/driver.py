@@ -1,5 +1,5 @@
-"""One run from its corpus to its outcomes: the corpus is read, its shards are computed by an engine and written here, and
-what they add is merged as it is read back. What is computed for a sequence is the experiments' concern."""
+"""One run from its corpus to its outcomes: the corpus is read, its shards are computed by an engine and written here, where
+they are merged as they come. What is computed for a sequence is the experiments' concern."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ from typing import Any
 from normscope.analyzer import Analyzer
 from normscope.corpora import CorpusError, Item, Problems
 from normscope.corpora.token_ranks import read_ranks
-from normscope.corpus_run.engines import Engine, Work, WorkerError
+from normscope.corpus_run.engines import IDENTITY, ChangedModelError, Engine, Work, WorkerError
 from normscope.corpus_run.folder import RunFolder
 from normscope.corpus_run.progress import shown
 from normscope.corpus_run.settings import Settings
 from normscope.corpus_run.spool import Spool
 from normscope.errors import InputError
 from normscope.experiments import ModelFacts, Needs, Outcome, Partial, RunFacts
-from normscope.experiments.observer import COMPLETENESS, Plan
+from normscope.experiments.observer import COMPLETENESS, Plan, check_ids, special_ids
 from normscope.model_options import ModelOptions
 
 _CLARK_SEQUENCES = 992
 """How many sequences the Wikipedia excerpts of Clark et al. have: with their format, this is the papers' corpus."""
-
-_IDENTITY = ("model", "model_type", "revision", "fingerprint", "dtype")
-"""The facts about a model that tables depend on."""
 
 
 class RunInterrupted(KeyboardInterrupt):
@@ -37,12 +34,14 @@ class Driver:
     def __init__(self, settings: Settings, analyzer: Analyzer, folder: RunFolder, spool: Spool) -> None:
         self.settings = replace(
             settings,
-            model={name: analyzer.facts[name] for name in _IDENTITY},
+            model={name: analyzer.facts[name] for name in IDENTITY},
             corpus=None if settings.corpus is None else settings.corpus.fitting(analyzer.longest),
         )
-        self.analyzer, self.folder, self.spool = analyzer, folder, spool
-        self.shards = folder.shards
-        self.facts = ModelFacts.of_analyzer(analyzer)
+        self.analyzer = analyzer if settings.stack is None else analyzer.of_stack(settings.stack)
+        self.folder, self.spool, self.shards = folder, spool, folder.shards
+        self.facts = ModelFacts.of_analyzer(self.analyzer, settings.stack)
+        for item in settings.experiments:
+            item.check(self.analyzer)
         self.plan = _plan(settings, analyzer, self.facts)
         self.needs = {item.name: item.needs(self.facts) for item in settings.experiments}
         self.problems = Problems()
@@ -68,7 +67,8 @@ class Driver:
         if corpus is None or not self.needs_corpus:
             return
         self.problems = Problems(corpus.bad_rows)
-        self.spool.fill(self._checked(corpus.items(self.analyzer.tokenizer, self.problems)))
+        items = corpus.items(self.analyzer.tokenizer, self.problems, special_ids(self.analyzer))
+        self.spool.fill(self._checked(items))
         if not self.spool.sequences:
             reasons = ", ".join(f"{count} x {kind}" for kind, count in self.problems.counts.items()) or "it is empty"
             raise CorpusError(f"The corpus {corpus.path!r} has no sequence that can be used ({reasons}).")
@@ -79,8 +79,10 @@ class Driver:
         for item in items:
             if self.analyzer.family.encoder is not None and item.target is None:
                 raise InputError(
-                    f"{self.analyzer.name} is an encoder-decoder model: its corpus is sentence pairs (--format pairs)."
+                    f"{self.analyzer.name} is an encoder-decoder model: its corpus is sentence pairs (--format pairs). "
+                    f"Its encoder alone reads any corpus (--stack encoder)."
                 )
+            check_ids(self.analyzer, item)
             for name, needs in self.needs.items():
                 _check_item(name, needs, item)
             yield item
@@ -91,15 +93,15 @@ class Driver:
         if not missing:
             return
         done = self.spool.sequences - sum(map(self.spool.sequences_of, missing))
-        counts = self._written(engine, Work(self.plan, model))
+        counts = self._written(engine, Work(self.plan, model, self.analyzer.facts))
         kept = f"sequences are done and kept in {str(self.folder.path)!r}. The same command resumes the run."
         try:
             for count in shown(counts, total=self.spool.sequences, done=done, progress=progress):
                 done += count
         except KeyboardInterrupt as error:
             raise RunInterrupted(f"Interrupted: {done} of {self.spool.sequences} {kept}") from error
-        except WorkerError as error:
-            raise WorkerError(f"{error} {done} of {self.spool.sequences} {kept}") from error
+        except (WorkerError, ChangedModelError) as error:
+            raise type(error)(f"{error} {done} of {self.spool.sequences} {kept}") from error
 
     def _written(self, engine: Engine, work: Work) -> Iterator[int]:
         """Write shards as the engine finishes them; the number of sequences of each."""
@@ -109,10 +111,9 @@ class Driver:
                 yield self.spool.sequences_of(index)
 
     def finish(self) -> dict[str, Outcome]:
-        """Merge the shards in their order, one at a time, and finish every experiment."""
+        """Merge what the shards have become, in their order, and finish every experiment."""
         totals = {item.name: item.from_model(self.analyzer) for item in self.settings.experiments}
-        for index in range(self.spool.shard_count):
-            partials = self.shards.read(index)
+        for partials in self.shards.read():
             totals = {name: total.merge(partials.get(name, Partial())) for name, total in totals.items()}
             self.completeness = self.completeness.merge(partials.get(COMPLETENESS, Partial()))
         facts = RunFacts(
@@ -122,8 +123,9 @@ class Driver:
             self.ranks,
             self.spool.sequences,
             frozenset(name for name, needs in self.needs.items() if self.plan.masks(needs)),
+            "" if self.settings.corpus is None else self.settings.corpus.path,
         )
-        return {item.name: item.finish(totals[item.name], facts) for item in self.settings.experiments}
+        return {item.name: item.conclude(totals[item.name], facts) for item in self.settings.experiments}
 
     def _corpus_of_papers(self) -> str:
         corpus, stated = self.settings.corpus, self.settings.corpus_name
@@ -147,6 +149,7 @@ def _plan(settings: Settings, analyzer: Analyzer, facts: ModelFacts) -> Plan:
         settings.masking,
         settings.value_bias,
         settings.torch_dtype,
+        settings.stack,
     )
 
 
@@ -159,4 +162,9 @@ def _check_item(name: str, needs: Needs, item: Item) -> None:
         raise InputError(
             f"{name} needs sentence pairs with gold links, and {item.where} has none: "
             f"--corpus pairs.src-tgt --gold pairs.gold."
+        )
+    if needs.evidence and item.evidence is None:
+        raise InputError(
+            f"{name} needs rows of prefix, good, bad and evidence, and {item.where} is none: give a CSV file with these "
+            f"columns, or a folder of them (--format evidence)."
         )

@@ -1,26 +1,28 @@
 """Engines: where the shards of a run are computed, here or in processes. Any other engine is one more class.
 
-An engine gets work and shards and gives back partial results. It writes nothing: that is the driver's task.
+An engine gets work and shards and gives back partial results. It writes nothing: that is the driver's task. A `Worker` is
+what an engine starts elsewhere: it loads the model once, and sees that it is the one that the run began with.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import platform
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
 from transformers.utils import logging
 
 from normscope.corpus_run.spool import Shard
-from normscope.errors import InputError, NormscopeError
+from normscope.errors import InputError, ModelError, NormscopeError, listing
 from normscope.experiments import Partial
 from normscope.experiments.observer import Plan, observe
 from normscope.model_options import ModelOptions
@@ -32,19 +34,36 @@ Finished = tuple[int, dict[str, Partial]]
 """The place of a shard, and what it adds to every experiment."""
 
 
+IDENTITY = ("model", "model_type", "revision", "fingerprint", "dtype")
+"""The facts about a model that tables depend on."""
+
+VERSIONS = ("normscope_version", "torch_version", "transformers_version")
+
+
 class WorkerError(NormscopeError):
     """A worker ended before its work was done."""
+
+
+class ChangedModelError(ModelError):
+    """A worker was given another model, or other software, than the run began with."""
 
 
 @dataclass(frozen=True)
 class Work:
     """What is to be done with every shard, in a form that can be sent to other processes and machines.
 
-    Without `model`, or with a live one, the model exists in this process only.
+    Without `model`, or with a live one, the model exists in this process only. `facts` are those of the driver's model.
     """
 
     plan: Plan
     model: ModelOptions | None
+    facts: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    def loadable(self) -> ModelOptions:
+        """The model as others can load it."""
+        if self.model is None or self.model.is_live:
+            raise InputError("Several processes each load the model: name it (or its folder) instead of passing it.")
+        return self.model
 
 
 @runtime_checkable
@@ -73,8 +92,7 @@ class Processes:
     jobs: int
 
     def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
-        if work.model is None or work.model.is_live:
-            raise InputError("Several processes each load the model: name it (or its folder) instead of passing it.")
+        work.loadable()
         context = multiprocessing.get_context("spawn")
         arguments = (work, threads_for(self.jobs))
         pool = ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_start, initargs=arguments)
@@ -126,25 +144,49 @@ def _finished(pending: set[Future[Finished]]) -> Iterator[Finished]:
 
 # ---- in a worker -------------------------------------------------------------------------------------------------------
 
-_compute_shard: Callable[[Shard], Finished] | None = None
+
+class Worker:
+    """Computes shards in a process of its own."""
+
+    def __init__(self, work: Work, threads: int) -> None:
+        self._work = work
+        torch.set_num_threads(threads)
+        logging.disable_progress_bar()
+
+    def load(self) -> None:
+        """Load the model now, so that what is wrong with it is known before a shard is given."""
+        _ = self.analyzer
+
+    def compute(self, shard: Shard) -> Finished:
+        return _computed(self.analyzer, self._work.plan, shard)
+
+    @cached_property
+    def analyzer(self) -> Analyzer:
+        """The model, loaded with the first shard, whose error then is that of loading."""
+        analyzer = self._work.loadable().load()
+        expected = self._work.facts
+        changed = [
+            name.removesuffix("_version")
+            for name in (*IDENTITY, *VERSIONS)
+            if name in expected and analyzer.facts[name] != expected[name]
+        ]
+        if changed:
+            raise ChangedModelError(
+                f"A worker on {platform.node()} found another {listing(changed)} than the run began with "
+                f"({self._work.loadable().model or 'the embedded model'}): a run keeps to one model and one version. Put "
+                f"back what was there, or begin anew (--overwrite)."
+            )
+        return analyzer
+
+
+_worker: Worker | None = None
 
 
 def _start(work: Work, threads: int) -> None:
-    global _compute_shard  # noqa: PLW0603  (a process computes for one run)
+    global _worker  # noqa: PLW0603  (a process computes for one run)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    torch.set_num_threads(threads)
-    logging.disable_progress_bar()
-
-    @cache
-    def analyzer() -> Analyzer:  # loaded with the first shard, whose error then is that of loading
-        assert work.model is not None
-        return work.model.load()
-
-    def compute(shard: Shard) -> Finished:
-        return _computed(analyzer(), work.plan, shard)
-
-    _compute_shard = compute
+    _worker = Worker(work, threads)
 
 
 def _end_with_parent() -> None:
@@ -156,5 +198,5 @@ def _end_with_parent() -> None:
 
 
 def _compute(shard: Shard) -> Finished:
-    assert _compute_shard is not None
-    return _compute_shard(shard)
+    assert _worker is not None
+    return _worker.compute(shard)

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class RunFolder:
 
     path: Path
 
-    @property
+    @cached_property
     def shards(self) -> Shards:
         return Shards(self.path / "shards")
 

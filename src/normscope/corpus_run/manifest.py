@@ -31,10 +31,22 @@ def manifest_of(
         "threads": torch.get_num_threads(),
         "seconds": round(seconds, 1),
         "experiments": {
-            item.name: {**masking[item.name], "notes": outcomes[item.name].notes, "columns": dict(item.columns)}
+            item.name: {
+                **masking[item.name],
+                "notes": _unmasked(item, driver.plan) + outcomes[item.name].notes,
+                "columns": dict(item.columns),
+            }
             for item in experiments
         },
     }
+
+
+def _unmasked(item: Experiment, plan: Plan) -> list[str]:
+    """A note where tokens should have been masked and could not be."""
+    needs = item.needs(plan.model)
+    if not needs.masked or plan.mask_id is not None or plan.masking == "none":
+        return []
+    return [f"No tokens were masked, as the paper does: {plan.model.name} has no mask token."]
 
 
 def _masking(item: Experiment, plan: Plan) -> dict[str, Any]:

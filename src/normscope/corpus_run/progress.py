@@ -1,13 +1,19 @@
-"""Progress of a run: sequences done, rate and time left, on standard error."""
+"""Progress of a run: sequences done, rate and time left, on standard error.
+
+A terminal has a bar; a log file has a line now and then.
+"""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
+
+_SECONDS_BETWEEN_LINES = 30
 
 
 class _Rate(ProgressColumn):
@@ -17,8 +23,26 @@ class _Rate(ProgressColumn):
 
 
 def shown(counts: Iterable[int], *, total: int, done: int, progress: bool | None) -> Iterator[int]:
-    """Pass counts of finished sequences on, showing them unless standard error is no terminal (or as asked)."""
-    visible = sys.stderr.isatty() if progress is None else progress
+    """Pass counts of finished sequences on, showing them as asked, or as standard error can show them."""
+    if progress is None and not sys.stderr.isatty():
+        return _told(counts, total, done)
+    return _drawn(counts, total, done, visible=progress is not False)
+
+
+def _told(counts: Iterable[int], total: int, done: int) -> Iterator[int]:
+    start = last = time.monotonic()
+    now_done = done
+    for count in counts:
+        now_done += count
+        now = time.monotonic()
+        if now - last >= _SECONDS_BETWEEN_LINES and now_done < total:
+            rate, last = (now_done - done) / (now - start), now
+            left = f", about {(total - now_done) / rate / 60:.1f} minutes left" if rate else ""
+            print(f"Analysed {now_done} of {total} sequences{left}.", file=sys.stderr, flush=True)
+        yield count
+
+
+def _drawn(counts: Iterable[int], total: int, done: int, *, visible: bool) -> Iterator[int]:
     columns = (
         TextColumn("Analysing"),
         BarColumn(),

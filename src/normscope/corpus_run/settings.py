@@ -7,17 +7,14 @@ import json
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 
+from normscope.choices import Arithmetic, Masking, StackName, ValueBias
 from normscope.corpora import Corpus
 from normscope.errors import InputError
 from normscope.experiments import Experiment
-from normscope.experiments.observer import Masking
-
-ValueBias = Literal["token", "bias"]
-Arithmetic = Literal["float32", "float64"]
 
 LAYOUT = 2
 """The layout of `run.json`. The first had no number."""
@@ -25,7 +22,7 @@ LAYOUT = 2
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a run; `dtype` is that of the arithmetic.
+    """The settings of a run; `dtype` is that of the arithmetic, `stack` the one of two that is looked at.
 
     `model`, the facts that identify its weights, is known once the model is loaded, and the fingerprint of all tokens once
     the corpus is read.
@@ -40,6 +37,7 @@ class Settings:
     ranks: str | None = None
     value_bias: ValueBias = "token"
     dtype: Arithmetic | None = None
+    stack: StackName | None = None
     model: dict[str, str | int | float] = field(default_factory=dict[str, str | int | float])
     tokens_fingerprint: str = ""
 
@@ -51,6 +49,7 @@ class Settings:
             raise InputError(f"shard_size is at least 1, not {self.shard_size}.")
         check_choice("masking", self.masking, get_args(Masking))
         check_choice("value_bias", self.value_bias, get_args(ValueBias))
+        check_choice("The stack", self.stack, (None, *get_args(StackName)))
         check_choice("The arithmetic", self.dtype, (None, *get_args(Arithmetic)))
 
     @property
@@ -75,6 +74,7 @@ class Settings:
             "ranks_fingerprint": None if self.ranks is None else _fingerprint(Path(self.ranks)),
             "value_bias": self.value_bias,
             "dtype": self.dtype,
+            "stack": self.stack,
         }
         return json.loads(json.dumps(values, default=str))
 

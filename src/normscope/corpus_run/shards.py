@@ -1,106 +1,138 @@
 """Finished shards on disk: each is a folder that appears under its name only when it is whole.
 
-A shard holds the partial results of a fixed stretch of the corpus: sums and counts in one `.npz`, rows in Parquet files
-that are read out of core.
+A shard holds the partial results of a fixed stretch of the corpus. As soon as two neighbours are there, they become one
+that is twice as long, and so on: a tree whose shape depends on nothing but the shards' numbers. However long the corpus is,
+a handful of folders is left, and to read them in their order is all that the end of a run has to do.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
-import zipfile
-from collections.abc import Mapping
-from io import BytesIO
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from normscope.corpus_run import shard_files
 from normscope.errors import FileError
-from normscope.experiments.arrow import Schema, Table
-from normscope.experiments.exact import Moments
-from normscope.experiments.partial import Partial, Rows
+from normscope.experiments.partial import Partial
 
-_SUMS = "sums.npz"
-_BETWEEN = "|"
+_COMPACT_EVERY = 4
+"""After how many doublings the rows are written anew as one file. They are only taken over in between."""
+
+_MOST_LEVELS = 40
+"""No run has more than `2 ** 40` shards."""
+
+_NAME = re.compile(r"(\d{6,})(?:-(\d{6,}))?")
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """`2 ** level` shards from `start` on, a multiple of that number."""
+
+    start: int
+    level: int = 0
+
+    @classmethod
+    def named(cls, name: str) -> Span | None:
+        """The span that a folder's name stands for, if it stands for one."""
+        match = _NAME.fullmatch(name)
+        if match is None:
+            return None
+        start = int(match[1])
+        size = int(match[2] or start) - start + 1
+        level = size.bit_length() - 1
+        return cls(start, level) if size == 1 << level and start % size == 0 else None
+
+    @property
+    def name(self) -> str:
+        return f"{self.start:06d}" if self.level == 0 else f"{self.start:06d}-{self.start + (1 << self.level) - 1:06d}"
+
+    @property
+    def parent(self) -> Span:
+        return Span(self.start >> (self.level + 1) << (self.level + 1), self.level + 1)
+
+    @property
+    def sibling(self) -> Span:
+        return Span(self.start ^ (1 << self.level), self.level)
 
 
 class Shards:
-    """The shards of one run, below a folder."""
+    """The shards of one run, below a folder. `prepare` finds out which are done."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-
-    def path(self, index: int) -> Path:
-        return self.folder / f"{index:06d}"
+        self._spans: set[Span] = set()
 
     def done(self, index: int) -> bool:
-        return self.path(index).is_dir()
+        return self._holder(Span(index)) is not None
 
     def prepare(self) -> None:
-        """Make the folder, and remove what an interrupted run left half-written."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for leftover in self.folder.glob(".*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        """Make the folder, remove what an interrupted run left half-written, and merge what it left unmerged."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for leftover in self.folder.glob(".*"):
+                shutil.rmtree(leftover, ignore_errors=True)
+            self._spans = {span for path in self.folder.iterdir() if (span := Span.named(path.name)) is not None}
+        except OSError as error:
+            raise FileError(f"The folder {str(self.folder)!r} cannot be used: {error.strerror or error}.") from error
+        for span in sorted(self._spans):
+            if self._holder(span.parent) is not None:  # merged, but not yet removed
+                self._remove(span)
+        for span in sorted(self._spans):
+            self._merge(span)
 
     def write(self, index: int, partials: Mapping[str, Partial]) -> None:
-        """Write a shard beside its place, then move it there in one step."""
-        temporary = self.folder / f".{index:06d}-{os.getpid()}"
+        """Write a shard, and merge it with its neighbours as far as they are there."""
+        self._write(Span(index), partials)
+        self._merge(Span(index))
+
+    def read(self) -> Iterator[dict[str, Partial]]:
+        """The partial results, in the order of the corpus, one folder at a time; rows stay on disk."""
+        for span in sorted(self._spans):
+            yield shard_files.read(self._path(span))
+
+    def _path(self, span: Span) -> Path:
+        return self.folder / span.name
+
+    def _holder(self, span: Span) -> Span | None:
+        """The folder that holds a span: its own, or that of a longer one."""
+        while span.level <= _MOST_LEVELS:
+            if span in self._spans:
+                return span
+            span = span.parent
+        return None
+
+    def _merge(self, span: Span) -> None:
+        while span in self._spans and span.sibling in self._spans:
+            halves = sorted((span, span.sibling))
+            first, second = (shard_files.read(self._path(half)) for half in halves)
+            names = [*first, *(name for name in second if name not in first)]
+            both = {name: first.get(name, Partial()).merge(second.get(name, Partial())) for name in names}
+            self._write(span.parent, both)
+            for half in halves:
+                self._remove(half)
+            span = span.parent
+
+    def _write(self, span: Span, partials: Mapping[str, Partial]) -> None:
+        """Write a folder beside its place, then move it there in one step."""
+        temporary = self.folder / f".{span.name}-{os.getpid()}"
         try:
             temporary.mkdir()
-            arrays: dict[str, np.ndarray] = {}
-            for name, partial in partials.items():
-                compact = partial.compacted()
-                arrays |= _arrays(name, compact)
-                for bag, rows in compact.rows.items():
-                    table: Table = rows.chunks[0]
-                    labelled = table.replace_schema_metadata({"keys": _BETWEEN.join(rows.keys)})
-                    pq.write_table(labelled, temporary / f"{name}{_BETWEEN}{bag}.parquet", compression="zstd")
-            np.savez(temporary / _SUMS, **arrays)  # pyright: ignore[reportArgumentType]
-            temporary.rename(self.path(index))
-        except OSError as error:
-            raise FileError(
-                f"The shard {str(self.path(index))!r} cannot be written: {error.strerror or error}."
-            ) from error
+            shard_files.write(temporary, partials, compact=span.level % _COMPACT_EVERY == 0)
+            if span.level:
+                shard_files.keep(temporary)
+            temporary.rename(self._path(span))
+        except (OSError, pa.ArrowInvalid) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or error
+            raise FileError(f"The shard {str(self._path(span))!r} cannot be written: {reason}.") from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+        self._spans.add(span)
 
-    def read(self, index: int) -> dict[str, Partial]:
-        """The partial results of a shard; rows stay on disk."""
-        folder = self.path(index)
-        try:
-            with np.load(BytesIO((folder / _SUMS).read_bytes()), allow_pickle=False) as file:
-                arrays = {key: file[key] for key in file.files}
-            bags = {path: pq.read_schema(path) for path in sorted(folder.glob("*.parquet"))}
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile, pa.ArrowInvalid) as error:
-            raise FileError(
-                f"The shard {str(folder)!r} is damaged ({error}). Delete that folder and run the same command again."
-            ) from error
-        return _partials(arrays, bags)
-
-
-def _arrays(name: str, partial: Partial) -> dict[str, np.ndarray]:
-    arrays: dict[str, np.ndarray] = {}
-    for key, moments in partial.moments.items():
-        arrays |= {_BETWEEN.join((name, "moments", key, part)): array for part, array in moments.arrays().items()}
-    return arrays | {_BETWEEN.join((name, "counts", key)): array for key, array in partial.counts.items()}
-
-
-def _partials(arrays: Mapping[str, np.ndarray], bags: Mapping[Path, Schema]) -> dict[str, Partial]:
-    partials: dict[str, Partial] = {}
-    parts: dict[tuple[str, str], dict[str, np.ndarray]] = {}
-    for key, array in arrays.items():
-        name, kind, *rest = key.split(_BETWEEN)
-        partial = partials.setdefault(name, Partial())
-        if kind == "counts":
-            partial.counts[rest[0]] = array
-        else:
-            parts.setdefault((name, rest[0]), {})[rest[1]] = array
-    for (name, key), moments in parts.items():
-        partials[name].moments[key] = Moments.from_arrays(moments)
-    for path, schema in bags.items():
-        name, bag = path.stem.split(_BETWEEN)
-        keys = (schema.metadata or {}).get(b"keys", b"").decode()
-        partials.setdefault(name, Partial()).rows[bag] = Rows((path,), tuple(keys.split(_BETWEEN)) if keys else ())
-    return partials
+    def _remove(self, span: Span) -> None:
+        self._spans.discard(span)
+        shutil.rmtree(self._path(span), ignore_errors=True)

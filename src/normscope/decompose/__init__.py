@@ -181,7 +181,8 @@ class _Walk:
         if scope in self.maps or (scope in self.ratios and kind == SELF):
             self._note_scope(scope)
         if scope in self.ratios and kind == SELF:
-            self.result.mixing[scope] = 1 - mean[self.everything, self.trace.queries]
+            own = mean[self.everything, self.trace.queries]
+            self.result.mixing[scope] = 1 - own / mean.sum(-1)  # with attention sinks, weights do not sum to one
         if scope in self.maps:
             self._write_map(scope, kind, mean, slice(None))
         if self.heads:

@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from normscope.errors import InputError, listing
+from normscope.errors import InputError, unknown
 from normscope.experiments.alignment import Alignment
 from normscope.experiments.amplification import FeedForwardAmplification
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.expansion import ExpansionRate
+from normscope.experiments.faithfulness.deletion import Deletion
+from normscope.experiments.faithfulness.evidence import EvidenceExperiment
 from normscope.experiments.feed_forward import FeedForwardNormsExperiment, OutlierDimensions
 from normscope.experiments.frequency import Frequency, MixingFrequency
 from normscope.experiments.groups import Entities, WordSplit
-from normscope.experiments.heads import Categories, Dispersion, WeightVersusNorm
+from normscope.experiments.heads import Categories, Dispersion
 from normscope.experiments.mixing import MixingRatio
 from normscope.experiments.partial import Partial, merged
 from normscope.experiments.scope_similarity import ScopeSimilarity
+from normscope.experiments.weight_norm import WeightVersusNorm
 
 if TYPE_CHECKING:
     from normscope.corpus_run import run
@@ -53,6 +56,8 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Entities,
         FeedForwardNormsExperiment,
         OutlierDimensions,
+        EvidenceExperiment,
+        Deletion,
     )
 }
 """Every experiment by its name."""
@@ -62,11 +67,11 @@ def experiment(name: str, options: Mapping[str, Any] | None = None) -> Experimen
     """An experiment by name, with options; raises with those that exist."""
     kind = EXPERIMENTS.get(name.strip().lower())
     if kind is None:
-        raise InputError(f"There is no experiment {name!r}. Experiments: {listing(EXPERIMENTS)}.")
+        raise InputError(unknown(f"There is no experiment {name!r}", name, "Experiments", EXPERIMENTS))
     known = [field.name for field in fields(kind)]
     for option in options or {}:
         if option not in known:
-            raise InputError(f"{name} has no option {option!r}. Its options: {listing(known) or 'none'}.")
+            raise InputError(unknown(f"{name} has no option {option!r}", option, "Its options", known))
     return kind(**(options or {}))
 
 

@@ -6,9 +6,11 @@ engine. It knows no files and no processes.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import partial as bind
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 CLS, SEP, MASK = "[CLS]", "[SEP]", "[MASK]"
+FIRST = "first"
+"""The first token of a causal model: all that it reads is itself, and the others use it as a sink for attention."""
 _ROLES = {
     "[CLS]": CLS,
     "<s>": CLS,
@@ -41,10 +45,21 @@ _ROLES = {
 }
 
 
+_CACHE = re.compile(r"models--(?:[^/]*?--)?(?P<name>[^/]+)/snapshots/[^/]+/?$")
+"""A model's folder in the cache of the hub."""
+
+
+def shown_name(name: str) -> str:
+    """The name of a model or a file without its owner or folder, also from a model's folder in the hub's cache."""
+    cached = _CACHE.search(name.replace("\\", "/"))
+    return cached["name"] if cached else name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
+
+
 @dataclass(frozen=True)
 class ModelFacts:
-    """What experiments may know of a model: its name, layers and scopes, which tokens play which special role, and its width
-    and the size of its vocabulary (0 where they are not known)."""
+    """What experiments may know of a model: its name, layers and scopes, which tokens play which special role, its width
+    and the size of its vocabulary (0 where they are not known), whether a token sees those before it alone, and which of two
+    stacks is looked at."""
 
     name: str
     layers: tuple[int, ...]
@@ -53,41 +68,52 @@ class ModelFacts:
     roles: Mapping[str, str] = field(default_factory=lambda: dict(_ROLES))
     width: int = 0
     vocabulary: int = 0
+    causal: bool = False
+    stack: str = ""
 
     @classmethod
     def of_analysis(cls, analysis: Analysis) -> ModelFacts:
         scopes = tuple(Scope(str(scope)) for scope in analysis.dataset["scope"].values)
         attributes = analysis.attrs
+        maps = [analysis.dataset[name] for name in ("map", "head_map") if name in analysis.dataset]
         return cls(
-            str(attributes.get("model", "")), tuple(analysis.layers), scopes, str(attributes.get("model_type", ""))
+            str(attributes.get("model", "")),
+            tuple(analysis.layers),
+            scopes,
+            str(attributes.get("model_type", "")),
+            causal=any(bool(each.isnull().any()) for each in maps),
         )
 
     @classmethod
-    def of_analyzer(cls, analyzer: Analyzer) -> ModelFacts:
-        roles = dict(_ROLES)
-        tokenizer = analyzer.tokenizer
-        for attribute, role in (
-            ("bos_token", CLS),
-            ("cls_token", CLS),
-            ("eos_token", SEP),
-            ("sep_token", SEP),
-            ("mask_token", MASK),
-        ):
-            token = getattr(tokenizer, attribute, None)
-            if token is not None:
-                roles[str(token)] = role
+    def of_analyzer(cls, analyzer: Analyzer, stack: str | None = None) -> ModelFacts:
         config = analyzer.model.config
         text = config.get_text_config()
+        roles = _ROLES | _roles(analyzer)
         sizes = int(getattr(text, "hidden_size", 0) or 0), int(getattr(text, "vocab_size", 0) or 0)
         model_type = str(config.model_type)
-        return cls(analyzer.name, tuple(analyzer.layers), tuple(analyzer.scopes), model_type, roles, *sizes)
+        scopes, causal = tuple(analyzer.scopes), analyzer.family.stack.causal
+        return cls(analyzer.name, tuple(analyzer.layers), scopes, model_type, roles, *sizes, causal, stack or "")
+
+
+def _roles(analyzer: Analyzer) -> dict[str, str]:
+    """The roles of special tokens by their names; without a tokenizer, tokens are called by their ids."""
+    tokenizer, config = analyzer.tokenizer, analyzer.model.config
+    roles: dict[str, str] = {}
+    for name, role in (("bos", CLS), ("cls", CLS), ("eos", SEP), ("sep", SEP), ("mask", MASK)):
+        known = getattr(config, f"{name}_token_id", None) if tokenizer is None else None
+        token = getattr(tokenizer, f"{name}_token", known)
+        for each in token if isinstance(token, list) else [token]:
+            if each is not None:
+                roles[str(each)] = role
+    return roles
 
 
 @dataclass(frozen=True)
 class Needs:
     """What an experiment asks of every sequence: measures, and whether tokens are masked first, as in the papers.
 
-    `labels` and `gold` say that the corpus must have named entities or word alignments; `corpus`, that there must be one.
+    `labels`, `gold` and `evidence` say that the corpus must have named entities, word alignments or known evidence;
+    `corpus`, that there must be one. With `asks_model` the experiment has nothing measured and asks the model itself.
     """
 
     measures: tuple[Measure[Any, Any], ...] = ()
@@ -95,6 +121,8 @@ class Needs:
     labels: bool = False
     gold: bool = False
     corpus: bool = True
+    evidence: bool = False
+    asks_model: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,7 +171,8 @@ class Observation:
 @dataclass(frozen=True)
 class RunFacts:
     """What the finish of an experiment may know of the run: model, corpus as the papers call it, seed, token frequency ranks
-    by vocabulary id (`None`: counted in the corpus), the number of sequences, and the experiments that saw masked tokens."""
+    by vocabulary id (`None`: counted in the corpus), the number of sequences, the experiments that saw masked tokens, and
+    where the sequences come from."""
 
     model: ModelFacts
     corpus: str = ""
@@ -151,6 +180,15 @@ class RunFacts:
     ranks: Mapping[int, int] | None = None
     sequences: int = 0
     masked: frozenset[str] = frozenset()
+    source: str = ""
+
+    def caption(self, experiment: str) -> str:
+        """What a figure is about, in words: the model, the corpus, and how much of it."""
+        model = f"{shown_name(self.model.name)}{f' ({self.model.stack})' if self.model.stack else ''}"
+        if not self.sequences:
+            return model
+        corpus = " ".join(filter(None, (shown_name(self.source or self.corpus), f"({self.sequences:,} sequences)")))
+        return f"{model} on {corpus}{', 12 % of tokens masked' if experiment in self.masked else ''}"
 
 
 @dataclass(frozen=True)
@@ -185,6 +223,17 @@ class Experiment(ABC):
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         """Tables and figures from the sum of all partial results."""
 
+    def conclude(self, partial: Partial, facts: RunFacts) -> Outcome:
+        """`finish`, with the model and the corpus named in every figure."""
+        outcome = self.finish(partial, facts)
+        if not self.needs(facts.model).corpus:
+            facts = replace(facts, sequences=0)
+        caption = facts.caption(self.name)
+        return replace(outcome, figures={name: bind(_named, draw, caption) for name, draw in outcome.figures.items()})
+
+    def check(self, analyzer: Analyzer) -> None:  # noqa: B027  (most take any model)
+        """Refuse a model that the experiment cannot be run on, before any work begins."""
+
     def from_model(self, analyzer: Analyzer) -> Partial:
         """What the model adds by itself, once."""
         return Partial()
@@ -206,7 +255,13 @@ class Experiment(ABC):
             raise InputError(f"{self.name} was given no analyses: give at least one.")
         model = ModelFacts.of_analysis(observations[0].analysis)
         partial = merged(self.observe(observation, model) for observation in observations)
-        return self.finish(partial, RunFacts(model, corpus, seed, ranks, len(observations)))
+        return self.conclude(partial, RunFacts(model, corpus, seed, ranks, len(observations)))
+
+
+def _named(draw: Callable[[], Figure], caption: str) -> Figure:
+    figure = draw()
+    figure.suptitle("\n".join(filter(None, (figure.get_suptitle(), caption))), fontsize=9, parse_math=False)
+    return figure
 
 
 def _observation(item: Analysis | Observation, number: int) -> Observation:

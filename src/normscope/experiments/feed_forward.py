@@ -80,8 +80,8 @@ class OutlierDimensions(Experiment):
     columns: ClassVar[dict[str, str]] = {
         "layer": "layer, from 1",
         "dimension": "dimension of the hidden state, from 0",
-        "input": "mean absolute value of the feed-forward's input",
-        "output": "mean absolute value of the feed-forward's output",
+        "input": "mean absolute value of the feed-forward's input, over all tokens",
+        "output": "mean absolute value of the feed-forward's output, over all tokens",
         "gamma": "weight of the norm after the feed-forward",
         "removed": "whether the dimension is among those of smallest gamma that are removed",
         "normalisation": "how maps were scaled before comparing",
@@ -107,12 +107,20 @@ class OutlierDimensions(Experiment):
         maps = maps.transpose("layer", "which", "query", "key")
         stacked = np.concatenate([normalise(maps, axis).values.reshape(*maps.shape[:2], -1) for axis in _AXES])
         rho = spearman_matrix(stacked)[:, 0, 1:].reshape(len(_AXES), len(model.layers), 2)
-        dimensions = observation.result(FeedForwardDimensions())
-        return Partial(moments={"rho": Moments.once(rho), "dimensions": Moments.once(dimensions)})
+        dimensions, tokens = observation.result(FeedForwardDimensions()), len(observation.tokens)
+        return Partial(
+            moments={
+                "rho": Moments.once(rho),
+                "sums": Moments.once(tokens * dimensions[:, :2]),
+                "gamma": Moments.once(dimensions[:, 2:]),
+            },
+            counts={"tokens": np.array([tokens])},
+        )
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         model, rho = facts.model, partial.moments["rho"]
-        dimensions = partial.moments["dimensions"].mean()
+        values = partial.moments["sums"].total.value() / partial.counts["tokens"]
+        dimensions = np.concatenate([values, partial.moments["gamma"].mean()], 1)
         paper = published.paper_of(facts, self.name, masked=True)
         known = np.full((len(_AXES), len(model.layers), 2), np.nan)
         known[_AXES.index("column")] = [

@@ -18,14 +18,14 @@ from scipy import stats
 from normscope.experiments import chain, figures, published, tables
 from normscope.experiments.amplification import type_ids
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
-from normscope.experiments.heads import CATEGORIES, categories, head_maps
+from normscope.experiments.heads import CATEGORIES, categories, categories_of, head_maps
 from normscope.experiments.histograms import spearman
 from normscope.experiments.partial import Partial, Rows
 from normscope.measures import Decomposition
 from normscope.measures.vectors import ValueNorms
 from normscope.scopes import ATTENTION_WEIGHTS
 
-ALL, WITHOUT_SPECIAL = "all", "without special tokens"
+ALL, WITHOUT_SPECIAL, WITHOUT_FIRST = "all", "without special tokens", "without the first token"
 
 
 def _occurrences(observation: Observation, model: ModelFacts, values: Mapping[str, np.ndarray]) -> Partial:
@@ -62,7 +62,10 @@ def _correlations(
 ) -> tuple[list[dict[str, object]], np.ndarray]:
     rank = rank_of_types(columns["type"], facts.ranks)
     records: list[dict[str, object]] = []
-    for tokens, chosen in ((ALL, np.ones(len(rank), bool)), (WITHOUT_SPECIAL, ~columns["special"].astype(bool))):
+    selections = {ALL: np.ones(len(rank), bool), WITHOUT_SPECIAL: ~columns["special"].astype(bool)}
+    if facts.model.causal:
+        selections[WITHOUT_FIRST] = columns["position"] > 0
+    for tokens, chosen in selections.items():
         for name in names:
             rho = spearman(rank[chosen], columns[name][chosen])
             records.append({"quantity": name, "tokens": tokens, "spearman": rho, "occurrences": int(chosen.sum())})
@@ -70,7 +73,7 @@ def _correlations(
 
 
 _COLUMNS = {
-    "tokens": "all, or without special tokens",
+    "tokens": "all, without special tokens, or, of a causal model, without the first token",
     "spearman": "rank correlation with the frequency rank (1 is the most frequent), over token occurrences",
     "occurrences": "number of token occurrences",
 }
@@ -101,7 +104,8 @@ class Frequency(Experiment):
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         columns = _ordered(partial)
         records, rank = _correlations(columns, ["weight", "f"], facts)
-        drawn = bind(_figure, rank, columns["class"], {figures.ALPHA: columns["weight"], "‖f(x)‖": columns["f"]})
+        panels = {figures.ALPHA: columns["weight"], "‖f(x)‖": columns["f"]}
+        drawn = bind(_figure, facts.model, rank, columns["class"], panels)
         return Outcome({"frequency": tables.from_records(records)}, {"frequency": drawn})
 
 
@@ -136,24 +140,25 @@ class MixingFrequency(Experiment):
         records, rank = _correlations(columns, scopes, facts)
         paper = published.paper_of(facts, self.name, masked=False)
         for record in records:
-            scope, special = str(record["quantity"]), record["tokens"] == ALL
-            record["published"] = paper.mixing_frequency(scope, special=special)
-            record["published_deviation"] = paper.mixing_frequency(scope, special=special, deviation=True)
-        drawn = bind(_figure, rank, columns["class"], {scope: columns[scope] for scope in scopes})
+            if record["tokens"] != WITHOUT_FIRST:
+                scope, special = str(record["quantity"]), record["tokens"] == ALL
+                record["published"] = paper.mixing_frequency(scope, special=special)
+                record["published_deviation"] = paper.mixing_frequency(scope, special=special, deviation=True)
+        drawn = bind(_figure, facts.model, rank, columns["class"], {scope: columns[scope] for scope in scopes})
         return Outcome({"mixing-frequency": tables.from_records(records)}, {"mixing-frequency": drawn}, paper.notes)
 
 
-def _figure(rank: np.ndarray, classes: np.ndarray, panels: dict[str, np.ndarray]) -> Figure:
+def _figure(model: ModelFacts, rank: np.ndarray, classes: np.ndarray, panels: dict[str, np.ndarray]) -> Figure:
     """Every token occurrence: ordinary tokens as a density, special ones and punctuation as points."""
     figure, grid = figures.panels(len(panels), columns=4, width=3.3, height=3.2)
     ordinary = classes == CATEGORIES.index("other")
     for axes, (name, values) in zip(grid, panels.items(), strict=True):
         title = f"{name} ({figures.RHO} = {spearman(rank, values):.2f})"
         figures.density(axes, rank[ordinary], values[ordinary], title=title, xlabel="frequency rank", ylabel=name)
-        for place, category in enumerate(CATEGORIES):
+        for place, category in enumerate(categories_of(model)):
             chosen = (classes == place) & ~ordinary
             if chosen.any():
-                colour = figures.PALETTE[(1, 3, 4)[place]]
+                colour = figures.PALETTE[(1, 3, 4, 6, 2)[place]]
                 axes.plot(rank[chosen], values[chosen], ".", ms=3.5, c=colour, label=category, rasterized=True)
         axes.set_xlim(0.8, 1.3 * float(rank.max(initial=1)))
     grid[0].legend(fontsize=6, frameon=False, markerscale=2)

@@ -1,4 +1,4 @@
-"""dispersion, categories and weight-vs-norm (2020): attention weights beside the vectors that they weigh, head by head."""
+"""dispersion and categories (2020): attention weights beside the vectors that they weigh, head by head."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 
 from normscope.experiments import figures, tables
 from normscope.experiments.arrow import Table
-from normscope.experiments.base import CLS, SEP, Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
+from normscope.experiments.base import CLS, FIRST, SEP, Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.exact import Moments
-from normscope.experiments.histograms import LogBins, binned_spearman
-from normscope.experiments.partial import Partial
+from normscope.experiments.histograms import LogBins
+from normscope.experiments.partial import Partial, Rows
 from normscope.measures import Decomposition
 from normscope.measures.vectors import HiddenNorms, ValueNorms
 from normscope.plots.style import SEQUENTIAL
@@ -26,13 +26,17 @@ from normscope.scopes import ATTENTION_WEIGHTS, Scope
 PUNCTUATION = "comma, period"
 CATEGORIES = (CLS, SEP, PUNCTUATION, "other")
 
-_NORMS = LogBins(-4, 4, 50)
-_WEIGHTS = LogBins(-8, 0, 40)
+_VECTORS = LogBins(-6, 6, 1200)
 _QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
 
 
+def categories_of(model: ModelFacts) -> tuple[str, ...]:
+    """The categories of a model's tokens: of a causal model, the first token is one by itself."""
+    return (*CATEGORIES, FIRST) if model.causal else CATEGORIES
+
+
 def categories(observation: Observation, model: ModelFacts) -> np.ndarray:
-    """For every token the place of its category in `CATEGORIES`."""
+    """For every token the place of its category in `categories_of(model)`."""
     found = np.full(len(observation.tokens), CATEGORIES.index("other"))
     for place, (token, special) in enumerate(zip(observation.tokens, observation.special, strict=True)):
         role = model.roles.get(token) if special else None
@@ -40,6 +44,8 @@ def categories(observation: Observation, model: ModelFacts) -> np.ndarray:
             found[place] = CATEGORIES.index(role)
         elif token.lstrip("Ġ▁ ") in (",", "."):
             found[place] = CATEGORIES.index(PUNCTUATION)
+    if model.causal:
+        found[0] = len(CATEGORIES)
     return found
 
 
@@ -65,7 +71,7 @@ class Dispersion(Experiment):
         "cv": "coefficient of variation: deviation / mean",
         "minimum": "smallest norm",
         "maximum": "largest norm",
-        "median": "median (to 2.4 %, from a histogram with bins of that half-width)",
+        "median": "median (this and the other quantiles to 0.1 %, from a histogram with bins of that half-width)",
         "q05": "5 % quantile",
         "q25": "25 % quantile",
         "q75": "75 % quantile",
@@ -80,19 +86,21 @@ class Dispersion(Experiment):
         hidden, values = observation.result(HiddenNorms()), observation.result(ValueNorms())
         return Partial(
             moments={"x": Moments.of(hidden.T), "f": Moments.of(np.moveaxis(values, -1, 0))},
-            counts={"x": _NORMS.counts(hidden), "f": _NORMS.counts(values)},
+            rows={"x": _histogram(hidden[:, None]), "f": _histogram(values)},
         )
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         x, f = partial.moments["x"], partial.moments["f"]
-        pooled, pooled_counts = f.over(1), partial.counts["f"].sum(1)
+        of_x, of_f = (_Histograms.read(partial.rows[name]) for name in ("x", "f"))
+        pooled = f.over(1)
         records: list[dict[str, object]] = []
         for place, layer in enumerate(facts.model.layers):
-            records.append(_spread(x, partial.counts["x"], (place,), {"quantity": "x", "layer": layer, "head": None}))
-            records.append(_spread(pooled, pooled_counts, (place,), {"quantity": "f(x)", "layer": layer, "head": None}))
+            for quantity, moments, histograms in (("x", x, of_x), ("f(x)", pooled, of_f)):
+                labels = {"quantity": quantity, "layer": layer, "head": None}
+                records.append(_spread(moments, (place,), labels) | histograms.quantiles(place))
             for head in range(f.count.shape[1]):
                 labels = {"quantity": "f(x)", "layer": layer, "head": head + 1}
-                records.append(_spread(f, partial.counts["f"], (place, head), labels))
+                records.append(_spread(f, (place, head), labels) | of_f.quantiles(place, head))
         schema = pa.schema({"quantity": pa.string(), "layer": pa.int64(), "head": pa.int64()} | _SPREAD_TYPES)
         table = tables.from_records(records, schema)
         return Outcome({"dispersion": table}, {"dispersion": lambda: _dispersion_figure(table, facts.model)})
@@ -104,9 +112,36 @@ _SPREAD_TYPES = {
 }
 
 
-def _spread(
-    moments: Moments, counts: np.ndarray, place: tuple[int, ...], labels: Mapping[str, object]
-) -> dict[str, object]:
+def _histogram(values: np.ndarray) -> Rows:
+    """`[layer, head, token]` to rows of layer, head, bin and count."""
+    layer, head, _ = (index.reshape(-1) for index in np.indices(values.shape))
+    columns = {"layer": layer, "head": head, "bin": _VECTORS.places(values).reshape(-1)}
+    keys = tuple(columns)
+    return Rows((Rows((pa.table({**columns, "count": np.ones(len(layer), np.int64)}),), keys).compacted(),), keys)
+
+
+@dataclass(frozen=True)
+class _Histograms:
+    """The columns of all rows."""
+
+    layer: np.ndarray
+    head: np.ndarray
+    places: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def read(cls, rows: Rows) -> _Histograms:
+        table = rows.select("SELECT layer, head, bin, sum(count)::BIGINT AS count FROM rows GROUP BY layer, head, bin")
+        return cls(*(table[name].to_numpy() for name in ("layer", "head", "bin", "count")))
+
+    def quantiles(self, layer: int, head: int | None = None) -> dict[str, object]:
+        """Those of a head, or of all heads of a layer."""
+        chosen = (self.layer == layer) & (True if head is None else self.head == head)
+        places, counts = self.places[chosen], self.counts[chosen]
+        return {name: _VECTORS.quantile(places, counts, share) for name, share in _QUANTILES.items()}
+
+
+def _spread(moments: Moments, place: tuple[int, ...], labels: Mapping[str, object]) -> dict[str, object]:
     mean, deviation = float(moments.mean()[place]), float(moments.deviation()[place])
     return {
         **labels,
@@ -115,7 +150,6 @@ def _spread(
         "cv": deviation / mean if mean else float("nan"),
         "minimum": float(moments.minimum()[place]),
         "maximum": float(moments.maximum()[place]),
-        **{name: _NORMS.quantile(counts[place], share) for name, share in _QUANTILES.items()},
         "count": int(moments.count[place]),
     }
 
@@ -145,7 +179,7 @@ class Categories(Experiment):
     shows: ClassVar[str] = "attention to [CLS], [SEP], punctuation and other tokens"
     summary: ClassVar[str] = "what special tokens and punctuation get by attention weights and by norms"
     columns: ClassVar[dict[str, str]] = {
-        "category": "[CLS], [SEP], comma or period, or other (of the keys)",
+        "category": "[CLS], [SEP], comma or period, other, or, of a causal model, its first token (of the keys)",
         "layer": "layer, from 1",
         "head": "head, from 1",
         "weights": "attention weights to the category: sum over its columns, mean over queries, sequences (and heads)",
@@ -159,7 +193,7 @@ class Categories(Experiment):
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         of_token = categories(observation, model)
-        members = [of_token == place for place in range(len(CATEGORIES))]
+        members = [of_token == place for place in range(len(categories_of(model)))]
         values = observation.result(ValueNorms())
         moments = {"f": Moments.once(np.stack([_mean_of(values, chosen) for chosen in members], -1))}
         for name, scope in (("weights", ATTENTION_WEIGHTS), ("norms", "Attn")):
@@ -176,12 +210,11 @@ class Categories(Experiment):
         means = {name: partial.moments[name].mean() for name in ("weights", "norms", "f")}
         count = partial.moments["weights"].count
         heads = range(1, 1 + count.shape[1])
-        axes = {"layer": facts.model.layers, "head": heads, "category": CATEGORIES}
+        names = categories_of(facts.model)
+        axes = {"layer": facts.model.layers, "head": heads, "category": names}
         by_head = tables.tidy(axes, {**means, "sequences": count})
         pooled = {name: values.mean(1) for name, values in means.items()}
-        by_layer = tables.tidy(
-            {"layer": facts.model.layers, "category": CATEGORIES}, {**pooled, "sequences": count[:, 0]}
-        )
+        by_layer = tables.tidy({"layer": facts.model.layers, "category": names}, {**pooled, "sequences": count[:, 0]})
         return Outcome(
             {"categories": by_layer, "categories-heads": by_head},
             {
@@ -199,7 +232,7 @@ def _categories_figure(pooled: dict[str, np.ndarray], model: ModelFacts) -> Figu
     figure, grid = figures.panels(3, width=4.2, height=3.4)
     titles = {"weights": f"attention weights {figures.ALPHA}", "norms": f"norms ‖{figures.ALPHA}f(x)‖", "f": "‖f(x)‖"}
     for axes, (name, title) in zip(grid, titles.items(), strict=True):
-        series = {category: pooled[name][:, place] for place, category in enumerate(CATEGORIES)}
+        series = {category: pooled[name][:, place] for place, category in enumerate(categories_of(model))}
         figures.lines(axes, model.layers, series, label="mean", title=title)
     return figure
 
@@ -207,70 +240,19 @@ def _categories_figure(pooled: dict[str, np.ndarray], model: ModelFacts) -> Figu
 def _heads_figure(means: dict[str, np.ndarray], model: ModelFacts) -> Figure:
     """`[layer, head, category]` of weights, norms and vectors: one row of panels for each, one panel for each category."""
     layers, heads = means["weights"].shape[:2]
+    names = categories_of(model)
     width, height = 0.3 * heads + 1.2, 0.26 * layers + 0.9
-    figure, grid = figures.panels(3 * len(CATEGORIES), columns=len(CATEGORIES), width=width, height=height)
+    figure, grid = figures.panels(3 * len(names), columns=len(names), width=width, height=height)
     for row, (name, label) in enumerate((("weights", "weight"), ("norms", f"‖{figures.ALPHA}f(x)‖"), ("f", "‖f(x)‖"))):
         scale = Normalize(0, float(np.nanmax(means[name])))
-        for column, category in enumerate(CATEGORIES):
-            axes = grid[row * len(CATEGORIES) + column]
+        for column, category in enumerate(names):
+            axes = grid[row * len(names) + column]
             axes.imshow(means[name][..., column], cmap=SEQUENTIAL, norm=scale, aspect="auto")
             axes.set_xticks(range(heads), [str(head + 1) for head in range(heads)], fontsize=6)
             axes.set_yticks(range(layers), [str(layer) for layer in model.layers], fontsize=6)
             axes.set_title(f"{category}: {label}", fontsize=8)
-        beside = grid[row * len(CATEGORIES) : (row + 1) * len(CATEGORIES)]
+        beside = grid[row * len(names) : (row + 1) * len(names)]
         figure.colorbar(ScalarMappable(scale, SEQUENTIAL), ax=beside, pad=0.01, fraction=0.03)
     figure.supxlabel("head", fontsize=8)
     figure.supylabel("layer", fontsize=8)
-    return figure
-
-
-@dataclass(frozen=True)
-class WeightVersusNorm(Experiment):
-    """No options."""
-
-    name: ClassVar[str] = "weight-vs-norm"
-    paper: ClassVar[str] = "Kobayashi et al. 2020"
-    shows: ClassVar[str] = "relation of attention weight and ||f(x)||"
-    summary: ClassVar[str] = (
-        "attention weight against the norm of the vector it weighs, over all layers, heads, queries and keys"
-    )
-    columns: ClassVar[dict[str, str]] = {
-        "category": "category of the key, or all",
-        "spearman": "rank correlation of weight and ||f(x)||, from a joint histogram with logarithmic bins (6 and 5 % wide)",
-        "pairs": "number of (layer, head, query, key)",
-    }
-
-    def needs(self, model: ModelFacts) -> Needs:
-        return Needs((Decomposition(maps=(ATTENTION_WEIGHTS,), heads=True), ValueNorms()))
-
-    def observe(self, observation: Observation, model: ModelFacts) -> Partial:
-        weights = head_maps(observation, ATTENTION_WEIGHTS)
-        values = observation.result(ValueNorms())[:, :, None, :]
-        cells = (categories(observation, model) * _WEIGHTS.size + _WEIGHTS.places(weights)) * _NORMS.size
-        cells = (cells + _NORMS.places(values))[np.isfinite(weights)]
-        shape = (len(CATEGORIES), _WEIGHTS.size, _NORMS.size)
-        return Partial(counts={"joint": np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)})
-
-    def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
-        joint = {"all": partial.counts["joint"].sum(0)}
-        joint |= {name: partial.counts["joint"][place] for place, name in enumerate(CATEGORIES)}
-        table = tables.from_records(
-            [
-                {"category": name, "spearman": binned_spearman(counts), "pairs": int(counts.sum())}
-                for name, counts in joint.items()
-            ]
-        )
-        return Outcome({"weight-vs-norm": table}, {"weight-vs-norm": lambda: _joint_figure(joint)})
-
-
-def _joint_figure(joint: dict[str, np.ndarray]) -> Figure:
-    figure, grid = figures.panels(len(joint), width=3.6, height=3.2)
-    used = np.flatnonzero(joint["all"].sum(0))
-    edges = _NORMS.edges()
-    for axes, (name, counts) in zip(grid, joint.items(), strict=True):
-        shown = np.where(counts > 0, counts, np.nan)
-        axes.pcolormesh(edges, _WEIGHTS.edges(), np.log10(shown), cmap=SEQUENTIAL, rasterized=True)
-        axes.set(xscale="log", yscale="log", xlabel="‖f(x)‖", ylabel=figures.ALPHA)
-        axes.set_xlim(float(edges[used[0]]), float(edges[used[-1] + 1]))
-        axes.set_title(f"{name} ({figures.RHO} = {binned_spearman(counts):.2f})", fontsize=10)
     return figure

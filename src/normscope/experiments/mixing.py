@@ -9,14 +9,27 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from normscope.experiments import chain, figures, published, tables
-from normscope.experiments.base import CLS, MASK, SEP, Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
+from normscope.experiments.arrow import Table
+from normscope.experiments.base import (
+    CLS,
+    FIRST,
+    MASK,
+    SEP,
+    Experiment,
+    ModelFacts,
+    Needs,
+    Observation,
+    Outcome,
+    RunFacts,
+)
 from normscope.experiments.exact import Moments
 from normscope.experiments.histograms import spearman
 from normscope.experiments.partial import Partial
 from normscope.measures import Decomposition
 from normscope.scopes import ATTENTION_WEIGHTS, HALF_ATTENTION_WEIGHTS
 
-KINDS = ("normal", MASK, CLS, SEP, "overall")
+OVERALL, WITHOUT_FIRST = "overall", "without first"
+KINDS = ("normal", MASK, CLS, SEP, OVERALL)
 
 
 @dataclass(frozen=True)
@@ -32,9 +45,11 @@ class MixingRatio(Experiment):
         "share of a state that comes from other tokens: mean, maximum, minimum; by layer and kind of token"
     )
     columns: ClassVar[dict[str, str]] = {
-        "scope": "scope of the ratio; AttnResW is half of AttnW's",
+        "scope": "scope of the ratio; of weights, the sum over other keys by that over all; AttnResW is half of AttnW's",
         "layer": "layer, from 1",
-        "kind": "kind of token: normal, [MASK], [CLS], [SEP], or overall (with the model's own names for these tokens)",
+        "tokens": "overall, or, of a causal model, without the first token of each sequence",
+        "kind": "kind of token: normal, [MASK], [CLS], [SEP] (with the model's own names for these tokens), or overall; of "
+        "a causal model the first token is a kind by itself, and there is overall without it",
         "spearman": "rank correlation of the layer with its mean ratio: how mixing goes with depth",
         "mean": "mean ratio: over all (sequence, layer, token), or, by layer, over the means of the sequences",
         "maximum": "largest ratio",
@@ -53,65 +68,91 @@ class MixingRatio(Experiment):
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         ratios = _ratios(observation, model)
         kinds = token_kinds(observation, model)
-        return Partial(
-            moments={
-                "all": Moments.of(ratios.transpose(2, 0, 1)),
-                "kinds": Moments.once(np.stack([_mean(ratios[..., kinds[kind]]) for kind in KINDS], -1)),
-            }
-        )
+        pools = {pool: Moments.of(ratios[..., kinds[pool]].transpose(2, 0, 1)) for pool in pools_of(model)}
+        by_kind = np.stack([_mean(ratios[..., kinds[kind]]) for kind in kinds_of(model)], -1)
+        return Partial(moments={**pools, "kinds": Moments.once(by_kind)})
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
-        model = facts.model
-        scopes = table_scopes(model)
-        pooled, kinds = partial.moments["all"].over(1), partial.moments["kinds"]
         paper = published.paper_of(facts, self.name, masked=True)
-        overall = tables.tidy(
-            {"scope": scopes},
-            {
-                "mean": pooled.mean(),
-                "maximum": pooled.maximum(),
-                "minimum": pooled.minimum(),
-                "deviation": pooled.deviation(),
-                "count": pooled.count,
-                "published": _or_nan([paper.mixing_ratio(scope) for scope in scopes]),
-                **{
-                    f"published_{name}": _or_nan([paper.mixing_ratio(scope, name) for scope in scopes])
-                    for name in ("maximum", "minimum", "deviation")
-                },
-            },
-        )
-        by_layer = [
-            paper.mixing_ratio_of_layer(scope, layer) if kind == "overall" else None
-            for scope in scopes
-            for layer in model.layers
-            for kind in KINDS
-        ]
-        layered = tables.tidy(
-            {"scope": scopes, "layer": model.layers, "kind": KINDS},
-            {
-                "mean": kinds.mean(),
-                "deviation": kinds.deviation(),
-                "count": kinds.count,
-                "published": _or_nan(by_layer).reshape(kinds.count.shape),
-            },
-        )
-        means = kinds.mean()
-        depth = tables.tidy(
-            {"scope": scopes, "kind": KINDS},
-            {
-                "spearman": np.array(
-                    [[_depth(model, means[s, :, k]) for k in range(len(KINDS))] for s in range(len(scopes))]
-                ),
-                "published": _or_nan(
-                    [paper.mixing_depth(scope) if kind == "overall" else None for scope in scopes for kind in KINDS]
-                ).reshape(len(scopes), len(KINDS)),
-            },
-        )
+        scopes, means = table_scopes(facts.model), partial.moments["kinds"].mean()
         return Outcome(
-            {"mixing-ratio": overall, "mixing-ratio-layers": layered, "mixing-ratio-depth": depth},
-            {"mixing-ratio": lambda: _figure(scopes, model, kinds.mean())},
+            {
+                "mixing-ratio": _pooled_table(partial, facts.model, paper),
+                "mixing-ratio-layers": _layer_table(partial.moments["kinds"], facts.model, paper),
+                "mixing-ratio-depth": _depth_table(means, facts.model, paper),
+            },
+            {"mixing-ratio": lambda: _figure(scopes, facts.model, means)},
             paper.notes + paper.mixing_ratio_note(),
         )
+
+
+def pools_of(model: ModelFacts) -> tuple[str, ...]:
+    """Over which tokens ratios are averaged: all, and, of a causal model, all but the first."""
+    return (OVERALL, WITHOUT_FIRST) if model.causal else (OVERALL,)
+
+
+def kinds_of(model: ModelFacts) -> tuple[str, ...]:
+    """The kinds of tokens that a model has, and the pools of them."""
+    return (*KINDS[:-1], FIRST, *pools_of(model)) if model.causal else KINDS
+
+
+def _pooled_table(partial: Partial, model: ModelFacts, paper: published.Paper) -> Table:
+    scopes, pools = table_scopes(model), pools_of(model)
+    moments = [partial.moments[pool].over(1) for pool in pools]
+    known = {name: _or_nan([paper.mixing_ratio(scope, name) for scope in scopes]) for name in _PUBLISHED}
+    absent = np.full(len(scopes), np.nan)
+    return tables.tidy(
+        {"scope": scopes, "tokens": pools},
+        {
+            "mean": np.stack([pool.mean() for pool in moments], -1),
+            "maximum": np.stack([pool.maximum() for pool in moments], -1),
+            "minimum": np.stack([pool.minimum() for pool in moments], -1),
+            "deviation": np.stack([pool.deviation() for pool in moments], -1),
+            "count": np.stack([pool.count for pool in moments], -1),
+            **{
+                _PUBLISHED[name]: np.stack([values if pool == OVERALL else absent for pool in pools], -1)
+                for name, values in known.items()
+            },
+        },
+    )
+
+
+_PUBLISHED = {
+    "mean": "published",
+    "maximum": "published_maximum",
+    "minimum": "published_minimum",
+    "deviation": "published_deviation",
+}
+
+
+def _layer_table(kinds: Moments, model: ModelFacts, paper: published.Paper) -> Table:
+    scopes = table_scopes(model)
+    known = [
+        paper.mixing_ratio_of_layer(scope, layer) if kind == OVERALL else None
+        for scope in scopes
+        for layer in model.layers
+        for kind in kinds_of(model)
+    ]
+    return tables.tidy(
+        {"scope": scopes, "layer": model.layers, "kind": kinds_of(model)},
+        {
+            "mean": kinds.mean(),
+            "deviation": kinds.deviation(),
+            "count": kinds.count,
+            "published": _or_nan(known).reshape(kinds.count.shape),
+        },
+    )
+
+
+def _depth_table(means: np.ndarray, model: ModelFacts, paper: published.Paper) -> Table:
+    """From the mean ratios `[scope, layer, kind]`."""
+    scopes, kinds = table_scopes(model), kinds_of(model)
+    known = [paper.mixing_depth(scope) if kind == OVERALL else None for scope in scopes for kind in kinds]
+    spearmans = [[_depth(model, means[s, :, k]) for k in range(len(kinds))] for s in range(len(scopes))]
+    return tables.tidy(
+        {"scope": scopes, "kind": kinds},
+        {"spearman": np.array(spearmans), "published": _or_nan(known).reshape(len(scopes), len(kinds))},
+    )
 
 
 def table_scopes(model: ModelFacts) -> list[str]:
@@ -132,7 +173,10 @@ def token_kinds(observation: Observation, model: ModelFacts) -> dict[str, np.nda
     roles = np.array([model.roles.get(token, "normal") for token in observation.tokens])
     framing = observation.special | (roles == MASK)
     roles = np.where(framing, roles, "normal")
-    return {kind: roles == kind for kind in KINDS[:-1]} | {"overall": np.ones(len(roles), bool)}
+    first = np.zeros(len(roles), bool)
+    first[0] = model.causal
+    pools = {FIRST: first, WITHOUT_FIRST: ~first, OVERALL: np.ones(len(roles), bool)}
+    return {kind: (roles == kind) & ~first for kind in KINDS[:-1]} | pools
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
@@ -149,10 +193,12 @@ def _or_nan(values: list[float | None]) -> np.ndarray:
 
 
 def _figure(scopes: list[str], model: ModelFacts, mean: np.ndarray) -> Figure:
-    figure, grid = figures.panels(len(scopes), width=4.0, height=0.26 * len(model.layers) + 1.4)
+    """The mean ratios `[scope, layer, kind]`, without the kinds that the corpus does not have."""
+    present = np.flatnonzero(np.isfinite(mean).any((0, 1)))
+    kinds = [kinds_of(model)[place] for place in present]
+    figure, grid = figures.panels(len(scopes), width=0.62 * len(kinds) + 0.9, height=0.26 * len(model.layers) + 1.4)
     for place, (axes, scope) in enumerate(zip(grid, scopes, strict=True)):
-        figures.heat(
-            axes, 100 * mean[place], model.layers, KINDS, title=f"{scope} (%)", limits=(0.0, 100.0), form="{:.0f}"
-        )
+        shown = 100 * mean[place][:, present]
+        figures.heat(axes, shown, model.layers, kinds, title=f"{scope} (%)", limits=(0.0, 100.0), form="{:.0f}")
         axes.set_ylabel("layer")
     return figure

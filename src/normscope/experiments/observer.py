@@ -8,19 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
+from normscope.asking import refuse_unknown_ids
+from normscope.choices import Masking, StackName, ValueBias
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
 from normscope.experiments.exact import Moments
+from normscope.experiments.faithfulness.base import Trial
 from normscope.experiments.links import AlignedPair
 from normscope.experiments.partial import Partial
 from normscope.inputs import TokenSequence, with_targets
 from normscope.measures import Decomposition, Measure, Reach, joined
-from normscope.measures.decomposition import ValueBias
 from normscope.scopes import Scope
 
 if TYPE_CHECKING:
@@ -31,9 +34,6 @@ _GROUP_BYTES = 192 * 2**20
 
 _MOST_HEADS = 64
 """How many heads to expect when memory is planned."""
-
-Masking = Literal["paper", "all", "none"]
-"""Mask tokens for the experiments whose paper does, for all, or for none."""
 
 COMPLETENESS = "completeness"
 """The name under which the completeness errors of a run are kept, beside those of the experiments."""
@@ -59,7 +59,8 @@ class Form:
 class Plan:
     """What is to be done with every sequence: the experiments, and how the decomposition counts and computes.
 
-    Without a mask token (`mask_id`) nothing is masked. `dtype` is that of the decomposition's arithmetic.
+    Without a mask token (`mask_id`) nothing is masked. `dtype` is that of the decomposition's arithmetic. `stack` is the one
+    that is looked at, for a model that has two.
     """
 
     experiments: tuple[Experiment, ...]
@@ -70,10 +71,11 @@ class Plan:
     masking: Masking = "paper"
     value_bias: ValueBias = "token"
     dtype: torch.dtype | None = None
+    stack: StackName | None = None
 
     def masks(self, needs: Needs) -> bool:
         """Whether an experiment with these needs is shown masked sequences."""
-        if self.mask_id is None or self.masking == "none" or not needs.corpus:
+        if self.mask_id is None or self.masking == "none" or not needs.corpus or needs.asks_model:
             return False
         return needs.masked or self.masking == "all"
 
@@ -81,7 +83,7 @@ class Plan:
         """The experiments that share a form of the sequences, with all that they measure of it."""
         needed = [(experiment, experiment.needs(self.model)) for experiment in self.experiments]
         for is_masked in (False, True):
-            sharing = [(e, n) for e, n in needed if n.corpus and self.masks(n) == is_masked]
+            sharing = [(e, n) for e, n in needed if n.corpus and not n.asks_model and self.masks(n) == is_masked]
             if sharing:
                 measures = [measure for _, needs in sharing for measure in needs.measures]
                 yield Form(is_masked, tuple(self._proved(measures)), tuple(experiment for experiment, _ in sharing))
@@ -99,6 +101,7 @@ class Plan:
 
 def observe(analyzer: Analyzer, plan: Plan, items: Sequence[Item]) -> dict[str, Partial]:
     """What some sequences add to every experiment, and the completeness errors of their analyses."""
+    analyzer = analyzer if plan.stack is None else analyzer.of_stack(plan.stack)
     partials = {experiment.name: Partial() for experiment in plan.experiments} | {COMPLETENESS: Partial()}
     for form in plan.forms():
         for group in _groups(items, plan, form):
@@ -109,7 +112,31 @@ def observe(analyzer: Analyzer, plan: Plan, items: Sequence[Item]) -> dict[str, 
                 for experiment in form.experiments:
                     partial = experiment.observe(observation, plan.model)
                     partials[experiment.name] = partials[experiment.name].merge(partial)
+    for trial in [experiment for experiment in plan.experiments if isinstance(experiment, Trial)]:
+        for item in items:
+            partials[trial.name] = partials[trial.name].merge(trial.examine(analyzer, item, plan.seed))
     return partials
+
+
+def special_ids(analyzer: Analyzer) -> frozenset[int]:
+    """The ids of special tokens, from the tokenizer or, without one, from the model's configuration."""
+    if analyzer.tokenizer is not None:
+        return frozenset(analyzer.tokenizer.all_special_ids)
+    config = analyzer.model.config
+    stated = [
+        getattr(config, f"{name}_token_id", None) for name in ("bos", "eos", "pad", "cls", "sep", "decoder_start")
+    ]
+    numbers = [number for each in stated for number in (each if isinstance(each, list) else [each])]
+    return frozenset(number for number in numbers if isinstance(number, int))
+
+
+def check_ids(analyzer: Analyzer, item: Item) -> None:
+    """Refuse a sequence with ids that the model does not know."""
+    try:
+        for sequence in (item.sequence, *([] if item.target is None else [item.target])):
+            refuse_unknown_ids(analyzer, sequence)
+    except InputError as error:
+        raise InputError(f"{item.where}: {error}") from error
 
 
 def _groups(items: Sequence[Item], plan: Plan, form: Form) -> Iterator[list[Item]]:
@@ -164,5 +191,12 @@ def _sequences(analyzer: Analyzer, group: list[Item]) -> list[TokenSequence]:
 def _pair(item: Item) -> AlignedPair | None:
     if item.gold is None or item.target is None or item.source_words is None or item.target_words is None:
         return None
-    words = tuple(item.sequence.text.split()), tuple(item.target.text.split())
+    sides = (item.sequence.text, item.source_words), (item.target.text, item.target_words)
+    words = [_known_words(text, owners) for text, owners in sides]
     return AlignedPair(item.source_words, item.target_words, item.gold, *words)
+
+
+def _known_words(text: str, owners: np.ndarray) -> tuple[str, ...]:
+    """The words of a side; none where all that is known of them is their numbers, as in a corpus of token ids."""
+    words = tuple(text.split())
+    return words if len(words) > owners.max(initial=-1) else ()

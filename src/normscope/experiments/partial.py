@@ -7,6 +7,7 @@ of rows may *lie* in a Parquet file, which only DuckDB reads, out of core.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,8 +20,12 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from normscope.errors import FileError
 from normscope.experiments.arrow import Table
 from normscope.experiments.exact import Moments
+
+_MEMORY, _THREADS = "1GB", 4
+"""What DuckDB may take, whatever the number of rows: beyond that it works on disk. Each thread needs its share."""
 
 _Content = TypeVar("_Content", Moments, np.ndarray, "Rows")
 
@@ -53,8 +58,15 @@ class Rows:
             connection = duckdb.connect(str(Path(scratch) / "rows.duckdb"))
             try:
                 connection.execute(f"SET temp_directory = '{_quoted(scratch)}'")
+                connection.execute(f"SET memory_limit = '{_MEMORY}'")
+                connection.execute(f"SET threads = {min(_THREADS, os.cpu_count() or 1)}")
                 connection.execute(f"CREATE VIEW {name} AS {self._union(connection)}")
                 yield connection
+            except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+                raise FileError(
+                    f"The rows of a run cannot be added up in {scratch!r}: {error} Make room there, or name a larger "
+                    f"disk in the environment variable TMPDIR; what is finished is kept."
+                ) from error
             finally:
                 connection.close()
 

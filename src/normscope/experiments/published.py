@@ -5,18 +5,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from normscope.experiments import published_values as values
+from normscope.experiments.base import ModelFacts, RunFacts, shown_name
 from normscope.experiments.published_values import CONLL, MNLI, SST2, WIKIPEDIA
 
-if TYPE_CHECKING:
-    from normscope.experiments.base import ModelFacts, RunFacts
-
 __all__ = ["CONLL", "MNLI", "SST2", "WIKIPEDIA", "Paper", "paper_of", "paper_of_model"]
-
-_CACHE = re.compile(r"models--(?:[^/]*?--)?(?P<name>[^/]+)/snapshots/[^/]+/?$")
-"""A model's folder in the cache of the hub."""
 
 _ABOUT = 0.1
 """By how much the number of sequences may differ from the paper's."""
@@ -111,7 +105,7 @@ def _corpus_differs(facts: RunFacts) -> str:
 
 def paper_of_model(model: ModelFacts) -> Paper:
     """The papers' model that this one is, by its name and by its shape."""
-    name = hub_name(model.name)
+    name = shown_name(model.name)
     known = _named(name)
     shape = (model.model_type, len(model.layers), model.width, model.vocabulary)
     if known is None:
@@ -124,12 +118,6 @@ def paper_of_model(model: ModelFacts) -> Paper:
             f"{_described(values.SHAPES[known])}."
         )
     return Paper(known)
-
-
-def hub_name(name: str) -> str:
-    """The name of a model without its owner, also from its folder in the hub's cache."""
-    cached = _CACHE.search(name.replace("\\", "/"))
-    return cached["name"] if cached else name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
 
 
 def _named(name: str) -> str | None:

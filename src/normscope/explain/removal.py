@@ -1,11 +1,11 @@
-"""Inputs with one token taken away: what the model reads then, and where its values are read off.
+"""Inputs with tokens taken away: what the model reads then, and where its values are read off.
 
 A token is replaced by the mask token, or dropped. Some cannot be taken away, such as the one whose own label is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -55,7 +55,7 @@ def without_each(
     own = sequence if target is None else target
     fixed = _fixed(analyzer, sequence, question)
     inputs = [
-        (place, _changed(analyzer, own, place, removal), _rows(analyzer, question, rows, len(own), place, removal))
+        (place, _changed(analyzer, own, [place], removal), _rows(analyzer, question, rows, len(own), [place], removal))
         for place in range(len(own))
         if target is not None or place not in fixed
     ]
@@ -65,7 +65,7 @@ def without_each(
     ]
     if target is not None:
         withouts += [
-            Without(len(target) + place, _changed(analyzer, sequence, place, removal), list(rows))
+            Without(len(target) + place, _changed(analyzer, sequence, [place], removal), list(rows))
             for place in range(len(sequence))
             if place not in fixed
         ]
@@ -74,6 +74,19 @@ def without_each(
         for each in withouts
         if any(row != NO_ROW for row in each.rows) and len(each.sequence.target or each.sequence)
     ]
+
+
+def without(
+    analyzer: Analyzer,
+    sequence: TokenSequence,
+    question: Question,
+    rows: Sequence[int],
+    places: Collection[int],
+    removal: Removal,
+) -> tuple[TokenSequence, list[int]]:
+    """The input of one stack without several of its tokens, and the rows that its values are read off then."""
+    changed = _changed(analyzer, sequence, places, removal)
+    return changed, _rows(analyzer, question, rows, len(sequence), places, removal)
 
 
 def _fixed(analyzer: Analyzer, sequence: TokenSequence, question: Question) -> set[int]:
@@ -87,35 +100,35 @@ def _fixed(analyzer: Analyzer, sequence: TokenSequence, question: Question) -> s
     return {place for place, number in enumerate(ids) if number in wanted}
 
 
-def _changed(analyzer: Analyzer, sequence: TokenSequence, place: int, removal: Removal) -> TokenSequence:
-    """The sequence without one of its tokens; only what the model reads is kept right."""
+def _changed(analyzer: Analyzer, sequence: TokenSequence, places: Collection[int], removal: Removal) -> TokenSequence:
+    """The sequence without some of its tokens; only what the model reads is kept right."""
     if removal == "mask":
-        ids = list(sequence.features["input_ids"])
-        ids[place] = cast(int, getattr(analyzer.tokenizer, "mask_token_id", 0))
+        mask = cast(int, getattr(analyzer.tokenizer, "mask_token_id", 0))
+        ids = [mask if place in places else number for place, number in enumerate(sequence.features["input_ids"])]
         return replace(sequence, features={**sequence.features, "input_ids": ids})
-    features = {name: [*values[:place], *values[place + 1 :]] for name, values in sequence.features.items()}
-    tokens = [*sequence.tokens[:place], *sequence.tokens[place + 1 :]]
-    return replace(sequence, features=features, tokens=tokens)
+    kept = [place for place in range(len(sequence)) if place not in places]
+    features = {name: [values[place] for place in kept] for name, values in sequence.features.items()}
+    return replace(sequence, features=features, tokens=[sequence.tokens[place] for place in kept])
 
 
 def _rows(
-    analyzer: Analyzer, question: Question, rows: Sequence[int], length: int, place: int, removal: Removal
+    analyzer: Analyzer, question: Question, rows: Sequence[int], length: int, places: Collection[int], removal: Removal
 ) -> list[int]:
-    """Where the values are read off without the token at a place: the rows after it move up by one."""
+    """Where the values are read off without the tokens at some places: the rows after them move up."""
     if removal == "mask":
         return list(rows)
     task = "direction" if isinstance(question, DirectionQuestion) else head_of(analyzer.model).task
     match task:
         case "causal-lm" | "seq2seq-lm":
-            return [row - 1 if place <= row else row for row in rows]  # NO_ROW where nothing is left to read
+            return [row - sum(place <= row for place in places) for row in rows]  # NO_ROW where nothing is left to read
         case "masked-lm" | "token-classification" | "question-answering" | "replaced-token" | "direction":
             # The rows of several questions (Splinter) come one after the other.
-            return [_moved(*divmod(row, length), length, place) for row in rows]
+            return [_moved(*divmod(row, length), length, places) for row in rows]
         case _:
             return list(rows)
 
 
-def _moved(block: int, row: int, length: int, place: int) -> int:
-    if place == row:
+def _moved(block: int, row: int, length: int, places: Collection[int]) -> int:
+    if row in places:
         return NO_ROW
-    return block * (length - 1) + (row - 1 if place < row else row)
+    return block * (length - len(places)) + row - sum(place < row for place in places)

@@ -60,20 +60,23 @@ class Values:
         return self._read(self.logits, self.rows)
 
     def of_sequences(
-        self, sequences: Sequence[TokenSequence], rows: Sequence[Sequence[int]]
+        self, sequences: Sequence[TokenSequence], rows: Sequence[Sequence[int]], *, probabilities: bool = False
     ) -> Float[Tensor, "sequence target"]:
-        """The values of other inputs, read off their own rows."""
+        """The values of other inputs, read off their own rows; or the probabilities of their labels there."""
         values: dict[int, Tensor] = {}
         with torch.no_grad():
             for places in _alike(sequences):
                 for batch in self._batches([sequences[place] for place in places]):
                     logits = self._run(batch)
                     for index, each in zip(batch.places, logits, strict=True):
-                        values[places[index]] = self._read(each, rows[places[index]])
+                        values[places[index]] = self._read(each, rows[places[index]], probabilities=probabilities)
         return torch.stack([values[place] for place in range(len(sequences))])
 
-    def of_states(self, *states: Float[Tensor, "batch token d"]) -> Float[Tensor, "batch target"]:
-        """The values if these states entered the first blocks, differentiable where gradients are enabled."""
+    def of_states(
+        self, *states: Float[Tensor, "batch token d"], probabilities: bool = False
+    ) -> Float[Tensor, "batch target"]:
+        """The values if these states entered the first blocks, differentiable where gradients are enabled; or the
+        probabilities of their labels."""
         self._refuse_module_between()
         (batch,) = batches([self.sequence], self._pad_id, self.analyzer.model.device)
         count = len(states[0])
@@ -81,7 +84,7 @@ class Values:
         many = Batch([0] * count, batch.lengths * count, copies, batch.target_lengths * count)
         # A copy, since some blocks add to their input in place.
         with self._first_blocks(lambda place, _: states[place].clone()):
-            return torch.stack([self._read(each, self.rows) for each in self._run(many)])
+            return torch.stack([self._read(each, self.rows, probabilities=probabilities) for each in self._run(many)])
 
     # ---- a pass --------------------------------------------------------------------------------------------------------
 
@@ -135,7 +138,12 @@ class Values:
             self._direction = step.weight
         return states @ self._direction.T
 
-    def _read(self, logits: Float[Tensor, "row label"], rows: Sequence[int]) -> Float[Tensor, " target"]:
+    def _read(
+        self, logits: Float[Tensor, "row label"], rows: Sequence[int], *, probabilities: bool = False
+    ) -> Float[Tensor, " target"]:
+        if probabilities:
+            labels = [next(iter(answer.target.weights)) for answer in self.answers]
+            return torch.stack([logits[row].softmax(-1)[label] for row, label in zip(rows, labels, strict=True)])
         values = [
             sum((weight * logits[row, label] for label, weight in answer.target.weights.items()), logits.new_zeros(()))
             for row, answer in zip(rows, self.answers, strict=True)

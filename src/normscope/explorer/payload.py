@@ -21,7 +21,7 @@ from normscope.explorer.explanations import explanation_payload
 from normscope.explorer.pieces import Precision
 from normscope.scopes import Scope
 
-VERSION = 3
+VERSION = 4
 
 MOST_ANALYSES = 2
 MOST_EXPLANATIONS = 16

@@ -1,12 +1,13 @@
 """The pieces that a payload is made of: facts, token tables, images, and numbers as compressed blocks.
 
-Owns how numbers are packed (the other half is `front-end/src/model/decode.ts`). Maps are quantised for display, row by row,
-so that every row keeps its own resolution; `precision="full"` keeps float32.
+Owns how numbers are packed (the other half is `front-end/src/model/decode.ts`). Maps are quantised for display, on a
+logarithmic scale, so that small values are as right as large ones; `precision="full"` keeps float32.
 """
 
 from __future__ import annotations
 
 import base64
+import math
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,11 +16,19 @@ from typing import Any, Literal
 import numpy as np
 import xarray as xr
 
-Precision = Literal["display", "full"]
-"""`display`: 16 bits (8 for large maps), each row scaled by its maximum. `full`: float32."""
+from normscope.labels import readable
 
-_MOST_16_BIT_VALUES = 200_000
-"""Arrays up to this size are quantised to 16 bits, larger ones to 8, so that pages of usual texts stay under 1 MB."""
+Precision = Literal["display", "full"]
+"""`display`: codes of 16 bits, logarithmic, so that every share is right within 0.5 % of itself. `full`: float32."""
+
+_SMALLEST = 1e-6
+"""What is smaller than this part of the largest of its row is 0 at display precision."""
+
+_FINE, _COARSE, _MOST_FINE_VALUES = 1e-4, 2e-3, 200_000
+"""The largest relative error of a cell, in arrays up to a size and in larger ones, which compress better for it."""
+
+_MISSING = 2**16 - 1
+_HIGHEST = _MISSING - 1
 
 
 def facts(dataset: xr.Dataset) -> dict[str, str | int | float]:
@@ -51,11 +60,13 @@ def tokens(dataset: xr.Dataset, dimension: str) -> dict[str, list[Any]]:
         "row": (f"{dimension}_row", int),
         "column": (f"{dimension}_column", int),
     }
-    return {
+    table = {
         field: [kind(value) for value in dataset[name].values]
         for field, (name, kind) in columns.items()
         if name in dataset.coords
     }
+    texts = readable(table["token"])
+    return table if texts == table["token"] else table | {"text": texts}
 
 
 def image(values: np.ndarray) -> dict[str, Any]:
@@ -67,21 +78,39 @@ def image(values: np.ndarray) -> dict[str, Any]:
 
 
 def block(values: np.ndarray, precision: Precision) -> dict[str, Any]:
-    """An array as a block: codes of 8 or 16 bits with one scale per row (the last axis is a row), or plain float32.
+    """An array as a block: codes of 16 bits on a logarithmic scale below the largest of each row, or plain float32.
 
-    The highest code means "does not exist" and 0 is the lowest value, so that what has negative values stays float32.
+    The last axis is a row. Code 0 is zero and the highest "does not exist"; code `top` is the row's scale, and one code less
+    is a factor of `exp(-step)`, down to `_SMALLEST`. The codes above `top` are the negative values. Low bytes come first,
+    then high bytes, which compresses better than pairs.
     """
     shape = list(values.shape)
-    if precision == "full" or (values < 0).any():
+    if precision == "full":
         return {"bits": 32, "shape": shape, "data": packed(values.astype("<f4"))}
-    bits, dtype = (16, "<u2") if values.size <= _MOST_16_BIT_VALUES else (8, "<u1")
-    missing = 2**bits - 1
     exists = np.isfinite(values)
-    scale = np.where(exists, values, 0.0).max(axis=-1, initial=0.0).astype("<f4")
-    divisor = np.where(scale > 0, scale, 1.0)[..., None]
-    codes = np.rint(np.where(exists, values, 0.0) / divisor * (missing - 1))
-    quantised = np.where(exists, np.clip(codes, 0, missing - 1), missing).astype(dtype)
-    return {"bits": bits, "shape": shape, "data": packed(quantised), "scale": packed(scale)}
+    known = np.where(exists, values, 0.0)
+    scale = np.abs(known).max(axis=-1, initial=0.0).astype("<f4")
+    signed = bool((known < 0).any())
+    error = _FINE if values.size <= _MOST_FINE_VALUES else _COARSE
+    top = min(_HIGHEST // (2 if signed else 1), 1 + math.ceil(-math.log(_SMALLEST) / (2 * error)))
+    step = -math.log(_SMALLEST) / (top - 1)
+    sizes = np.abs(known) / np.where(scale > 0, scale, 1.0)[..., None]
+    codes = np.zeros(values.shape, dtype=np.int64)
+    shown = sizes >= _SMALLEST
+    codes[shown] = np.clip(np.rint(top + np.log(sizes[shown]) / step), 1, top)
+    codes[shown & (known < 0)] += top
+    codes[~exists] = _MISSING
+    planes = codes.astype("<u2").reshape(-1, 1).view(np.uint8).T
+    # Twice the error of a cell: a share is a cell divided by a sum of cells.
+    return {
+        "bits": 16,
+        "shape": shape,
+        "data": packed(planes),
+        "scale": packed(scale),
+        "step": step,
+        "top": top,
+        "error": 2 * math.expm1(step / 2),
+    }
 
 
 def packed(values: Sequence[int] | np.ndarray) -> str:

@@ -38,7 +38,7 @@ def read_inputs(
         if tokenizer is None:
             raise InputError(
                 "A text was given, but the model was loaded without a tokenizer. "
-                "Pass a tokenizer to load(), or give token ids (a BatchEncoding or {'input_ids': ...})."
+                "Name one (load(..., tokenizer=...), --tokenizer), or give token ids (in Python, {'input_ids': ...})."
             )
         reader = _TextReader(tokenizer, longest if truncate else None, words=words)
         sequences = [reader.read(text) for text in texts]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from normscope import schema
+from normscope.choices import ValueBias
 from normscope.decompose import LayerResult, Reached, decompose, mixing_ratios
 from normscope.errors import InputError
 from normscope.measures.approximated import Approximate, ApproximateLayer
@@ -18,9 +19,6 @@ from normscope.measures.base import Errors, LayerMeasure, Measure, Reach
 from normscope.measures.removal import MapWithoutDimensions
 from normscope.scopes import Scope, components_needed
 from normscope.trace import FeedForward, LayerTrace
-
-ValueBias = Literal["token", "bias"]
-"""Whether the value projection's bias is counted with the token, as the papers do, or with the bias."""
 
 
 @dataclass(frozen=True)

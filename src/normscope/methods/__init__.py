@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
-from normscope.errors import InputError, listing
+from normscope.errors import InputError, listing, unknown
 from normscope.methods.base import Gives, Method
 from normscope.methods.layer import LAYER_METHODS, LayerMethod, MapRequest, Propagated
 from normscope.methods.prediction import (
@@ -107,6 +106,4 @@ def _article(gives: Gives) -> str:
 
 
 def _unknown(name: str, known: Mapping[str, Method]) -> str:
-    close = get_close_matches(_folded(name), known, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"There is no method {name!r}.{hint} Methods: {listing(known)}."
+    return unknown(f"There is no method {name!r}", name, "Methods", known)

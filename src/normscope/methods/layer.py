@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 
+from normscope.choices import ValueBias
 from normscope.errors import InputError, SelectionError, listing
 from normscope.measures import Decomposition, Measure
 from normscope.measures.alti import AltiMaps
 from normscope.measures.approximated import Approximate
 from normscope.measures.contribution import ContributionWeights
-from normscope.measures.decomposition import ValueBias
 from normscope.measures.globenc import GlobEncMaps
 from normscope.measures.projection import Projections
 from normscope.measures.propagated import PropagatedNorms

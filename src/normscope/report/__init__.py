@@ -74,7 +74,7 @@ def _together(name: str, runs: list[FinishedRun]) -> dict[str, Any]:
     figures = {title: drawn(title, table) for title, table in made.items()}
     outcome = {
         "title": f"mean ± deviation over {len(runs)} runs",
-        "notes": [],
+        "notes": list(dict.fromkeys(note for run in runs for note in run.experiments[name].get("notes", []))),
         "figures": [
             {"name": title, "data": _encoded(figure)} for title, figure in figures.items() if figure is not None
         ],

@@ -77,4 +77,6 @@ class FinishedRun:
         masked = [name for name, facts in self.experiments.items() if facts.get("masked")]
         known = any("masked" in facts for facts in self.experiments.values())
         asked = str(self.manifest["settings"]["masking"])
-        return f"{asked} (masked: {', '.join(masked) or 'none'})" if known else asked
+        cannot = [name for name, facts in self.experiments.items() if "no mask token" in str(facts.get("masking", ""))]
+        impossible = f"; nothing can be masked for {', '.join(cannot)}: the model has no mask token" if cannot else ""
+        return f"{asked} (masked: {', '.join(masked) or 'none'}{impossible})" if known else asked

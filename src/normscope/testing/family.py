@@ -14,7 +14,7 @@ from normscope.capture import Side, blocks_of, capture_sides, family_in, module_
 from normscope.capture.session import evaluation_mode, hooks
 from normscope.decompose import LayerResult, decompose, mixing_ratios
 from normscope.families.spec import Family, Stack
-from normscope.oracle import oracle
+from normscope.materialised import oracle
 from normscope.scopes import scopes_of
 from normscope.testing.comparison import assert_close, assert_same, state_of
 from normscope.testing.inputs import lengths_of, options_of, random_inputs, stacks_of

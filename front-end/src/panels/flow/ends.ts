@@ -79,8 +79,8 @@ export class Ends extends ElementPanel<FlowView> {
         const token = flow.rows.members[row]?.[0] ?? -1;
         return h(
           "li",
-          { click: () => this.store.set({ depth: node.depth, token }), title: shortLabel(flow.rows.labels[row]!, 60) },
-          h("span", { class: "key" }, bdi(label(flow.rows.labels[row]!))),
+          { click: () => this.store.set({ depth: node.depth, token }), title: shortLabel(flow.rows.shown[row]!, 60) },
+          h("span", { class: "key" }, bdi(label(flow.rows.shown[row]!))),
           h("span", { class: "track" }, bar),
           h("span", { class: "value" }, format.signed(value)),
         );

@@ -57,7 +57,7 @@ export class FlowGraph extends ElementPanel<FlowView> {
     this.at = streams(view.flow, {
       width: Math.max(420, this.drawnWidth),
       height: Math.max(SMALLEST_HEIGHT, window.innerHeight - CHROME),
-      labels: this.widest(view.flow.rows.labels.map((text) => shortLabel(text))),
+      labels: this.widest(view.flow.rows.shown.map((text) => shortLabel(text))),
       target: this.widest([cut(phrase(view.target.name), TARGET_LENGTH)]),
     });
     this.drawing = drawFlow(view, this.at);
@@ -68,7 +68,7 @@ export class FlowGraph extends ElementPanel<FlowView> {
   }
 
   private told({ flow, target }: FlowView): string {
-    const size = `${flow.rows.labels.length} tokens through ${flow.layers} layers, ${flow.edges.length} edges`;
+    const size = `${flow.rows.shown.length} tokens through ${flow.layers} layers, ${flow.edges.length} edges`;
     return `Flow to ${phrase(target.name)}: ${size}. Arrow keys choose a node to follow, Escape lets it go.`;
   }
 
@@ -122,7 +122,7 @@ export class FlowGraph extends ElementPanel<FlowView> {
     const { flow } = view;
     const { depth, row } = node;
     const { into, out } = touching(flow, node);
-    const name = (at: number): HTMLElement => bdi(shortLabel(flow.rows.labels[at]!, 24));
+    const name = (at: number): HTMLElement => bdi(shortLabel(flow.rows.shown[at]!, 24));
     const lines = [h("strong", {}, bdi(nodeTitle(view, depth, row)))];
     const line = (title: string, value: number): void => {
       lines.push(h("span", {}, `${title} ${format.signed(value)}`));
@@ -142,7 +142,7 @@ export class FlowGraph extends ElementPanel<FlowView> {
 
   private edgeTold({ flow }: FlowView, index: number): Node[] {
     const { layer, from, to, value } = flow.edges[index]!;
-    const name = (at: number): HTMLElement => bdi(shortLabel(flow.rows.labels[at]!, 24));
+    const name = (at: number): HTMLElement => bdi(shortLabel(flow.rows.shown[at]!, 24));
     return [
       h("strong", {}, name(from), " \u2192 ", name(to)),
       h("span", {}, `${format.signed(value)} through layer ${layer}`),
@@ -191,7 +191,7 @@ export class FlowGraph extends ElementPanel<FlowView> {
     const start = view.node ?? { depth: view.flow.layers - step[0], row: (view.flow.rows.of[end] ?? 0) - step[1] };
     this.follow({
       depth: clamp(start.depth + step[0], 0, view.flow.layers),
-      row: clamp(start.row + step[1], 0, view.flow.rows.labels.length - 1),
+      row: clamp(start.row + step[1], 0, view.flow.rows.shown.length - 1),
     });
   }
 }

@@ -51,10 +51,10 @@ export class AttributionText extends ElementPanel<FlowView> {
 
   private tokens({ state, dark }: FlowView, shown: Shown, limit: number, named: boolean): HTMLElement[] {
     const { table, values, part } = shown;
-    const units = unitsOf(table, { words: state.units === "word", special: true });
+    const units = unitsOf(table, { kind: state.units, special: true });
     const colours = signs(limit, dark);
     let word = -1;
-    const buttons = units.labels.map((text, unit) => {
+    const buttons = units.texts.map((text, unit) => {
       const members = units.members[unit]!;
       const value = members.reduce((sum, token) => sum + values[token]!, 0);
       const background = tint(value, colours);

@@ -5,8 +5,8 @@ import type { Explanation } from "../../model/explanation";
 import * as format from "../../model/format";
 import type { State } from "../../model/state";
 import type { Store } from "../../model/store";
-import { hasWords, phrase } from "../../model/tokens";
-import { Bar } from "../bar";
+import { kindsOf, phrase } from "../../model/tokens";
+import { Bar, UNITS } from "../bar";
 
 /** Every value that is explained: which explanation, and which of its targets. */
 export interface Explained {
@@ -67,15 +67,11 @@ export class FlowToolbar extends Bar {
   }
 
   private units(): HTMLElement {
-    const choices = [
-      { value: "token", label: "Subwords" },
-      { value: "word", label: "Words" },
-    ];
-    const control = segmented("Units", choices, (value) => this.store.set({ units: value as State["units"] }));
+    const control = segmented("Units", UNITS, (value) => this.store.set({ units: value as State["units"] }));
     this.syncs.push((state) => {
       control.set(state.units);
       const { explanation } = this.explained[state.target] ?? this.explained[0]!;
-      control.enable(hasWords(explanation.part(state.part).keys));
+      control.allow(kindsOf(explanation.part(state.part).keys));
     });
     return control.element;
   }

@@ -17,7 +17,7 @@ from traces import TOPOLOGIES, Block, Shape, cross_post_norm, gated_pre_norm, ma
 
 from normscope.activations import Activation
 from normscope.decompose import decompose
-from normscope.oracle import oracle, oracle_weights, path_integrals
+from normscope.materialised import oracle, oracle_weights, path_integrals
 from normscope.scopes import scopes_of
 from normscope.trace import (
     Attention,

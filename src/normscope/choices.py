@@ -1,0 +1,23 @@
+"""The choices that several calls and commands offer by name.
+
+They stand apart from the code that carries them out, so that a command line knows them without loading it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+ValueBias = Literal["token", "bias"]
+"""Whether the bias of the value projection counts with the token, as in the papers, or with the bias."""
+
+Arithmetic = Literal["float32", "float64"]
+"""The arithmetic in which states are decomposed."""
+
+Masking = Literal["paper", "all", "none"]
+"""Mask tokens for the experiments whose paper does, for all, or for none."""
+
+TooLong = Literal["truncate", "skip", "refuse"]
+"""What becomes of sequences of a corpus that are too long."""
+
+StackName = Literal["decoder", "encoder"]
+"""The stack of an encoder-decoder model that is looked at."""

@@ -1,0 +1,218 @@
+"""deletion: what happens to a prediction when the tokens that a method calls important are taken away, or kept alone.
+
+For classifiers, masked and causal language models. Tokens are masked, dropped or replaced by the mean embedding: the
+choice matters, so that every way there is stands in the tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial as bind
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from matplotlib.figure import Figure
+
+from normscope.corpora.item import Item
+from normscope.errors import InputError
+from normscope.experiments import figures, tables
+from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
+from normscope.experiments.exact import Moments
+from normscope.experiments.faithfulness import curves, intervals
+from normscope.experiments.faithfulness.attributions import (
+    TASKS,
+    case_of,
+    notes_of,
+    refuse_other_tasks,
+    shares_by,
+    unavailable,
+)
+from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, RESAMPLES, Trial, calls_of, method_names
+from normscope.experiments.faithfulness.drawing import bars
+from normscope.experiments.faithfulness.probabilities import Probabilities
+from normscope.experiments.partial import Partial, Rows
+from normscope.explain.removal import Removal
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+REMOVALS: tuple[Removal, ...] = ("mask", "drop", "mean")
+_GRID = np.linspace(0, 1, 11)
+"""Shares of tokens taken away at which mean curves are drawn."""
+
+_FEWEST = 2
+"""A text with fewer tokens that can be taken away has no order to try."""
+
+
+@dataclass(frozen=True)
+class Deletion(Trial):
+    """Options: `methods`, names separated by commas, or all; `removals`, those of mask, drop and mean to try; `steps`, the
+    most steps of a curve; `beam`, the width of the search for the best and worst order (0: none), for texts whose tokens
+    are taken away one by one; `reference`, the method that others are compared with text by text."""
+
+    methods: tuple[str, ...] = (ALL,)
+    removals: tuple[str, ...] = REMOVALS
+    steps: int = 20
+    beam: int = 3
+    reference: str = "pull-back"
+
+    name: ClassVar[str] = "deletion"
+    paper: ClassVar[str] = "DeYoung et al. 2020; Edin et al. 2025; Blücher et al. 2024"
+    shows: ClassVar[str] = "deletion curves by method"
+    summary: ClassVar[str] = "does a prediction fall when the tokens that a method calls important are taken away?"
+    columns: ClassVar[dict[str, str]] = {
+        "removal": "mask: replaced by the mask token; drop: left out; mean: replaced by the text's mean embedding",
+        "method": "name of the method (normscope methods)",
+        "measure": "comprehensiveness (higher is better): fall of the predicted label's probability without the top 1, 5, "
+        "10, 20, 50 %, and their mean; sufficiency (lower is better): its fall with these alone; aopc: mean fall over all "
+        "steps of the curve; naopc: the same between the worst (0) and the best (1) order of beam search; srg: area under "
+        "the curve with the least important first minus that with the most important first (0: a random order)",
+        "mean": "mean over texts",
+        "low": "lower end of the 95 % bootstrap interval over texts",
+        "high": "its upper end",
+        "sequences": "number of texts",
+        "reference": "the method that is subtracted",
+        "difference": "mean difference, method minus reference, on the same texts",
+        "sequence": "place of the text in the corpus, from 0",
+        "value": "the measure of one text",
+        "order": "most or least important first",
+        "share": "share of the tokens taken away",
+        "probability": "mean probability of the label predicted for the whole text",
+    }
+
+    def __post_init__(self) -> None:
+        method_names(self.name, self.methods)
+        if not self.removals:
+            raise InputError(f"{self.name}: name at least one removal of {', '.join(REMOVALS)}.")
+        for removal in self.removals:
+            check_choice(self.name, "removals", removal, REMOVALS)
+        if self.steps < 2 or self.beam < 0:
+            raise InputError(f"{self.name}: steps is at least 2 and beam at least 0, not {self.steps} and {self.beam}.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return method_names(self.name, self.methods)
+
+    def check(self, analyzer: Analyzer) -> None:
+        refuse_other_tasks(self.name, analyzer, TASKS)
+
+    def calls(self, model: ModelFacts, length: int) -> int:
+        steps = min(self.steps, length)
+        curve = 2 * (steps + len(curves.BINS)) * len(self.names)
+        search = self.beam * length * length if length <= self.steps else 0
+        return sum(calls_of(name, length) for name in self.names) + len(self.removals) * (curve + search)
+
+    def examine(self, analyzer: Analyzer, item: Item, seed: int) -> Partial:
+        case = case_of(analyzer, item, seed)
+        if len(case.candidates) < _FEWEST:
+            return Partial()
+        shares, refused = shares_by(analyzer, case.sequence, case.question, self.names, strict=ALL not in self.methods)
+        asked = Probabilities(analyzer, case)
+        rows: list[dict[str, Any]] = []
+        grid = np.full((len(self.removals), len(self.names), 2, len(_GRID)), np.nan)
+        for r, removal in enumerate(self.removals):
+            if removal not in asked.removals():
+                continue
+            value = bind(asked.without, removal=removal)
+            ends = self._ends(value, case.candidates)
+            for m, method in enumerate(self.names):
+                if method not in shares:
+                    continue
+                order = curves.order_of(shares[method][0], case.candidates)
+                most, least = (curves.curve(value, each, self.steps) for each in (order, order[::-1]))
+                grid[r, m] = [_on_grid(most), _on_grid(least)]
+                label = {"sequence": item.number, "removal": removal, "method": method}
+                measures = _measures(value, order, most, least, ends)
+                rows += [{**label, "measure": name, "value": number} for name, number in measures.items()]
+        made = Partial(
+            moments={"curves": Moments.once(grid)},
+            rows={"rows": Rows((pa.Table.from_pylist(rows, schema=_ROWS),))},
+        )
+        return made.merge(unavailable(refused))
+
+    def _ends(self, value: curves.Value, candidates: tuple[int, ...]) -> tuple[float, float]:
+        """The smallest and the largest area over the curve, where every token is a step and a search is asked for."""
+        if not self.beam or len(candidates) > self.steps:
+            return float("nan"), float("nan")
+        return curves.extreme_areas(value, candidates, self.beam)
+
+    def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
+        if "rows" not in partial.rows:
+            raise InputError(f"{self.name}: no text has two tokens that can be taken away.")
+        table = partial.rows["rows"].select("SELECT * FROM rows ORDER BY sequence, removal, method, measure")
+        order = {name: place for place, name in enumerate(self.names)}
+        rows = sorted(table.to_pylist(), key=lambda row: (row["removal"], order[row["method"]], row["sequence"]))
+        by = ("removal", "measure")
+        interval = bind(intervals.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
+        groups = intervals.grouped(rows, by)
+        records = intervals.means(groups, by, interval)
+        differences = intervals.differences(groups, by, self.reference, interval)
+        mean = partial.moments["curves"].mean()
+        axes = {"removal": self.removals, "method": self.names, "order": ("most", "least"), "share": _GRID.tolist()}
+        made = {
+            "deletion": tables.from_records(records, _MEANS),
+            "deletion-differences": tables.from_records(differences, _DIFFERENCES),
+            "deletion-curves": tables.present(tables.tidy(axes, {"probability": mean}), "probability"),
+            "deletion-rows": table,
+        }
+        drawn = {
+            "deletion-srg": bind(_bars, records, "srg"),
+            "deletion-comprehensiveness": bind(_bars, records, "comprehensiveness"),
+            "deletion-curves": bind(self._curves, mean),
+        }
+        return Outcome(made, drawn, [_NO_DECOMPX, *notes_of(partial)])
+
+    def _curves(self, mean: np.ndarray) -> Figure:
+        tried = [place for place in range(len(self.removals)) if np.isfinite(mean[place]).any()]
+        figure, grid = figures.panels(len(tried), width=4.4, height=3.6)
+        for axes, place in zip(grid, tried, strict=True):
+            for m, method in enumerate(self.names):
+                colour, mark = figures.PALETTE[m % 8], "-" if m < len(figures.PALETTE) else "--"
+                axes.plot(_GRID, mean[place, m, 0], mark, color=colour, linewidth=1.3, label=method)
+            axes.set(xlabel="share of tokens taken away, most important first", ylabel="probability")
+            axes.set_title(f"removal: {self.removals[place]}", fontsize=10)
+            axes.spines[["top", "right"]].set_visible(False)
+        grid[-1].legend(fontsize=6, frameon=False)
+        return figure
+
+
+_NO_DECOMPX = (
+    "No published values: those of DecompX (BERT-base on SST-2) are not among the values that normscope holds."
+)
+_LABELS = {"removal": pa.string(), "measure": pa.string(), "method": pa.string()}
+_ROWS = pa.schema({"sequence": pa.int64(), **_LABELS, "value": pa.float64()})
+_ENDS = {"low": pa.float64(), "high": pa.float64(), "sequences": pa.int64()}
+_MEANS = pa.schema({**_LABELS, "mean": pa.float64(), **_ENDS})
+_DIFFERENCES = pa.schema({**_LABELS, "reference": pa.string(), "difference": pa.float64(), **_ENDS})
+
+
+def _measures(
+    value: curves.Value, order: list[int], most: curves.Curve, least: curves.Curve, ends: tuple[float, float]
+) -> dict[str, float]:
+    falls = {
+        "comprehensiveness": curves.comprehensiveness(value, order),
+        "sufficiency": curves.sufficiency(value, order),
+    }
+    bins = {
+        f"{name} {share:.0%}": float(fall)
+        for name, each in falls.items()
+        for share, fall in zip(curves.BINS, each, strict=True)
+    }
+    return {
+        **bins,
+        **{name: float(np.nanmean(each)) for name, each in falls.items()},
+        "aopc": most.area_over,
+        "naopc": curves.normalised(most.area_over, *ends),
+        "srg": least.area_under - most.area_under,
+    }
+
+
+def _on_grid(curve: curves.Curve) -> np.ndarray:
+    known = np.isfinite(curve.values)
+    counts = curve.counts[known]
+    return np.interp(_GRID, counts / counts[-1], curve.values[known])
+
+
+def _bars(records: list[dict[str, Any]], measure: str) -> Figure:
+    return bars([record for record in records if record["measure"] == measure], "removal", label=measure)

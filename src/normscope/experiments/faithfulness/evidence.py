@@ -1,0 +1,180 @@
+"""evidence: does a method find the words that a model's choice between two words must rest on?
+
+A row has a text, a good and a bad continuation, and the words of the text that decide between them. A method ranks the
+tokens by what they put into the logit of the good word, alone (plain) or against that of the bad one (contrastive).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial as bind
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from matplotlib.figure import Figure
+from scipy import stats
+
+from normscope.corpora.item import Item
+from normscope.experiments import tables
+from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
+from normscope.experiments.faithfulness import intervals, published
+from normscope.experiments.faithfulness.attributions import notes_of, refuse_other_tasks, shares_by, unavailable
+from normscope.experiments.faithfulness.base import (
+    ALL,
+    CONFIDENCE,
+    RESAMPLES,
+    Trial,
+    calls_of,
+    method_names,
+)
+from normscope.experiments.faithfulness.drawing import bars
+from normscope.experiments.partial import Partial, Rows
+from normscope.explain.question import LogitQuestion, Wanted
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+QUESTIONS = ("contrastive", "plain")
+MEASURES = ("reciprocal_rank", "mass")
+MEAN_OF_SETS = "mean of sets"
+
+
+@dataclass(frozen=True)
+class EvidenceExperiment(Trial):
+    """Options: `methods`, names separated by commas, or all; `order`, whether tokens are ranked by their shares (`signed`)
+    or by their sizes (`absolute`); `reference`, the method that others are compared with row by row; `special`, whether
+    special tokens take part."""
+
+    methods: tuple[str, ...] = (ALL,)
+    order: str = "signed"
+    reference: str = "pull-back"
+    special: bool = False
+
+    name: ClassVar[str] = "evidence"
+    paper: ClassVar[str] = "Yin & Neubig 2022; Ferrando et al. 2023"
+    shows: ClassVar[str] = "rank of the evidence by method"
+    summary: ClassVar[str] = "does a method find the words that decide between two continuations? (--format evidence)"
+    has_evidence: ClassVar[bool] = True
+    columns: ClassVar[dict[str, str]] = {
+        "set": "the file that rows came from, or the mean of the sets' means",
+        "question": "contrastive: the logit of the good word minus that of the bad one; plain: of the good word alone",
+        "method": "name of the method (normscope methods)",
+        "measure": "reciprocal_rank: one by the rank of the first evidence token; mass: the evidence's share of all that "
+        "speaks for the value (of all sizes, if the order is absolute)",
+        "mean": "mean over rows",
+        "low": "lower end of the 95 % bootstrap interval over rows",
+        "high": "its upper end",
+        "sequences": "number of rows",
+        "published": "the paper's value, where model and sets are the paper's (a note says why not)",
+        "reference": "the method that is subtracted",
+        "difference": "mean difference, method minus reference, on the same rows",
+        "sequence": "place of the row in the corpus, from 0",
+        "value": "the measure of one row",
+    }
+
+    def __post_init__(self) -> None:
+        method_names(self.name, self.methods)
+        check_choice(self.name, "order", self.order, ("signed", "absolute"))
+
+    def check(self, analyzer: Analyzer) -> None:
+        refuse_other_tasks(self.name, analyzer, ("causal-lm",))
+
+    def calls(self, model: ModelFacts, length: int) -> int:
+        return sum(calls_of(name, length) for name in method_names(self.name, self.methods))
+
+    def examine(self, analyzer: Analyzer, item: Item, seed: int) -> Partial:
+        evidence, sequence = item.evidence, item.sequence
+        assert evidence is not None
+        last = len(sequence) - 1
+        asked = LogitQuestion(analyzer, [(last, Wanted(evidence.good, evidence.bad)), (last, Wanted(evidence.good))])
+        names = method_names(self.name, self.methods)
+        shares, refused = shares_by(analyzer, sequence, asked, names, strict=ALL not in self.methods)
+        counted = np.ones(len(sequence), bool) if self.special else ~np.asarray(sequence.special, bool)
+        counted[list(evidence.places)] = True
+        rows = [
+            {"sequence": item.number, "set": evidence.collection, "question": question, "method": method}
+            | {"measure": measure, "value": value}
+            for method, values in shares.items()
+            for question, share in zip(QUESTIONS, values, strict=True)
+            for measure, value in zip(MEASURES, self._scores(share, counted, evidence.places), strict=True)
+        ]
+        return Partial(rows={"rows": Rows((pa.Table.from_pylist(rows, schema=_ROWS),))}).merge(unavailable(refused))
+
+    def _scores(self, share: np.ndarray, counted: np.ndarray, places: tuple[int, ...]) -> tuple[float, float]:
+        is_evidence = np.zeros(len(share), bool)
+        is_evidence[list(places)] = True
+        sizes = np.abs(share) if self.order == "absolute" else share
+        return scores(sizes[counted], is_evidence[counted])
+
+    def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
+        table = partial.rows["rows"].select("SELECT * FROM rows ORDER BY sequence, method, question, measure")
+        order = {name: place for place, name in enumerate(method_names(self.name, self.methods))}
+        rows = sorted(table.to_pylist(), key=lambda row: (row["set"], order[row["method"]], row["sequence"]))
+        by = ("set", "question", "measure")
+        interval = bind(intervals.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
+        groups = intervals.grouped(rows, by)
+        records = [self._published(record, facts) for record in intervals.means(groups, by, interval)]
+        records += _means_of_sets(records, facts)
+        differences = intervals.differences(groups, by, self.reference, interval)
+        made = {
+            "evidence": tables.from_records(records, _MEANS),
+            "evidence-differences": tables.from_records(differences, _DIFFERENCES),
+            "evidence-rows": table,
+        }
+        drawn = {f"evidence-{question}": bind(_figure, records, question) for question in QUESTIONS}
+        return Outcome(made, drawn, [*published.notes(facts.model), *notes_of(partial)])
+
+    def _published(self, record: dict[str, Any], facts: RunFacts) -> dict[str, Any]:
+        value = None
+        if record["measure"] == "reciprocal_rank" and self.order == "signed":
+            value = published.reciprocal_rank(facts.model, {record["set"]}, record["question"], record["method"])
+        return record | {"published": value}
+
+
+_LABELS = {"set": pa.string(), "question": pa.string(), "measure": pa.string(), "method": pa.string()}
+_ROWS = pa.schema({"sequence": pa.int64(), **_LABELS, "value": pa.float64()})
+_ENDS = {"low": pa.float64(), "high": pa.float64(), "sequences": pa.int64()}
+_MEANS = pa.schema({**_LABELS, "mean": pa.float64(), **_ENDS, "published": pa.float64()})
+_DIFFERENCES = pa.schema({**_LABELS, "reference": pa.string(), "difference": pa.float64(), **_ENDS})
+
+
+def scores(shares: np.ndarray, is_evidence: np.ndarray) -> tuple[float, float]:
+    """The reciprocal rank of the best evidence token, ties sharing their ranks, and the evidence's share of what is above
+    zero. A missing share is below all others."""
+    known = np.where(np.isfinite(shares), shares, -np.inf)
+    rank = float(stats.rankdata(-known)[is_evidence].min())
+    positive = np.clip(np.nan_to_num(shares, nan=0.0), 0, None)
+    total = positive.sum()
+    return 1 / rank, float(positive[is_evidence].sum() / total) if total > 0 else 0.0
+
+
+def _means_of_sets(records: list[dict[str, Any]], facts: RunFacts) -> list[dict[str, Any]]:
+    """The mean of the sets' means, where there are several: every set counts alike."""
+    collections = sorted({record["set"] for record in records})
+    if len(collections) < 2:
+        return []
+    by_key: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for record in records:
+        by_key.setdefault((record["question"], record["measure"], record["method"]), []).append(record)
+    return [
+        {"set": MEAN_OF_SETS, "question": question, "measure": measure, "method": method}
+        | {"mean": float(np.mean([record["mean"] for record in several]))}
+        | {"low": None, "high": None, "sequences": sum(record["sequences"] for record in several)}
+        | {
+            "published": published.reciprocal_rank(facts.model, collections, question, method)
+            if measure == "reciprocal_rank"
+            else None
+        }
+        for (question, measure, method), several in by_key.items()
+        if len(several) == len(collections)
+    ]
+
+
+def _figure(records: list[dict[str, Any]], question: str) -> Figure:
+    wanted = [
+        record
+        for record in records
+        if record["question"] == question and record["measure"] == "reciprocal_rank" and record["low"] is not None
+    ]
+    return bars(wanted, "set", label="mean reciprocal rank", limits=(0.0, 1.0))

@@ -1,0 +1,114 @@
+"""weight-vs-norm (2020): attention weights against the norms of the vectors that they weigh, over all heads and pairs.
+
+Billions of pairs are counted in a joint histogram with fine bins, which says itself how exact its rank correlation is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+from matplotlib.figure import Figure
+
+from normscope.experiments import figures, tables
+from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
+from normscope.experiments.heads import categories, categories_of, head_maps
+from normscope.experiments.histograms import LogBins, binned_spearman
+from normscope.experiments.partial import Partial, Rows
+from normscope.measures import Decomposition
+from normscope.measures.vectors import ValueNorms
+from normscope.plots.style import SEQUENTIAL
+from normscope.scopes import ATTENTION_WEIGHTS
+
+_NORMS = LogBins(-6, 6, 400)
+_WEIGHTS = LogBins(-16, 0, 320)
+_SHOWN = 8
+"""How many bins of weights and norms the figure shows as one."""
+
+
+@dataclass(frozen=True)
+class WeightVersusNorm(Experiment):
+    """No options."""
+
+    name: ClassVar[str] = "weight-vs-norm"
+    paper: ClassVar[str] = "Kobayashi et al. 2020"
+    shows: ClassVar[str] = "relation of attention weight and ||f(x)||"
+    summary: ClassVar[str] = (
+        "attention weight against the norm of the vector it weighs, over all layers, heads, queries and keys"
+    )
+    columns: ClassVar[dict[str, str]] = {
+        "category": "category of the key, or all",
+        "spearman": "rank correlation of weight and ||f(x)||, from a joint histogram (bins 0.7 and 0.6 % wide)",
+        "error": "how far it may be from the exact value, at most (it is far nearer as a rule)",
+        "pairs": "number of (layer, head, query, key)",
+    }
+
+    def needs(self, model: ModelFacts) -> Needs:
+        return Needs((Decomposition(maps=(ATTENTION_WEIGHTS,), heads=True), ValueNorms()))
+
+    def observe(self, observation: Observation, model: ModelFacts) -> Partial:
+        weights = head_maps(observation, ATTENTION_WEIGHTS)
+        values = np.broadcast_to(observation.result(ValueNorms())[:, :, None, :], weights.shape)
+        category = np.broadcast_to(categories(observation, model), weights.shape)
+        there = np.isfinite(weights)
+        cells = (category[there] * _WEIGHTS.size + _WEIGHTS.places(weights[there])) * _NORMS.size
+        cells, counts = np.unique(cells + _NORMS.places(values[there]), return_counts=True)
+        table = pa.table({"cell": cells, "count": counts.astype(np.int64)})
+        return Partial(rows={"joint": Rows((table,), keys=("cell",))})
+
+    def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
+        table = partial.rows["joint"].select("SELECT cell, sum(count)::BIGINT AS count FROM rows GROUP BY cell")
+        joint = _Joint.of_cells(table["cell"].to_numpy(), table["count"].to_numpy(), categories_of(facts.model))
+        records = [
+            {"category": name, **dict(zip(("spearman", "error"), part.spearman(), strict=True)), "pairs": part.pairs}
+            for name, part in joint.items()
+        ]
+        return Outcome(
+            {"weight-vs-norm": tables.from_records(records)}, {"weight-vs-norm": lambda: _joint_figure(joint)}
+        )
+
+
+@dataclass(frozen=True)
+class _Joint:
+    """The joint histogram of weights and norms of a category: bins and counts."""
+
+    weights: np.ndarray
+    norms: np.ndarray
+    counts: np.ndarray
+
+    @classmethod
+    def of_cells(cls, cells: np.ndarray, counts: np.ndarray, names: tuple[str, ...]) -> dict[str, _Joint]:
+        category, rest = np.divmod(cells, _WEIGHTS.size * _NORMS.size)
+        weights, norms = np.divmod(rest, _NORMS.size)
+        chosen = {"all": np.ones(len(cells), bool)} | {name: category == k for k, name in enumerate(names)}
+        return {name: cls(weights[rows], norms[rows], counts[rows]) for name, rows in chosen.items()}
+
+    @property
+    def pairs(self) -> int:
+        return int(self.counts.sum())
+
+    def spearman(self) -> tuple[float, float]:
+        return binned_spearman(self.weights, self.norms, self.counts)
+
+
+def _joint_figure(joint: dict[str, _Joint]) -> Figure:
+    figure, grid = figures.panels(len(joint), width=3.6, height=3.2)
+    edges = [10.0 ** (bins.low + np.arange(0, bins.size + 1, _SHOWN) / bins.per_decade) for bins in (_WEIGHTS, _NORMS)]
+    whole = joint["all"]
+    for axes, (name, part) in zip(grid, joint.items(), strict=True):
+        shown = np.zeros([len(each) - 1 for each in edges])
+        np.add.at(shown, (part.weights // _SHOWN, part.norms // _SHOWN), part.counts)
+        shade = np.log10(np.where(shown > 0, shown, np.nan))
+        axes.pcolormesh(edges[1], edges[0], shade, cmap=SEQUENTIAL, rasterized=True)
+        axes.set(xscale="log", yscale="log", xlabel="‖f(x)‖", ylabel=figures.ALPHA)
+        axes.set_xlim(*_limits(edges[1], whole.norms))
+        axes.set_ylim(*_limits(edges[0], whole.weights))
+        axes.set_title(f"{name} ({figures.RHO} = {part.spearman()[0]:.2f})", fontsize=10)
+    return figure
+
+
+def _limits(edges: np.ndarray, places: np.ndarray) -> tuple[float, float]:
+    """The ends of the bins in use."""
+    return float(edges[places.min() // _SHOWN]), float(edges[places.max() // _SHOWN + 1])

@@ -1,0 +1,182 @@
+"""Ray: real clusters of several nodes on this machine give the tables of this process, whatever is lost on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from normscope.corpora import bundled
+from normscope.corpus_run import WorkerError
+from normscope.corpus_run.engines import Finished, Work
+from normscope.corpus_run.spool import Shard
+from normscope.errors import InputError
+from normscope.experiments import Observation, Partial, run
+from normscope.experiments.base import ModelFacts
+from normscope.experiments.mixing import MixingRatio
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'normscope[ray]'")
+
+from ray.cluster_utils import Cluster  # noqa: E402
+
+from normscope.corpus_run.cluster import MOST_LOSSES, Ray, Share, share_of  # noqa: E402
+
+NAMES = ["mixing-ratio", "ff-amplification", "frequency"]
+SMALL: dict[str, Any] = {"corpus": str(bundled()), "unit": "packed", "max_tokens": 24, "shard_size": 1}
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """A cluster whose head computes nothing, with two nodes of one core."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    for _ in range(2):
+        cluster.add_node(num_cpus=1)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def tables(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder / "tables").iterdir())}
+
+
+def workers_of(process: psutil.Process) -> list[psutil.Process]:
+    """The processes of actors among the descendants of a process."""
+    return [child for child in process.children(recursive=True) if "ray::Worker" in " ".join(child.cmdline())]
+
+
+def test_a_cluster_gives_the_tables_of_this_process(analyzer: Any, cluster: Any, tmp_path: Path) -> None:
+    run(NAMES, model=analyzer, out=tmp_path / "here", limit=6, **SMALL)
+    run(NAMES, out=tmp_path / "ray", limit=6, engine=Ray(cluster.address), **SMALL)
+    assert tables(tmp_path / "ray") == tables(tmp_path / "here")
+    assert not ray.is_initialized(), "the cluster is left as it was"
+
+
+# ---- what is lost ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Disturbed:
+    """Something happens after the first shard."""
+
+    engine: Ray
+    event: Callable[[], None]
+    happened: bool = False
+
+    def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
+        for finished in self.engine.compute(work, shards):
+            yield finished
+            if not self.happened:
+                self.event()
+                self.happened = True
+
+
+def kill_a_worker() -> None:
+    busy = [each for each in workers_of(psutil.Process()) if "compute" in " ".join(each.cmdline())]
+    (busy or workers_of(psutil.Process()))[0].kill()
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_is_replaced(analyzer: Any, cluster: Any, tmp_path: Path) -> None:
+    run(NAMES, model=analyzer, out=tmp_path / "here", limit=8, **SMALL)
+    engine = Disturbed(Ray(cluster.address), kill_a_worker)
+    run(NAMES, out=tmp_path / "ray", limit=8, engine=engine, **SMALL)
+    assert engine.happened and tables(tmp_path / "ray") == tables(tmp_path / "here")
+
+
+@pytest.mark.slow
+def test_a_node_that_is_lost_is_done_without(analyzer: Any, cluster: Any, tmp_path: Path) -> None:
+    """The actor of the lost node finds no room again: the other one does its work, and nobody waits."""
+    run(NAMES, model=analyzer, out=tmp_path / "here", limit=8, **SMALL)
+    lost = next(iter(cluster.worker_nodes))
+    engine = Disturbed(Ray(cluster.address), lambda: cluster.remove_node(lost, allow_graceful=False))
+    run(NAMES, out=tmp_path / "ray", limit=8, engine=engine, **SMALL)
+    assert engine.happened and tables(tmp_path / "ray") == tables(tmp_path / "here")
+
+
+def started(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "normscope.cli", "run", *NAMES, "-c", str(bundled()), "--unit", "packed"]
+    sizes = ["--max-tokens", "24", "--limit", "8", "--shard-size", "1", "-o", str(folder), "--engine", "ray"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([*command, *sizes, *arguments], env=environment, stderr=subprocess.DEVNULL)
+
+
+def await_a_shard(folder: Path, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 300
+    while not any((folder / "shards").glob("0*")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert process.poll() is None and any((folder / "shards").glob("0*"))
+
+
+@pytest.mark.slow
+def test_a_killed_driver_resumes_on_the_cluster(analyzer: Any, cluster: Any, tmp_path: Path) -> None:
+    run(NAMES, model=analyzer, out=tmp_path / "here", limit=8, **SMALL)
+    driver = started(tmp_path / "ray", "--ray-address", cluster.address)
+    await_a_shard(tmp_path / "ray", driver)
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    assert not (tmp_path / "ray" / "manifest.json").exists()
+    run(NAMES, out=tmp_path / "ray", limit=8, engine=Ray(cluster.address), **SMALL)
+    assert tables(tmp_path / "ray") == tables(tmp_path / "here")
+
+
+@pytest.mark.slow
+def test_a_killed_driver_takes_the_cluster_that_it_started_with_it(tmp_path: Path) -> None:
+    driver = started(tmp_path / "run", "--workers", "1")
+    await_a_shard(tmp_path / "run", driver)
+    family = psutil.Process(driver.pid).children(recursive=True)
+    assert any("raylet" in child.name() for child in family)
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    _, alive = psutil.wait_procs(family, timeout=60)
+    assert not alive
+
+
+@dataclass(frozen=True)
+class Deadly(MixingRatio):
+    """Kills its process at the second sequence."""
+
+    def observe(self, observation: Observation, model: ModelFacts) -> Partial:
+        if observation.number == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().observe(observation, model)
+
+
+@pytest.mark.slow
+def test_a_shard_that_kills_every_worker_is_a_clear_error(cluster: Any, tmp_path: Path) -> None:
+    says = rf"{MOST_LOSSES} workers in a row died at shard 1; .*fewer --workers.* 2 of 3 sequences are done.*resumes"
+    with pytest.raises(WorkerError, match=f"(?s){says}"):
+        run([Deadly()], out=tmp_path / "run", limit=3, engine=Ray(cluster.address), **SMALL)
+    assert sorted(path.name for path in (tmp_path / "run" / "shards").iterdir()) == ["000000", "000002"]
+
+
+# ---- who gets what -----------------------------------------------------------------------------------------------------
+
+
+def test_workers_share_out_the_cores_of_their_machines() -> None:
+    head, large, small = {"CPU": 0.0}, {"CPU": 16.0, "GPU": 2.0}, {"CPU": 4.0}
+    assert share_of([head, large, large], None) == Share(2, 16)
+    assert share_of([head, large, large], 4) == Share(4, 8)
+    assert share_of([large, small], 5) == Share(5, 4)
+    assert share_of([small], 9) == Share(9, 1), "more than there is room for, as machines may come"
+    assert share_of([large, large, small], None, "cuda") == Share(4, 8, 1)
+    for nodes, device in (([head], None), ([small], "cuda:0"), ([], None)):
+        with pytest.raises(InputError, match="No machine of the Ray cluster has a"):
+            share_of(nodes, None, device)
+
+
+def test_wrong_requests_of_a_cluster_are_refused(analyzer: Any) -> None:
+    with pytest.raises(InputError, match="at least 1, not 0"):
+        Ray(workers=0)
+    with pytest.raises(InputError, match="name it"):
+        run(["mixing-ratio"], model=analyzer, corpus=["It rained."], engine=Ray())

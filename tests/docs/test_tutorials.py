@@ -1,0 +1,49 @@
+"""Every tutorial runs from its first cell to its last, on the embedded model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbformat.v4 import new_code_cell, new_notebook
+
+from docs.pages import DOCS, ROOT
+
+TUTORIALS = sorted((DOCS / "tutorials").glob("*.ipynb"))
+
+
+def test_every_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one kernel, which is emptied in between: importing torch nine times would take longer than the tutorials."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
+    cells = []
+    for path in TUTORIALS:
+        cells.append(new_code_cell(f"%reset -f\nimport torch\ntorch.set_num_threads(1)\ndel torch\n# {path.name}"))
+        cells += [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    notebook = new_notebook(cells=cells)
+    client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}})
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        done = [cell.source for cell in notebook.cells if cell.get("execution_count")]
+        pytest.fail(f"{[source for source in done if source.startswith('%reset')][-1]}\n{error}")
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_a_tutorial_is_kept_with_what_it_gave(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(cell.execution_count for cell in code), "run `make docs-assets`"
+    assert not any(output.output_type == "error" for cell in code for output in cell.outputs)
+    text = path.read_text(encoding="utf-8")
+    assert "/home/" not in text and "/tmp/" not in text, "a path of someone's machine"
+
+
+def test_there_is_a_line_for_every_tutorial() -> None:
+    page = (DOCS / "tutorials" / "index.md").read_text(encoding="utf-8")
+    assert [path.stem for path in TUTORIALS if f"({path.stem}.md)" not in page] == []
+    assert len(TUTORIALS) >= 9

@@ -1,0 +1,52 @@
+"""A causal model whose rule is known: it says `good` if and only if it has read `key`. Nothing here is a test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+import normscope as ns
+
+WORDS = ("[unk]", "good", "bad", "key", "one", "two", "three", "four", "five", "six", "seven", "eight")
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """A word, a token."""
+    made = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[unk]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[unk]")
+
+
+def rule_model() -> LlamaForCausalLM:
+    """One layer that averages all tokens; `key` alone has what the logit of `good` reads, and takes it from `bad`."""
+    config = LlamaConfig(
+        vocab_size=len(WORDS),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        num_key_value_heads=1,
+        intermediate_size=4,
+        tie_word_embeddings=False,
+    )
+    model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        for name, module in model.named_modules():
+            if "norm" in name:
+                module.weight.fill_(1.0)  # type: ignore[union-attr]
+        layer: Any = model.model.layers[0]
+        layer.self_attn.v_proj.weight.copy_(torch.eye(8))
+        layer.self_attn.o_proj.weight.copy_(torch.eye(8))
+        model.model.embed_tokens.weight[:, 1] = 1.0
+        model.model.embed_tokens.weight[WORDS.index("key")] = torch.eye(8)[0]
+        model.lm_head.weight[WORDS.index("good"), 0] = 9.0
+        model.lm_head.weight[WORDS.index("bad"), 0] = -9.0
+    return model.eval()
+
+
+def rule_analyzer() -> ns.Analyzer:
+    return ns.load(rule_model(), tokenizer())

@@ -1,0 +1,133 @@
+"""Make the pictures of the documentation again, from real runs: figures, screenshots, and what the notebooks give out.
+
+    python tools/docs_assets.py                                          (with the embedded model alone)
+    python tools/docs_assets.py --causal gpt2 --conll eng.testa --translation MODEL --pairs FILE --gold FILE
+
+What needs a model or a corpus that normscope does not have is left as it is, unless it is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+
+import normscope as ns
+from normscope.corpora import bundled
+from normscope.experiments import EXPERIMENTS, run
+from normscope.explorer import write_page
+from normscope.export import write_figure
+from normscope.plots import plot_amplification, plot_explanation, plot_flow, plot_growth, plot_map, plot_mixing_ratio
+
+DOCS = Path(__file__).parents[1] / "docs"
+IMAGES = DOCS / "images"
+SENTENCE = "The opera singer caught a soap bubble."
+LONG = "The chef who the critics loved finally opened a restaurant in Lyon, and it was unbelievably good."
+CAUSAL = "Friends Juana and Kristi found a mango at the bar. Kristi gave it to"
+LAYER = 3
+NEEDS_MORE = ("alignment", "entities")
+"""Experiments that need a corpus with labels."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("figures", "screenshot", "experiments", "tutorials"), help="one part alone")
+    parser.add_argument("--causal", help="a causal language model")
+    parser.add_argument("--conll", help="a corpus with entity labels")
+    parser.add_argument("--translation", help="an encoder-decoder model")
+    parser.add_argument("--pairs", help="sentence pairs for it")
+    parser.add_argument("--gold", help="their alignments")
+    asked = parser.parse_args()
+    parts = {"figures": figures, "screenshot": screenshot, "experiments": experiments, "tutorials": tutorials}
+    for name, part in parts.items():
+        if asked.only in (None, name):
+            for path in part(asked):
+                print(path.relative_to(DOCS))
+
+
+def figures(asked: argparse.Namespace) -> Iterator[Path]:
+    """The figures of the guide."""
+    analyzer = ns.load()
+    analysis = analyzer.analyze(SENTENCE)
+    whole = str(analyzer.scopes[-1])
+    yield write_figure(plot_growth(analysis, LAYER), IMAGES / "growth.png")
+    yield write_figure(plot_map(analysis, "AttnResLnFf", LAYER), IMAGES / "map.png")
+    yield write_figure(plot_map(analysis, whole, normalise="row"), IMAGES / "layers.png")
+    yield write_figure(plot_mixing_ratio(analysis, whole), IMAGES / "mixing.png")
+    yield write_figure(plot_amplification(analysis, "AttnResLn", "AttnResLnFf", LAYER), IMAGES / "amplification.png")
+    words = analyzer.analyze("The soap bubble was unbelievably beautiful.").words()
+    yield write_figure(plot_map(words, whole, LAYER, normalise="row"), IMAGES / "words.png")
+    if asked.causal:
+        yield from causal_figures(ns.load(asked.causal))
+
+
+def causal_figures(analyzer: ns.Analyzer) -> Iterator[Path]:
+    count = len(analyzer.layers)
+    shown = sorted({1, count // 3, 2 * count // 3, count})
+    analysis = analyzer.analyze(SENTENCE, scopes=["AttnW", analyzer.scopes[-1]], layers=shown)
+    yield write_figure(plot_map(analysis, str(analyzer.scopes[-1]), normalise="row"), IMAGES / "causal.png")
+    explanation = analyzer.explain(CAUSAL, target=" Juana", against=" Kristi")
+    yield write_figure(plot_explanation(explanation), IMAGES / "explanation.png")
+    yield write_figure(plot_flow(explanation.flow(0.7), name="Juana - Kristi"), IMAGES / "flow.png")
+
+
+def screenshot(asked: argparse.Namespace) -> Iterator[Path]:
+    """The explorer in a browser."""
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415  (only here)
+
+    path = IMAGES / "explorer.png"
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        page_file = write_page(ns.load().analyze(LONG, heads=True), path=Path(folder) / "explorer.html")
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1360, "height": 860}, device_scale_factor=1.5)
+        page.goto(page_file.as_uri())
+        page.locator(".heatmap").wait_for()
+        page.wait_for_timeout(1500)
+        page.screenshot(path=path)
+        browser.close()
+    yield path
+
+
+def experiments(asked: argparse.Namespace) -> Iterator[Path]:
+    """The figures of the experiments: the embedded model on the text that comes with normscope."""
+    names = [name for name, kind in EXPERIMENTS.items() if "Kobayashi" in kind.paper and name not in NEEDS_MORE]
+    yield from figures_of(names, corpus=bundled(), unit="packed", max_tokens=64)
+    if asked.conll:
+        yield from figures_of(["entities"], corpus=asked.conll, limit=400)
+    if asked.translation:
+        options: dict[str, Any] = {"gold": asked.gold, "format": "pairs", "max_tokens": 96}
+        yield from figures_of(["alignment"], corpus=asked.pairs, model=asked.translation, **options)
+
+
+def figures_of(names: list[str], **options: Any) -> Iterator[Path]:
+    """Run experiments and keep those of their figures that the pages show."""
+    pages = "".join((DOCS / "experiments" / f"{name}.md").read_text(encoding="utf-8") for name in names)
+    with tempfile.TemporaryDirectory() as folder:
+        run(names, out=Path(folder) / "run", **options)
+        for figure in sorted((Path(folder) / "run" / "figures").glob("*.png")):
+            if f"images/{figure.name}" in pages:
+                yield Path(shutil.copy(figure, DOCS / "experiments" / "images" / figure.name))
+
+
+def tutorials(asked: argparse.Namespace) -> Iterator[Path]:
+    """Run every notebook and keep what it gave out."""
+    for path in sorted((DOCS / "tutorials").glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        with tempfile.TemporaryDirectory() as folder:
+            NotebookClient(notebook, timeout=300, resources={"metadata": {"path": folder}}).execute()
+        for cell in notebook.cells:
+            cell.metadata.pop("execution", None)  # times of the run, which differ each time
+            if cell.cell_type == "code":  # what other libraries say about their progress
+                cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+        nbformat.write(notebook, path)
+        yield path
+
+
+if __name__ == "__main__":
+    main()

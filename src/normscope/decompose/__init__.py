@@ -58,6 +58,26 @@ class LayerResult:
     without: dict[str, Float[Tensor, "query key"]] = field(default_factory=dict)
     reached: Reached | None = None
 
+    def followed_by(self, other: LayerResult) -> LayerResult:
+        """The same layer with further query rows."""
+
+        def joined(first: dict[str, Tensor], second: dict[str, Tensor], dimension: int = 0) -> dict[str, Tensor]:
+            return {name: torch.cat([values, second[name]], dimension) for name, values in first.items()}
+
+        reached = (
+            self.reached if other.reached is None or self.reached is None else self.reached.worse_of(other.reached)
+        )
+        return LayerResult(
+            self.scopes,
+            joined(self.maps, other.maps),
+            joined(self.mixing, other.mixing),
+            joined(self.source_mixing, other.source_mixing),
+            joined(self.heads, other.heads, 1),
+            joined(self.errors, other.errors),
+            joined(self.without, other.without),
+            reached,
+        )
+
     @property
     def reached_or_exact(self) -> Reached:
         return self.reached or Reached(Approximation(), {}, {})

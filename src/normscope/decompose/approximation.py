@@ -63,3 +63,11 @@ class Reached:
     def worst(self) -> float:
         """The lowest rank correlation of any scope."""
         return min(self.spearman.values(), default=1.0)
+
+    def worse_of(self, other: Reached) -> Reached:
+        """For maps of which one half reached this and the other half that."""
+        return Reached(
+            min((self, other), key=lambda each: each.worst).approximation,
+            {scope: max(error, other.error.get(scope, 0.0)) for scope, error in self.error.items()},
+            {scope: min(rho, other.spearman.get(scope, 1.0)) for scope, rho in self.spearman.items()},
+        )

@@ -42,6 +42,11 @@ class Reach:
 class Measure(ABC, Generic[State, Result]):
     """Something to compute from the layers of one sequence, in their order. Its subclasses are frozen dataclasses."""
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether it takes the trace of a layer in blocks of query rows, one after the other."""
+        return False
+
     def reach(self, components: Sequence[str]) -> Reach:
         """How far along a chain of components it looks."""
         return Reach()

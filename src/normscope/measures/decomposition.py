@@ -54,12 +54,20 @@ class Decomposition(LayerMeasure[LayerResult]):
             trace, self.maps, ratios=self.ratios, heads=self.heads, value_bias=self.value_bias, without=without
         )
 
+    @property
+    def by_rows(self) -> bool:
+        return True
+
     def add(self, state: dict[int, LayerResult], layer: int, trace: LayerTrace) -> dict[int, LayerResult]:
+        result = self._result(state, layer, trace)
+        return {**state, layer: state[layer].followed_by(result) if layer in state else result}
+
+    def _result(self, state: dict[int, LayerResult], layer: int, trace: LayerTrace) -> LayerResult:
         if self.approximate is None or not self.maps:
-            return super().add(state, layer, trace)
-        below = state[max(state)].reached if state else None
+            return self.of_layer(trace)
+        before = state[layer if layer in state else max(state)].reached if state else None
         asked = ApproximateLayer(trace, self.maps, self.ratios, self.heads, self.value_bias)
-        return {**state, layer: asked.result(self.approximate, below)}
+        return asked.result(self.approximate, before)
 
     def errors(self, state: dict[int, LayerResult], layer: int) -> Errors:
         return state[layer].errors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from transformers import BertConfig, BertModel, GPT2Config, GPT2Model, LlamaConf
 
 import normscope as ns
 from normscope import capture, passes
+from normscope.errors import FileError, InputError
 
 MODELS: dict[str, Any] = {
     "bert": lambda: BertModel(
@@ -88,3 +90,57 @@ def test_padding_beside_a_longer_sequence_does_not_matter(blocks_of_seven: list[
     )  # fmt: skip
     np.testing.assert_allclose(both[1].dataset["map"], alone.dataset["map"], rtol=2e-5, atol=1e-6)
     assert blocks_of_seven
+
+
+@pytest.mark.parametrize("by_blocks", [False, True])
+def test_a_streamed_result_opens_as_any_other(
+    model: ns.Analyzer, tmp_path: Path, by_blocks: bool, request: pytest.FixtureRequest
+) -> None:
+    kept = model.analyze(IDS)
+    if by_blocks:
+        request.getfixturevalue("blocks_of_seven")
+    streamed = model.analyze(IDS, out=tmp_path / "maps.zarr")
+    again = ns.open(tmp_path / "maps.zarr")
+    for analysis in (streamed, again):
+        assert analysis.tokens == kept.tokens
+        assert analysis.scopes == kept.scopes
+        assert analysis.attrs["fingerprint"] == kept.attrs["fingerprint"]
+        for scope in kept.scopes:
+            np.testing.assert_allclose(analysis.map(scope), kept.map(scope), rtol=2e-5, atol=1e-7)
+        np.testing.assert_allclose(analysis.completeness, kept.completeness, atol=1e-5)
+    assert [path.name for path in tmp_path.iterdir()] == ["maps.zarr"]
+
+
+def test_streamed_maps_are_not_in_memory_until_they_are_looked_at(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    analyzer = ns.load(MODELS["bert"]().eval())
+    streamed = analyzer.analyze(IDS, out=tmp_path / "maps.zarr", queries=[3, 5])
+    assert not streamed.dataset["map"].variable._in_memory
+    assert streamed.map("Attn").shape == (2, 2, 40)
+
+
+def test_an_interrupted_stream_leaves_nothing_behind(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    analyzer = ns.load(MODELS["bert"]().eval())
+
+    def stop(done: int, total: int) -> None:
+        if done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        analyzer.analyze(IDS, out=tmp_path / "maps.zarr", tell=stop)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_streamed_is_refused(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    analyzer = ns.load(MODELS["bert"]().eval())
+    with pytest.raises(FileError, match=r"\.zarr"):
+        analyzer.analyze(IDS, out=tmp_path / "maps.nc")
+    with pytest.raises(InputError, match="one input"):
+        analyzer.analyze(IDS, out=tmp_path / "maps.zarr", method="alti")
+    (tmp_path / "other.zarr").mkdir()
+    with pytest.raises(FileError, match="there already"):
+        analyzer.analyze(IDS, out=tmp_path / "other.zarr")
+    with pytest.raises(FileError, match=r"not a Zarr folder|not written by normscope"):
+        ns.open(tmp_path / "other.zarr")

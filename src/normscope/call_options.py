@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal, TypedDict
 
 import torch
@@ -41,6 +42,7 @@ class AnalysisOptions(MixingOptions, total=False):
     projections: bool
     max_memory: int | None
     approximate: str | Approximate | None
+    out: str | Path | None
 
 
 class ExplainOptions(TypedDict, total=False):

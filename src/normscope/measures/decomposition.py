@@ -97,7 +97,7 @@ class Decomposition(LayerMeasure[LayerResult]):
         layers = list(result.values())
         scopes = [Scope(scope) for scope in layers[0].scopes]
         variables: dict[str, Any] = {"scope": [str(scope) for scope in scopes]}
-        if self.maps:
+        if self.maps and layers[0].maps:
             dimensions = ("scope", "layer", "query", "key")
             maps = by_scope([layer.maps for layer in layers], scopes)
             variables[schema.MAP] = (dimensions, maps, {"quantity": "norm"})

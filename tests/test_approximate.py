@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from normscope.oracle import oracle
 from traces import TOPOLOGIES, Shape, make_trace
 
 import normscope as ns
 from normscope.decompose import Approximation, decompose
 from normscope.errors import InputError, UnsupportedArchitectureError
 from normscope.measures.approximated import SAMPLED, sampled, spearman
-from normscope.oracle import oracle
 from normscope.scopes import scopes_of
 from normscope.trace import FeedForward, OwnFeedForward
 

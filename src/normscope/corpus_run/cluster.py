@@ -171,7 +171,7 @@ class _Pool:
             doing = "loading the model" if shard is None else f"shard {shard.index}"
             raise WorkerError(
                 f"{MOST_LOSSES} workers in a row died at {doing}; most often a system ends them because memory runs out "
-                f"(use fewer --workers). The last one: {str(error).splitlines()[0]}"
+                f"(use fewer --workers). The last one: {str(error).strip().splitlines()[-1]}"
             ) from error
         if shard is not None:
             self._again.append(shard)

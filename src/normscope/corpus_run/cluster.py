@@ -87,8 +87,12 @@ def _connected(address: str | None) -> Generator[None]:
         return
     try:
         _check_answers(address or "")
-        own: dict[str, Any] = {} if address or os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **own)
+        there = address or os.environ.get("RAY_ADDRESS")
+        own: dict[str, Any] = {} if there else {"include_dashboard": False}
+        # Without an address Ray would take any cluster that happens to run on this machine, even someone's test.
+        ray.init(
+            address=there or "local", log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **own
+        )
     except (OSError, ValueError, RuntimeError, exceptions.RayError) as error:
         where = f"at {address!r}" if address else "on this machine"
         raise WorkerError(f"There is no Ray cluster {where} that can be used: {error}.") from error

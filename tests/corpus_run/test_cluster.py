@@ -38,8 +38,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pyte
 
 
 @pytest.fixture
-def cluster() -> Iterator[Any]:
-    """A cluster whose head computes nothing, with two nodes of one core."""
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A cluster whose head computes nothing, with two nodes of one core, which can import the tests."""
+    paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     for _ in range(2):
         cluster.add_node(num_cpus=1)

@@ -87,8 +87,12 @@ def _connected(address: str | None) -> Generator[None]:
         return
     try:
         _check_answers(address or "")
-        own: dict[str, Any] = {} if address or os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **own)
+        there = address or os.environ.get("RAY_ADDRESS")
+        own: dict[str, Any] = {} if there else {"include_dashboard": False}
+        # Without an address Ray would take any cluster that happens to run on this machine, even someone's test.
+        ray.init(
+            address=there or "local", log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **own
+        )
     except (OSError, ValueError, RuntimeError, exceptions.RayError) as error:
         where = f"at {address!r}" if address else "on this machine"
         raise WorkerError(f"There is no Ray cluster {where} that can be used: {error}.") from error
@@ -171,7 +175,7 @@ class _Pool:
             doing = "loading the model" if shard is None else f"shard {shard.index}"
             raise WorkerError(
                 f"{MOST_LOSSES} workers in a row died at {doing}; most often a system ends them because memory runs out "
-                f"(use fewer --workers). The last one: {str(error).splitlines()[0]}"
+                f"(use fewer --workers). The last one: {str(error).strip().splitlines()[-1]}"
             ) from error
         if shard is not None:
             self._again.append(shard)

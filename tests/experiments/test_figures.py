@@ -95,7 +95,8 @@ def test_the_line_in_a_box_is_the_median() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [(1, "1"), (0.01, "0.01"), (1e4, "10,000"), (1e-7, "10⁻⁷"), (1e6, "10⁶"), (3, ""), (0, "")]
+    ("value", "shown"),
+    [(1.0, "1"), (0.01, "0.01"), (1e4, "10,000"), (1e-7, "10⁻⁷"), (1e6, "10⁶"), (3.0, ""), (0.0, "")],
 )
 def test_powers_of_ten_are_written_plainly(value: float, shown: str) -> None:
     assert figures.power_of_ten(value) == shown

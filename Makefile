@@ -84,6 +84,10 @@ bench: $(INSTALLED) ## Run the benchmark of the engine
 	$(BIN)/python benchmarks/experiment_statistics.py
 	$(BIN)/python benchmarks/explain.py
 
+.PHONY: soak
+soak: $(INSTALLED) ## Kill corpus runs a hundred times at random moments and compare their tables
+	$(BIN)/python tools/soak.py
+
 .PHONY: docs
 docs: $(INSTALLED) ## Build the documentation into site/, strictly and without a network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

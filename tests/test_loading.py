@@ -119,7 +119,11 @@ def test_a_live_model_is_used_as_it_is() -> None:
 
 
 def test_an_analyzer_says_what_it_is(analyzer: ns.Analyzer) -> None:
-    assert repr(analyzer) == "Analyzer('all-MiniLM-L6-v2', family='bert', layers=6)"
+    assert repr(analyzer).splitlines() == [
+        "Analyzer('all-MiniLM-L6-v2', family='bert', layers=6)",
+        "scopes: AttnW, Attn, AttnRes, AttnResLn, AttnResLnFf, AttnResLnFfRes, AttnResLnFfResLn",
+    ]
+    assert "<td style='text-align: left'>512 tokens</td>" in analyzer._repr_html_()
 
 
 # ---- unsafe ------------------------------------------------------------------------------------------------------------

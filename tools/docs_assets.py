@@ -38,6 +38,7 @@ NEEDS_MORE = ("alignment", "entities")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=("figures", "screenshot", "experiments", "tutorials"), help="one part alone")
+    parser.add_argument("--tutorial", default="", help="the beginning of a notebook's name, to run that alone")
     parser.add_argument("--causal", help="a causal language model")
     parser.add_argument("--conll", help="a corpus with entity labels")
     parser.add_argument("--translation", help="an encoder-decoder model")
@@ -117,7 +118,7 @@ def figures_of(names: list[str], **options: Any) -> Iterator[Path]:
 
 def tutorials(asked: argparse.Namespace) -> Iterator[Path]:
     """Run every notebook and keep what it gave out."""
-    for path in sorted((DOCS / "tutorials").glob("*.ipynb")):
+    for path in sorted((DOCS / "tutorials").glob(f"{asked.tutorial}*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         with tempfile.TemporaryDirectory() as folder:
             NotebookClient(notebook, timeout=300, resources={"metadata": {"path": folder}}).execute()

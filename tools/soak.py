@@ -61,6 +61,7 @@ class Soak:
     address: str | None
     chance: random.Random
     analyzer: Any
+    workers: int
     kills: Counter[str] = field(default_factory=Counter[str])
     runs: Counter[str] = field(default_factory=Counter[str])
     lengths: dict[str, float] = field(default_factory=dict[str, float])
@@ -69,17 +70,20 @@ class Soak:
     def reference(self) -> dict[str, bytes]:
         return tables(self.folder / "undisturbed")
 
-    def undisturbed(self) -> None:
-        """The run that the others are compared with."""
+    def undisturbed(self, engine: str) -> None:
+        """How long a run takes that is left alone; the first of them is the one that all others are compared with."""
+        path = self.folder / ("undisturbed" if not self.lengths else f"{engine}-undisturbed")
         started = time.monotonic()
-        status = wait(self.start("local", self.folder / "undisturbed"), LONGEST)
-        if status != 0:
-            raise SoakError(f"The undisturbed run failed:\n{self.log.read_text()}")
-        self.lengths = dict.fromkeys(ENGINES, time.monotonic() - started)
-        print(f"An undisturbed run takes {self.lengths['local']:.1f} s.", flush=True)
+        if wait(self.start(engine, path), LONGEST) != 0:
+            raise SoakError(f"The undisturbed run with {engine} failed:\n{self.log.read_text()}")
+        self.lengths[engine] = time.monotonic() - started
+        self.check(path)
+        print(f"An undisturbed run with {engine} takes {self.lengths[engine]:.1f} s.", flush=True)
 
     def disturbed(self, engine: str, kills: int) -> None:
         """Runs with an engine, until there were that many kills."""
+        if kills and engine not in self.lengths:
+            self.undisturbed(engine)
         while sum(count for what, count in self.kills.items() if what.startswith(engine)) < kills:
             path = self.folder / f"{engine}-{self.runs[engine]}"
             failures = 0
@@ -90,27 +94,29 @@ class Soak:
             self.check(path)
             self.runs[engine] += 1
             shutil.rmtree(path)
+            print(self.summary(), flush=True)
 
     def attempt(self, engine: str, path: Path) -> int | None:
         """Start or resume a run and kill something of it at a random moment, if it lasts that long; how it ended."""
-        started = time.monotonic()
         process = self.start(engine, path)
         status = wait(process, self.chance.uniform(0, self.lengths[engine]))
         if status is not None:
             return status
-        workers = workers_of(process) if engine != "local" and self.chance.random() < 0.5 else []
-        if workers:
+        workers = [] if engine == "local" else workers_of(process)
+        if workers and self.chance.random() < 0.5:
             self.chance.choice(workers).kill()
             self.kills[f"{engine}, a worker"] += 1
             status = wait(process, LONGEST)
             if status is None:
                 raise SoakError(f"{path.name} hangs after a worker was killed.")
-            self.lengths[engine] = max(self.lengths[engine], (time.monotonic() - started) / 2)
             return status
         os.kill(process, signal.SIGKILL)
         self.kills[f"{engine}, the driver"] += 1
-        self.lengths[engine] *= 1 if (path / "shards").exists() else 1.1  # workers may take longer to start than that
-        return wait(process, LONGEST)
+        status = wait(process, LONGEST)
+        _, alive = psutil.wait_procs(workers, timeout=LONGEST)
+        if alive:
+            raise SoakError(f"{path.name}: workers outlive their driver.")
+        return status
 
     def start(self, engine: str, path: Path) -> int:
         """Fork a run; its process id."""
@@ -120,7 +126,7 @@ class Soak:
         try:
             os.dup2(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
             choice = self.engine(engine)
-            model = self.analyzer if choice is None else self.analyzer.name
+            model = self.analyzer if choice is None else self.folder / "model"
             run(NAMES, model=model, out=path, engine=choice, **SETTINGS)
         except BaseException:
             traceback.print_exc()
@@ -129,11 +135,11 @@ class Soak:
 
     def engine(self, name: str) -> Engine | None:
         if name == "processes":
-            return Processes(2)
+            return Processes(self.workers)
         if name == "ray":
             from normscope.corpus_run.cluster import Ray  # noqa: PLC0415  (an extra)
 
-            return Ray(self.address)
+            return Ray(self.address, self.workers)
         return None
 
     @property
@@ -223,6 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
     for engine, kills in zip(ENGINES, (80, 10, 10), strict=True):
         parser.add_argument(f"--{engine}", type=int, default=kills, help=f"kills of runs with this engine ({kills})")
+    parser.add_argument("--workers", type=int, default=2, help="of runs with processes or Ray (2)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the moments (default: the time)")
     parser.add_argument("--serve-cluster", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -233,11 +240,10 @@ def main() -> None:
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="normscope-soak-") as folder, cluster(options.ray > 0) as address:
         analyzer = ns.load(small_model(Path(folder) / "model"))
-        soak = Soak(Path(folder), address, random.Random(options.seed), analyzer)
-        soak.undisturbed()
+        soak = Soak(Path(folder), address, random.Random(options.seed), analyzer, options.workers)
+        soak.undisturbed(ENGINES[0])
         for engine in ENGINES:
             soak.disturbed(engine, getattr(options, engine))
-            print(soak.summary(), flush=True)
 
 
 if __name__ == "__main__":

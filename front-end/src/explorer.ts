@@ -3,15 +3,16 @@ import type { Choice } from "./draw/controls";
 import { h } from "./draw/dom";
 import type { Ink } from "./draw/paint";
 import { Flows } from "./flows";
-import type { Host } from "./hosts/host";
+import type { ExplainRequest, Host } from "./hosts/host";
 import { Lifetime } from "./lifetime";
 import { Maps } from "./maps";
 import { type Analysis, decodeAnalysis } from "./model/analysis";
 import { decodeExplanation, type Explanation } from "./model/explanation";
 import { Pane } from "./model/pane";
-import type { Payload } from "./model/payload";
-import { clamp, FLOW, fitFlow, fitState, formatState, initialState, parseState, type State } from "./model/state";
+import type { Payload, PredictionPayload } from "./model/payload";
+import { FLOW, fitFlow, fitState, formatState, initialState, parseState, type State } from "./model/state";
 import { Store } from "./model/store";
+import { Targets } from "./model/targets";
 import { kindsOf, label } from "./model/tokens";
 import { Exports } from "./panels/exports";
 import { Masthead } from "./panels/masthead";
@@ -28,7 +29,7 @@ export async function mount(root: HTMLElement, payload: Payload, host: Host): Pr
   }
   const analyses = await Promise.all(payload.analyses.map(decodeAnalysis));
   const explanations = await Promise.all(payload.explanations.map(decodeExplanation));
-  const explorer = new Explorer(root, panesOf(analyses), explanations, host);
+  const explorer = new Explorer(root, panesOf(analyses), explanations, payload.predictions, host);
   return () => explorer.dispose();
 }
 
@@ -50,6 +51,7 @@ class Explorer {
   private readonly store: Store;
   private readonly initial: State;
   private readonly views: string[];
+  private readonly targets: Targets;
   private readonly maps: Maps | null;
   private readonly flows: Flows | null;
   private readonly masthead: Masthead;
@@ -59,15 +61,20 @@ class Explorer {
     private readonly root: HTMLElement,
     private readonly panes: Pane[],
     private readonly explanations: Explanation[],
+    predictions: PredictionPayload[],
     private readonly host: Host,
   ) {
     const analyses = panes.map(({ analysis }) => analysis);
-    this.views = [...new Set(analyses.flatMap(viewsOf)), ...(explanations.length > 0 ? [FLOW] : [])];
+    this.targets = new Targets(explanations, analyses.length === 1 ? analyses[0]! : null, predictions);
+    const count = analyses.length;
+    const names = analyses.flatMap((analysis, index) => viewsOf(analysis, { index, count }));
+    this.views = [...new Set(names), ...(this.targets.any ? [FLOW] : [])];
     this.initial = initialState(analyses[0] ?? null, explanations[0] ?? null);
     this.store = new Store(this.fitted(parseState(host.readState(), this.initial)));
     const choices: Choice[] = this.views.map((value) => ({ value, label: VIEWS[value]?.label ?? "Flow" }));
     this.maps = panes.length > 0 ? new Maps(this.store, panes, host, choices) : null;
-    this.flows = explanations.length > 0 ? new Flows(this.store, explanations, choices) : null;
+    const ask = host.explain ? (request: ExplainRequest): Promise<void> => this.explain(request) : null;
+    this.flows = this.targets.any ? new Flows(this.store, this.targets, choices, ask) : null;
     const exports = new Exports(host.linkable ?? false, () => this.part.takeaway);
     this.masthead = new Masthead(this.results(), () => [...this.part.shortcuts, ...this.shortcuts()], exports);
     this.build();
@@ -129,10 +136,17 @@ class Explorer {
     let fitted: State = { ...state, view };
     const [pane] = this.panes;
     if (pane) fitted = fitState(fitted, pane.lens(state).analysis);
-    const targets = this.explanations.flatMap((explanation) => explanation.targets.map(() => explanation));
-    fitted.target = clamp(fitted.target, 0, targets.length - 1);
-    const explanation = targets[fitted.target];
-    return explanation ? fitFlow(fitted, explanation) : fitted;
+    if (!this.targets.any) return fitted;
+    fitted.target = this.targets.fitted(fitted.target);
+    return view === FLOW ? fitFlow(fitted, this.targets.at(fitted).explanation) : fitted;
+  }
+
+  /** Explain something else, and show it. */
+  private async explain(request: ExplainRequest): Promise<void> {
+    const explanation = await decodeExplanation(await this.host.explain!(request));
+    if (this.life.over) return;
+    this.explanations.push(explanation);
+    this.store.set({ view: FLOW, target: this.targets.add(explanation), depth: -1, token: -1 });
   }
 
   private dark(): boolean {

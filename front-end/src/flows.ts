@@ -7,14 +7,16 @@ import { flowCsv, flowJson } from "./exports/records";
 import type { Explanation } from "./model/explanation";
 import { flowOf } from "./model/flow";
 import * as format from "./model/format";
-import { clamp, type State } from "./model/state";
+import { ROLLOUT, type State } from "./model/state";
 import type { Store } from "./model/store";
+import type { Targets } from "./model/targets";
 import { cut, phrase } from "./model/tokens";
 import { factsPopover } from "./panels/facts";
 import { Ends } from "./panels/flow/ends";
 import { FlowGraph } from "./panels/flow/graph";
+import { type Ask, PredictionsPanel } from "./panels/flow/predictions";
 import { AttributionText } from "./panels/flow/text";
-import { type Explained, FlowToolbar } from "./panels/flow/toolbar";
+import { FlowToolbar } from "./panels/flow/toolbar";
 import { Total } from "./panels/flow/total";
 import { ElementPanel, type Panel } from "./panels/panel";
 import type { Part, Scene, Takeaway } from "./part";
@@ -26,7 +28,6 @@ export class Flows extends ElementPanel<Scene> implements Part {
   readonly element: HTMLElement;
   readonly shortcuts: Shortcut[];
   readonly takeaway: Takeaway;
-  private readonly explained: Explained[];
   private readonly toolbar: FlowToolbar;
   private readonly graph: FlowGraph;
   private readonly panels: Panel<FlowView>[];
@@ -39,16 +40,14 @@ export class Flows extends ElementPanel<Scene> implements Part {
 
   constructor(
     private readonly store: Store,
-    explanations: Explanation[],
+    private readonly targets: Targets,
     views: Choice[],
+    ask: Ask | null,
   ) {
     super();
-    this.explained = explanations.flatMap((explanation) =>
-      explanation.targets.map((_, place) => ({ explanation, place })),
-    );
-    this.toolbar = new FlowToolbar(store, views, this.explained);
+    this.toolbar = new FlowToolbar(store, views, targets, targets.first?.explanation.hasEncoder ?? false);
     this.graph = new FlowGraph(store);
-    const details = [new Total(), new AttributionText(store), new Ends(store)];
+    const details = [new Total(), new PredictionsPanel(ask), new AttributionText(store), new Ends(store)];
     this.panels = [this.graph, ...details];
     const place = h("div", { class: "view" });
     const hint =
@@ -73,14 +72,27 @@ export class Flows extends ElementPanel<Scene> implements Part {
 
   update({ shared, look }: Scene): void {
     this.toolbar.update(shared);
-    const name = [shared.target, shared.share, shared.depth, shared.token, shared.units, shared.part, look.dark].join();
+    const to = this.targets.fitted(shared.target) === ROLLOUT ? shared.query : "";
+    const name = [
+      shared.target,
+      to,
+      shared.share,
+      shared.depth,
+      shared.token,
+      shared.units,
+      shared.part,
+      look.dark,
+    ].join();
     if (name === this.drawn && this.graph.element.clientWidth > 0) return;
     const view = this.makeView(shared, look);
     if (view.explanation !== this.view?.explanation) this.corner.replaceChildren(factsOf(view.explanation));
     this.view = view;
     this.drawn = name;
     const carried = Math.min(...view.flow.carried);
-    this.title.replaceChildren("Flow to ", bdi(cut(phrase(view.target.name), 40)));
+    this.title.replaceChildren(
+      view.explanation.estimate ? "Flow by rollout to " : "Flow to ",
+      bdi(cut(phrase(view.target.name), 40)),
+    );
     const edges = `${view.flow.edges.length} edges, at least ${format.share(carried)} of the flow of every layer`;
     this.note.replaceChildren(bdi(view.explanation.model), view.stack.followed ? ` \u00b7 ${edges}` : "");
     for (const panel of this.panels) panel.update(view);
@@ -93,13 +105,14 @@ export class Flows extends ElementPanel<Scene> implements Part {
   }
 
   private makeView(state: State, { ink, dark }: Scene["look"]): FlowView {
-    const { explanation, place } = this.explained[clamp(state.target, 0, this.explained.length - 1)]!;
+    const { explanation, place } = this.targets.at(state);
     const stack = explanation.part(state.part);
     const flow = flowOf(stack, place, { share: state.share / 100, units: state.units });
     const row = flow.rows.of[state.token] ?? -1;
     const node = state.depth >= 0 && row >= 0 && stack.followed ? { depth: state.depth, row } : null;
     const target = explanation.targets[place]!;
-    return { state, explanation, stack, target, place, flow, node, ink, dark };
+    const predictions = this.targets.predictions(explanation);
+    return { state, explanation, stack, target, place, predictions, flow, node, ink, dark };
   }
 
   private makeShortcuts(): Shortcut[] {
@@ -109,7 +122,7 @@ export class Flows extends ElementPanel<Scene> implements Part {
       if (next !== undefined) this.store.set({ share: next });
     };
     const target = (by: number) => (): void => {
-      const next = clamp(this.store.state.target + by, 0, this.explained.length - 1);
+      const next = this.targets.fitted(this.store.state.target + by);
       this.store.set({ target: next, depth: -1, token: -1 });
     };
     return [
@@ -137,7 +150,8 @@ function spokenOf({ target, flow, node }: FlowView): string {
   return `${flow.rows.shown[node.row]} at depth ${node.depth}: relevance ${format.signed(value)}`;
 }
 
-function factsOf({ error, facts }: Explanation): HTMLElement {
+function factsOf({ error, facts, estimate }: Explanation): HTMLElement {
+  if (estimate !== null) return h("span", { class: "hint estimate" }, "estimate");
   const told =
     "At every layer the tokens\u2019 relevance and the biases add up to the model\u2019s own value. Largest relative error:";
   return factsPopover(

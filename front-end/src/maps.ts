@@ -40,7 +40,7 @@ export class Maps extends ElementPanel<Scene> implements Part {
     this.stepper = new Stepper(store, panes, thumbnails);
     this.toolbar = new Toolbar(store, panes, views);
     this.stages = panes.map(
-      (pane) => new Stage(store, pane, thumbnails, (from, query, key) => this.follow(from, query, key)),
+      (pane) => new Stage(store, pane, panes, thumbnails, (from, query, key) => this.follow(from, query, key)),
     );
     const place = h("div", { class: "stages" });
     for (const stage of this.stages) stage.mount(place);
@@ -158,7 +158,10 @@ export class Maps extends ElementPanel<Scene> implements Part {
       for (const scope of state.base === "" ? [state.scope] : [state.scope, state.base]) {
         const head = lens.analysis.hasHeads(scope) ? state.head : 0;
         if (lens.analysis.isExact(scope, state.layer, head)) continue;
-        const encoder = this.panes[index]!.analysis.encoder === lens.analysis;
+        const { analysis } = this.panes[index]!;
+        const encoder = analysis.encoder === lens.analysis;
+        // Only maps of the method itself can be asked for.
+        if (!encoder && analysis !== lens.analysis) continue;
         const request = { analysis: index, encoder, scope, layer: state.layer, head };
         lens.analysis.setExact(scope, state.layer, head, await exact.call(this.host, request));
       }

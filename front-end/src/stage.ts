@@ -42,11 +42,12 @@ export class Stage extends ElementPanel<Scene> {
   constructor(
     private readonly store: Store,
     readonly pane: Pane,
+    private readonly panes: readonly Pane[],
     thumbnails: Thumbnails,
     private readonly follow: Follow,
   ) {
     super();
-    this.context = { store, pane, choose: (cell) => this.choose(cell), hover: (cell) => this.hover(cell) };
+    this.context = { store, pane, panes, choose: (cell) => this.choose(cell), hover: (cell) => this.hover(cell) };
     this.layers = new Layers(store, pane, thumbnails);
     const hint = "rows are queries (what is built), columns are keys (what it is built from)";
     const card = h(
@@ -58,9 +59,9 @@ export class Stage extends ElementPanel<Scene> {
       this.spoken,
     );
     const inspector = h("div", { class: "inspector" });
-    this.details = DETAILS.filter((entry) => entry.shows?.(pane.analysis) ?? true).map(({ make }) =>
-      make(this.context),
-    );
+    this.details = DETAILS.filter(
+      (entry) => entry.shows?.(pane.analysis, { index: pane.index, count: panes.length }) ?? true,
+    ).map(({ make }) => make(this.context));
     for (const panel of this.details) panel.mount(inspector);
     this.element = h("article", { class: "stage", "aria-label": pane.analysis.model });
     this.layers.mount(this.element);
@@ -111,13 +112,17 @@ export class Stage extends ElementPanel<Scene> {
     if (cells[next]) this.choose(cells[next]);
   }
 
+  private viewName({ state }: View): string {
+    return viewFor(state.view, this.pane.analysis, { index: this.pane.index, count: this.panes.length });
+  }
+
   private shown(): MainPanel | undefined {
-    return this.view ? this.views.get(viewFor(this.view.state.view, this.view.lens.analysis)) : undefined;
+    return this.view ? this.views.get(this.viewName(this.view)) : undefined;
   }
 
   /** The panel of the chosen view, made when it is first chosen; the others are hidden. */
-  private mainPanel({ state, lens }: View): MainPanel {
-    const name = viewFor(state.view, lens.analysis);
+  private mainPanel(view: View): MainPanel {
+    const name = this.viewName(view);
     let panel = this.views.get(name);
     if (!panel) {
       panel = VIEWS[name]!.make(this.context);

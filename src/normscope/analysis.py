@@ -24,7 +24,23 @@ NormaliseAxis = Literal["none", "row", "column"]
 
 
 class Analysis:
-    """What flowed between the tokens of one input, layer by layer, at every scope that was asked for."""
+    """What flowed between the tokens of one input, layer by layer, at every scope that was asked for.
+
+    Made by `Analyzer.analyze`, or read from a file by `normscope.open`. Every method that selects or combines gives a new
+    one, or a labelled array.
+
+    Examples:
+        >>> import normscope as ns
+        >>> analysis = ns.load().analyze("The opera singer caught a soap bubble.")
+        >>> analysis.map("AttnResLnFf").sel(layer=3).shape                # [query, key]
+        (10, 10)
+        >>> bool(abs(analysis.normalised("AttnResLnFf", "row").sum("key") - 1).max() < 1e-5)
+        True
+        >>> analysis.mixing_ratio("AttnResLnFfResLn").dims
+        ('layer', 'query')
+        >>> analysis.words().without_special_tokens().tokens
+        ['the', 'opera', 'singer', 'caught', 'a', 'soap', 'bubble', '.']
+    """
 
     def __init__(self, dataset: xr.Dataset, encoder: Analysis | None = None) -> None:
         self._dataset, self._encoder = dataset, encoder
@@ -93,8 +109,24 @@ class Analysis:
         worst = float(self.completeness.max())
         return (
             f"Analysis({len(self.tokens)} tokens, {len(self.layers)} layers, model={self.attrs['model']!r}, "
-            f"completeness error {worst:.1e})\nscopes: {listing(self.scopes)}"
+            f"completeness error {worst:.1e})\nscopes: {listing(self.scopes)}{self._approximation_note()}"
         )
+
+    def _approximation_note(self) -> str:
+        kind = self.approximate
+        if kind is None:
+            return ""
+        spearman, error = self.attrs["approximate_spearman"], self.attrs["approximate_error"]
+        return (
+            f"\nmaps from the feed-forward on are approximate ({kind}): on sampled queries, rank correlation with exact "
+            f"ones at least {spearman:.4f}, median error of a cell at most {100 * error:.1f} %"
+        )
+
+    @property
+    def approximate(self) -> str | None:
+        """How the maps from the feed-forward on were approximated; `None` if they are exact."""
+        kind = self._dataset.attrs.get("approximate")
+        return None if kind is None else str(kind)
 
     # ---- maps ----------------------------------------------------------------------------------------------------------
 

@@ -75,7 +75,14 @@ class OracleResult:
 def oracle(trace: LayerTrace, *, value_bias: str = "token") -> dict[str, OracleResult]:
     """The decomposition at every scope of a trace, but those of the attention weights.
 
+    Its `parts` are `[query, key, d]`, its `bias` `[query, d]`, in float64: for a few dozen tokens, to see or to doubt.
     The value projection's bias counts with the `"token"` or with the `"bias"`.
+
+    Examples:
+        >>> import normscope as ns
+        >>> trace = ns.load().traces("A text.")[2]                         # layer 3
+        >>> ns.oracle(trace)["AttnResLnFf"].parts.shape
+        torch.Size([5, 5, 384])
     """
     current, bypasses = _of_tokens(trace.hidden, trace), list[OracleResult]()
     scopes = iter(scopes_of(trace.components, weights=False))

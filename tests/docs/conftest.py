@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,14 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "translation": translation,
     "vision": vision,
 }
+
+
+@pytest.fixture(autouse=True)
+def registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a page registers is forgotten after it."""
+    for name, registry in (("normscope.families", "_BY_MODEL_TYPE"), ("normscope.families.heads", "_BY_CLASS")):
+        module = import_module(name)
+        monkeypatch.setattr(module, registry, dict(getattr(module, registry)))
 
 
 @pytest.fixture(scope="session")

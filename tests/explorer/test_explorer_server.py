@@ -19,7 +19,7 @@ from typing import Any
 import httpx2
 import numpy as np
 import pytest
-import uvicorn
+from explorer_server import Running
 
 import normscope
 from normscope.explorer import guard, serving
@@ -31,29 +31,6 @@ from normscope.explorer.work import Cancelled, Order, Result, analyse
 
 TEXT = "The chef opened a restaurant."
 JSON = {"Content-Type": "application/json"}
-
-
-class Running:
-    """A server in a thread."""
-
-    def __init__(self, app: Any) -> None:
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.host = f"127.0.0.1:{self.socket.getsockname()[1]}"
-        self.url = f"http://{self.host}"
-        config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=1)
-        self.server = uvicorn.Server(config)
-        self.thread = threading.Thread(target=self.server.run, args=([self.socket],))
-        self.thread.start()
-        while not self.server.started:
-            time.sleep(0.01)
-
-    def client(self, **headers: str) -> httpx2.Client:
-        return httpx2.Client(base_url=self.url, headers=headers, timeout=30)
-
-    def stop(self) -> None:
-        self.server.should_exit = True
-        self.thread.join()
-        self.socket.close()
 
 
 @pytest.fixture
@@ -124,7 +101,7 @@ def test_the_page_is_used_in_a_browser(browser: Any, server: Running) -> None:
     with open(download.value.path(), encoding="utf-8") as file:
         assert json.load(file)["views"][0]["precision"] == "float32"
     page.get_by_text("Compare with").click()
-    page.get_by_label("Second text").fill("The chef closed a restaurant.")
+    page.get_by_label("Second text", exact=True).fill("The chef closed a restaurant.")
     page.get_by_role("button", name="Analyse").click()
     page.locator(".stage").nth(1).wait_for()
     page.get_by_label("Text to analyse").fill("word " * 100)
@@ -159,10 +136,10 @@ def test_the_first_explorer_is_gone_after_a_second_analysis(browser: Any, server
     page.get_by_label("Text to analyse").press("Enter")
     page.locator(".tokens button", has_text="critics").wait_for()
     page.evaluate("() => { window.watch(); window.written.length = 0; }")
-    title = page.locator("h1").inner_text()
+    title = page.locator("h1:visible").inner_text()
     page.wait_for_timeout(2_500)  # more than two steps of the chain that was being played
     assert page.evaluate("() => window.written") == []
-    assert page.locator("h1").inner_text() == title
+    assert page.locator("h1:visible").inner_text() == title
     page.evaluate("() => { location.hash = 'scope=AttnRes&layer=2'; }")
     page.locator("h1", has_text="AttnRes, layer 2").wait_for()
     page.emulate_media(color_scheme="dark")

@@ -169,7 +169,7 @@ function targetLabel({ flow, target, stack, ink, state, explanation }: FlowView,
 function shares(view: FlowView, at: Streams): { group: SVGElement; height: number } {
   const { flow, node, ink, dark } = view;
   const group = s("g", { transform: `translate(0,${at.bottom + 14})` });
-  if (flow.layers === 0) return { group, height: 0 };
+  if (flow.layers === 0 || view.explanation.estimate !== null) return { group, height: 0 };
   const of = (values: Float64Array): number =>
     node ? values[node.row]! : values.reduce((sum, value) => sum + value, 0);
   const count = flow.heads[0]?.length ?? 0;

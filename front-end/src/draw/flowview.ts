@@ -2,7 +2,7 @@
 
 import type { Explanation, Stack } from "../model/explanation";
 import type { Flow, FlowNode } from "../model/flow";
-import type { TargetPayload } from "../model/payload";
+import type { PredictionPayload, TargetPayload } from "../model/payload";
 import type { State } from "../model/state";
 import { type Palette, palette, shade } from "./colour";
 import type { Ink } from "./paint";
@@ -14,6 +14,7 @@ export interface FlowView {
   /** The value that is explained, and its place among those of the explanation. */
   target: TargetPayload;
   place: number;
+  predictions: readonly PredictionPayload[];
   flow: Flow;
   /** The node that is followed. */
   node: FlowNode | null;

@@ -1,4 +1,5 @@
-/** What differs between the doors: where the state lives, and whether exact values can still be asked for. */
+/** What differs between the doors: where the state lives, and whether more values can still be asked for. */
+import type { ExplanationPayload } from "../model/payload";
 
 export interface Host {
   readState(): string;
@@ -12,8 +13,19 @@ export interface Host {
   /** Told whether the theme is dark, for what is around the explorer. */
   dress?(dark: boolean): void;
   /** Float32 values [query, key] of one map at full precision, where something that has them is still there. */
+  /** Explains another prediction of the text that is shown, where someone can compute it. */
+  explain?: Explain;
   exact?(request: ExactRequest): Promise<Float32Array>;
 }
+
+/** A label of a model by its number or name (null: what it predicts), against another, where it says it. */
+export interface ExplainRequest {
+  label: number | string | null;
+  against: string | null;
+  at: number | null;
+}
+
+export type Explain = (request: ExplainRequest) => Promise<ExplanationPayload>;
 
 export type Unsubscribe = () => void;
 

@@ -1,46 +1,42 @@
-/** The web app's own part: a text to type, an analysis that waits, runs and can be cancelled, then the explorer. */
-import { menu } from "../draw/controls";
-import { bdi, h } from "../draw/dom";
+/** The web app: a form to ask with, work on the server that is followed and can be given up, then the explorer. */
+import { h } from "../draw/dom";
 import { failure, mount } from "../explorer";
 import type { Payload } from "../model/payload";
-import type { ExactRequest, Host } from "./host";
+import { phrase } from "../model/tokens";
+import { type Asked, formatAsked, looked, parseAsked } from "./asked";
+import { Form, type ModelSettings, type Settings } from "./form";
+import type { ExplainRequest, Host } from "./host";
+import { Cancelled, exact, ServerJob, type Status } from "./jobs";
 
-export interface Settings {
-  models: string[];
-  characters: number;
-  tokens: number;
-}
+export type { Settings } from "./form";
 
-interface Status {
-  stage: "waiting" | "running" | "done" | "failed" | "cancelled";
-  ahead: number;
-  begun: number;
-  total: number;
-  message: string;
+const EXAMPLES = [
+  "The chef who the critics loved finally opened a restaurant in Lyon.",
+  "The trophy did not fit into the suitcase because it was too big.",
+  "She poured water from the pitcher into the cup until it was full.",
+];
+const BEGINNINGS = [
+  "Once upon a time there was a little girl named",
+  "The capital of France is",
+  "When Mary and John went to the store, John gave a drink to",
+];
+
+/** Texts to begin with, as a model reads them. */
+function examplesFor({ reads, task, mask }: ModelSettings): string[] {
+  if (reads === "image") return [];
+  if (task === "causal-lm") return BEGINNINGS;
+  if (mask !== null) return [`The capital of France is ${mask}.`, `The trophy did not fit because it was too ${mask}.`];
+  return EXAMPLES;
 }
 
 export class WebApp {
-  private readonly text = h("textarea", {
-    rows: 2,
-    id: "text",
-    placeholder: "Type a text\u2026",
-    "aria-label": "Text to analyse",
-  });
-  private readonly second = h("textarea", { rows: 2, placeholder: "The same text", "aria-label": "Second text" });
-  private readonly heads = h("input", { type: "checkbox" });
-  private readonly submit = h("button", { type: "submit", class: "primary" }, "Analyse");
-  private readonly stop = h(
-    "button",
-    { type: "button", class: "cancel", hidden: true, click: () => void this.cancel() },
-    "Cancel",
-  );
+  private readonly form: Form;
   private readonly bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Progress" });
   private readonly message = h("p", { class: "message", role: "status" });
-  private readonly comparing = h("details", { class: "compare" });
   private readonly stage = h("div", { class: "explorer-holder" });
-  private models = ["", ""];
-  private job = "";
-  private source: EventSource | null = null;
+  private job: ServerJob | null = null;
+  /** What is shown, as it stands in the address. */
+  private shown = "";
   /** Clears away the explorer that is shown. */
   private close: () => void = () => undefined;
 
@@ -49,152 +45,152 @@ export class WebApp {
     settings: Settings,
     private readonly addressBar: Host,
   ) {
-    const choices = settings.models.map((name) => ({ value: name, label: name }));
-    const first = settings.models[0] ?? "";
-    this.models = [first, settings.models[1] ?? first];
-    const picks = [0, 1].map((place) => {
-      const pick = menu("Model", choices, (value) => (this.models[place] = value));
-      pick.set(this.models[place]!);
-      pick.element.hidden = settings.models.length < 2;
-      return pick.element;
-    });
-    this.text.maxLength = settings.characters;
-    this.second.maxLength = settings.characters;
-    this.comparing.append(h("summary", {}, "Compare with\u2026"), h("div", { class: "entry" }, this.second, picks[1]!));
-    const form = h(
-      "form",
-      { class: "ask" },
-      h("div", { class: "entry" }, this.text, this.submit, this.stop),
-      h(
-        "div",
-        { class: "options" },
-        settings.models.length < 2 ? h("span", { class: "hint" }, "Model ", bdi(first)) : picks[0]!,
-        h("label", { class: "check" }, this.heads, "single heads"),
-        this.comparing,
-      ),
-      this.bar,
-      this.message,
+    this.form = new Form(
+      settings,
+      () => void this.ask(),
+      () => this.changed(),
     );
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      void this.ask();
-    });
-    this.text.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-        event.preventDefault();
-        form.requestSubmit();
-      }
-    });
-    this.stage.append(
+    this.form.stop.addEventListener("click", () => this.cancel());
+    this.form.element.append(this.bar, this.message);
+    this.welcome();
+    root.replaceChildren(this.form.element, this.stage);
+    root.classList.add("webapp");
+    this.form.focus();
+    window.addEventListener("hashchange", () => this.openAddress());
+    this.openAddress();
+  }
+
+  /** Ask for what the address names, if that is not what is shown. */
+  private openAddress(): void {
+    const asked = parseAsked(window.location.hash);
+    if (!asked || formatAsked(asked) === this.shown) return;
+    this.form.set(asked);
+    if (this.form.model.reads === "text") void this.ask();
+  }
+
+  private changed(): void {
+    if (this.shown === "") this.welcome();
+  }
+
+  private welcome(): void {
+    const examples = examplesFor(this.form.model).map((text) =>
+      h("button", { type: "button", class: "example", click: () => this.example(text) }, text),
+    );
+    this.stage.replaceChildren(
       h(
         "div",
         { class: "welcome" },
         h("span", { class: "wordmark" }, "normscope"),
-        h("p", {}, "See what really flows between the tokens of a text: type one above."),
+        h(
+          "p",
+          {},
+          "See what really flows between the tokens of a text: type one above",
+          examples.length > 0 ? ", or begin with one of these." : ".",
+        ),
+        ...examples,
       ),
     );
-    root.replaceChildren(form, this.stage);
-    root.classList.add("webapp");
-    this.text.focus();
+  }
+
+  private example(text: string): void {
+    this.form.setText(text);
+    void this.ask();
   }
 
   private async ask(): Promise<void> {
-    await this.cancel();
-    const analyses = [{ text: this.text.value, model: this.models[0] }];
-    if (this.comparing.open)
-      analyses.push({
-        text: this.second.value.trim() === "" ? this.text.value : this.second.value,
-        model: this.models[1],
-      });
+    this.cancel();
+    const { asked } = this.form;
+    const job = new ServerJob();
+    this.job = job;
+    this.busy(true);
     this.say("Asking\u2026", false);
     try {
-      const answer = await fetch("/api/jobs", {
-        method: "POST",
-        headers: { "Content-Type": "application/json" },
-        body: JSON.stringify({ analyses, heads: this.heads.checked }),
-      });
-      const content = (await answer.json()) as { id?: string; error?: string };
-      if (!answer.ok || content.id === undefined) this.say(content.error ?? "The server refused.", true);
-      else this.follow(content.id);
-    } catch {
-      this.say("The server does not answer. Is it still running?", true);
-    }
-  }
-
-  private follow(id: string): void {
-    this.source?.close();
-    this.job = id;
-    this.busy(true);
-    const source = new EventSource(`/api/jobs/${id}/events`);
-    this.source = source;
-    source.addEventListener("message", (event) => this.told(id, JSON.parse(String(event.data)) as Status));
-    source.addEventListener("error", () => {
-      if (source.readyState === EventSource.CLOSED) this.finish("The connection to the server was lost.", true);
-    });
-  }
-
-  private told(id: string, status: Status): void {
-    if (id !== this.job) return;
-    switch (status.stage) {
-      case "waiting":
-        this.bar.removeAttribute("value");
-        this.say(`Waiting: ${status.ahead} in the queue`, false);
-        break;
-      case "running":
-        if (status.total > 0) this.bar.value = status.begun / (status.total + 1);
-        this.say(status.total > 0 ? `Layer ${status.begun} of ${status.total}` : "Starting", false);
-        break;
-      case "done":
-        void this.show(id);
-        break;
-      default:
-        this.finish(status.message, status.stage === "failed");
-    }
-  }
-
-  private async show(id: string): Promise<void> {
-    this.source?.close();
-    try {
-      const answer = await fetch(`/api/jobs/${id}/result`);
-      if (!answer.ok) throw new Error("the server has forgotten it");
-      await this.explore(id, (await answer.json()) as Payload);
+      const payload = await job.run(await this.request(asked), (status) => this.told(job, status));
+      await this.explore(job, asked, payload);
+      this.finish(job, "", false);
     } catch (error) {
-      this.close();
-      failure(this.stage, error);
+      const given = error instanceof Cancelled;
+      this.finish(job, error instanceof Error ? error.message : String(error), !given);
     }
-    if (id === this.job) this.finish("", false);
+  }
+
+  private async request(asked: Asked): Promise<unknown> {
+    const image = await this.form.image();
+    const { text, model, method, pair, reply, heads, other } = asked;
+    const first = { text, model, method, pair, target: reply, image };
+    const second = other ? [{ ...other, pair: "", image }] : [];
+    return { analyses: [first, ...second], heads };
+  }
+
+  private told(job: ServerJob, status: Status): void {
+    if (job !== this.job) return;
+    if (status.stage === "waiting") {
+      this.bar.removeAttribute("value");
+      this.say(`Waiting: ${status.ahead} in the queue`, false);
+      return;
+    }
+    if (status.total > 0) this.bar.value = status.begun / (status.total + 1);
+    this.say(status.total > 0 ? `Layer ${status.begun} of ${status.total}` : "Starting", false);
   }
 
   /** Clear away the explorer that is there and mount another, unless yet another has been asked for meanwhile. */
-  private async explore(id: string, payload: Payload): Promise<void> {
-    if (id !== this.job) return;
+  private async explore(job: ServerJob, asked: Asked, payload: Payload): Promise<void> {
+    if (job !== this.job) return;
     this.close();
+    this.close = () => undefined;
+    const again = this.shown === "" || this.shown === formatAsked(asked);
+    this.shown = formatAsked(asked);
+    if (!again) this.write("");
     const holder = h("div", { class: "root inner" });
     this.stage.replaceChildren(holder);
-    const close = await mount(holder, payload, { ...this.addressBar, exact: (request) => exact(id, request) });
-    if (holder.isConnected) this.close = close;
-    else close();
+    const name = phrase(asked.text).slice(0, 60);
+    document.title = name === "" ? "normscope" : `${name} \u00b7 normscope`;
+    try {
+      const close = await mount(holder, payload, this.hostOf(job.id, asked));
+      if (holder.isConnected) this.close = close;
+      else close();
+    } catch (error) {
+      failure(this.stage, error);
+    }
+    this.write(looked(this.addressBar.readState()));
   }
 
-  private async cancel(): Promise<void> {
-    if (this.job === "") return;
-    const id = this.job;
-    this.finish("Cancelled.", false);
-    await fetch(`/api/jobs/${id}`, { method: "DELETE" }).catch(() => undefined);
+  /** The address: what was asked for, and how it is looked at. */
+  private write(fragment: string): void {
+    this.addressBar.writeState([this.shown, fragment].filter(Boolean).join("&"));
   }
 
-  private finish(message: string, wrong: boolean): void {
-    this.source?.close();
-    this.source = null;
-    this.job = "";
+  private hostOf(id: string, asked: Asked): Host {
+    const { addressBar } = this;
+    const explains = this.form.model.task !== null && this.form.model.reads === "text" && !this.form.model.decodes;
+    return {
+      ...addressBar,
+      readState: () => looked(addressBar.readState()),
+      writeState: (fragment) => this.write(fragment),
+      onState: (listener) => addressBar.onState!((fragment) => listener(looked(fragment))),
+      exact: (request) => exact(id, request),
+      ...(explains ? { explain: (request: ExplainRequest) => explained(asked, request) } : {}),
+    };
+  }
+
+  private cancel(): void {
+    const { job } = this;
+    if (!job) return;
+    this.finish(job, "Cancelled.", false);
+    job.cancel();
+  }
+
+  private finish(job: ServerJob, message: string, wrong: boolean): void {
+    if (job !== this.job) return;
+    this.job = null;
     this.busy(false);
     this.say(message, wrong);
   }
 
   private busy(busy: boolean): void {
     this.bar.hidden = !busy;
-    this.stop.hidden = !busy;
-    this.submit.hidden = busy;
+    this.form.stop.hidden = !busy;
+    this.form.submit.hidden = busy;
   }
 
   private say(message: string, wrong: boolean): void {
@@ -203,9 +199,12 @@ export class WebApp {
   }
 }
 
-async function exact(id: string, request: ExactRequest): Promise<Float32Array> {
-  const query = new URLSearchParams(Object.entries(request).map(([name, value]) => [name, String(value)]));
-  const answer = await fetch(`/api/jobs/${id}/exact?${query}`);
-  if (!answer.ok) throw new Error("the server no longer has this analysis");
-  return new Float32Array(await answer.arrayBuffer());
+async function explained(
+  { text, model, pair }: Asked,
+  request: ExplainRequest,
+): Promise<Payload["explanations"][number]> {
+  const payload = await new ServerJob().run({ explain: { text, model, pair, ...request } }, () => undefined);
+  const [explanation] = payload.explanations;
+  if (!explanation) throw new Error("The server explained nothing.");
+  return explanation;
 }

@@ -30,6 +30,7 @@ export interface Contents {
   heads: Heads | null;
   picture: Picture | null;
   encoder: Analysis | null;
+  projections?: Analysis | null;
 }
 
 export class Analysis {
@@ -91,6 +92,11 @@ export class Analysis {
 
   get encoder(): Analysis | null {
     return this.contents.encoder;
+  }
+
+  /** The same states measured by projections, where that was done. */
+  get projections(): Analysis | null {
+    return this.contents.projections ?? null;
   }
 
   /** Whether values are quantised for display only. */
@@ -174,7 +180,7 @@ export class Analysis {
 }
 
 export async function decodeAnalysis(payload: AnalysisPayload): Promise<Analysis> {
-  const { image, heads, mixing, sourceMixing, encoder } = payload;
+  const { image, heads, mixing, sourceMixing, encoder, projections } = payload;
   return new Analysis({
     ...payload,
     map: await decodeBlock(payload.map),
@@ -183,6 +189,7 @@ export async function decodeAnalysis(payload: AnalysisPayload): Promise<Analysis
     heads: heads ? { scopes: heads.scopes, numbers: heads.numbers, rows: await decodeBlock(heads.map) } : null,
     picture: image ? await pictureOf(image) : null,
     encoder: encoder ? await decodeAnalysis(encoder) : null,
+    projections: projections ? await decodeAnalysis(projections) : null,
   });
 }
 

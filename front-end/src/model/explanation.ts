@@ -1,7 +1,15 @@
 /** One decoded explanation: its targets, and for each stack of layers what flows through it. Knows nothing of what is shown. */
 import { type Picture, pictureOf } from "./analysis";
 import { decodeBlock, inflate, type Rows } from "./decode";
-import type { EdgesPayload, ExplanationPayload, Facts, StackPayload, TargetPayload, TokenTable } from "./payload";
+import type {
+  EdgesPayload,
+  ExplanationPayload,
+  Facts,
+  PredictionPayload,
+  StackPayload,
+  TargetPayload,
+  TokenTable,
+} from "./payload";
 
 /** The edges of one layer that the page carries, largest first. */
 export interface LayerEdges {
@@ -76,6 +84,10 @@ export class Explanation {
     private readonly stack: Stack,
     private readonly encoder: Stack | null,
     readonly picture: Picture | null,
+    /** What the model predicts at the places of the targets. */
+    readonly predictions: PredictionPayload[] = [],
+    /** What to say of numbers that are not those of the model. */
+    readonly estimate: string | null = null,
   ) {}
 
   get model(): string {
@@ -101,7 +113,7 @@ export class Explanation {
 }
 
 export async function decodeExplanation(payload: ExplanationPayload): Promise<Explanation> {
-  const { facts, method, quantity, error, targets, stack, encoder, image } = payload;
+  const { facts, method, quantity, error, targets, predictions, stack, encoder, image } = payload;
   return new Explanation(
     facts,
     method,
@@ -111,6 +123,7 @@ export async function decodeExplanation(payload: ExplanationPayload): Promise<Ex
     await decodeStack(stack),
     encoder ? await decodeStack(encoder) : null,
     image ? await pictureOf(image) : null,
+    predictions,
   );
 }
 

@@ -67,7 +67,10 @@ export class Lens {
   private plain(state: Selection): Matrix {
     return this.remember(identity(state), () => {
       const summed = this.summed(state);
-      return normalise(state.own === "out" ? withoutOwn(summed, this.own(state)) : summed, state.norm);
+      if (state.own !== "out") return normalise(summed, state.norm);
+      // What is left of a row with signs may add up to nothing, so that its shares are of the sizes.
+      const signed = this.analysis.scope(state.scope)?.signed ?? false;
+      return normalise(withoutOwn(summed, this.own(state)), state.norm, signed);
     });
   }
 

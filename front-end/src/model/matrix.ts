@@ -90,33 +90,33 @@ export function strongest(matrix: Matrix, own: Int32Array, most: number): { row:
   return places.slice(0, most).map((at) => ({ row: Math.floor(at / columns), column: at % columns }));
 }
 
-/** Rows or columns scaled to sum to 1. A row whose sum is 0 does not exist (as 0/0). */
-export function normalise(matrix: Matrix, axis: Norm): Matrix {
+/** Rows or columns scaled to sum to 1 (`sizes`: by their absolute values). A row whose sum is 0 does not exist (as 0/0). */
+export function normalise(matrix: Matrix, axis: Norm, sizes = false): Matrix {
   if (axis === "none") return matrix;
-  return { ...matrix, values: axis === "row" ? rowShares(matrix) : columnShares(matrix) };
+  return { ...matrix, values: axis === "row" ? rowShares(matrix, sizes) : columnShares(matrix, sizes) };
 }
 
-function rowShares({ rows, columns, values }: Matrix): Float32Array {
+function rowShares({ rows, columns, values }: Matrix, sizes: boolean): Float32Array {
   const out = new Float32Array(values.length);
   for (let row = 0; row < rows; row++) {
     const [begin, end] = [row * columns, (row + 1) * columns];
     let sum = 0;
     for (let at = begin; at < end; at++) {
       const value = values[at]!;
-      if (!Number.isNaN(value)) sum += value;
+      if (!Number.isNaN(value)) sum += sizes ? Math.abs(value) : value;
     }
     for (let at = begin; at < end; at++) out[at] = values[at]! / sum;
   }
   return out;
 }
 
-function columnShares({ rows, columns, values }: Matrix): Float32Array {
+function columnShares({ rows, columns, values }: Matrix, sizes: boolean): Float32Array {
   const out = new Float32Array(values.length);
   const sums = new Float64Array(columns);
   for (let row = 0, at = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++, at++) {
       const value = values[at]!;
-      if (!Number.isNaN(value)) sums[column]! += value;
+      if (!Number.isNaN(value)) sums[column]! += sizes ? Math.abs(value) : value;
     }
   }
   for (let row = 0, at = 0; row < rows; row++) {

@@ -8,6 +8,7 @@ import { fitState, type State } from "./state";
 export class Pane {
   private readonly decoder: Lens;
   private readonly encoder: Lens | null;
+  private readonly projected = new Map<Lens, Lens>();
   private links = new Map<string, number[]>();
 
   constructor(
@@ -21,7 +22,14 @@ export class Pane {
 
   /** The lens on the decoder (or the only stack), or on the encoder if that is looked at and exists. */
   lens(state: State): Lens {
-    return state.part === "encoder" && this.encoder ? this.encoder : this.decoder;
+    const lens = state.part === "encoder" && this.encoder ? this.encoder : this.decoder;
+    if (state.measure === "norm" || !lens.analysis.projections) return lens;
+    let projected = this.projected.get(lens);
+    if (!projected) {
+      projected = new Lens(lens.analysis.projections);
+      this.projected.set(lens, projected);
+    }
+    return projected;
   }
 
   /** The shared state as this pane can show it. Token indices of the shared state are those of the first pane. */

@@ -65,6 +65,8 @@ export interface AnalysisPayload {
   heads?: HeadsPayload;
   image?: ImagePayload;
   encoder?: AnalysisPayload;
+  /** The same as projections, where the analysis has them beside its norms. */
+  projections?: AnalysisPayload;
 }
 
 /** One value that is explained, and what of it belongs to no token. */
@@ -95,12 +97,26 @@ export interface StackPayload {
   edges?: EdgesPayload;
 }
 
+/** What a model may say at one place (-1: of the whole input), likeliest first. */
+export interface PredictionPayload {
+  position: number;
+  options: OptionPayload[];
+}
+
+export interface OptionPayload {
+  name: string;
+  /** The number of the label, where it can be asked for. */
+  label?: number;
+  probability: number;
+}
+
 export interface ExplanationPayload {
   facts: Facts;
   method: string;
   quantity: string;
   error: number;
   targets: TargetPayload[];
+  predictions: PredictionPayload[];
   stack: StackPayload;
   encoder?: StackPayload;
   image?: ImagePayload;
@@ -110,4 +126,6 @@ export interface Payload {
   version: number;
   analyses: AnalysisPayload[];
   explanations: ExplanationPayload[];
+  /** Of all places of the first text, where they are known. */
+  predictions: PredictionPayload[];
 }

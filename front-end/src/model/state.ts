@@ -6,6 +6,8 @@ import { kindsOf, type UnitKind } from "./tokens";
 
 export interface State {
   part: "decoder" | "encoder";
+  /** What cells measure, where an analysis has both. */
+  measure: "norm" | "projection";
   layer: number;
   scope: string;
   /** The scope to subtract, or "" for none. */
@@ -37,6 +39,7 @@ export interface State {
 
 const CHOICES: { [name in keyof State]?: readonly string[] } = {
   part: ["decoder", "encoder"],
+  measure: ["norm", "projection"],
   norm: ["none", "row", "column"],
   units: ["token", "word", "sentence", "block"],
   own: ["auto", "shown", "grey", "out"],
@@ -49,6 +52,9 @@ const CHOICES: { [name in keyof State]?: readonly string[] } = {
 
 /** The name of the view of explanations. */
 export const FLOW = "flow";
+
+/** As a target: the rollout of the maps to the chosen token. The values of explanations are from 0. */
+export const ROLLOUT = -1;
 
 /** How much of the flow is drawn at first (percent): of a long text less, so that it can be read. */
 const SHARES: [number, number][] = [
@@ -64,6 +70,7 @@ function firstShare(tokens: number): number {
 export function initialState(analysis: Analysis | null, explanation: Explanation | null = null): State {
   return {
     part: "decoder",
+    measure: "norm",
     layer: analysis ? tellingLayer(analysis) : 1,
     scope: analysis?.wholeScope ?? "",
     base: "",
@@ -80,7 +87,7 @@ export function initialState(analysis: Analysis | null, explanation: Explanation
     range: "map",
     order: "value",
     theme: "auto",
-    target: 0,
+    target: explanation ? 0 : ROLLOUT,
     share: firstShare(explanation?.part("decoder").keys.token.length ?? 0),
     depth: -1,
     token: -1,

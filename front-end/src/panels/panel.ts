@@ -30,6 +30,8 @@ export interface MainPanel extends Panel {
 export interface Context {
   store: Store;
   pane: Pane;
+  /** All analyses that are shown, this one among them. */
+  panes: readonly Pane[];
   /** Units along the axes of the view. */
   choose(cell: Cell): void;
   hover(cell: Cell | null): void;

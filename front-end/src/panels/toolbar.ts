@@ -20,6 +20,7 @@ export class Toolbar extends Bar {
       "div",
       { class: "toolbar", role: "group", "aria-label": "How the maps are shown" },
       this.part(),
+      this.measure(),
       this.segments("norm", "Normalise", [
         { value: "none", label: "Raw", title: "Values as they are" },
         { value: "row", label: "Rows", title: "Every query\u2019s row sums to 1" },
@@ -40,6 +41,14 @@ export class Toolbar extends Bar {
 
   private part(): HTMLElement | null {
     return this.panes.some((pane) => pane.analysis.encoder) ? this.stacks() : null;
+  }
+
+  private measure(): HTMLElement | null {
+    if (!this.panes.some(({ analysis }) => analysis.projections)) return null;
+    return this.segments("measure", "Measure", [
+      { value: "norm", label: "Norm", title: "How long the vector is that a token put in" },
+      { value: "projection", label: "Projection", title: "How far it goes along the state: signed, adding up to 1" },
+    ]);
   }
 
   private units(): HTMLElement {

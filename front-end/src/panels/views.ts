@@ -2,23 +2,41 @@
 import type { Analysis } from "../model/analysis";
 import { Bars } from "./bars";
 import { ChainChart } from "./chain";
+import { HeadsPanel } from "./heads";
 import { MapPanel } from "./map";
 import { MixingChart } from "./mixing";
 import type { Context, MainPanel, Panel } from "./panel";
 import { Patches } from "./patches";
 import { Ribbon } from "./ribbon";
+import { Scatter } from "./scatter";
 import { Table } from "./table";
 
 interface Entry<Kind extends Panel> {
   label: string;
   make(context: Context): Kind;
-  /** Whether an analysis has what this shows; without it, every one has. */
-  shows?(analysis: Analysis): boolean;
+  /** Whether this analysis, one of so many, has what this shows; without it, every one has. */
+  shows?(analysis: Analysis, place: Place): boolean;
+}
+
+/** Which of how many analyses. */
+export interface Place {
+  index: number;
+  count: number;
 }
 
 /** The views that fill the card of an analysis, one at a time, by the names that the address has. The first is the default. */
 export const VIEWS: Record<string, Entry<MainPanel>> = {
   map: { label: "Map", make: (context) => new MapPanel(context) },
+  heads: {
+    label: "Heads",
+    make: (context) => new HeadsPanel(context),
+    shows: (analysis) => [analysis, analysis.projections].some((one) => (one?.heads?.numbers.length ?? 0) > 1),
+  },
+  scatter: {
+    label: "Scatter",
+    make: (context) => new Scatter(context),
+    shows: (_, { index, count }) => count === 2 && index === 0,
+  },
   table: { label: "Table", make: (context) => new Table(context) },
 };
 
@@ -32,12 +50,12 @@ export const DETAILS: Entry<Panel>[] = [
 ];
 
 /** The names of the views that an analysis has. */
-export function viewsOf(analysis: Analysis): string[] {
-  return Object.keys(VIEWS).filter((name) => VIEWS[name]?.shows?.(analysis) ?? true);
+export function viewsOf(analysis: Analysis, place: Place): string[] {
+  return Object.keys(VIEWS).filter((name) => VIEWS[name]?.shows?.(analysis, place) ?? true);
 }
 
 /** The view of that name if an analysis has it, else the default. */
-export function viewFor(name: string, analysis: Analysis): string {
-  const names = viewsOf(analysis);
+export function viewFor(name: string, analysis: Analysis, place: Place): string {
+  const names = viewsOf(analysis, place);
   return names.includes(name) ? name : (names[0] ?? "");
 }

@@ -23,7 +23,7 @@ from normscope.corpora import Corpus, CorpusOptions
 from normscope.corpus_run import output
 from normscope.corpus_run.cost import announced
 from normscope.corpus_run.driver import Driver, RunInterrupted
-from normscope.corpus_run.engines import Engine, Here, Processes, WorkerError
+from normscope.corpus_run.engines import ChangedModelError, Engine, Here, Processes, WorkerError
 from normscope.corpus_run.folder import AnotherRunError, RunInProgressError, locked_folder
 from normscope.corpus_run.manifest import manifest_of
 from normscope.corpus_run.settings import Settings, arithmetic
@@ -35,6 +35,7 @@ from normscope.model_options import LoadingOptions, ModelOptions
 
 __all__ = [
     "AnotherRunError",
+    "ChangedModelError",
     "RunInProgressError",
     "RunInterrupted",
     "RunResult",
@@ -54,6 +55,11 @@ class RunResult:
     @property
     def tables(self) -> dict[str, Table]:
         return {name: table for outcome in self.outcomes.values() for name, table in outcome.tables.items()}
+
+    def __repr__(self) -> str:
+        facts = f"{self.manifest.get('sequences')} sequences, {self.manifest.get('tokens')} tokens"
+        where = "" if self.folder is None else f", folder={str(self.folder)!r}"
+        return f"RunResult({facts}{where})\ntables: {', '.join(self.tables)}"
 
 
 def run(

@@ -5,17 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from normscope.analyzer import Analyzer
-from normscope.corpora import CorpusError, Item, Problems
+from normscope.corpora import Corpus, CorpusError, Item, Problems
 from normscope.corpora.token_ranks import read_ranks
 from normscope.corpus_run.engines import IDENTITY, ChangedModelError, Engine, Work, WorkerError
 from normscope.corpus_run.folder import RunFolder
 from normscope.corpus_run.progress import shown
 from normscope.corpus_run.settings import Settings
 from normscope.corpus_run.spool import Spool
-from normscope.errors import InputError
+from normscope.errors import FileError, InputError
 from normscope.experiments import ModelFacts, Needs, Outcome, Partial, RunFacts
 from normscope.experiments.observer import COMPLETENESS, Plan, check_ids, special_ids
 from normscope.model_options import ModelOptions
@@ -56,8 +57,14 @@ class Driver:
 
     def prepare(self, *, overwrite: bool) -> dict[str, Any]:
         """Read the corpus and make the folder that of this run; the record of its settings."""
+        before = _stamps(self.settings.corpus)
         self._read_corpus()
         record = self.settings.record()
+        if _stamps(self.settings.corpus) != before:
+            raise CorpusError(
+                f"The corpus {before[0][0]!r} changed while it was read. Run the same command again when nothing writes "
+                f"to it any more."
+            )
         self.folder.claim(record, overwrite=overwrite)
         return record
 
@@ -100,7 +107,7 @@ class Driver:
                 done += count
         except KeyboardInterrupt as error:
             raise RunInterrupted(f"Interrupted: {done} of {self.spool.sequences} {kept}") from error
-        except (WorkerError, ChangedModelError) as error:
+        except (WorkerError, ChangedModelError, FileError) as error:
             raise type(error)(f"{error} {done} of {self.spool.sequences} {kept}") from error
 
     def _written(self, engine: Engine, work: Work) -> Iterator[int]:
@@ -132,6 +139,12 @@ class Driver:
         if not stated and corpus is not None and corpus.actual_format == "clark":
             return "wikipedia" if self.spool.sequences == _CLARK_SEQUENCES else ""
         return stated
+
+
+def _stamps(corpus: Corpus | None) -> list[tuple[str, int, int]]:
+    """The files of a corpus, with the time of their last change and their size."""
+    paths = [Path(name) for name in (corpus.path, corpus.gold) if name] if corpus is not None else []
+    return [(str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in paths if path.is_file()]
 
 
 def _plan(settings: Settings, analyzer: Analyzer, facts: ModelFacts) -> Plan:

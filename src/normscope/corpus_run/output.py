@@ -15,6 +15,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from normscope.corpus_run.folder import MANIFEST
+from normscope.errors import FileError
 from normscope.experiments.base import Outcome
 from normscope.files import replacing
 from normscope.plots.style import publication
@@ -35,6 +36,11 @@ _PACKAGES = (
 
 def write(folder: Path, outcomes: Mapping[str, Outcome], manifest: dict[str, Any]) -> None:
     """Write tables and figures, note their names in the manifest, and write that last."""
+    try:
+        for name in ("tables", "figures"):
+            (folder / name).mkdir(exist_ok=True)
+    except OSError as error:
+        raise FileError(f"The folder {str(folder)!r} cannot be written: {error.strerror or error}.") from error
     for name, outcome in outcomes.items():
         _write_outcome(folder, outcome)
         written = {"tables": list(outcome.tables), "figures": list(outcome.figures)}
@@ -45,8 +51,6 @@ def write(folder: Path, outcomes: Mapping[str, Outcome], manifest: dict[str, Any
 
 
 def _write_outcome(folder: Path, outcome: Outcome) -> None:
-    for name in ("tables", "figures"):
-        (folder / name).mkdir(exist_ok=True)
     for name, table in outcome.tables.items():
         with replacing(folder / "tables" / f"{name}.parquet") as path:
             pq.write_table(table, path)

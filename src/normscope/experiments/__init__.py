@@ -11,8 +11,11 @@ from normscope.experiments.alignment import Alignment
 from normscope.experiments.amplification import FeedForwardAmplification
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.expansion import ExpansionRate
+from normscope.experiments.faithfulness.agreement import Agreement
 from normscope.experiments.faithfulness.deletion import Deletion
 from normscope.experiments.faithfulness.evidence import EvidenceExperiment
+from normscope.experiments.faithfulness.redundancy import Redundancy
+from normscope.experiments.faithfulness.shapley import Shapley
 from normscope.experiments.feed_forward import FeedForwardNormsExperiment, OutlierDimensions
 from normscope.experiments.frequency import Frequency, MixingFrequency
 from normscope.experiments.groups import Entities, WordSplit
@@ -58,6 +61,9 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         OutlierDimensions,
         EvidenceExperiment,
         Deletion,
+        Agreement,
+        Shapley,
+        Redundancy,
     )
 }
 """Every experiment by its name."""

@@ -55,20 +55,18 @@ class Rows:
     def database(self, name: str = "rows") -> Generator[duckdb.DuckDBPyConnection]:
         """A DuckDB connection with a view of all rows, which works on disk when they do not fit into memory."""
         with TemporaryDirectory(prefix="normscope-") as scratch:
-            connection = duckdb.connect(str(Path(scratch) / "rows.duckdb"))
             try:
-                connection.execute(f"SET temp_directory = '{_quoted(scratch)}'")
-                connection.execute(f"SET memory_limit = '{_MEMORY}'")
-                connection.execute(f"SET threads = {min(_THREADS, os.cpu_count() or 1)}")
-                connection.execute(f"CREATE VIEW {name} AS {self._union(connection)}")
-                yield connection
-            except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
+                with duckdb.connect(str(Path(scratch) / "rows.duckdb")) as connection:
+                    connection.execute(f"SET temp_directory = '{_quoted(scratch)}'")
+                    connection.execute(f"SET memory_limit = '{_MEMORY}'")
+                    connection.execute(f"SET threads = {min(_THREADS, os.cpu_count() or 1)}")
+                    connection.execute(f"CREATE VIEW {name} AS {self._union(connection)}")
+                    yield connection
+            except (duckdb.IOException, duckdb.OutOfMemoryException, duckdb.FatalException) as error:
                 raise FileError(
                     f"The rows of a run cannot be added up in {scratch!r}: {error} Make room there, or name a larger "
-                    f"disk in the environment variable TMPDIR; what is finished is kept."
+                    f"disk in the environment variable TMPDIR. What is finished is kept."
                 ) from error
-            finally:
-                connection.close()
 
     def _union(self, connection: duckdb.DuckDBPyConnection) -> str:
         tables = [chunk for chunk in self.chunks if isinstance(chunk, pa.Table)]

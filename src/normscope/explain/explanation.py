@@ -24,7 +24,20 @@ if TYPE_CHECKING:
 
 
 class Explanation:
-    """What made the model say this: signed shares of the input tokens, which with the bias add up to the value."""
+    """What made the model say this: signed shares of the input tokens, which with the bias add up to the value.
+
+    Made by `Analyzer.explain`, or read from a file by `normscope.open`.
+
+    Examples:
+        >>> import normscope as ns
+        >>> explanation = ns.load().explain("The opera singer sang.", direction="state", at=3)
+        >>> explanation.tokens[int(explanation.attribution.argmax("token"))]
+        'singer'
+        >>> abs(float(explanation.attribution.sum()) + explanation.bias - explanation.value) < 1e-4
+        True
+        >>> explanation.relevance.dims, explanation.edges(3).dims
+        (('layer', 'token'), ('query', 'key'))
+    """
 
     def __init__(self, dataset: xr.Dataset, encoder: xr.Dataset | None = None) -> None:
         self._dataset, self._encoder = dataset, encoder

@@ -47,6 +47,10 @@ class Flow:
     def __len__(self) -> int:
         return len(self.edges)
 
+    def __repr__(self) -> str:
+        least = f"at least {self.carried.min():.0%} of" if len(self.carried) else "none of"
+        return f"Flow({len(self)} edges that carry {least} what flows through each of {self.layers} layers)"
+
     @property
     def layers(self) -> int:
         return len(self.carried)

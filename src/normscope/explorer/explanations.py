@@ -44,6 +44,7 @@ def explanation_payload(explanation: Explanation, precision: Precision) -> dict[
         "quantity": str(dataset[names.RELEVANCE].attrs.get("quantity", names.LOGIT)),
         "error": explanation.completeness,
         "targets": targets,
+        "predictions": _predictions(explanation),
         "stack": _stack(dataset, precision),
     }
     if explanation.has_encoder:
@@ -51,6 +52,18 @@ def explanation_payload(explanation: Explanation, precision: Precision) -> dict[
     if schema.IMAGE in dataset:
         content["image"] = pieces.image(dataset[schema.IMAGE].values)
     return content
+
+
+def _predictions(explanation: Explanation) -> list[dict[str, Any]]:
+    """What the model predicts at the places of the values: the likeliest labels."""
+    dataset = explanation.dataset
+    if names.PROBABILITY not in dataset:
+        return []
+    places: dict[int, list[dict[str, Any]]] = {}
+    for target, position in enumerate(dataset["target_position"].values):
+        ranked = [{"name": name, "probability": float(chance)} for name, chance in explanation.top_predictions(target)]
+        places.setdefault(int(position), ranked)
+    return [{"position": position, "options": options} for position, options in places.items()]
 
 
 def _stack(dataset: xr.Dataset, precision: Precision) -> dict[str, Any]:

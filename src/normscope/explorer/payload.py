@@ -7,6 +7,7 @@ of an explanation, and `pieces` what both are made of.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,13 @@ _WORDS = {"Attn": "attention", "Cross": "cross-attention", "Res": "residual", "L
 """The components as a reader knows them."""
 
 
-def build_payload(*results: Analysis | Explanation, precision: Precision = "display") -> dict[str, Any]:
-    """What the front end needs of one analysis, or of two to compare, and of explanations beside them or alone."""
+def build_payload(
+    *results: Analysis | Explanation, precision: Precision = "display", predictions: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
+    """What the front end needs of one analysis, or of two to compare, and of explanations beside them or alone.
+
+    `predictions` of all places of the first text, where a host knows them; without, those that explanations tell of.
+    """
     analyses = [result for result in results if isinstance(result, Analysis)]
     explanations = [result for result in results if isinstance(result, Explanation)]
     if len(analyses) > MOST_ANALYSES or not results:
@@ -44,12 +50,16 @@ def build_payload(*results: Analysis | Explanation, precision: Precision = "disp
         "version": VERSION,
         "analyses": [_analysis(analysis, precision) for analysis in analyses],
         "explanations": [explanation_payload(explanation, precision) for explanation in explanations],
+        "predictions": list(predictions),
     }
 
 
-def payload_json(*results: Analysis | Explanation, precision: Precision = "display") -> str:
+def payload_json(
+    *results: Analysis | Explanation, precision: Precision = "display", predictions: Sequence[dict[str, Any]] = ()
+) -> str:
     """The payload as JSON that is pure ASCII and free of `<`, `>` and `&`, so that it can stand inside HTML."""
-    text = json.dumps(build_payload(*results, precision=precision), ensure_ascii=True, separators=(",", ":"))
+    payload = build_payload(*results, precision=precision, predictions=predictions)
+    text = json.dumps(payload, ensure_ascii=True, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
@@ -87,9 +97,22 @@ def _analysis(analysis: Analysis, precision: Precision) -> dict[str, Any]:
         }
     if "image" in dataset:
         content["image"] = pieces.image(dataset["image"].values)
+    if schema.PROJECTION in dataset:
+        content["projections"] = _analysis(_projections(dataset), precision)
     if analysis.has_encoder:
         content["encoder"] = _analysis(analysis.encoder, precision)
     return content
+
+
+def _projections(dataset: xr.Dataset) -> Analysis:
+    """The projections of an analysis that has them beside its norms, as an analysis of their own."""
+    scoped = [name for name in dataset.variables if any("scope" in str(axis) for axis in dataset[name].dims)]
+    rest = dataset.drop_vars(scoped)
+    maps = dataset[schema.PROJECTION].rename(projection_scope="scope")
+    made = rest.assign({schema.MAP: maps.assign_attrs(quantity="projection")})
+    if schema.HEAD_PROJECTION in dataset:
+        made = made.assign({schema.HEAD_MAP: dataset[schema.HEAD_PROJECTION].rename(projection_scope="head_scope")})
+    return Analysis(made.assign_attrs(method="projections"), None)
 
 
 def _quantity(dataset: xr.Dataset) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, cast
@@ -24,16 +24,21 @@ from normscope.analyzer import Analyzer
 from normscope.errors import InputError, NormscopeError
 from normscope.explorer.guard import Guard, Rules
 from normscope.explorer.jobs import Job, Queue, QueueFull
+from normscope.explorer.orders import Order, Question, Reader, check_servable, described
 from normscope.explorer.page import bundle, shell
-from normscope.explorer.payload import MOST_ANALYSES, exact_map
-from normscope.explorer.work import Order, Result, analyse
+from normscope.explorer.payload import exact_map
+from normscope.explorer.work import Result, analyse, explain
+from normscope.methods import methods
 
 _TITLE = "normscope"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one request, and all together, may ask for; `kept` bytes of finished analyses stay in memory."""
+    """How much one request, and all together, may ask for; `kept` bytes of finished analyses stay in memory.
+
+    `body` is the largest request in bytes, `image` that of a server with a model that reads images.
+    """
 
     characters: int = 20_000
     tokens: int = 512
@@ -41,6 +46,7 @@ class Limits:
     kept: int = 512 * 2**20
     followers: int = 128
     body: int = 131_072
+    image: int = 12 * 2**20
 
 
 class WebApp:
@@ -52,12 +58,14 @@ class WebApp:
         self.queue = Queue(most_waiting=self.limits.waiting, most_bytes=self.limits.kept)
         self._abandonments: set[asyncio.Task[None]] = set()
         for name, analyzer in self.analyzers.items():
-            if analyzer.tokenizer is None or analyzer.family.reads != "text":
-                raise InputError(f"{name} cannot be served: the web app sends texts, and this model does not read any.")
+            check_servable(name, analyzer)
+        images = any(analyzer.family.reads != "text" for analyzer in self.analyzers.values())
+        self.largest_body = self.limits.image if images else self.limits.body
+        self.reader = Reader(self.analyzers, self.limits.characters)
 
     def starlette(self, *, host: str = "127.0.0.1", token: str | None = None) -> Starlette:
         """The application, guarded for an address."""
-        rules = Rules(host, token, self.limits.body)
+        rules = Rules(host, token, self.largest_body)
         app = Starlette(
             routes=[
                 Route("/", self.home),
@@ -89,7 +97,12 @@ class WebApp:
     # ---- pages ---------------------------------------------------------------------------------------------------------
 
     async def home(self, _: Request) -> Response:
-        settings = {"models": list(self.analyzers), "characters": self.limits.characters, "tokens": self.limits.tokens}
+        settings = {
+            "models": [described(name, analyzer) for name, analyzer in self.analyzers.items()],
+            "methods": [{"name": one.name, "summary": one.summary} for one in methods("layer maps")],
+            "characters": self.limits.characters,
+            "tokens": self.limits.tokens,
+        }
         data = json.dumps(settings).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
         return HTMLResponse(shell(data, title=_TITLE, script_url="/explorer.js"))
 
@@ -102,8 +115,7 @@ class WebApp:
         if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return _error(415, "Send JSON.")
         try:
-            orders, heads = self._orders(await self._json(request))
-            job = self.queue.submit(lambda job: self._analyze(job, orders, heads=heads))
+            job = self.queue.submit(self._work(await self._json(request)))
         except QueueFull as error:
             return _error(429, str(error))
         except InputError as error:
@@ -165,8 +177,8 @@ class WebApp:
         body = b""
         async for chunk in request.stream():
             body += chunk
-            if len(body) > self.limits.body:
-                raise InputError(f"The request is too large: at most {self.limits.body} bytes.")
+            if len(body) > self.largest_body:
+                raise InputError(f"The request is too large: at most {self.largest_body} bytes.")
         try:
             content = json.loads(body)
         except (ValueError, RecursionError) as error:
@@ -175,32 +187,15 @@ class WebApp:
             raise InputError("The request must be a JSON object.")
         return cast("dict[str, Any]", content)
 
-    def _orders(self, content: dict[str, Any]) -> tuple[list[Order], bool]:
-        asked, heads = content.get("analyses"), content.get("heads", False)
-        if not isinstance(asked, list) or not 1 <= len(cast("list[Any]", asked)) <= MOST_ANALYSES:
-            raise InputError(f"Ask for one analysis, or {MOST_ANALYSES} to compare.")
-        if not isinstance(heads, bool):
-            raise InputError("'heads' is true or false.")
-        return [self._order(item) for item in cast("list[Any]", asked)], heads
-
-    def _order(self, item: Any) -> Order:
-        entry = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
-        text, model = entry.get("text"), entry.get("model", next(iter(self.analyzers)))
-        if not isinstance(text, str) or not text.strip():
-            raise InputError("The text is empty. Type at least one word.")
-        if len(text) > self.limits.characters:
-            raise InputError(
-                f"The text has {len(text)} characters, and this server takes at most {self.limits.characters}."
-            )
-        if not isinstance(model, str) or model not in self.analyzers:
-            raise InputError("This server does not have that model: choose one of those it was started with.")
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise InputError("The text contains half a character (a lone surrogate), which is no text.") from error
-        return Order(self.analyzers[model], text)
-
     # ---- work (in the queue's thread) ----------------------------------------------------------------------------------
+
+    def _work(self, content: dict[str, Any]) -> Callable[[Job], Result]:
+        """What a request wants done; refused now if it cannot be."""
+        if "explain" in content:
+            question = self.reader.question(content)
+            return lambda job: self._explain(job, question)
+        orders, heads = self.reader.orders(content)
+        return lambda job: self._analyze(job, orders, heads=heads)
 
     def _analyze(self, job: Job, orders: list[Order], *, heads: bool) -> Result:
         return analyse(
@@ -210,6 +205,9 @@ class WebApp:
             tell=job.progress,
             cancelled=lambda: job.cancelled,
         )
+
+    def _explain(self, job: Job, question: Question) -> Result:
+        return explain(question, most_tokens=self.limits.tokens, tell=job.progress, cancelled=lambda: job.cancelled)
 
 
 def _exact_values(analyses: list[Analysis], asked: dict[str, str]) -> bytes:

@@ -1,32 +1,32 @@
-"""The work behind a request, done in the queue's thread: texts are analysed and become what the front end reads.
+"""The work behind a request, done in the queue's thread: inputs are analysed, predictions explained, for the front end.
 
 The only place that knows how an analysis tells its progress and is stopped between layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-from normscope.analysis import Analysis
-from normscope.analyzer import Analyzer
-from normscope.errors import InputError
-from normscope.explorer.payload import payload_json
+from PIL import Image
 
-__all__ = ["Cancelled", "Order", "Result", "analyse"]
+from normscope.analysis import Analysis
+from normscope.errors import InputError, NormscopeError
+from normscope.explain.explanation import Explanation
+from normscope.explorer.orders import Order, Question, task_of
+from normscope.explorer.payload import payload_json
+from normscope.explorer.predictions import predictions_of
+from normscope.schema import NORMS
+
+__all__ = ["Cancelled", "Order", "Result", "Steps", "analyse", "explain"]
+
+_SPLIT_BY_HEADS = (NORMS, "projections")
 
 
 class Cancelled(Exception):
     """The analysis was given up because nobody wants it any more."""
-
-
-@dataclass(frozen=True)
-class Order:
-    """One analysis of a request."""
-
-    analyzer: Analyzer
-    text: str
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,27 @@ class Result:
         return sum(map(_size, self.analyses)) + len(self.payload)
 
 
+class Steps:
+    """Progress over several steps of different lengths, told as layers of all of them together."""
+
+    def __init__(self, lengths: Sequence[int], tell: Callable[[int, int], None], cancelled: Callable[[], bool]) -> None:
+        self._lengths, self._tell, self._cancelled = list(lengths), tell, cancelled
+        self._place = 0
+
+    @contextmanager
+    def next(self) -> Generator[Callable[[int, int], None]]:
+        """What tells of one step: the layers done, and their number, whatever that is; raises to stop it."""
+        before, length, whole = sum(self._lengths[: self._place]), self._lengths[self._place], sum(self._lengths)
+
+        def told(done: int, total: int) -> None:
+            if self._cancelled():
+                raise Cancelled
+            self._tell(before + round(length * done / max(1, total)), whole)
+
+        yield told
+        self._place += 1
+
+
 def analyse(
     orders: Sequence[Order],
     *,
@@ -50,30 +71,86 @@ def analyse(
     tell: Callable[[int, int], None],
     cancelled: Callable[[], bool],
 ) -> Result:
-    """Analyse the texts one after the other, telling how many layers are done, of how many in all.
+    """Analyse the inputs one after the other, telling how many layers are done, of how many in all.
+
+    One input of a model with a head is also explained, as far as it can be without being asked what: its prediction.
 
     Raises:
         InputError: a text is too long, or cannot be analysed.
         Cancelled: nobody wants the result any more.
     """
+    explained = orders[0] if len(orders) == 1 and task_of(orders[0].analyzer) is not None else None
+    lengths = [len(order.analyzer.layers) for order in [*orders, *([explained] if explained else [])]]
+    steps = Steps(lengths, tell, cancelled)
     analyses: list[Analysis] = []
-    for place, order in enumerate(orders):
+    for order in orders:
         _refuse_long(order, most_tokens)
+        with steps.next() as told:
+            analyses.append(_analysis(order, heads and order.method in _SPLIT_BY_HEADS, told))
+    explanations: list[Explanation] = []
+    known: list[dict[str, Any]] = []
+    if explained is not None:
+        with steps.next() as told:
+            known = _predictions(explained)
+            explanations = _explained(explained, known, told)
+    payload = payload_json(*analyses, *explanations, predictions=known)
+    return Result(analyses, payload.encode("ascii"))
 
-        def told(done: int, total: int, place: int = place) -> None:
-            if cancelled():
-                raise Cancelled
-            tell(place * total + done, len(orders) * total)
 
-        analyses.append(order.analyzer.analyze(order.text, heads=heads, progress=False, tell=told))
-    return Result(analyses, payload_json(*analyses).encode("ascii"))
+def explain(
+    question: Question,
+    *,
+    most_tokens: int,
+    tell: Callable[[int, int], None],
+    cancelled: Callable[[], bool],
+) -> Result:
+    """Explain one prediction.
+
+    Raises:
+        InputError: what is asked is not there.
+        Cancelled: nobody wants the result any more.
+    """
+    order = question.order
+    _refuse_long(order, most_tokens)
+    with Steps([len(order.analyzer.layers)], tell, cancelled).next() as told:
+        explanation = order.analyzer.explain(
+            cast(Any, order.inputs), target=question.label, against=question.against, at=question.at, tell=told
+        )
+    return Result([], payload_json(cast(Explanation, explanation)).encode("ascii"))
+
+
+def _analysis(order: Order, heads: bool, tell: Callable[[int, int], None]) -> Analysis:
+    inputs = cast(Any, order.inputs)
+    options: dict[str, Any] = {"heads": heads, "method": order.method, "progress": False, "tell": tell}
+    return order.analyzer.analyze(inputs, target=order.target, **options)
+
+
+def _predictions(order: Order) -> list[dict[str, Any]]:
+    try:
+        return predictions_of(order)
+    except NormscopeError:
+        return []
+
+
+def _explained(order: Order, known: list[dict[str, Any]], tell: Callable[[int, int], None]) -> list[Explanation]:
+    """The explanation of the last thing that is predicted; none where nobody said what to predict."""
+    at = known[-1]["position"] if known and task_of(order.analyzer) == "masked-lm" else None
+    try:
+        made = order.analyzer.explain(cast(Any, order.inputs), target=order.target, at=at, tell=tell)
+    except NormscopeError:
+        return []
+    return [cast(Explanation, made)]
 
 
 def _refuse_long(order: Order, most_tokens: int) -> None:
+    if isinstance(order.inputs, Image.Image):
+        return
     tokenizer = cast(Any, order.analyzer.tokenizer)
-    count = len(tokenizer(order.text, verbose=False)["input_ids"])
-    if count > most_tokens:
-        raise InputError(f"The text has {count} tokens, and this server takes at most {most_tokens}.")
+    texts = order.inputs if isinstance(order.inputs, tuple) else (order.inputs,)
+    for text in [texts, *([(order.target,)] if order.target else [])]:
+        count = len(tokenizer(*text, verbose=False)["input_ids"])
+        if count > most_tokens:
+            raise InputError(f"The text has {count} tokens, and this server takes at most {most_tokens}.")
 
 
 def _size(analysis: Analysis) -> int:

@@ -22,14 +22,27 @@ _BY_MODEL_TYPE: dict[str, Family] = {}
 
 
 def register(family: Family) -> Family:
-    """Make a family known under its model types (`config.model_type`); a later one replaces an earlier one."""
+    """Make a family known under its model types (`config.model_type`); a later one replaces an earlier one.
+
+    Examples:
+        >>> from dataclasses import replace
+        >>> import normscope as ns
+        >>> ns.register(replace(ns.families()["bert"], name="my-bert", model_types=("my_bert",)))
+        Family('my-bert', for my_bert)
+    """
     for model_type in family.model_types:
         _BY_MODEL_TYPE[model_type] = family
     return family
 
 
 def families() -> dict[str, Family]:
-    """Every supported `config.model_type` and its family."""
+    """Every supported `config.model_type` and its family.
+
+    Examples:
+        >>> import normscope as ns
+        >>> ns.families()["roberta"].name
+        'roberta'
+    """
     _register_installed()
     return dict(sorted(_BY_MODEL_TYPE.items()))
 

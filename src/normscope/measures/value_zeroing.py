@@ -84,10 +84,10 @@ class _Replay:
     def __init__(self, trace: LayerTrace) -> None:
         self.trace = trace
         self.attended = {
-            place: _attention_output(step) for place, step in enumerate(trace.steps) if isinstance(step, Attention)
+            place: attention_output(step) for place, step in enumerate(trace.steps) if isinstance(step, Attention)
         }
         self.beside = {
-            place: _feed_forward(step, step.hidden, range(len(step.hidden)))
+            place: feed_forward(step, step.hidden, range(len(step.hidden)))
             for place, step in enumerate(trace.steps)
             if isinstance(step, OwnFeedForward)
         }
@@ -111,26 +111,26 @@ class _Replay:
                 case Scale():
                     current = current * step.factor
                 case Normalise():
-                    current = _normalise(step.norm, current)
+                    current = normalise(step.norm, current)
                 case OwnFeedForward():
                     current = current + self.beside[index][rows]
                 case FeedForward():
-                    current = _feed_forward(step, current, numbers)
+                    current = feed_forward(step, current, numbers)
         return current
 
 
-def _attention_output(step: Attention) -> Float[Tensor, "query d"]:
+def attention_output(step: Attention) -> Float[Tensor, "query d"]:
     output = (step.weights @ step.values).transpose(0, 1).flatten(1) @ step.output.flatten(0, 1)
     return output if step.bias is None else output + step.bias
 
 
-def _normalise(norm: Norm, states: Float[Tensor, "*key row d"]) -> Float[Tensor, "*key row d"]:
+def normalise(norm: Norm, states: Float[Tensor, "*key row d"]) -> Float[Tensor, "*key row d"]:
     scaled = scale_(norm, states / deviation(norm, states)[..., None])
     constant = shift(norm)
     return scaled if constant is None else scaled.add_(constant)
 
 
-def _feed_forward(
+def feed_forward(
     step: FeedForward, states: Float[Tensor, "*key row d"], numbers: Sequence[int]
 ) -> Float[Tensor, "*key row d"]:
     """Every expert for the rows that it serves, with its weight; `numbers` are those of the rows among all queries."""

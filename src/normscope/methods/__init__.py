@@ -56,7 +56,20 @@ def methods(gives: Gives | None = None) -> list[Method]:
 
 
 def method(name: str | Method, gives: Gives | None = None, **options: Any) -> Method:
-    """The method of a name, with options other than its defaults; a method that is one already stays as it is."""
+    """The method of a name, with options other than its defaults; a method that is one already stays as it is.
+
+    Args:
+        name: as `normscope methods` lists them.
+        gives: refuse a method that gives something else than `"layer maps"` or an `"attribution"`.
+        options: options of the method.
+
+    Examples:
+        >>> import normscope as ns
+        >>> ns.method("integrated-gradients", steps=20)
+        IntegratedGradients(steps=20)
+        >>> ns.load().analyze("A text.", method=ns.method("alti")).rollout().dims
+        ('layer', 'query', 'key')
+    """
     if isinstance(name, Method):
         return _fitting(name, gives)
     by_name = {kind.name: kind for kind in _METHODS}

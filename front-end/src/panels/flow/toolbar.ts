@@ -1,18 +1,11 @@
 /** What is explained, how much of the flow is drawn, and in which units. */
 import { type Choice, menu, popover, segmented } from "../../draw/controls";
 import { h } from "../../draw/dom";
-import type { Explanation } from "../../model/explanation";
-import * as format from "../../model/format";
-import type { State } from "../../model/state";
+import { ROLLOUT, type State } from "../../model/state";
 import type { Store } from "../../model/store";
-import { kindsOf, phrase } from "../../model/tokens";
+import type { Targets } from "../../model/targets";
+import { kindsOf, shortLabel, unitsOf } from "../../model/tokens";
 import { Bar, UNITS } from "../bar";
-
-/** Every value that is explained: which explanation, and which of its targets. */
-export interface Explained {
-  explanation: Explanation;
-  place: number;
-}
 
 export class FlowToolbar extends Bar {
   readonly element: HTMLElement;
@@ -20,14 +13,16 @@ export class FlowToolbar extends Bar {
   constructor(
     store: Store,
     views: Choice[],
-    private readonly explained: Explained[],
+    private readonly targets: Targets,
+    encoder: boolean,
   ) {
     super(store, views);
     this.element = h(
       "div",
       { class: "toolbar", role: "group", "aria-label": "What is explained and how it is shown" },
-      explained.some(({ explanation }) => explanation.hasEncoder) ? this.stacks() : null,
+      encoder ? this.stacks() : null,
       this.target(),
+      this.token(),
       this.share(),
       this.units(),
       h("div", { class: "end" }, this.view(), popover("Display", "display", this.theme())),
@@ -35,17 +30,33 @@ export class FlowToolbar extends Bar {
   }
 
   private target(): HTMLElement {
-    const texts = new Set(this.explained.map(({ explanation }) => explanation.text));
-    const choices = this.explained.map(({ explanation, place }, index) => {
-      const { name, value } = explanation.targets[place]!;
-      const about = texts.size > 1 ? ` \u00b7 ${explanation.text.slice(0, 40)}` : "";
-      return { value: String(index), label: `${phrase(name)}  ${format.signed(value)}${about}` };
-    });
-    const control = menu("Explain", choices, (value) =>
-      this.store.set({ target: Number(value), depth: -1, token: -1 }),
-    );
+    const control = menu("Explain", [], (value) => this.store.set({ target: Number(value), depth: -1, token: -1 }));
     control.element.classList.add("target");
-    this.syncs.push((state) => control.set(String(state.target)));
+    let filled = "";
+    this.syncs.push((state) => {
+      const choices = this.targets.choices();
+      if (filled !== JSON.stringify(choices)) {
+        filled = JSON.stringify(choices);
+        control.fill(choices);
+      }
+      control.set(String(this.targets.fitted(state.target)));
+    });
+    return control.element;
+  }
+
+  /** Where a rollout goes to. */
+  private token(): HTMLElement | null {
+    const { tokens } = this.targets;
+    if (!tokens) return null;
+    const choices = unitsOf(tokens, { kind: "token", special: true }).shown.map((text, index) => ({
+      value: String(index),
+      label: shortLabel(text, 24),
+    }));
+    const control = menu("Token", choices, (value) => this.store.set({ query: Number(value), depth: -1, token: -1 }));
+    this.syncs.push((state) => {
+      control.element.hidden = this.targets.fitted(state.target) !== ROLLOUT;
+      control.set(String(state.query));
+    });
     return control.element;
   }
 
@@ -70,7 +81,7 @@ export class FlowToolbar extends Bar {
     const control = segmented("Units", UNITS, (value) => this.store.set({ units: value as State["units"] }));
     this.syncs.push((state) => {
       control.set(state.units);
-      const { explanation } = this.explained[state.target] ?? this.explained[0]!;
+      const { explanation } = this.targets.at(state);
       control.allow(kindsOf(explanation.part(state.part).keys));
     });
     return control.element;

@@ -22,10 +22,12 @@ export class Total extends ElementPanel<FlowView> {
     this.title.replaceChildren("What adds up to ", bdi(cut(phrase(target.name), 40), { class: "token" }));
     this.sum.replaceChildren(
       ...parts.flatMap((value, index) => line(names[index]!, value, "")),
-      ...line("biases", target.bias, ""),
-      ...line("the model\u2019s own value", target.value, "result"),
+      ...(explanation.estimate ? [] : line("biases", target.bias, "")),
+      ...line(explanation.estimate ? "the state" : "the model\u2019s own value", target.value, "result"),
     );
-    this.proof.textContent = `Conserved at every layer within ${format.error(explanation.error)} \u00b7 ${explanation.method}`;
+    this.proof.textContent =
+      explanation.estimate ??
+      `Conserved at every layer within ${format.error(explanation.error)} \u00b7 ${explanation.method}`;
   }
 }
 

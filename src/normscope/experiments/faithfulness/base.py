@@ -30,6 +30,8 @@ RESAMPLES, CONFIDENCE = 2000, 0.95
 class Trial(Experiment):
     """An experiment that asks the model itself."""
 
+    unit: ClassVar[str] = "model calls"
+    """What its cost is counted in."""
     has_evidence: ClassVar[bool] = False
     """Whether it needs rows with known evidence."""
 
@@ -48,7 +50,7 @@ class Trial(Experiment):
 
     @abstractmethod
     def calls(self, model: ModelFacts, length: int) -> int:
-        """About how many times the model is run for a sequence of so many tokens."""
+        """About how many of its units of cost a sequence of so many tokens takes."""
 
 
 def method_names(experiment: str, asked: Sequence[str], gives: Gives | None = None) -> tuple[str, ...]:

@@ -22,7 +22,15 @@ _BY_CLASS: dict[str, DescribedHead] = {}
 
 
 def register_head(head: DescribedHead, *class_names: str) -> DescribedHead:
-    """Make a head known for model classes of these names and their subclasses; a later one replaces an earlier one."""
+    """Make a head known for model classes of these names and their subclasses; a later one replaces an earlier one.
+
+    Examples:
+        >>> import normscope as ns
+        >>> from normscope.families.heads.spec import Head, LinearPart, TokenAt
+        >>> head = Head(task="sequence-classification", parts=(TokenAt(0), LinearPart("classifier")))
+        >>> ns.register_head(head, "MyBertForSequenceClassification") is head
+        True
+    """
     for name in class_names:
         _BY_CLASS[name] = head
     return head

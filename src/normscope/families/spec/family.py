@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
-from normscope.errors import UnsupportedArchitectureError
+from normscope.errors import UnsupportedArchitectureError, listing
 from normscope.families.spec.config import Config, hidden_layers, positions_from_zero
 from normscope.families.spec.topologies import Topology
 
@@ -72,6 +72,12 @@ class Family:
     """An architecture: the stack that is analysed, the encoder that it looks at (if any), and its limits.
 
     `reads` is what the model takes in: `"text"` or `"image"`.
+
+    Examples:
+        >>> import normscope as ns
+        >>> family = ns.families()["bert"]
+        >>> family.stack.blocks, family.stack.causal, family.reads
+        ('encoder.layer.*', False, 'text')
     """
 
     name: str
@@ -80,3 +86,6 @@ class Family:
     encoder: Stack | None = None
     longest: Callable[[Config], int | None] = positions_from_zero
     reads: str = "text"
+
+    def __repr__(self) -> str:
+        return f"Family({self.name!r}, for {listing(self.model_types)})"

@@ -1,0 +1,65 @@
+/** What is asked of the web app, and how it stands in the address, so that reloading and sharing bring it back. */
+
+/** One analysis. An image cannot be in an address. */
+export interface Analysed {
+  text: string;
+  model: string;
+  method: string;
+}
+
+export interface Asked extends Analysed {
+  /** A second text of the same input, for models that read pairs; and what the decoder of an encoder-decoder reads. */
+  pair: string;
+  reply: string;
+  heads: boolean;
+  /** What to show beside it. */
+  other: Analysed | null;
+}
+
+const NORMS = "norms";
+
+export function formatAsked({ text, model, method, pair, reply, heads, other }: Asked): string {
+  const query = new URLSearchParams();
+  const set = (name: string, value: string, usual = ""): void => {
+    if (value !== usual) query.set(name, value);
+  };
+  query.set("text", text);
+  set("model", model);
+  set("method", method, NORMS);
+  set("pair", pair);
+  set("reply", reply);
+  set("heads", heads ? "true" : "");
+  if (other) {
+    query.set("text2", other.text);
+    set("model2", other.model);
+    set("method2", other.method, NORMS);
+  }
+  return query.toString();
+}
+
+/** What a fragment asks for; null where it names no text. */
+export function parseAsked(fragment: string): Asked | null {
+  const query = new URLSearchParams(fragment.replace(/^#/u, ""));
+  const text = query.get("text");
+  if (text === null) return null;
+  const of = (name: string): string => query.get(name) ?? "";
+  const second = query.get("text2");
+  return {
+    text,
+    model: of("model"),
+    method: of("method") || NORMS,
+    pair: of("pair"),
+    reply: of("reply"),
+    heads: of("heads") === "true",
+    other: second === null ? null : { text: second, model: of("model2"), method: of("method2") || NORMS },
+  };
+}
+
+const NAMES = new Set(["text", "model", "method", "pair", "reply", "heads", "text2", "model2", "method2"]);
+
+/** The part of a fragment that says how things are looked at. */
+export function looked(fragment: string): string {
+  const query = new URLSearchParams(fragment.replace(/^#/u, ""));
+  for (const name of NAMES) query.delete(name);
+  return query.toString();
+}

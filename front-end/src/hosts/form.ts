@@ -1,0 +1,208 @@
+/** The form of the web app: a text (or a pair, or an image) to analyse, the model and method, and something to compare with. */
+import { menu } from "../draw/controls";
+import { h } from "../draw/dom";
+import type { Analysed, Asked } from "./asked";
+
+export interface ModelSettings {
+  name: string;
+  reads: "text" | "image";
+  decodes: boolean;
+  task: string | null;
+  mask: string | null;
+}
+
+export interface Settings {
+  models: ModelSettings[];
+  methods: { name: string; summary: string }[];
+  characters: number;
+  tokens: number;
+}
+
+function area(name: string, placeholder: string): HTMLTextAreaElement {
+  return h("textarea", { rows: 2, placeholder, "aria-label": name });
+}
+
+/** Menus of model and method. */
+class Picks {
+  readonly model: ReturnType<typeof menu>;
+  readonly method: ReturnType<typeof menu>;
+  chosen: { model: string; method: string };
+
+  constructor({ models, methods }: Settings, first: string, changed: () => void) {
+    this.chosen = { model: first, method: methods[0]?.name ?? "" };
+    this.model = menu(
+      "Model",
+      models.map(({ name }) => ({ value: name, label: name })),
+      (model) => {
+        this.chosen.model = model;
+        changed();
+      },
+    );
+    this.method = menu(
+      "Method",
+      methods.map(({ name }) => ({ value: name, label: name })),
+      (method) => {
+        this.chosen.method = method;
+        changed();
+      },
+    );
+    this.show();
+  }
+
+  set(model: string, method: string): void {
+    this.chosen = { model, method };
+    this.show();
+  }
+
+  private show(): void {
+    this.model.set(this.chosen.model);
+    this.method.set(this.chosen.method);
+  }
+}
+
+export class Form {
+  readonly element: HTMLFormElement;
+  readonly submit = h("button", { type: "submit", class: "primary" }, "Analyse");
+  readonly stop = h("button", { type: "button", class: "cancel", hidden: true }, "Cancel");
+  private readonly text = area("Text to analyse", "Type a text\u2026");
+  private readonly pair = area("The other text of the pair", "A second text of the same input (optional)");
+  private readonly reply = area("What the decoder reads", "What the decoder reads (by default what the model says)");
+  private readonly second = area("Second text", "The same text");
+  private readonly file = h("input", { type: "file", accept: "image/*", "aria-label": "Image to analyse" });
+  private readonly heads = h("input", { type: "checkbox" });
+  private readonly paired = h("details", { class: "compare" });
+  private readonly comparing = h("details", { class: "compare" });
+  private readonly summary = h("p", { class: "hint method" });
+  private readonly first: Picks;
+  private readonly other: Picks;
+
+  constructor(
+    private readonly settings: Settings,
+    ask: () => void,
+    changed: () => void,
+  ) {
+    const [one, two] = settings.models;
+    const update = (): void => {
+      this.update();
+      changed();
+    };
+    this.first = new Picks(settings, one?.name ?? "", update);
+    this.other = new Picks(settings, (two ?? one)?.name ?? "", update);
+    for (const field of [this.text, this.pair, this.reply, this.second]) field.maxLength = settings.characters;
+    this.paired.append(h("summary", {}, "Pair\u2026"), h("div", { class: "entry" }, this.pair));
+    this.comparing.append(
+      h("summary", {}, "Compare with\u2026"),
+      h(
+        "div",
+        { class: "entry" },
+        this.second,
+        h("div", { class: "picks" }, this.other.model.element, this.other.method.element),
+      ),
+    );
+    this.element = h(
+      "form",
+      { class: "ask" },
+      h("div", { class: "entry" }, this.text, this.file, this.submit, this.stop),
+      h("div", { class: "entry reply" }, this.reply),
+      h(
+        "div",
+        { class: "options" },
+        this.first.model.element,
+        this.first.method.element,
+        h("label", { class: "check" }, this.heads, "single heads"),
+        this.paired,
+        this.comparing,
+      ),
+      this.summary,
+    );
+    this.element.addEventListener("submit", (event) => {
+      event.preventDefault();
+      ask();
+    });
+    this.text.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+        event.preventDefault();
+        this.element.requestSubmit();
+      }
+    });
+    this.file.addEventListener("change", () => this.element.requestSubmit());
+    this.update();
+  }
+
+  focus(): void {
+    this.text.focus();
+  }
+
+  /** The model that is chosen. */
+  get model(): ModelSettings {
+    return this.settings.models.find(({ name }) => name === this.first.chosen.model) ?? this.settings.models[0]!;
+  }
+
+  get asked(): Asked {
+    const paired = this.paired.open && this.pair.value.trim() !== "";
+    const second: Analysed = {
+      ...this.other.chosen,
+      text: this.second.value.trim() === "" ? this.text.value : this.second.value,
+    };
+    return {
+      ...this.first.chosen,
+      text: this.text.value,
+      pair: paired ? this.pair.value : "",
+      reply: this.model.decodes ? this.reply.value.trim() : "",
+      heads: this.heads.checked,
+      other: this.comparing.open ? second : null,
+    };
+  }
+
+  /** Fill in what was asked elsewhere; names that are not known become the usual ones. */
+  set({ text, model, method, pair, reply, heads, other }: Asked): void {
+    this.text.value = text;
+    this.pair.value = pair;
+    this.paired.open = pair !== "";
+    this.reply.value = reply;
+    this.heads.checked = heads;
+    this.first.set(this.knownModel(model, this.first), this.knownMethod(method));
+    this.comparing.open = other !== null;
+    if (other) {
+      this.second.value = other.text === text ? "" : other.text;
+      this.other.set(this.knownModel(other.model, this.other), this.knownMethod(other.method));
+    }
+    this.update();
+  }
+
+  setText(text: string): void {
+    this.text.value = text;
+  }
+
+  /** The image that is chosen, as base64; null where the model reads text. */
+  async image(): Promise<string | null> {
+    const [file] = this.file.files ?? [];
+    if (this.model.reads !== "image" || !file) return null;
+    const bytes = new Uint8Array(await file.arrayBuffer());
+    let text = "";
+    for (let at = 0; at < bytes.length; at += 8192) text += String.fromCharCode(...bytes.subarray(at, at + 8192));
+    return btoa(text);
+  }
+
+  private knownModel(name: string, picks: Picks): string {
+    return this.settings.models.some((model) => model.name === name) ? name : picks.chosen.model;
+  }
+
+  private knownMethod(name: string): string {
+    const { methods } = this.settings;
+    return methods.some((method) => method.name === name) ? name : (methods[0]?.name ?? "");
+  }
+
+  private update(): void {
+    const { reads, decodes } = this.model;
+    const { models, methods } = this.settings;
+    for (const { model } of [this.first, this.other]) model.element.hidden = models.length < 2;
+    this.text.hidden = reads === "image";
+    this.file.hidden = reads !== "image";
+    this.paired.hidden = reads === "image" || decodes;
+    this.reply.parentElement!.hidden = !decodes;
+    const { method } = this.first.chosen;
+    const summary = methods.find(({ name }) => name === method)?.summary ?? "";
+    this.summary.textContent = `${models.length < 2 ? `${this.model.name} \u00b7 ` : ""}${method}: ${summary}`;
+  }
+}

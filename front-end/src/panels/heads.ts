@@ -1,0 +1,141 @@
+/** All heads of a layer as small maps, those that carry most first, and what the heads of all layers carry. */
+import { sum } from "d3-array";
+import { palette, shade } from "../draw/colour";
+import { h, sized } from "../draw/dom";
+import { cellsOf } from "../draw/paint";
+import { greyedOf, type View } from "../draw/view";
+import * as format from "../model/format";
+import { type Context, ElementPanel, type MainPanel } from "./panel";
+
+const SIZE = 116;
+const CELL = 16;
+/** Longer texts would take too long to go through all heads of all layers. */
+const MOST_TOKENS = 160;
+
+export class HeadsPanel extends ElementPanel implements MainPanel {
+  readonly element: HTMLElement;
+  private readonly grid = h("div", { class: "heads" });
+  private readonly note = h("p", { class: "note" });
+  private readonly all = h("canvas", { class: "mixing-grid", role: "img" });
+  private readonly about = h(
+    "p",
+    { class: "note" },
+    "what every head (across) of every layer (down) carries, as a share of its layer",
+  );
+  private readonly carried = new Map<string, number[]>();
+  private view: View | null = null;
+
+  constructor(private readonly context: Context) {
+    super();
+    this.element = h("div", { class: "heads-view" }, this.note, this.grid, this.about, this.all);
+    this.all.addEventListener("click", (event) => this.clicked(event));
+  }
+
+  update(view: View): void {
+    this.view = view;
+    const { lens, state } = view;
+    const { analysis } = lens;
+    const apart = analysis.hasHeads(state.scope);
+    for (const part of [this.grid, this.about, this.all]) part.hidden = !apart;
+    this.note.replaceChildren(...(apart ? [this.told(view)] : this.elsewhere(view)));
+    if (!apart) return;
+    const shares = this.shares(view, state.layer);
+    const order = [...shares.keys()].sort((a, b) => shares[b]! - shares[a]!);
+    this.grid.replaceChildren(...order.map((index) => this.head(view, index, shares[index]!)));
+    this.drawAll(view);
+  }
+
+  private told({ state }: View): string {
+    return `Heads of layer ${state.layer} at ${state.scope}, those that carry most first. A click shows one in the large map.`;
+  }
+
+  /** Where heads are apart, to go there. */
+  private elsewhere({ lens, state }: View): Node[] {
+    const scopes = lens.analysis.scopeNames.filter((name) => lens.analysis.hasHeads(name));
+    const buttons = scopes.map((scope) =>
+      h("button", { type: "button", class: "quiet", click: () => this.context.store.set({ scope }) }, scope),
+    );
+    return [document.createTextNode(`At ${state.scope} the heads are already mixed. They are apart at `), ...buttons];
+  }
+
+  /** For every head the part of all that the heads of a layer carry (by absolute value). */
+  private shares({ lens, state }: View, layer: number): number[] {
+    const { analysis } = lens;
+    const name = `${analysis.method}/${state.part}/${state.scope}/${layer}`;
+    let shares = this.carried.get(name);
+    if (!shares) {
+      const sizes = (analysis.heads?.numbers ?? []).map((head) =>
+        sum(analysis.matrix(state.scope, layer, head), (value) => Math.abs(value) || 0),
+      );
+      const whole = sum(sizes) || 1;
+      shares = sizes.map((size) => size / whole);
+      this.carried.set(name, shares);
+    }
+    return shares;
+  }
+
+  private head(view: View, index: number, share: number): HTMLElement {
+    const { lens, dark } = view;
+    const head = lens.analysis.heads!.numbers[index]!;
+    const state = { ...view.state, head };
+    const canvas = h("canvas", { class: "thumbnail", "aria-hidden": "true" });
+    const context = sized(canvas, SIZE, SIZE);
+    const matrix = lens.matrix(state);
+    const colours = palette(state.colours, lens.colouring(state), { diverging: lens.signed(state), dark });
+    const scale = SIZE / Math.max(matrix.rows, matrix.columns);
+    context.imageSmoothingEnabled = scale < 1;
+    context.drawImage(
+      cellsOf(matrix, colours, greyedOf(state, lens, dark)),
+      0,
+      0,
+      matrix.columns * scale,
+      matrix.rows * scale,
+    );
+    return h(
+      "button",
+      {
+        type: "button",
+        class: view.state.head === head ? "head chosen" : "head",
+        "aria-label": `Head ${head}, ${format.share(share)} of the layer`,
+        click: () => this.context.store.set({ head, view: "map" }),
+      },
+      canvas,
+      h("span", {}, `head ${head}`),
+      h("span", { class: "hint" }, format.share(share)),
+    );
+  }
+
+  private drawAll(view: View): void {
+    const { layers, heads, keys } = view.lens.analysis;
+    const hidden = keys.token.length > MOST_TOKENS || layers.length < 2;
+    this.all.hidden = hidden;
+    this.about.hidden = hidden;
+    if (hidden || !heads) return;
+    const rows = layers.map((layer) => this.shares(view, layer));
+    const most = Math.max(...rows.flat());
+    const colouring = { limit: most, most, scale: { kind: "linear" as const } };
+    const colours = palette(view.state.colours, colouring, { diverging: false, dark: view.dark });
+    const context = sized(this.all, CELL * heads.numbers.length, CELL * layers.length);
+    rows.forEach((shares, row) => {
+      shares.forEach((share, column) => {
+        context.fillStyle = colours.css[shade(share, colours)]!;
+        context.fillRect(column * CELL, row * CELL, CELL - 1, CELL - 1);
+      });
+    });
+    context.strokeStyle = view.ink.accent;
+    context.lineWidth = 2;
+    context.strokeRect(1, layers.indexOf(view.state.layer) * CELL + 1, CELL * heads.numbers.length - 3, CELL - 3);
+    this.all.setAttribute(
+      "aria-label",
+      `Shares of ${heads.numbers.length} heads in ${layers.length} layers, up to ${format.share(most)}`,
+    );
+  }
+
+  private clicked(event: MouseEvent): void {
+    if (!this.view) return;
+    const { layers, heads } = this.view.lens.analysis;
+    const layer = layers[Math.floor(event.offsetY / CELL)];
+    const head = heads?.numbers[Math.floor(event.offsetX / CELL)];
+    if (layer !== undefined && head !== undefined) this.context.store.set({ layer, head });
+  }
+}

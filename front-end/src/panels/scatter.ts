@@ -1,0 +1,171 @@
+/** Two analyses of one text against each other, cell by cell: where two methods (or two models) agree, and where not. */
+import { scalePow } from "d3-scale";
+import { h, sized } from "../draw/dom";
+import { FONT } from "../draw/paint";
+import type { View } from "../draw/view";
+import * as format from "../model/format";
+import { pearson, spearman } from "../model/statistics";
+import { label } from "../model/tokens";
+import { type Context, ElementPanel, type MainPanel } from "./panel";
+
+const MARGIN = { left: 58, right: 14, top: 14, bottom: 42 };
+const LARGEST = 620;
+const MOST_POINTS = 20_000;
+/** How near the pointer must be to a point. */
+const REACH = 9;
+
+interface Point {
+  row: number;
+  column: number;
+  first: number;
+  second: number;
+}
+
+export class Scatter extends ElementPanel implements MainPanel {
+  readonly element: HTMLElement;
+  private readonly canvas = h("canvas", { class: "scatter", role: "img" });
+  private readonly told = h("p", { class: "note", role: "status" });
+  private points: Point[] = [];
+  private place: (point: Point) => [number, number] = () => [0, 0];
+  private view: View | null = null;
+
+  constructor(private readonly context: Context) {
+    super();
+    this.element = h("div", { class: "scatter-view" }, this.canvas, this.told);
+    this.canvas.addEventListener("pointermove", (event) => this.moved(event.offsetX, event.offsetY));
+    this.canvas.addEventListener("pointerleave", () => this.context.hover(null));
+    this.canvas.addEventListener("click", (event) => this.clicked(event.offsetX, event.offsetY));
+    this.life.observeSize(this.element, () => this.view && this.draw(this.view));
+  }
+
+  update(view: View): void {
+    this.view = view;
+    this.points = this.pairs(view);
+    this.draw(view);
+    const [first, second] = [this.points.map((point) => point.first), this.points.map((point) => point.second)];
+    const correlations = `Pearson ${pearson(first, second).toFixed(3)}, Spearman ${spearman(first, second).toFixed(3)}`;
+    this.told.textContent = `${this.points.length} cells of this map that both have. ${correlations}.`;
+    this.canvas.setAttribute("aria-label", `${this.name(0)} against ${this.name(1)}: ${this.told.textContent}`);
+  }
+
+  private pairs(view: View): Point[] {
+    const shared = this.context.store.state;
+    const other = this.context.panes[1]!;
+    const state = other.state(shared);
+    const lens = other.lens(shared);
+    const [queries, keys, matrix] = [lens.queries(state), lens.keys(state), lens.matrix(state)];
+    const across = (axis: "queries" | "keys", members: number[]): number => {
+      const token = other.fromFirst(shared, axis, members[0] ?? -1);
+      return (axis === "queries" ? queries : keys).of[token] ?? -1;
+    };
+    const rows = view.queries.members.map((members) => across("queries", members));
+    const columns = view.keys.members.map((members) => across("keys", members));
+    const points: Point[] = [];
+    view.matrix.values.forEach((first, at) => {
+      const [row, column] = [Math.floor(at / view.matrix.columns), at % view.matrix.columns];
+      const second = matrix.values[rows[row]! * matrix.columns + columns[column]!] ?? Number.NaN;
+      if (rows[row]! >= 0 && columns[column]! >= 0 && !Number.isNaN(first + second))
+        points.push({ row, column, first, second });
+    });
+    const step = Math.ceil(points.length / MOST_POINTS);
+    return step > 1 ? points.filter((_, at) => at % step === 0) : points;
+  }
+
+  private name(index: number): string {
+    const { analysis } = this.context.panes[index]!;
+    return `${analysis.model} \u00b7 ${analysis.method}`;
+  }
+
+  private draw(view: View): void {
+    const size = Math.min(LARGEST, Math.max(260, this.element.clientWidth));
+    const context = sized(this.canvas, size, size);
+    const scale = (values: number[], range: [number, number]): ReturnType<typeof scalePow<number, number>> => {
+      const [low, high] = [Math.min(0, ...extent(values)), Math.max(...extent(values), 1e-9)];
+      return scalePow([low, high], range).exponent(0.5);
+    };
+    const x = scale(
+      this.points.map((point) => point.first),
+      [MARGIN.left, size - MARGIN.right],
+    );
+    const y = scale(
+      this.points.map((point) => point.second),
+      [size - MARGIN.bottom, MARGIN.top],
+    );
+    this.place = (point) => [x(point.first), y(point.second)];
+    context.font = `11px ${FONT}`;
+    context.fillStyle = view.ink.muted;
+    context.strokeStyle = view.ink.line;
+    const show = (value: number): string => format.cell(value, view.state.norm, false);
+    for (const tick of x.ticks(4)) {
+      line(context, [x(tick), MARGIN.top], [x(tick), size - MARGIN.bottom]);
+      context.textAlign = "center";
+      context.fillText(show(tick), x(tick), size - MARGIN.bottom + 16);
+    }
+    for (const tick of y.ticks(4)) {
+      line(context, [MARGIN.left, y(tick)], [size - MARGIN.right, y(tick)]);
+      context.textAlign = "right";
+      context.fillText(show(tick), MARGIN.left - 6, y(tick) + 4);
+    }
+    context.textAlign = "center";
+    context.fillText(this.name(0), (size + MARGIN.left) / 2, size - 8);
+    context.save();
+    context.translate(11, (size - MARGIN.bottom) / 2);
+    context.rotate(-Math.PI / 2);
+    context.fillText(this.name(1), 0, 0);
+    context.restore();
+    this.drawPoints(context, view);
+  }
+
+  private drawPoints(context: CanvasRenderingContext2D, { ink, selected, own }: View): void {
+    const opacity = Math.max(0.15, Math.min(0.7, 400 / Math.max(1, this.points.length)));
+    for (const point of this.points) {
+      const chosen = point.row === selected.row;
+      context.globalAlpha = chosen ? 1 : opacity;
+      context.fillStyle = chosen ? ink.accent : own[point.row] === point.column ? ink.muted : ink.text;
+      const [x, y] = this.place(point);
+      context.beginPath();
+      context.arc(x, y, chosen ? 3.2 : 2.2, 0, 2 * Math.PI);
+      context.fill();
+    }
+    context.globalAlpha = 1;
+  }
+
+  private nearest(x: number, y: number): Point | null {
+    let [best, least]: [Point | null, number] = [null, REACH];
+    for (const point of this.points) {
+      const [left, top] = this.place(point);
+      const distance = Math.hypot(left - x, top - y);
+      if (distance < least) [best, least] = [point, distance];
+    }
+    return best;
+  }
+
+  private moved(x: number, y: number): void {
+    const { view } = this;
+    const point = this.nearest(x, y);
+    this.context.hover(point);
+    if (!point || !view) {
+      this.canvas.title = "";
+      return;
+    }
+    const [query, key] = [view.queries.shown[point.row] ?? "", view.keys.shown[point.column] ?? ""];
+    const values = [point.first, point.second].map((value) => format.cell(value, view.state.norm, false));
+    this.canvas.title = `${label(query)} \u2190 ${label(key)}: ${values.join(" and ")}`;
+  }
+
+  private clicked(x: number, y: number): void {
+    const point = this.nearest(x, y);
+    if (point) this.context.choose(point);
+  }
+}
+
+function extent(values: number[]): [number, number] {
+  return values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [0, 0]);
+}
+
+function line(context: CanvasRenderingContext2D, from: [number, number], to: [number, number]): void {
+  context.beginPath();
+  context.moveTo(...from);
+  context.lineTo(...to);
+  context.stroke();
+}

@@ -1,0 +1,212 @@
+"""agreement: how far methods rank the same tokens first, to a prediction and in the maps of every layer.
+
+Leave-one-out is one of the methods, so that its row says how far each agrees with what the model does without a token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial as bind
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from matplotlib.figure import Figure
+from scipy import stats
+
+from normscope.analysis import Analysis
+from normscope.corpora.item import Item
+from normscope.errors import InputError, UnsupportedArchitectureError
+from normscope.experiments import figures, tables
+from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
+from normscope.experiments.faithfulness import intervals
+from normscope.experiments.faithfulness.attributions import (
+    TASKS,
+    case_of,
+    notes_of,
+    refuse_other_tasks,
+    shares_by,
+    unavailable,
+)
+from normscope.experiments.faithfulness.base import (
+    ALL,
+    CONFIDENCE,
+    RESAMPLES,
+    Trial,
+    calls_of,
+    method_names,
+    named_method,
+)
+from normscope.experiments.partial import Partial, Rows
+from normscope.plots.style import SEQUENTIAL
+from normscope.scopes import HALF_ATTENTION_WEIGHTS, basis
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+_FEWEST = 3
+"""With fewer tokens two rankings cannot be compared."""
+
+PREDICTION = 0
+"""Stands in the place of a layer for attributions of the prediction."""
+
+
+@dataclass(frozen=True)
+class Agreement(Trial):
+    """Options: `methods`, names separated by commas, or all; `level`, whether attributions of the prediction are compared,
+    or the maps of layers, or both; `own`, whether a token's share in its own state takes part in the maps' rankings."""
+
+    methods: tuple[str, ...] = (ALL,)
+    level: str = "both"
+    own: bool = False
+
+    name: ClassVar[str] = "agreement"
+    paper: ClassVar[str] = "none"
+    shows: ClassVar[str] = "rank correlation of any two methods"
+    summary: ClassVar[str] = "how far do methods rank the same tokens first, for a prediction and in every layer?"
+    columns: ClassVar[dict[str, str]] = {
+        "layer": "layer, from 1; empty for the attribution of the prediction (of the last state, if there is no head)",
+        "first": "one method",
+        "second": "the other",
+        "spearman": "rank correlation of the tokens' shares (in maps: mean over queries), mean over texts",
+        "low": "lower end of the 95 % bootstrap interval over texts",
+        "high": "its upper end",
+        "sequences": "number of texts",
+    }
+
+    def __post_init__(self) -> None:
+        method_names(self.name, self.methods)
+        check_choice(self.name, "level", self.level, ("prediction", "layers", "both"))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return method_names(self.name, self.methods)
+
+    @property
+    def layer_names(self) -> tuple[str, ...]:
+        return tuple(name for name in self.names if named_method(name).gives == "layer maps")
+
+    def check(self, analyzer: Analyzer) -> None:
+        refuse_other_tasks(self.name, analyzer, ("none", *TASKS))
+
+    def calls(self, model: ModelFacts, length: int) -> int:
+        names = (self.names if self.level != "layers" else ()) + (
+            self.layer_names if self.level != "prediction" else ()
+        )
+        return sum(calls_of(name, length) for name in names)
+
+    def examine(self, analyzer: Analyzer, item: Item, seed: int) -> Partial:
+        case = case_of(analyzer, item, seed)
+        if len(case.candidates) < _FEWEST:
+            return Partial()
+        rows: list[dict[str, Any]] = []
+        refused: dict[str, str] = {}
+        strict = ALL not in self.methods
+        if self.level != "layers":
+            shares, refused = shares_by(analyzer, case.sequence, case.question, self.names, strict=strict)
+            places = list(case.candidates)
+            compared = {name: values[0, places][None, None] for name, values in shares.items()}
+            rows += _pairs(compared, item.number, [PREDICTION])
+        if self.level != "prediction":
+            maps = self._maps(analyzer, item, refused, strict=strict)
+            rows += _pairs(maps, item.number, analyzer.layers)
+        made = Partial(rows={"rows": Rows((pa.Table.from_pylist(rows, schema=_ROWS),))})
+        return made.merge(unavailable(refused))
+
+    def _maps(self, analyzer: Analyzer, item: Item, refused: dict[str, str], *, strict: bool) -> dict[str, np.ndarray]:
+        """`[layer, query, key]` by method, missing where there is no key, or where it is the query's own."""
+        maps: dict[str, np.ndarray] = {}
+        for name in self.layer_names:
+            method: Any = named_method(name, "layer maps")
+            scopes = [*analyzer.scopes[-1:]] if method.name in ("norms", "projections") else None
+            try:
+                analysis = analyzer.maps_by(item.sequence, method, scopes)
+            except (UnsupportedArchitectureError, InputError) as error:
+                if strict:
+                    raise
+                refused[name] = str(error)
+                continue
+            values = _map(analysis)
+            if not self.own:
+                length = values.shape[-1]
+                values = np.where(np.eye(length, dtype=bool), np.nan, values)
+            maps[name] = values
+        return maps
+
+    def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
+        if "rows" not in partial.rows:
+            raise InputError(f"{self.name}: no text has {_FEWEST} tokens that can be ranked.")
+        rows = partial.rows["rows"].select("SELECT * FROM rows ORDER BY layer, first, second, sequence").to_pylist()
+        by = ("layer", "first", "second")
+        interval = bind(intervals.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
+        groups = intervals.grouped([{**row, "method": "spearman"} for row in rows], by, "spearman")
+        records = [
+            {name: record[name] for name in (*by, "low", "high", "sequences")} | {"spearman": record["mean"]}
+            for record in intervals.means(groups, by, interval)
+        ]
+        to_prediction = [record | {"layer": None} for record in records if record["layer"] == PREDICTION]
+        of_layers = [record for record in records if record["layer"] != PREDICTION]
+        made: dict[str, Any] = {}
+        drawn: dict[str, Any] = {}
+        if to_prediction:
+            made["agreement"] = tables.from_records(to_prediction, _PAIRS)
+            drawn["agreement"] = bind(_figure, to_prediction, self.names, "to the prediction")
+        if of_layers:
+            made["agreement-layers"] = tables.from_records(of_layers, _PAIRS)
+            drawn["agreement-layers"] = bind(_figure, of_layers, self.layer_names, "maps, mean over layers")
+        return Outcome(made, drawn, notes_of(partial))
+
+
+_ROWS = pa.schema(
+    {"sequence": pa.int64(), "layer": pa.int64(), "first": pa.string(), "second": pa.string(), "spearman": pa.float64()}
+)
+_PAIRS = pa.schema(
+    {"layer": pa.int64(), "first": pa.string(), "second": pa.string()}
+    | {name: pa.float64() for name in ("spearman", "low", "high")}
+    | {"sequences": pa.int64()}
+)
+
+
+def _map(analysis: Analysis) -> np.ndarray:
+    """`[layer, query, key]` of the scope that stands for a method: its own, or the last there is."""
+    scope = analysis.attrs.get("scope")
+    if scope == HALF_ATTENTION_WEIGHTS:
+        scope = basis(HALF_ATTENTION_WEIGHTS)
+    values = analysis.map(str(scope if scope is not None else analysis.scopes[-1]))
+    return values.transpose("layer", "query", "key").values.astype(np.float64)
+
+
+def _pairs(maps: dict[str, np.ndarray], sequence: int, layers: list[int]) -> list[dict[str, Any]]:
+    """The correlation of every two methods in every layer, mean over the rows in which there is one."""
+    rows: list[dict[str, Any]] = []
+    for first, second in combinations(maps, 2):
+        for index, layer in enumerate(layers):
+            found = [rank_correlation(a, b) for a, b in zip(maps[first][index], maps[second][index], strict=True)]
+            known = [value for value in found if np.isfinite(value)]
+            label = {"sequence": sequence, "layer": layer, "first": first, "second": second}
+            rows.append({**label, "spearman": float(np.mean(known)) if known else float("nan")})
+    return rows
+
+
+def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
+    """Spearman's rho over what both have; NaN for fewer than three, or where one of them is constant."""
+    both = np.isfinite(first) & np.isfinite(second)
+    if both.sum() < _FEWEST or np.ptp(first[both]) == 0 or np.ptp(second[both]) == 0:
+        return float("nan")
+    rho: Any = stats.spearmanr(first[both], second[both])
+    return float(rho.statistic)
+
+
+def _figure(records: list[dict[str, Any]], names: tuple[str, ...], title: str) -> Figure:
+    there = [name for name in names if any(name in (record["first"], record["second"]) for record in records)]
+    matrix = np.eye(len(there))
+    for a, b in combinations(range(len(there)), 2):
+        pair = {there[a], there[b]}
+        values = [record["spearman"] for record in records if {record["first"], record["second"]} == pair]
+        matrix[a, b] = matrix[b, a] = np.mean(values) if values else np.nan
+    size = 2.2 + 0.42 * len(there)
+    figure, (axes,) = figures.panels(1, width=size, height=size)
+    figures.heat(axes, matrix, there, there, title=title, limits=(-0.2, 1.0), colours=SEQUENTIAL)
+    axes.tick_params(axis="x", rotation=75)
+    return figure

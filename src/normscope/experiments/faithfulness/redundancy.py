@@ -1,0 +1,225 @@
+"""redundancy: how much every component changes the map, beside what the model loses when the component is skipped.
+
+For people who prune: a component with little effect on the loss (or the last states) can go, and the table says whether the
+change of the map, 1 - rho, would have told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial as bind
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import torch
+from jaxtyping import Float
+from matplotlib.figure import Figure
+from scipy import stats
+from torch import Tensor
+
+from normscope.corpora.item import Item, masked
+from normscope.errors import InputError
+from normscope.experiments import figures, tables
+from normscope.experiments.base import ModelFacts, Outcome, RunFacts
+from normscope.experiments.faithfulness import intervals
+from normscope.experiments.faithfulness.attributions import refuse_other_tasks, task_of
+from normscope.experiments.faithfulness.base import CONFIDENCE, RESAMPLES, Trial
+from normscope.experiments.faithfulness.skipping import Component, components_of, continued, without
+from normscope.experiments.partial import Partial, Rows
+from normscope.inputs import TokenSequence
+from normscope.measures import Decomposition, KeptTraces
+from normscope.trace import Attention, LayerTrace
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+_MEASURES = ("change", "loss_change", "turn")
+_FEWEST = 3
+
+
+@dataclass(frozen=True)
+class Redundancy(Trial):
+    """Options: `heads`, whether single heads are skipped too."""
+
+    heads: bool = True
+
+    name: ClassVar[str] = "redundancy"
+    paper: ClassVar[str] = "1 - rho after Kobayashi et al. 2023"
+    shows: ClassVar[str] = "what components change and what the model loses without them"
+    summary: ClassVar[str] = "how much each component changes the map, beside the loss when it is skipped"
+    columns: ClassVar[dict[str, str]] = {
+        "layer": "layer, from 1",
+        "component": "Attn, head, Res, Ln, Ff (numbered where a block has two of a kind)",
+        "head": "head, from 1; empty for other components",
+        "measure": "change: 1 - Spearman's rho of the map before and after the component (of a head: of the map at Attn "
+        "with and without it); loss_change: what the loss gains, in nats per token, when the component is skipped (language "
+        "models only); turn: 1 - cosine of the last states with and without it, mean over tokens",
+        "mean": "mean over texts",
+        "low": "lower end of the 95 % bootstrap interval over texts",
+        "high": "its upper end",
+        "sequences": "number of texts",
+        "effect": "loss_change or turn",
+        "spearman": "rank correlation of the change of the map with the effect, over layers (and heads)",
+        "count": "number of components that are compared",
+    }
+
+    def check(self, analyzer: Analyzer) -> None:
+        tasks = ("none", "causal-lm", "masked-lm", "sequence-classification", "token-classification")
+        refuse_other_tasks(self.name, analyzer, tasks)
+
+    def calls(self, model: ModelFacts, length: int) -> int:
+        components = len(model.scopes[-1].components)
+        heads = max(1, model.width // 64) if self.heads else 0
+        return len(model.layers) * (components + heads) + 2
+
+    def examine(self, analyzer: Analyzer, item: Item, seed: int) -> Partial:
+        if item.length < _FEWEST:
+            return Partial()
+        sequence, truth = _task(analyzer, item, seed)
+        traces, decomposition = KeptTraces(), Decomposition(maps=tuple(analyzer.scopes))
+        (measured,) = analyzer.measure([sequence], [traces, decomposition])
+        analysis = analyzer.analysis_of(measured)
+        maps = analysis.dataset["map"].transpose("layer", "scope", "query", "key").values.astype(np.float64)
+        rows: list[dict[str, Any]] = []
+        for index, (layer, trace) in enumerate(measured.main[traces].items()):
+            skipped = [each for each in components_of(trace) if self.heads or each.head is None]
+            outputs = torch.stack([without(trace, None), *(without(trace, each) for each in skipped)])
+            after = continued(analyzer, sequence, layer, outputs, logits=truth is not None)
+            losses = None if truth is None or after.logits is None else truth.losses(after.logits)
+            turns = 1 - torch.nn.functional.cosine_similarity(after.states[1:], after.states[:1], dim=-1).mean(-1)
+            for place, each in enumerate(skipped):
+                rows.append(
+                    {"sequence": item.number, "layer": layer, "component": each.name, "head": each.head}
+                    | {"change": _change(each, trace, maps[index]), "turn": float(turns[place])}
+                    | {"loss_change": None if losses is None else float(losses[place + 1] - losses[0])}
+                )
+        return Partial(rows={"rows": Rows((pa.Table.from_pylist(rows, schema=_ROWS),))})
+
+    def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
+        if "rows" not in partial.rows:
+            raise InputError(f"{self.name}: no text has {_FEWEST} tokens.")
+        table = partial.rows["rows"].select("SELECT * FROM rows ORDER BY sequence, layer, component, head")
+        rows = table.to_pylist()
+        by = ("layer", "component", "head")
+        interval = bind(intervals.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
+        records: list[dict[str, Any]] = []
+        for measure in _MEASURES:
+            groups = intervals.grouped([{**row, "method": measure} for row in rows], by, measure)
+            records += [_renamed(record) for record in intervals.means(groups, by, interval)]
+        records.sort(key=lambda r: (_MEASURES.index(r["measure"]), r["component"], r["layer"], r["head"] or 0))
+        made = {
+            "redundancy": tables.from_records(records, _MEANS),
+            "redundancy-agreement": tables.from_records(_agreement(records), _AGREEMENT),
+        }
+        return Outcome(made, {"redundancy": bind(_figure, records, facts.model)})
+
+
+_ROWS = pa.schema(
+    {"sequence": pa.int64(), "layer": pa.int64(), "component": pa.string(), "head": pa.int64()}
+    | {name: pa.float64() for name in ("change", "turn", "loss_change")}
+)
+_MEANS = pa.schema(
+    {"layer": pa.int64(), "component": pa.string(), "head": pa.int64(), "measure": pa.string()}
+    | {name: pa.float64() for name in ("mean", "low", "high")}
+    | {"sequences": pa.int64()}
+)
+_AGREEMENT = pa.schema({"component": pa.string(), "effect": pa.string(), "spearman": pa.float64(), "count": pa.int64()})
+
+
+@dataclass(frozen=True)
+class _Truth:
+    """The tokens that a language model should give out at some rows."""
+
+    rows: list[int]
+    labels: list[int]
+
+    def losses(self, logits: Float[Tensor, "many token label"]) -> Float[Tensor, " many"]:
+        """The mean negative log-probability, in nats per token."""
+        chosen = logits[:, self.rows].log_softmax(-1)
+        return -chosen[:, torch.arange(len(self.rows)), self.labels].mean(-1)
+
+
+def _task(analyzer: Analyzer, item: Item, seed: int) -> tuple[TokenSequence, _Truth | None]:
+    """What the model reads, and what it should say: the next tokens, or those at masked places."""
+    ids = item.sequence.features["input_ids"]
+    match task_of(analyzer):
+        case "causal-lm":
+            return item.sequence, _Truth(list(range(len(ids) - 1)), ids[1:])
+        case "masked-lm":
+            mask = getattr(analyzer.tokenizer, "mask_token_id", None)
+            if mask is None:
+                raise InputError(f"{analyzer.name} fills in masks, but its tokenizer has no mask token.")
+            changed = masked(item, mask, str(getattr(analyzer.tokenizer, "mask_token", "")), seed).sequence
+            rows = [row for row, number in enumerate(changed.features["input_ids"]) if number != ids[row]]
+            return changed, _Truth(rows, [ids[row] for row in rows])
+        case _:
+            return item.sequence, None
+
+
+def _change(component: Component, trace: LayerTrace, maps: np.ndarray) -> float:
+    """1 - rho of the map before and after the component."""
+    if component.head is not None:
+        step = trace.steps[component.place]
+        assert isinstance(step, Attention)
+        return _head_change(step, component.head)
+    place = sum(1 for step in trace.steps[: component.place] if step.name)
+    return _one_minus_rho(maps[place], maps[place + 1])
+
+
+def _head_change(step: Attention, head: int) -> float:
+    factors = step.values @ step.output
+    parts = torch.einsum("hqk,hkd->qkd", step.weights, factors)
+    own = step.weights[head - 1][..., None] * factors[head - 1]
+    whole, rest = (each.norm(dim=-1).double().cpu().numpy() for each in (parts, parts - own))
+    seen = whole > 0
+    return _one_minus_rho(np.where(seen, whole, np.nan), np.where(seen, rest, np.nan))
+
+
+def _one_minus_rho(first: np.ndarray, second: np.ndarray) -> float:
+    known = np.isfinite(first) & np.isfinite(second)
+    if known.sum() < _FEWEST:
+        return float("nan")
+    rho: Any = stats.spearmanr(first[known], second[known])
+    return 1 - float(rho.statistic)
+
+
+def _renamed(record: dict[str, Any]) -> dict[str, Any]:
+    return {**{name: value for name, value in record.items() if name != "method"}, "measure": record["method"]}
+
+
+def _agreement(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Whether the change of the map tells the effect of skipping, for each kind of component and for all but heads."""
+    means = {(r["measure"], r["layer"], r["component"], r["head"]): r["mean"] for r in records}
+    kinds = list(dict.fromkeys(r["component"] for r in records))
+    made: list[dict[str, Any]] = []
+    for kind in (*kinds, "all but heads"):
+        wanted = [kind] if kind in kinds else [each for each in kinds if each != "head"]
+        for effect in ("loss_change", "turn"):
+            pairs = [
+                (value, means[effect, *key])
+                for (measure, *key), value in means.items()
+                if measure == "change" and key[1] in wanted and (effect, *key) in means
+            ]
+            if len(pairs) >= _FEWEST:
+                rho: Any = stats.spearmanr(*np.array(pairs).T)
+                made.append(
+                    {"component": kind, "effect": effect, "spearman": float(rho.statistic), "count": len(pairs)}
+                )
+    return made
+
+
+def _figure(records: list[dict[str, Any]], model: ModelFacts) -> Figure:
+    """The change of the map and the effect of skipping, by layer, for all components but heads."""
+    measured = [name for name in _MEASURES if any(r["measure"] == name for r in records)]
+    labels = {"change": f"change of the map, 1 - {figures.RHO}", "loss_change": "loss gained", "turn": "1 - cosine"}
+    figure, grid = figures.panels(len(measured), width=4.2, height=3.2)
+    for axes, measure in zip(grid, measured, strict=True):
+        series: dict[str, np.ndarray] = {}
+        for name in dict.fromkeys(r["component"] for r in records if r["component"] != "head"):
+            values = {r["layer"]: r["mean"] for r in records if r["measure"] == measure and r["component"] == name}
+            series[name] = np.array([values.get(layer, np.nan) for layer in model.layers])
+        figures.lines(axes, model.layers, series, label=labels[measure])
+        if measure != "change":
+            axes.set_yscale("symlog", linthresh=0.01)
+    return figure

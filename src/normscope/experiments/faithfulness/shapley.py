@@ -1,0 +1,197 @@
+"""shapley: do the integrated gradients of the feed-forward maps agree with Shapley values?
+
+The 2023 paper leaves this open. Per layer and query, the keys are ranked by the length of their vectors after the
+feed-forward, by both methods, and the rankings compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial as bind
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from matplotlib.figure import Figure
+from scipy import stats
+
+from normscope.corpora.item import Item
+from normscope.errors import InputError
+from normscope.experiments import figures, tables
+from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
+from normscope.experiments.faithfulness import intervals
+from normscope.experiments.faithfulness.base import CONFIDENCE, RESAMPLES, Trial
+from normscope.experiments.faithfulness.shapley_maps import BIAS_ROLES, FEWEST, QueryValues, ShapleyMaps
+from normscope.experiments.partial import Partial, Rows
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+_MEASURES = ("spearman", "cosine", "difference", "standard_error", "completeness")
+_KEPT_CELLS = 2
+"""How many cells of every query are kept for the list of the largest disagreements."""
+
+
+@dataclass(frozen=True)
+class Shapley(Trial):
+    """Options: `exact`, up to how many tokens all coalitions are counted; `pairs`, how many random orders (each with its
+    reverse) are sampled beyond; `queries`, how many queries of a text are looked at; `bias`, whether what is of no token
+    is always `present`, one more `player`, or both in turn; `cells`, how many of the largest disagreements are listed."""
+
+    exact: int = 10
+    pairs: int = 32
+    queries: int = 4
+    bias: str = "both"
+    cells: int = 20
+
+    name: ClassVar[str] = "shapley"
+    paper: ClassVar[str] = "left open by Kobayashi et al. 2023"
+    shows: ClassVar[str] = "integrated gradients against Shapley values"
+    summary: ClassVar[str] = "do the feed-forward maps by integrated gradients agree with Shapley values?"
+    unit: ClassVar[str] = "coalitions"
+    columns: ClassVar[dict[str, str]] = {
+        "layer": "layer, from 1; empty for the mean over layers",
+        "bias": "present: what belongs to no token is in every coalition; player: it is one more player",
+        "measure": "spearman: rank correlation of the keys' norms; cosine: of a key's two vectors, mean over keys; "
+        "difference: length of the vectors' differences by that of the Shapley vectors; standard_error: of the sampled "
+        "vectors, by their length (0: exact); completeness: error of the sum of all Shapley vectors",
+        "mean": "mean over texts (of a text: over its queries)",
+        "low": "lower end of the 95 % bootstrap interval over texts",
+        "high": "its upper end",
+        "sequences": "number of texts",
+        "exact_share": "share of the queries whose coalitions were all counted",
+        "sequence": "place of the text in the corpus, from 0",
+        "query": "position of the query, from 0",
+        "query_token": "its token",
+        "key": "position of the key, from 0",
+        "key_token": "its token",
+        "integrated": "the key's share of the row by integrated gradients",
+        "shapley": "the key's share of the row by Shapley values",
+        "gap": "integrated minus shapley",
+    }
+
+    def __post_init__(self) -> None:
+        check_choice(self.name, "bias", self.bias, (*BIAS_ROLES, "both"))
+        if not 1 <= self.exact <= 16:
+            raise InputError(f"{self.name}: exact is from 1 to 16 tokens (2 ** 16 coalitions), not {self.exact}.")
+        if min(self.pairs, self.queries) < 2 or self.cells < 0:
+            raise InputError(f"{self.name}: pairs and queries are at least 2, and cells at least 0.")
+
+    def calls(self, model: ModelFacts, length: int) -> int:
+        coalitions = 2**length if length <= self.exact else 2 * self.pairs * (length + 1)
+        return len(model.layers) * self.queries * len(self._biases) * coalitions
+
+    @property
+    def _biases(self) -> tuple[Any, ...]:
+        return BIAS_ROLES if self.bias == "both" else (self.bias,)
+
+    def examine(self, analyzer: Analyzer, item: Item, seed: int) -> Partial:
+        if item.length < FEWEST:
+            return Partial()
+        measure = ShapleyMaps(self.exact, self.pairs, self.queries, self._biases, seed)
+        (measured,) = analyzer.measure([item.sequence], [measure])
+        rows: list[dict[str, Any]] = []
+        cells: list[dict[str, Any]] = []
+        for layer, queries in measured.main[measure].items():
+            for each in queries:
+                label = {"sequence": item.number, "layer": layer, "bias": each.bias, "query": each.query}
+                rows.append({**label, **_compared(each)})
+                cells += [{**label, **cell} for cell in _largest(each, item.sequence.tokens)]
+        return Partial(
+            rows={
+                "rows": Rows((pa.Table.from_pylist(rows, schema=_ROWS),)),
+                "cells": Rows((pa.Table.from_pylist(cells, schema=_CELLS),)),
+            }
+        )
+
+    def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
+        if "rows" not in partial.rows:
+            raise InputError(f"{self.name}: no text has {FEWEST} tokens.")
+        table = partial.rows["rows"].select("SELECT * FROM rows ORDER BY sequence, layer, bias, query")
+        rows = table.to_pylist()
+        interval = bind(intervals.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
+        records = [
+            record
+            for layer in (None, *facts.model.layers)
+            for bias in self._biases
+            for record in _records(
+                [r for r in rows if r["bias"] == bias and layer in (None, r["layer"])], layer, interval
+            )
+        ]
+        order = f"ORDER BY abs(gap) DESC, sequence, layer, bias, query, key LIMIT {int(self.cells)}"
+        made = {
+            "shapley": tables.from_records(records, _MEANS),
+            "shapley-cells": partial.rows["cells"].select(f"SELECT * FROM rows {order}"),
+            "shapley-queries": table,
+        }
+        return Outcome(made, {"shapley-layers": bind(_figure, records, facts.model)})
+
+
+_ROWS = pa.schema(
+    {"sequence": pa.int64(), "layer": pa.int64(), "bias": pa.string(), "query": pa.int64()}
+    | {name: pa.float64() for name in _MEASURES}
+    | {"is_exact": pa.bool_()}
+)
+_CELLS = pa.schema(
+    {"sequence": pa.int64(), "layer": pa.int64(), "bias": pa.string(), "query": pa.int64(), "query_token": pa.string()}
+    | {"key": pa.int64(), "key_token": pa.string()}
+    | {name: pa.float64() for name in ("integrated", "shapley", "gap", "standard_error")}
+)
+_MEANS = pa.schema(
+    {"layer": pa.int64(), "bias": pa.string(), "measure": pa.string()}
+    | {name: pa.float64() for name in ("mean", "low", "high")}
+    | {"sequences": pa.int64(), "exact_share": pa.float64()}
+)
+
+
+def _compared(each: QueryValues) -> dict[str, Any]:
+    rho: Any = stats.spearmanr(each.integrated, each.shapley)
+    return {
+        "spearman": float(rho.statistic),
+        "cosine": each.cosine,
+        "difference": each.difference,
+        "standard_error": float(each.standard_error.sum() / each.shapley.sum()),
+        "completeness": each.completeness,
+        "is_exact": each.is_exact,
+    }
+
+
+def _largest(each: QueryValues, tokens: list[str]) -> list[dict[str, Any]]:
+    """The cells of a query in which the two methods differ most, as shares of their rows."""
+    first, second = each.integrated / each.integrated.sum(), each.shapley / each.shapley.sum()
+    gap = first - second
+    return [
+        {"query_token": tokens[each.query], "key": key, "key_token": tokens[key], "integrated": float(first[key])}
+        | {"shapley": float(second[key]), "gap": float(gap[key])}
+        | {"standard_error": float(each.standard_error[key] / each.shapley.sum())}
+        for key in (int(place) for place in np.argsort(-np.abs(gap), kind="stable")[:_KEPT_CELLS])
+    ]
+
+
+def _records(rows: list[dict[str, Any]], layer: int | None, interval: intervals.Interval) -> list[dict[str, Any]]:
+    """The means of every measure over the texts."""
+    records: list[dict[str, Any]] = []
+    for name in _MEASURES if rows else ():
+        texts: dict[int, list[float]] = {}
+        for row in rows:
+            if row[name] is not None and np.isfinite(row[name]):
+                texts.setdefault(row["sequence"], []).append(row[name])
+        mean, low, high = interval(np.array([np.mean(values) for _, values in sorted(texts.items())]))
+        records.append(
+            {"layer": layer, "bias": rows[0]["bias"], "measure": name, "mean": mean, "low": low, "high": high}
+            | {"sequences": len(texts), "exact_share": float(np.mean([row["is_exact"] for row in rows]))}
+        )
+    return records
+
+
+def _figure(records: list[dict[str, Any]], model: ModelFacts) -> Figure:
+    figure, (axes,) = figures.panels(1, width=5.2, height=3.4)
+    wanted = [r for r in records if r["measure"] == "spearman" and r["layer"] is not None]
+    series = {
+        f"bias {bias}": np.array([r["mean"] for r in wanted if r["bias"] == bias])
+        for bias in dict.fromkeys(r["bias"] for r in wanted)
+    }
+    title = "integrated gradients against Shapley values"
+    figures.lines(axes, model.layers, series, label=f"Spearman's {figures.RHO}", title=title)
+    axes.set_ylim(top=1.01)
+    return figure

@@ -1,0 +1,140 @@
+"""A model that skips one component of one block: the block is computed again from its trace without the component, and the
+model goes on from there by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from normscope.capture import blocks_of
+from normscope.capture.session import evaluation_mode, hooks
+from normscope.inputs import TokenSequence, batches
+from normscope.measures.value_zeroing import attention_output, feed_forward, normalise
+from normscope.trace import (
+    Attention,
+    FeedForward,
+    Fork,
+    LayerTrace,
+    Normalise,
+    OwnFeedForward,
+    Residual,
+    Scale,
+)
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+_TOKENS_AT_ONCE = 2048
+
+
+@dataclass(frozen=True)
+class Component:
+    """A component of a block: the place of its step, how it is called, and the head (from 1), if it is one."""
+
+    place: int
+    name: str
+    head: int | None = None
+
+
+def components_of(trace: LayerTrace) -> Iterator[Component]:
+    """The components of a block in their order, each attention followed by its heads. Of a kind that comes twice, the name
+    says which one it is."""
+    counts: dict[str, int] = {}
+    names = trace.components
+    for place, step in enumerate(trace.steps):
+        if step.name:
+            counts[step.name] = counts.get(step.name, 0) + 1
+            name = step.name if names.count(step.name) == 1 else f"{step.name}{counts[step.name]}"
+            yield Component(place, name)
+            if isinstance(step, Attention):
+                yield from (Component(place, "head", head) for head in range(1, len(step.weights) + 1))
+
+
+def without(trace: LayerTrace, skipped: Component | None) -> Float[Tensor, "token d"]:
+    """The block's output without a component: an attention, a head or a feed-forward brings nothing, a residual is not
+    added, a norm changes nothing. Attention weights and routers are those of the model's own pass."""
+    current, bypasses = trace.hidden, list[Tensor]()
+    rows = range(len(trace.hidden))
+    for place, step in enumerate(trace.steps):
+        skips = skipped is not None and place == skipped.place
+        match step:
+            case Fork():
+                bypasses.append(current)
+            case Attention():
+                current = attention_output(step)
+                if skips and skipped is not None:
+                    current = (
+                        torch.zeros_like(current) if skipped.head is None else current - _of_head(step, skipped.head)
+                    )
+            case Residual():
+                bypass = bypasses.pop()
+                current = current if skips else current + bypass
+            case Scale():
+                current = current * step.factor
+            case Normalise():
+                current = current if skips else normalise(step.norm, current)
+            case OwnFeedForward():
+                current = current if skips else current + feed_forward(step, step.hidden, rows)
+            case FeedForward():
+                current = torch.zeros_like(current) if skips else feed_forward(step, current, rows)
+    return current
+
+
+def _of_head(step: Attention, head: int) -> Float[Tensor, "query d"]:
+    return step.weights[head - 1] @ step.values[head - 1] @ step.output[head - 1]
+
+
+@dataclass(frozen=True)
+class Continued:
+    """What the model makes of a block's output: the states after its last block, and its logits (if it has a head)."""
+
+    states: Float[Tensor, "many token d"]
+    logits: Float[Tensor, "many token label"] | None
+
+
+def continued(
+    analyzer: Analyzer, sequence: TokenSequence, layer: int, outputs: Float[Tensor, "many token d"], *, logits: bool
+) -> Continued:
+    """The model run on copies of a sequence, each with its own output of one block."""
+    at_once = max(1, _TOKENS_AT_ONCE // len(sequence))
+    pieces = [_run(analyzer, sequence, layer, some, logits=logits) for some in outputs.split(at_once)]
+    scores = [piece.logits for piece in pieces if piece.logits is not None]
+    return Continued(torch.cat([piece.states for piece in pieces]), torch.cat(scores) if scores else None)
+
+
+def _run(
+    analyzer: Analyzer, sequence: TokenSequence, layer: int, outputs: Float[Tensor, "many token d"], *, logits: bool
+) -> Continued:
+    model, blocks = analyzer.model, blocks_of(analyzer.model, analyzer.family.stack)
+    (batch,) = batches([sequence], getattr(model.config, "pad_token_id", None) or 0, model.device)
+    inputs: dict[str, Any] = {
+        name: tensor.expand(len(outputs), *tensor.shape[1:]) for name, tensor in batch.features.items()
+    }
+    if analyzer.family.stack.causal:
+        inputs["use_cache"] = False
+    last: list[Tensor] = []
+    hook = _replacing(layer, outputs.to(analyzer.weight_dtype), last)
+    with torch.no_grad(), evaluation_mode(model), hooks(model) as handles:
+        handles += [block.register_forward_hook(hook) for block in blocks]
+        output: Any = model(**inputs, return_dict=True)
+    return Continued(last[-1].float(), output.logits.float() if logits else None)
+
+
+def _replacing(layer: int, outputs: Tensor, last: list[Tensor]) -> Callable[..., Any]:
+    """Counts the blocks as they are run, since a block may be run more than once, and notes what each gives out."""
+    count = 0
+
+    def hook(_: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
+        nonlocal count
+        count += 1
+        whole: Sequence[Any] | None = None if isinstance(output, Tensor) else output
+        states = outputs if count == layer else output if whole is None else whole[0]
+        last[:] = [states]
+        return states if whole is None else (states, *whole[1:])
+
+    return hook

@@ -1,0 +1,203 @@
+"""The web app with models of every kind: what each reads, what it predicts, and explanations on demand."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pytest
+from explorer_server import Running
+from PIL import Image
+from tiny_heads import tiny_head
+from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
+
+import normscope
+from normscope.explorer.orders import Order, Reader
+from normscope.explorer.predictions import predictions_of
+from normscope.explorer.server import WebApp
+from normscope.explorer.work import Steps
+
+TEXT = "The chef opened a restaurant."
+HEADS = {
+    "causal": ("gpt2", "GPT2LMHeadModel"),
+    "masked": ("bert", "BertForMaskedLM"),
+    "classifier": ("bert", "BertForSequenceClassification"),
+    "translator": ("bart", "BartForConditionalGeneration"),
+}
+
+
+@pytest.fixture(scope="module")
+def analyzers(analyzer: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The real model without a head, and tiny ones with heads that read the same tokens, and images."""
+    tokenizer = analyzer.tokenizer
+    models = {
+        name: normscope.load(tiny_head(*kind, vocab_size=len(tokenizer)), tokenizer) for name, kind in HEADS.items()
+    }
+    folder = tmp_path_factory.mktemp("image")
+    tiny_head("vit", "ViTForImageClassification").save_pretrained(folder)
+    ViTImageProcessorPil(size={"height": 12, "width": 12}).save_pretrained(folder)
+    return {"mini": analyzer, **models, "image": normscope.load(folder)}
+
+
+@pytest.fixture(scope="module")
+def server(analyzers: dict[str, Any]) -> Iterator[Running]:
+    running = Running(WebApp(analyzers).starlette())
+    yield running
+    running.stop()
+
+
+def answered(server: Running, content: dict[str, Any]) -> dict[str, Any]:
+    with server.client() as client:
+        answer = client.post("/api/jobs", json=content)
+        assert answer.status_code == 202, answer.text
+        job = answer.json()["id"]
+        with client.stream("GET", f"/api/jobs/{job}/events") as events:
+            told = [line for line in events.iter_lines() if line.startswith("data: ")]
+        status = json.loads(told[-1].removeprefix("data: "))
+        assert status["stage"] == "done", status
+        return client.get(f"/api/jobs/{job}/result").json()
+
+
+def analysed(server: Running, model: str, **more: Any) -> dict[str, Any]:
+    return answered(server, {"analyses": [{"text": TEXT, "model": model, **more}]})
+
+
+def test_a_causal_model_says_what_it_predicts_everywhere_and_explains_the_last(
+    server: Running, analyzers: dict[str, Any]
+) -> None:
+    payload = analysed(server, "causal")
+    count = len(payload["analyses"][0]["queries"]["token"])
+    assert [one["position"] for one in payload["predictions"]] == list(range(count))
+    for one in payload["predictions"]:
+        chances = [option["probability"] for option in one["options"]]
+        assert chances == sorted(chances, reverse=True)
+        assert 0 < sum(chances) <= 1
+    (explanation,) = payload["explanations"]
+    (target,) = explanation["targets"]
+    assert target["name"] == payload["predictions"][-1]["options"][0]["name"]
+    wanted = analyzers["causal"].explain(TEXT)
+    assert dict(wanted.top_predictions())[target["name"]] == pytest.approx(
+        payload["predictions"][-1]["options"][0]["probability"], rel=1e-4
+    )
+
+
+def test_any_prediction_is_explained_on_demand(server: Running, analyzers: dict[str, Any]) -> None:
+    option = predictions_of(Order(analyzers["causal"], TEXT))[2]["options"][1]
+    payload = answered(server, {"explain": {"text": TEXT, "model": "causal", "label": option["label"], "at": 2}})
+    (explanation,) = payload["explanations"]
+    (target,) = explanation["targets"]
+    wanted = analyzers["causal"].explain(TEXT, target=option["label"], at=2)
+    assert target["value"] == pytest.approx(float(wanted.dataset["value"].values[0]), rel=1e-4)
+    assert (target["name"], target["position"]) == (option["name"], 2)
+    against = {"text": TEXT, "model": "causal", "label": option["label"], "against": "chef", "at": 2}
+    (contrast,) = answered(server, {"explain": against})["explanations"]
+    assert contrast["targets"][0]["name"] == f"{option['name']} - chef"
+
+
+def test_masks_and_classes_are_predicted(server: Running) -> None:
+    payload = analysed(server, "masked", text="The [MASK] opened a restaurant.")
+    (prediction,) = payload["predictions"]
+    assert prediction["position"] == 2
+    assert payload["explanations"][0]["targets"][0]["position"] == 2
+    assert analysed(server, "masked")["explanations"] == []  # nothing to fill in
+    payload = analysed(server, "classifier", pair="It was good.")
+    assert payload["predictions"][0]["position"] == -1
+    assert payload["explanations"][0]["targets"][0]["name"] == payload["predictions"][0]["options"][0]["name"]
+    assert "good" in payload["analyses"][0]["queries"]["token"]
+
+
+def test_an_encoder_decoder_reads_two_texts(server: Running) -> None:
+    payload = analysed(server, "translator", target="A restaurant opened.")
+    (analysis,) = payload["analyses"]
+    assert "chef" in analysis["encoder"]["queries"]["token"]
+    assert "restaurant" in analysis["queries"]["token"]
+    (explanation,) = payload["explanations"]
+    assert explanation["encoder"]["tokens"]["token"] == analysis["encoder"]["queries"]["token"]
+
+
+def test_images_and_methods_are_taken(server: Running) -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (30, 40, 3), dtype=np.uint8)
+    stream = BytesIO()
+    Image.fromarray(pixels).save(stream, "PNG")
+    picture = base64.b64encode(stream.getvalue()).decode()
+    payload = answered(server, {"analyses": [{"image": picture, "model": "image"}]})
+    assert payload["analyses"][0]["image"]["height"] == 12
+    assert payload["predictions"][0]["position"] == -1
+    compared = [{"text": TEXT, "model": "mini"}, {"text": TEXT, "model": "mini", "method": "alti"}]
+    payload = answered(server, {"analyses": compared, "heads": True})
+    assert [one["method"] for one in payload["analyses"]] == ["norms", "alti"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"analyses": [{"model": "image", "text": TEXT}]}, "no image"),
+        ({"analyses": [{"model": "image", "image": "bm90IGFuIGltYWdl"}]}, "no image that can be read"),
+        ({"analyses": [{"model": "mini", "text": TEXT, "method": "magic"}]}, "method"),
+        ({"analyses": [{"model": "mini", "text": TEXT, "target": "x"}]}, "no decoder"),
+        ({"explain": {"model": "mini", "text": TEXT}}, "no head"),
+        ({"explain": {"model": "causal", "text": TEXT, "at": -1}}, "position"),
+        ({"explain": {"model": "causal", "text": TEXT, "label": 1.5}}, "label"),
+        ({"explain": "everything"}, "empty"),
+    ],
+)
+def test_what_a_model_cannot_do_is_refused(server: Running, content: Any, words: str) -> None:
+    with server.client() as client:
+        answer = client.post("/api/jobs", json=content)
+        assert answer.status_code == 422
+        assert words in answer.json()["error"]
+
+
+def test_an_image_of_too_many_pixels_is_refused_before_it_is_read(analyzers: dict[str, Any]) -> None:
+    stream = BytesIO()
+    Image.new("1", (6000, 6000)).save(stream, "PNG")
+    data = base64.b64encode(stream.getvalue()).decode()
+    with pytest.raises(normscope.InputError, match="6000 x 6000"):
+        Reader(analyzers, 100).orders({"analyses": [{"model": "image", "image": data}]})
+
+
+def test_progress_over_models_of_different_depth_is_steady() -> None:
+    told: list[tuple[int, int]] = []
+    steps = Steps([6, 2], lambda done, total: told.append((done, total)), lambda: False)
+    for layers in (6, 2):
+        with steps.next() as tell:
+            for done in range(layers + 1):
+                tell(done, layers)
+    assert [done for done, _ in told] == [0, 1, 2, 3, 4, 5, 6, 6, 7, 8]
+    assert {total for _, total in told} == {8}
+
+
+def test_a_prediction_is_chosen_in_the_page_and_the_address_brings_it_back(browser: Any, server: Running) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    trouble: list[str] = []
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.goto(server.url)
+    assert page.locator(".example").count() == 3
+    page.get_by_label("Model").first.select_option("causal")
+    page.locator(".example").first.click()
+    page.locator(".heatmap[data-drawn]").wait_for(state="attached")
+    assert "text=Once+upon" in page.url
+    page.locator(".maps").get_by_label("Flow", exact=True).check(force=True)
+    page.locator(".flow-graph[data-drawn]").wait_for()
+    second = page.locator(".predictions .link").nth(1)
+    name = second.inner_text()
+    second.click()
+    page.locator(".predictions li.chosen", has_text=name).wait_for()
+    assert name in page.locator("h1:visible").inner_text()
+    page.get_by_label("Explain", exact=True).last.fill("nowordatallxyzzy\N{SNOWMAN}")
+    page.get_by_role("button", name="Explain").click()
+    page.locator(".predictions [role=status]", has_text="vocabulary").wait_for()
+    page.goto("about:blank")
+    page.goto(f"{server.url}/#text=The+chef+slept.&model=mini&text2=The+chef+woke.&model2=causal&layer=1")
+    page.locator(".stage").nth(1).wait_for()
+    assert page.get_by_label("Second text", exact=True).input_value() == "The chef woke."
+    assert "layer=1" in page.url
+    page.get_by_label("Model").first.select_option("image")
+    assert page.get_by_label("Image to analyse").is_visible()
+    assert not page.get_by_label("Text to analyse").is_visible()
+    assert trouble == []
+    page.close()

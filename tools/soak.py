@@ -126,7 +126,7 @@ class Soak:
         try:
             os.dup2(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
             choice = self.engine(engine)
-            model = self.analyzer if choice is None else self.analyzer.name
+            model = self.analyzer if choice is None else self.folder / "model"
             run(NAMES, model=model, out=path, engine=choice, **SETTINGS)
         except BaseException:
             traceback.print_exc()

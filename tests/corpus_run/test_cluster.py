@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from corpus_run.small import save_model, tables
 from normscope.corpora import bundled
 from normscope.corpus_run import WorkerError
 from normscope.corpus_run.engines import Finished, Work
@@ -46,8 +48,9 @@ def cluster() -> Iterator[Any]:
     cluster.shutdown()
 
 
-def tables(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted((folder / "tables").iterdir())}
+@pytest.fixture(scope="module")
+def small(analyzer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(tmp_path_factory.mktemp("model"), analyzer.tokenizer)
 
 
 def workers_of(process: psutil.Process) -> list[psutil.Process]:
@@ -55,9 +58,9 @@ def workers_of(process: psutil.Process) -> list[psutil.Process]:
     return [child for child in process.children(recursive=True) if "ray::Worker" in " ".join(child.cmdline())]
 
 
-def test_a_cluster_gives_the_tables_of_this_process(analyzer: Any, cluster: Any, tmp_path: Path) -> None:
-    run(NAMES, model=analyzer, out=tmp_path / "here", limit=6, **SMALL)
-    run(NAMES, out=tmp_path / "ray", limit=6, engine=Ray(cluster.address), **SMALL)
+def test_a_cluster_gives_the_tables_of_this_process(small: Path, cluster: Any, tmp_path: Path) -> None:
+    run(NAMES, model=small, out=tmp_path / "here", limit=6, **SMALL)
+    run(NAMES, model=small, out=tmp_path / "ray", limit=6, engine=Ray(cluster.address, workers=1), **SMALL)
     assert tables(tmp_path / "ray") == tables(tmp_path / "here")
     assert not ray.is_initialized(), "the cluster is left as it was"
 
@@ -87,28 +90,30 @@ def kill_a_worker() -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_is_replaced(analyzer: Any, cluster: Any, tmp_path: Path) -> None:
-    run(NAMES, model=analyzer, out=tmp_path / "here", limit=8, **SMALL)
+def test_a_worker_that_is_killed_is_replaced(small: Path, cluster: Any, tmp_path: Path) -> None:
+    run(NAMES, model=small, out=tmp_path / "here", limit=12, **SMALL)
     engine = Disturbed(Ray(cluster.address), kill_a_worker)
-    run(NAMES, out=tmp_path / "ray", limit=8, engine=engine, **SMALL)
+    run(NAMES, model=small, out=tmp_path / "ray", limit=12, engine=engine, **SMALL)
     assert engine.happened and tables(tmp_path / "ray") == tables(tmp_path / "here")
 
 
 @pytest.mark.slow
-def test_a_node_that_is_lost_is_done_without(analyzer: Any, cluster: Any, tmp_path: Path) -> None:
+def test_a_node_that_is_lost_is_done_without(small: Path, cluster: Any, tmp_path: Path) -> None:
     """The actor of the lost node finds no room again: the other one does its work, and nobody waits."""
-    run(NAMES, model=analyzer, out=tmp_path / "here", limit=8, **SMALL)
+    run(NAMES, model=small, out=tmp_path / "here", limit=12, **SMALL)
     lost = next(iter(cluster.worker_nodes))
     engine = Disturbed(Ray(cluster.address), lambda: cluster.remove_node(lost, allow_graceful=False))
-    run(NAMES, out=tmp_path / "ray", limit=8, engine=engine, **SMALL)
+    run(NAMES, model=small, out=tmp_path / "ray", limit=12, engine=engine, **SMALL)
     assert engine.happened and tables(tmp_path / "ray") == tables(tmp_path / "here")
 
 
-def started(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "normscope.cli", "run", *NAMES, "-c", str(bundled()), "--unit", "packed"]
-    sizes = ["--max-tokens", "24", "--limit", "8", "--shard-size", "1", "-o", str(folder), "--engine", "ray"]
+def started(model: Path, folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "normscope.cli", "run", *NAMES, "-m", str(model), "-c", str(bundled())]
+    sizes = ["--unit", "packed", "--max-tokens", "24", "--limit", "40", "--shard-size", "1", "--engine", "ray"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([*command, *sizes, *arguments], env=environment, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        [*command, *sizes, "-o", str(folder), *arguments], env=environment, stderr=subprocess.DEVNULL
+    )
 
 
 def await_a_shard(folder: Path, process: subprocess.Popen[bytes]) -> None:
@@ -119,26 +124,26 @@ def await_a_shard(folder: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_driver_resumes_on_the_cluster(analyzer: Any, cluster: Any, tmp_path: Path) -> None:
-    run(NAMES, model=analyzer, out=tmp_path / "here", limit=8, **SMALL)
-    driver = started(tmp_path / "ray", "--ray-address", cluster.address)
+def test_a_killed_driver_resumes_on_the_cluster(small: Path, cluster: Any, tmp_path: Path) -> None:
+    run(NAMES, model=small, out=tmp_path / "here", limit=40, **SMALL)
+    driver = started(small, tmp_path / "ray", "--ray-address", cluster.address)
     await_a_shard(tmp_path / "ray", driver)
     driver.send_signal(signal.SIGKILL)
     driver.wait()
     assert not (tmp_path / "ray" / "manifest.json").exists()
-    run(NAMES, out=tmp_path / "ray", limit=8, engine=Ray(cluster.address), **SMALL)
+    run(NAMES, model=small, out=tmp_path / "ray", limit=40, engine=Ray(cluster.address), **SMALL)
     assert tables(tmp_path / "ray") == tables(tmp_path / "here")
 
 
 @pytest.mark.slow
-def test_a_killed_driver_takes_the_cluster_that_it_started_with_it(tmp_path: Path) -> None:
-    driver = started(tmp_path / "run", "--workers", "1")
+def test_a_killed_driver_takes_the_cluster_that_it_started_with_it(small: Path, tmp_path: Path) -> None:
+    driver = started(small, tmp_path / "run", "--workers", "1")
     await_a_shard(tmp_path / "run", driver)
     family = psutil.Process(driver.pid).children(recursive=True)
     assert any("raylet" in child.name() for child in family)
     driver.send_signal(signal.SIGKILL)
     driver.wait()
-    _, alive = psutil.wait_procs(family, timeout=60)
+    _, alive = psutil.wait_procs(family, timeout=300)
     assert not alive
 
 
@@ -153,10 +158,10 @@ class Deadly(MixingRatio):
 
 
 @pytest.mark.slow
-def test_a_shard_that_kills_every_worker_is_a_clear_error(cluster: Any, tmp_path: Path) -> None:
+def test_a_shard_that_kills_every_worker_is_a_clear_error(small: Path, cluster: Any, tmp_path: Path) -> None:
     says = rf"{MOST_LOSSES} workers in a row died at shard 1; .*fewer --workers.* 2 of 3 sequences are done.*resumes"
     with pytest.raises(WorkerError, match=f"(?s){says}"):
-        run([Deadly()], out=tmp_path / "run", limit=3, engine=Ray(cluster.address), **SMALL)
+        run([Deadly()], model=small, out=tmp_path / "run", limit=3, engine=Ray(cluster.address), **SMALL)
     assert sorted(path.name for path in (tmp_path / "run" / "shards").iterdir()) == ["000000", "000002"]
 
 
@@ -180,3 +185,11 @@ def test_wrong_requests_of_a_cluster_are_refused(analyzer: Any) -> None:
         Ray(workers=0)
     with pytest.raises(InputError, match="name it"):
         run(["mixing-ratio"], model=analyzer, corpus=["It rained."], engine=Ray())
+
+
+def test_a_cluster_that_does_not_answer_is_a_clear_error(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        with pytest.raises(WorkerError, match=rf"no Ray cluster at '{address}'.*0 of 1 sequences"):
+            run(["mixing-ratio"], corpus=["It rained."], out=tmp_path / "run", engine=Ray(address))

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
-from transformers import BertConfig, BertModel
 
 import normscope as ns
+from corpus_run.small import save_model, tables
 from normscope.corpora import CorpusError
 from normscope.corpus_run import AnotherRunError, RunInterrupted
 from normscope.corpus_run.engines import ChangedModelError, Finished, Here, Processes, Work, Worker
@@ -26,14 +26,6 @@ from normscope.experiments.partial import Rows
 
 NAMES = ["mixing-ratio", "ff-amplification"]
 TEXTS = ["The singer caught a soap bubble.", "It rained.", "The singer caught the rain."]
-
-
-def save_model(folder: Path, tokenizer: Any, seed: int) -> Path:
-    torch.manual_seed(seed)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +39,6 @@ def undisturbed(small: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
     run(NAMES, model=small, corpus=TEXTS, out=folder, shard_size=1)
     return tables(folder)
-
-
-def tables(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted((folder / "tables").iterdir())}
 
 
 @dataclass

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -85,15 +86,23 @@ def _connected(address: str | None) -> Generator[None]:
         yield
         return
     try:
+        _check_answers(address or "")
         own: dict[str, Any] = {} if address or os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False, **own)
-    except (ConnectionError, ValueError, RuntimeError, exceptions.RayError) as error:
+    except (OSError, ValueError, RuntimeError, exceptions.RayError) as error:
         where = f"at {address!r}" if address else "on this machine"
         raise WorkerError(f"There is no Ray cluster {where} that can be used: {error}.") from error
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """Ray itself tries a `HOST:PORT` for minutes before it says that nobody is there."""
+    host, separator, port = address.rpartition(":")
+    if separator and port.isdigit() and "/" not in host:
+        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 class _Pool:

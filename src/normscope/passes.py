@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from normscope.capture import ROWS_AT_ONCE, Side, capture_sides
+from normscope.capture import LONG, ROWS_AT_ONCE, Side, capture_sides
 from normscope.errors import CompletenessError, InputError, SelectionError
 from normscope.families.spec import Stack
 from normscope.inputs import Batch, TokenSequence, batches
@@ -36,9 +36,6 @@ That of float64 leaves room for norms that compute in float32 whatever the weigh
 
 Tell = Callable[[int, int], None]
 """Told how many layers of all sequences are done, of how many, before the next begins. It may raise, to cancel the pass."""
-
-LONG = 1024
-"""From this many tokens on, the attention weights of a layer are not stored but computed again for blocks of query rows."""
 
 _SHOW_PROGRESS_FROM = 16
 

@@ -32,7 +32,7 @@ from normscope.families import Family
 from normscope.families.spec import DispatchedAttention, DispatchedCrossAttention, HookedAttention, Part, Stack
 from normscope.trace import LayerTrace
 
-__all__ = ["ROWS_AT_ONCE", "Side", "blocks_of", "capture", "capture_sides", "family_in", "module_between"]
+__all__ = ["LONG", "ROWS_AT_ONCE", "Side", "blocks_of", "capture", "capture_sides", "family_in", "module_between"]
 
 Consumer = Callable[[int, int, LayerTrace], None]
 """Told the layer (from 1), the sequence of the batch (from 0), and the trace."""
@@ -55,6 +55,9 @@ class Side:
     components: int | None = None
     blocks: Callable[[int], Sequence[Tensor]] | None = None
 
+
+LONG = 1024
+"""From this many tokens on, the attention weights of a layer are not stored but computed again for blocks of query rows."""
 
 ROWS_AT_ONCE = 256
 """Query rows of a long sequence that are computed together."""

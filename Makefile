@@ -79,7 +79,8 @@ types: $(INSTALLED) ## Check types
 	$(BIN)/basedpyright
 
 .PHONY: bench
-bench: $(INSTALLED) ## Run the benchmark of the engine
+bench: $(INSTALLED) ## Run the benchmarks: a table, a figure and JSON under benchmarks/results
+	$(BIN)/python benchmarks/bench.py --long
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/experiment_statistics.py
 	$(BIN)/python benchmarks/explain.py

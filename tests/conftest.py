@@ -30,6 +30,14 @@ def analyzer() -> Any:
     return ns.load()
 
 
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A real browser: one for all tests of pages."""
+    from chromium import launched  # noqa: PLC0415  (most tests need no browser)
+
+    yield from launched()
+
+
 @pytest.fixture
 def unchecked_types() -> Iterator[None]:
     """Annotations are not checked, as in a user's process: a wrong type then meets normscope's own error."""

@@ -647,3 +647,27 @@ def test_mixing_ratios_need_no_single_keys_so_they_follow_any_chain() -> None:
 def test_the_kinds_that_steps_have_in_common_are_no_steps_themselves(kind: type) -> None:
     with pytest.raises(TypeError, match="abstract"):
         kind()
+
+
+def test_sequences_of_a_batch_share_what_follows_from_the_weights_alone() -> None:
+    """The fold of two matrices is one object for two traces of a block, and the maps are those of each alone."""
+    first, second = (make_trace("post_norm", LONG_AND_NARROW, seed=seed) for seed in (0, 0))
+    attention = next(step for step in first.steps if isinstance(step, Attention))
+    network = next(step for step in first.steps if isinstance(step, FeedForward)).experts[0].network
+    steps = tuple(
+        replace(step, shared=attention.shared)
+        if isinstance(step, Attention)
+        else replace(step, experts=(replace(step.experts[0], network=network),))
+        if isinstance(step, FeedForward)
+        else step
+        for step in second.steps
+    )
+    scopes = all_scopes(first)
+    alone, kept = decompose(second, scopes).maps, attention.shared
+    decompose(first, scopes)
+    made = dict(kept._kept)
+    together = decompose(replace(second, steps=steps), scopes).maps
+    assert made
+    assert kept._kept == made
+    for scope in scopes:
+        assert torch.equal(together[scope].nan_to_num(), alone[scope].nan_to_num())

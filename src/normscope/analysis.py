@@ -109,8 +109,24 @@ class Analysis:
         worst = float(self.completeness.max())
         return (
             f"Analysis({len(self.tokens)} tokens, {len(self.layers)} layers, model={self.attrs['model']!r}, "
-            f"completeness error {worst:.1e})\nscopes: {listing(self.scopes)}"
+            f"completeness error {worst:.1e})\nscopes: {listing(self.scopes)}{self._approximation_note()}"
         )
+
+    def _approximation_note(self) -> str:
+        kind = self.approximate
+        if kind is None:
+            return ""
+        spearman, error = self.attrs["approximate_spearman"], self.attrs["approximate_error"]
+        return (
+            f"\nmaps from the feed-forward on are approximate ({kind}): on sampled queries, rank correlation with exact "
+            f"ones at least {spearman:.4f}, median error of a cell at most {100 * error:.1f} %"
+        )
+
+    @property
+    def approximate(self) -> str | None:
+        """How the maps from the feed-forward on were approximated; `None` if they are exact."""
+        kind = self._dataset.attrs.get("approximate")
+        return None if kind is None else str(kind)
 
     # ---- maps ----------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ import xarray as xr
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from normscope import asking, results, schema
+from normscope import asking, results, schema, streaming
 from normscope.analysis import Analysis
 from normscope.call_options import AnalysisOptions, ExplainOptions, MixingOptions, Text
 from normscope.capture import blocks_of
@@ -35,10 +35,11 @@ from normscope.families.spec import Stack
 from normscope.inputs import ImageInput, Input, TokenSequence
 from normscope.loading import LoadedModel, load_model
 from normscope.measures import Decomposition, KeptTraces, Measure
+from normscope.measures.approximated import Approximate, approximation
 from normscope.methods import LayerMethod, MapRequest, Method, attribution, layer_method
 from normscope.methods.across import AcrossLayers
 from normscope.methods.prediction import Attribution, PullBack
-from normscope.passes import TOLERANCE, Measured, Pass, Tell, whole_numbers
+from normscope.passes import TOLERANCE, Measured, Pass, Request, Tell, query_positions, whole_numbers
 from normscope.planner import Clock, Estimate
 from normscope.planner.planning import SHORT, asked_of, plan, refuse_memory
 from normscope.scopes import Scope, scopes_of
@@ -239,6 +240,7 @@ class Analyzer:
         heads: bool = False,
         method: str | LayerMethod = schema.NORMS,
         projections: bool = False,
+        approximate: str | Approximate | None = None,
         words: bool = False,
         truncate: bool = False,
         value_bias: ValueBias = "token",
@@ -246,6 +248,7 @@ class Analyzer:
         progress: bool | None = None,
         tell: Tell | None = None,
         max_memory: int | None = None,
+        out: str | Path | None = None,
     ) -> Analysis | list[Analysis]:
         """Attribution maps of one input, or of each of a list.
 
@@ -262,6 +265,9 @@ class Analyzer:
             method: what the maps measure: `"norms"` of parts, or one of `normscope.methods.methods("layer maps")`, by name
                 or, with options other than its defaults, as `normscope.methods.method(name, ...)` gives it.
             projections: beside the norms, also the projections, for `Analysis.map(..., quantity="projection")`.
+            approximate: compute the maps from the feed-forward on approximately, and measure their error on sampled queries:
+                `"slopes"`, `"sketch"`, `"both"`, an `Approximation` of your own, or `"fast"`, the cheapest with a rank
+                correlation of at least 0.999 in every layer, exact where there is none. The result says what it reached.
             words: the inputs are lists of words.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
             value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
@@ -270,6 +276,8 @@ class Analyzer:
             tell: called with the layers done and their number before each layer of each input; may raise, to cancel.
             max_memory: bytes that the analysis may take beside the model. What would take more, as `estimate` counts it, is
                 refused before it starts.
+            out: a Zarr folder (`"maps.zarr"`, needs the extra `zarr`) that the norm maps of one input are written to layer
+                by layer, instead of being kept in memory. It opens as any other result, reading what is looked at.
 
         Returns:
             An `Analysis`, or a list of them for a list.
@@ -279,8 +287,12 @@ class Analyzer:
         """
         chosen = layer_method(method)
         sequences, single = asking.read(self, inputs, target, words=words, truncate=truncate)
-        wanted = MapRequest((), scopes is not None, heads, value_bias, projections)
+        wanted = MapRequest(
+            (), scopes is not None, heads, value_bias, projections, approximate=approximation(approximate)
+        )
         request = asking.map_request(self, chosen, wanted, scopes, layers, queries, dtype)
+        if out is not None:
+            return self._streamed(sequences, chosen, request, value_bias, out, tell)
         if max_memory is not None:
             refuse_memory(self, request, [len(sequence) for sequence in sequences], max_memory)
         if chosen.across_layers:
@@ -290,6 +302,31 @@ class Analyzer:
             measured = Pass(self, request).over(sequences, progress=progress, tell=tell)
             analyses = [self.analysis_of(item, value_bias=value_bias, method=chosen) for item in measured]
         return analyses[0] if single else analyses
+
+    def _streamed(
+        self,
+        sequences: Sequence[TokenSequence],
+        method: LayerMethod,
+        request: Request,
+        value_bias: ValueBias,
+        out: str | Path,
+        tell: Tell | None,
+    ) -> Analysis:
+        """The analysis of one input with its maps on disk."""
+        measure = request.main.measures[0]
+        alone = len(sequences) == 1 and len(request.main.measures) == 1 and request.encoder is None
+        if not alone or not isinstance(measure, Decomposition):
+            raise InputError(
+                "out= streams the norm maps of one input and one stack: leave out other inputs and methods."
+            )
+        with streaming.folder_in_the_making(out) as folder:
+            positions = query_positions(request.queries, len(sequences[0]))
+            store = streaming.MapStore(folder, request.main.layers, len(positions))
+            main = replace(request.main, measures=[streaming.streamed(measure, store)])
+            (measured,) = Pass(self, replace(request, main=main)).over(sequences, progress=False, tell=tell)
+            facts = {**self.facts, "value_bias": value_bias, **method.facts}
+            streaming.write_rest(results.main_dataset(measured, facts), folder)
+        return Analysis(streaming.read_zarr(out))
 
     def maps_by(
         self,

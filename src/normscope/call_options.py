@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal, TypedDict
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from normscope.choices import ValueBias
 from normscope.explain.question import LabelName
 from normscope.inputs import Input
+from normscope.measures.approximated import Approximate
 from normscope.methods import LayerMethod, Method
 from normscope.passes import Tell
 
@@ -39,6 +41,8 @@ class AnalysisOptions(MixingOptions, total=False):
     method: str | LayerMethod
     projections: bool
     max_memory: int | None
+    approximate: str | Approximate | None
+    out: str | Path | None
 
 
 class ExplainOptions(TypedDict, total=False):

@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from normscope.capture import Side, capture_sides
+from normscope.capture import LONG, ROWS_AT_ONCE, Side, capture_sides
 from normscope.errors import CompletenessError, InputError, SelectionError
 from normscope.families.spec import Stack
 from normscope.inputs import Batch, TokenSequence, batches
@@ -186,6 +186,7 @@ class _Fold:
     count: Callable[[int], None]
     states: dict[tuple[int, Measure[Any, Any]], Any] = field(default_factory=dict)
     worst: dict[int, float] = field(default_factory=dict[int, float])
+    begun: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
     @property
     def reach(self) -> Reach:
@@ -193,17 +194,31 @@ class _Fold:
         return reduce(Reach.__or__, (measure.reach(components) for measure in self.request.measures))
 
     def side(self, lengths: Sequence[int], source_lengths: Sequence[int] | None = None) -> Side:
-        return Side(self.stack, lengths, self.request.layers, self._consume, source_lengths, self.reach.components)
+        long = max(lengths) >= LONG and all(measure.by_rows for measure in self.request.measures)
+        blocks = self._blocks if long and not self.reach.below_attention else None
+        components = self.reach.components
+        return Side(self.stack, lengths, self.request.layers, self._consume, source_lengths, components, blocks)
+
+    def _blocks(self, sequence: int) -> list[torch.Tensor]:
+        """The query rows of a sequence that are computed together, where its attention weights are never stored."""
+        place = self.batch.places[sequence]
+        length = (self.batch.target_lengths or self.batch.lengths)[sequence]
+        rows = torch.arange(length) if self.rows is None else torch.tensor(self.rows[place])
+        return list(rows.to(self.analyzer.model.device).split(ROWS_AT_ONCE))
 
     def results(self, place: int) -> Results:
         """The results of the measures for one sequence."""
         finished = {measure: measure.finish(self.states[place, measure]) for measure in self.request.measures}
+        for measure in self.request.measures:
+            finished |= measure.also(finished[measure])
         return Results(self.request.layers, finished, self.worst.get(place, float("nan")))
 
     def _consume(self, layer: int, sequence: int, trace: LayerTrace) -> None:
         place = self.batch.places[sequence]
-        self.count(place)
-        if self.rows is not None:
+        if (place, layer) not in self.begun:
+            self.begun.add((place, layer))
+            self.count(place)
+        if self.rows is not None and len(trace.queries) == trace.length:
             trace = trace.select(torch.tensor(self.rows[place], device=trace.queries.device))
         for measure in self.request.measures:
             started = (place, measure) in self.states

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import xarray as xr
 
 from normscope import schema
 from normscope.analysis import Analysis
+from normscope.decompose import Approximation
 from normscope.passes import Measured, Results
 
 Facts = Mapping[str, str | int | float]
@@ -35,11 +37,28 @@ def main_dataset(measured: Measured, facts: Facts) -> xr.Dataset:
     if source.target is not None:
         queries, keys = source.target, {"target": source.target, "source": source}
         texts = {"text": source.target.text, "source_text": source.text}
-    attributes = {**facts, **texts}
-    return schema.build(results.variables(), results.layers, queries, measured.positions, keys, attributes)
+    variables = results.variables()
+    attributes = {**facts, **texts, **_approximation(variables)}
+    return schema.build(variables, results.layers, queries, measured.positions, keys, attributes)
+
+
+def _approximation(variables: Mapping[str, Any]) -> dict[str, str | float]:
+    """What a result says of itself if its maps are approximate; nothing if they are exact."""
+    if schema.APPROXIMATION_SPEARMAN not in variables:
+        return {}
+    neurons, directions = (
+        variables[name][1] for name in (schema.APPROXIMATION_NEURONS, schema.APPROXIMATION_DIRECTIONS)
+    )
+    kinds = {Approximation(float(n), int(d) or None).name for n, d in zip(neurons, directions, strict=True)}
+    return {
+        "approximate": ", ".join(sorted(kinds)),
+        "approximate_spearman": float(variables[schema.APPROXIMATION_SPEARMAN][1].min()),
+        "approximate_error": float(variables[schema.APPROXIMATION_ERROR][1].max()),
+    }
 
 
 def _encoder_dataset(measured: Measured, results: Results, facts: Facts) -> xr.Dataset:
     sequence = measured.sequence
-    attributes, positions = {**facts, "text": sequence.text}, range(len(sequence))
-    return schema.build(results.variables(), results.layers, sequence, positions, {"self": sequence}, attributes)
+    variables = results.variables()
+    attributes, positions = {**facts, "text": sequence.text, **_approximation(variables)}, range(len(sequence))
+    return schema.build(variables, results.layers, sequence, positions, {"self": sequence}, attributes)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, final
 
 import torch
@@ -75,6 +76,21 @@ class Gated:
 
 Network = Plain | Gated
 
+
+class Shared:
+    """What follows from the weights of a block alone, kept for all sequences that go through it together."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
+
+    def once(self, key: tuple[int, ...], of: Tensor, make: Callable[[], Tensor]) -> Tensor:
+        """What `make` gives for the weights `of`, made the first time only."""
+        key = (*key, id(of))
+        if key not in self._kept:
+            self._kept[key] = (of, make())
+        return self._kept[key][1]
+
+
 # ---- steps of a chain --------------------------------------------------------------------------------------------------
 
 
@@ -120,6 +136,7 @@ class Attention(ABC):
     output: Float[Tensor, "head d_head d"]
     bias: Float[Tensor, " d"] | None
     source: ValueSource | None = None
+    shared: Shared = field(default_factory=Shared, compare=False, repr=False)
     name: ClassVar[str]
 
     @abstractmethod

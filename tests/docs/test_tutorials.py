@@ -22,7 +22,8 @@ def test_every_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     cells = []
     for path in TUTORIALS:
         cells.append(new_code_cell(f"%reset -f\nimport torch\ntorch.set_num_threads(1)\ndel torch\n# {path.name}"))
-        cells += [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+        read = nbformat.read(path, as_version=4).cells
+        cells += [new_code_cell(cell.source) for cell in read if cell.cell_type == "code"]
     notebook = new_notebook(cells=cells)
     client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}})
     try:

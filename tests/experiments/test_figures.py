@@ -14,24 +14,39 @@ from matplotlib.figure import Figure
 from tests.experiments.made import random_analysis
 from tests.tiny_models import tiny, token_ids
 
-from normscope.experiments import EXPERIMENTS, Observation, figures, run
+from normscope.experiments import Observation, figures, run
 from normscope.experiments.base import ModelFacts, RunFacts
 from normscope.experiments.heads import Dispersion
 from normscope.measures.vectors import HiddenNorms, ValueNorms
 from normscope.plots.style import publication
 
 LAYERS = 15
+NAMES = [
+    "dispersion",
+    "categories",
+    "weight-vs-norm",
+    "frequency",
+    "mixing-ratio",
+    "mixing-frequency",
+    "expansion-rate",
+    "scope-similarity",
+    "ff-norms",
+]
+MANY_PANELS = ["word-split", "outlier-dimensions"]
 
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """All experiments that need no gold, on a model of many layers."""
-    path = tmp_path_factory.mktemp("corpus") / "ids.jsonl"
+    return _outcomes(NAMES, tmp_path_factory.mktemp("corpus"))
+
+
+def _outcomes(names: list[str], folder: Path) -> dict[str, Any]:
+    """Experiments that need no labels, on a model of many layers."""
+    path = folder / "ids.jsonl"
     rows = [
         f'{{"input_ids": {ids}, "word_ids": {[place // 2 for place in range(len(ids))]}}}' for ids in token_ids(9, 8)
     ]
     path.write_text("\n".join(rows * 2))
-    names = [name for name in EXPERIMENTS if name not in ("alignment", "entities", "ff-amplification")]
     model = tiny("bert", num_hidden_layers=LAYERS)
     return run(names, model=model, corpus=str(path), options={"word-split": {"resamples": 99}}).outcomes
 
@@ -51,6 +66,15 @@ def _overlaps(axis: Axis) -> list[tuple[str, str]]:
 
 
 def test_every_figure_names_model_and_corpus_and_its_labels_do_not_overlap(outcomes: dict[str, Any]) -> None:
+    _check(outcomes)
+
+
+@pytest.mark.slow
+def test_so_do_figures_with_a_panel_for_every_layer(tmp_path: Path) -> None:
+    _check(_outcomes(MANY_PANELS, tmp_path))
+
+
+def _check(outcomes: dict[str, Any]) -> None:
     for outcome in outcomes.values():
         for name, draw in outcome.figures.items():
             figure = _drawn(draw)
@@ -83,7 +107,8 @@ def test_the_line_in_a_box_is_the_median() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [(1, "1"), (0.01, "0.01"), (1e4, "10,000"), (1e-7, "10⁻⁷"), (1e6, "10⁶"), (3, ""), (0, "")]
+    ("value", "shown"),
+    [(1.0, "1"), (0.01, "0.01"), (1e4, "10,000"), (1e-7, "10⁻⁷"), (1e6, "10⁶"), (3.0, ""), (0.0, "")],
 )
 def test_powers_of_ten_are_written_plainly(value: float, shown: str) -> None:
     assert figures.power_of_ten(value) == shown

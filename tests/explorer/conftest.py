@@ -1,35 +1,19 @@
-"""A real browser with its network cut, and pages opened in it from disk.
-
-Without chromium these tests are skipped with a loud line, except in CI, where they fail.
-"""
+"""Explorer pages opened from disk in a real browser with its network cut."""
 
 from __future__ import annotations
 
 import csv
 import io
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from chromium import CHROMIUM
+from playwright.sync_api import Browser, Page
 
 from normscope import Analysis
 from normscope.explain.explanation import Explanation
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
 
 _PLAIN = ("own=shown", "layer=1", "scale=root")
 
@@ -38,18 +22,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if CHROMIUM is None:
         line = "NO BROWSER: the explorer was NOT tested. Install chromium (apt-get install chromium)."
         terminalreporter.write_line(line, red=True, bold=True)
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        if os.environ.get("CI"):
-            pytest.fail("There is no chromium, and in CI the explorer's tests are never skipped.")
-        pytest.skip("there is no chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 class Shown:
@@ -65,7 +37,7 @@ class Shown:
 
     def open(self, url: str) -> Shown:
         self.page.goto(url)
-        self.page.locator(".heatmap[data-drawn], .table table, .attributed button").first.wait_for(state="attached")
+        self.page.locator(".heatmap[data-drawn], .table table, .head, .attributed button").first.wait_for(state="attached")
         self.settle()
         return self
 

@@ -15,8 +15,9 @@ from torch import Tensor
 import normscope as ns
 from normscope.decompose import decompose
 from normscope.experiments import run
-from normscope.inputs import TokenSequence
+from normscope.inputs import TokenSequence, read_inputs
 from normscope.measures import ArrayMeasure, Decomposition, KeptTraces, LayerMeasure, Measure, Reach, joined
+from normscope.measures.removal import MapWithoutDimensions
 from normscope.measures.vectors import HiddenNorms
 from normscope.scopes import Scope
 from normscope.trace import LayerTrace
@@ -246,3 +247,23 @@ def test_the_manifest_of_a_run_has_the_error_of_the_worst_component(analyzer: ns
     last = max(float(list(errors.values())[-1].amax()) for errors in by_layer)
     assert manifest["worst_completeness_error"] == pytest.approx(worst, rel=1e-5)
     assert last < worst
+
+
+def test_a_map_without_dimensions_comes_from_the_same_parts_as_the_others(analyzer: ns.Analyzer) -> None:
+    """One decomposition gives both, and the map is that of a decomposition of its own."""
+    scope = next(scope for scope in analyzer.scopes if scope.last == "Ff")
+    removal = MapWithoutDimensions(0.05)
+    (measure,) = joined([Decomposition(maps=(scope,)), removal])
+    texts, _ = read_inputs("A soap bubble.", analyzer.tokenizer, None, words=False, truncate=False)
+    (together,) = analyzer.measure(texts, [measure])
+    (alone,) = analyzer.measure(texts, [removal])
+    np.testing.assert_allclose(together.main[removal], alone.main[removal], rtol=1e-5)
+    assert together.main[removal].shape == (len(analyzer.layers), *together.main[measure][1].maps[scope].shape)
+
+
+def test_a_map_without_dimensions_stays_alone_where_biases_count_otherwise() -> None:
+    removal = MapWithoutDimensions(0.05)
+    counted = Decomposition(maps=(Scope("AttnResLnFf"),), value_bias="bias")
+    assert joined([counted, removal]) == [counted, removal]
+    before = Decomposition(maps=(Scope("AttnResLn"),))
+    assert joined([before, removal]) == [before, removal]

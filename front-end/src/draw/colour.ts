@@ -118,8 +118,12 @@ export function paint(matrix: Matrix, colours: Palette, grey: Greyed | null = nu
   return image;
 }
 
-/** Black or white, whichever reads better on a colour. */
+/** Black or white, whichever reads better on a colour: one of them always has a contrast of 4.5 or more. */
 export function inkOn(css: string): string {
   const { r, g, b } = color(css)!.rgb();
-  return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? "#17151f" : "#ffffff";
+  const [red, green, blue] = [r, g, b].map((part) => {
+    const share = part / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+  });
+  return 0.2126 * red! + 0.7152 * green! + 0.0722 * blue! > 0.179 ? "#000000" : "#ffffff";
 }

@@ -65,7 +65,11 @@ export class Bars extends ElementPanel {
             class: column === focus.column ? "chosen" : "",
             click: () => this.context.choose({ row: view.selected.row, column }),
           },
-          h("span", { class: "key" }, bdi(label(text), { class: keys.special[column] ? "special" : "" })),
+          h(
+            "button",
+            { type: "button", class: "key" },
+            bdi(label(text), { class: keys.special[column] ? "special" : "" }),
+          ),
           h("span", { class: "track" }, bar),
           h("span", { class: "value" }, format.cell(value, state.norm, palette.diverging)),
         );

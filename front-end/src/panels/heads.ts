@@ -96,11 +96,11 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
       {
         type: "button",
         class: view.state.head === head ? "head chosen" : "head",
-        "aria-label": `Head ${head}, ${format.share(share)} of the layer`,
+        title: `Head ${head} carries ${format.share(share)} of what the heads of the layer carry`,
         click: () => this.context.store.set({ head, view: "map" }),
       },
       canvas,
-      h("span", {}, `head ${head}`),
+      h("span", {}, `head ${head} `),
       h("span", { class: "hint" }, format.share(share)),
     );
   }

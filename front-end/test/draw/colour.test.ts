@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import house from "../../../src/normscope/plots/palette.json";
-import { type Palette, palette, shade } from "../../src/draw/colour";
+import { inkOn, type Palette, palette, shade } from "../../src/draw/colour";
 import type { State } from "../../src/model/state";
 
 interface Wanted {
@@ -47,4 +47,20 @@ describe("colours", () => {
   });
   it("cope with a map of zeros", () => expect(shade(0, made({ limit: 0 }))).toBe(0));
   it("show small values better with the root", () => expect(shade(0.25, made({ scale: "root" }))).toBe(128));
+  it("have an ink that can be read on all of them", () => {
+    const linear = (part: number): number => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    const light = (css: string): number =>
+      [0.2126, 0.7152, 0.0722].reduce(
+        (sum, part, at) => sum + part * linear(Number.parseInt(css.slice(1 + 2 * at, 3 + 2 * at), 16) / 255),
+        0.05,
+      );
+    for (const css of [
+      ...made({}).css,
+      ...made({ diverging: true }).css,
+      ...made({ diverging: true, dark: true }).css,
+    ]) {
+      const [one, other] = [light(css), light(inkOn(css))];
+      expect(Math.max(one, other) / Math.min(one, other)).toBeGreaterThanOrEqual(4.5);
+    }
+  });
 });

@@ -18,14 +18,21 @@ from transformers import PreTrainedModel
 from normscope.capture.bind import BoundBlock
 from normscope.capture.experts import experts_path
 from normscope.capture.seen import Seen, SequenceView
-from normscope.capture.session import AttentionListener, eager_attention, evaluation_mode, hooks, shown_attention
+from normscope.capture.session import (
+    AttentionListener,
+    RowWeights,
+    eager_attention,
+    evaluation_mode,
+    hooks,
+    shown_attention,
+)
 from normscope.capture.stacks import bare_model, blocks_of, family_in, module_between, watched_paths
 from normscope.capture.weights import BlockWeights
 from normscope.families import Family
 from normscope.families.spec import DispatchedAttention, DispatchedCrossAttention, HookedAttention, Part, Stack
 from normscope.trace import LayerTrace
 
-__all__ = ["Side", "blocks_of", "capture", "capture_sides", "family_in", "module_between"]
+__all__ = ["LONG", "ROWS_AT_ONCE", "Side", "blocks_of", "capture", "capture_sides", "family_in", "module_between"]
 
 Consumer = Callable[[int, int, LayerTrace], None]
 """Told the layer (from 1), the sequence of the batch (from 0), and the trace."""
@@ -36,6 +43,8 @@ class Side:
     """One stack to follow: how long its sequences are (and those it looks at), which layers, and who consumes them.
 
     `components` says how many components of the chain to look at (default all), so that no more is kept than is needed.
+    With `blocks`, which says for each sequence of the batch which query rows go together, attention weights are computed
+    again for these rows and never stored, where the model's attention allows it: there is then a trace for each block.
     """
 
     stack: Stack
@@ -44,6 +53,14 @@ class Side:
     consume: Consumer
     source_lengths: Sequence[int] | None = None
     components: int | None = None
+    blocks: Callable[[int], Sequence[Tensor]] | None = None
+
+
+LONG = 1024
+"""From this many tokens on, the attention weights of a layer are not stored but computed again for blocks of query rows."""
+
+ROWS_AT_ONCE = 256
+"""Query rows of a long sequence that are computed together."""
 
 
 class _AllDone(Exception):
@@ -97,7 +114,8 @@ def capture_sides(
                     block, chain, done=lambda: head_hooks is None and all(each.done for each in listeners)
                 )
                 attentions |= listener.attentions(block, chain)
-        stack.enter_context(shown_attention(model, attentions) if attentions else eager_attention(model))
+        rows = ROWS_AT_ONCE if all(side.blocks is not None for side in sides) else None
+        stack.enter_context(shown_attention(model, attentions, rows) if attentions else eager_attention(model))
         stack.enter_context(suppress(_AllDone))
         if head_hooks is None:
             bare_model(model)(**inputs)
@@ -168,7 +186,11 @@ class _Listener:
         source_lengths = self.side.source_lengths or [0] * len(self.side.lengths)
         for sequence, (length, source) in enumerate(zip(self.side.lengths, source_lengths, strict=True)):
             view = SequenceView(self.seen, output, sequence, length, source, self.dtype)
-            self.side.consume(self.layer, sequence, bound.trace(view))
+            if self.side.blocks is None or not view.is_long:
+                self.side.consume(self.layer, sequence, bound.trace(view))
+                continue
+            for rows in self.side.blocks(sequence):
+                self.side.consume(self.layer, sequence, bound.trace_of_rows(view, rows))
         self.seen = None
 
     def _noter(self, path: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]:
@@ -187,7 +209,7 @@ class _Listener:
         return note
 
     def _attention_noter(self, path: str) -> AttentionListener:
-        def note(weights: Tensor, values: Tensor) -> None:
+        def note(weights: Tensor | RowWeights, values: Tensor) -> None:
             if self.seen is not None:
                 self.seen.attention[path] = (weights, values)
 

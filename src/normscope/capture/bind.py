@@ -6,7 +6,7 @@ Knows which tensor of the model plays which role in the chain, and nothing of wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -55,6 +55,7 @@ from normscope.trace import (
     Scale,
     SelfAttention,
     SequentialFeedForward,
+    Shared,
     Step,
 )
 
@@ -94,6 +95,7 @@ class BoundBlock:
     config: Config
     causal: bool
     below_attention: bool
+    shared: Shared = field(default_factory=Shared)
 
     def trace(self, view: SequenceView) -> LayerTrace:
         """The trace of one sequence of the batch, without its padding."""
@@ -106,6 +108,20 @@ class BoundBlock:
             causal=self.causal,
             source_length=view.source_length,
         )
+
+    def trace_of_rows(self, view: SequenceView, rows: Tensor) -> LayerTrace:
+        """The trace of some query rows of a long sequence, whose attention weights are computed for them alone."""
+        trace = self.trace(view).select(rows)
+        steps = list(trace.steps)
+        for place, (part, step) in enumerate(zip(self.chain, steps, strict=True)):
+            if isinstance(step, Attention) and isinstance(part, DispatchedAttention | DispatchedCrossAttention):
+                cross = isinstance(part, DispatchedCrossAttention)
+                weights = view.row_weights(part.module, rows, source=cross)
+                if self.causal and not cross:
+                    later = torch.arange(view.length, device=rows.device) > rows[:, None]
+                    self._refuse_later(bool((weights * later).any()))
+                steps[place] = replace(step, weights=weights)
+        return replace(trace, steps=tuple(steps))
 
     def _step(self, part: Part, view: SequenceView) -> Step:
         match part:
@@ -162,8 +178,8 @@ class BoundBlock:
             values = self._values(part, view)
         else:
             weights, values = view.attention(part.module, source=cross)
-        if self.causal and not cross and bool(weights.triu(1).any()):
-            raise UnsupportedArchitectureError("Attention looks at later tokens, but the family says it is causal.")
+        if self.causal and not cross and not view.is_long:
+            self._refuse_later(bool(weights.triu(1).any()))
         groups, _, d_head = values.shape
         heads = len(weights)
         source = value_source(part, self.weights, view, values, heads) if self.below_attention else None
@@ -174,7 +190,13 @@ class BoundBlock:
             output=linear.weight.T.reshape(heads, d_head, -1),
             bias=linear.bias,
             source=source,
+            shared=self.shared,
         )
+
+    @staticmethod
+    def _refuse_later(looks: bool) -> None:
+        if looks:
+            raise UnsupportedArchitectureError("Attention looks at later tokens, but the family says it is causal.")
 
     def _values(self, part: HookedAttention, view: SequenceView) -> Tensor:
         """`[group, key, d_head]` from the output of the value projection."""

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from normscope.capture.session import RowWeights
+
 
 @dataclass
 class Seen:
@@ -17,7 +19,7 @@ class Seen:
     hidden: Tensor
     inputs: dict[str, Tensor] = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)
-    attention: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    attention: dict[str, tuple[Tensor | RowWeights, Tensor]] = field(default_factory=dict)
     routing: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def note(self, path: str, given: Tensor, output: Any) -> None:
@@ -84,7 +86,24 @@ class SequenceView:
         """Weights `[head, query, key]` and values `[group, key, d_head]` of an attention that was listened to."""
         weights, values = self.seen.attention[path]
         keys = self.source_length if source else self.length
-        return self._square(weights, keys), values[self.sequence, :, :keys].to(self.dtype)
+        if isinstance(weights, RowWeights):  # zeros that take no memory; those of the rows asked for come later
+            shown = values.new_zeros(1, dtype=self.dtype).expand(weights.heads, self.length, keys)
+        else:
+            shown = self._square(weights, keys)
+        return shown, values[self.sequence, :, :keys].to(self.dtype)
+
+    def row_weights(self, path: str, rows: Tensor, *, source: bool) -> Tensor:
+        """`[head, row, key]` of an attention whose weights are computed again."""
+        weights, _ = self.seen.attention[path]
+        assert isinstance(weights, RowWeights)
+        keys = self.source_length if source else self.length
+        return weights.of_rows(rows)[self.sequence, :, :, :keys].to(self.dtype)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether weights of attention are to be had by rows only."""
+        kinds = {isinstance(weights, RowWeights) for weights, _ in self.seen.attention.values()}
+        return kinds == {True}
 
     def _square(self, weights: Tensor, keys: int) -> Tensor:
         return weights[self.sequence, :, : self.length, :keys].to(self.dtype)

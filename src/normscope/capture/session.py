@@ -10,9 +10,11 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
@@ -21,10 +23,25 @@ from normscope.errors import ModelError
 
 _IMPLEMENTATION = "normscope"
 
-AttentionListener = Callable[[Tensor, Tensor], None]
+Rows = slice | Tensor
+
+
+@dataclass(frozen=True)
+class RowWeights:
+    """Attention weights of a long input, which are computed again for the rows that are looked at, never stored.
+
+    `of_rows` is the model's own eager attention for some of its queries: `[batch, head, row, key]`.
+    """
+
+    heads: int
+    of_rows: Callable[[Rows], Tensor]
+
+
+AttentionListener = Callable[["Tensor | RowWeights", Tensor], None]
 """Told the attention weights and the value states of one call, both `[batch, head, ...]`."""
 
 _listeners: WeakKeyDictionary[nn.Module, AttentionListener] = WeakKeyDictionary()
+_rows_at_once: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 _turns: WeakKeyDictionary[nn.Module, AbstractContextManager[Any]] = WeakKeyDictionary()
 _turns_made = threading.Lock()
 
@@ -49,12 +66,19 @@ def evaluation_mode(model: nn.Module) -> Generator[None]:
 
 
 @contextmanager
-def shown_attention(model: PreTrainedModel, listeners: dict[nn.Module, AttentionListener]) -> Generator[None]:
-    """The model's own eager attention for all modules, with listeners on those that have one."""
+def shown_attention(
+    model: PreTrainedModel, listeners: dict[nn.Module, AttentionListener], rows: int | None = None
+) -> Generator[None]:
+    """The model's own eager attention for all modules, with listeners on those that have one.
+
+    With `rows`, attention to more queries than that is computed by so many at once, and listeners get `RowWeights`.
+    """
     AttentionInterface.register(_IMPLEMENTATION, _shown_eager_attention)
     # Without a mask function of the same name, transformers would silently drop the mask.
     AttentionMaskInterface.register(_IMPLEMENTATION, eager_mask)
     _listeners.update(listeners)
+    if rows is not None:
+        _rows_at_once.update(dict.fromkeys(listeners, rows))
     try:
         with _restored_implementations(model) as configs:
             model.set_attn_implementation(_IMPLEMENTATION)
@@ -67,6 +91,7 @@ def shown_attention(model: PreTrainedModel, listeners: dict[nn.Module, Attention
     finally:
         for module in listeners:
             _listeners.pop(module, None)
+            _rows_at_once.pop(module, None)
 
 
 @contextmanager
@@ -120,12 +145,40 @@ def _configs(model: PreTrainedModel) -> list[Any]:
 
 def _shown_eager_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor | None]:
+    at_once, count = _rows_at_once.get(module), query.shape[2]
+    if at_once is not None and count > at_once and _goes_by_rows(module, count, attention_mask, kwargs):
+        return _attention_by_rows(module, query, key, value, attention_mask, at_once, **kwargs)
     output, weights = _eager_attention_of(module)(module, query, key, value, attention_mask, **kwargs)
     listener = _listeners.get(module)
     if listener is not None:
         listener(weights, value)
     return output, weights
+
+
+def _goes_by_rows(module: nn.Module, rows: int, mask: Tensor | None, kwargs: dict[str, Any]) -> bool:
+    """Whether rows of queries do not depend on each other: all that tells them apart is a mask that shows every row."""
+    if any(isinstance(value, Tensor) and value.dim() > 2 for value in kwargs.values()):
+        return False
+    if mask is None:
+        return not getattr(module, "is_causal", True)
+    return mask.dim() == 4 and mask.shape[2] == rows
+
+
+def _attention_by_rows(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, at_once: int, **kwargs: Any
+) -> tuple[Tensor, None]:
+    eager = _eager_attention_of(module)
+
+    def part(rows: Rows) -> tuple[Tensor, Tensor]:
+        return eager(module, query[:, :, rows], key, value, None if mask is None else mask[:, :, rows], **kwargs)
+
+    starts = range(0, query.shape[2], at_once)
+    output = torch.cat([part(slice(start, start + at_once))[0] for start in starts], dim=1)
+    listener = _listeners.get(module)
+    if listener is not None:
+        listener(RowWeights(query.shape[1], lambda rows: part(rows)[1]), value)
+    return output, None
 
 
 def _eager_attention_of(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:

@@ -26,9 +26,15 @@ class BlockWeights:
 
     def __init__(self, block: nn.Module, dtype: torch.dtype) -> None:
         self.block, self.dtype = block, dtype
+        self._linear: dict[str, Linear] = {}
 
     def linear(self, path: str) -> Linear:
-        """The affine map of a submodule."""
+        """The affine map of a submodule, the same object every time: what is computed of it can be kept."""
+        if path not in self._linear:
+            self._linear[path] = self._affine(path)
+        return self._linear[path]
+
+    def _affine(self, path: str) -> Linear:
         module = self.block.get_submodule(path)
         if isinstance(module, Conv1D):
             return Linear(self._read(module.weight).T, self._read(module.bias))

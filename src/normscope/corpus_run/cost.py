@@ -18,7 +18,10 @@ _WORTH_TIMING = 8
 
 
 def announced(driver: Driver, *, aloud: bool) -> dict[str, dict[str, Any]]:
-    """The model calls and seconds to expect of every experiment that asks the model itself, also said on standard error."""
+    """The model calls and seconds to expect of every experiment that asks the model itself, also said on standard error.
+
+    Only what is said aloud is worth timing.
+    """
     trials = [experiment for experiment in driver.settings.experiments if isinstance(experiment, Trial)]
     items = [item for shard in driver.spool.shards(lambda index: not driver.shards.done(index)) for item in shard.items]
     items = [] if not trials else sorted(items, key=lambda item: item.length)
@@ -26,7 +29,7 @@ def announced(driver: Driver, *, aloud: bool) -> dict[str, dict[str, Any]]:
     for trial in trials if items else []:
         calls = sum(trial.calls(driver.facts, item.length) for item in items)
         seconds: float | None = None
-        if len(items) >= _WORTH_TIMING:
+        if aloud and len(items) >= _WORTH_TIMING:
             trial.examine(driver.analyzer, items[0], driver.settings.seed)  # what is slow only once
             middle = items[len(items) // 2]
             started = time.perf_counter()

@@ -7,14 +7,16 @@ decomposition in the cheapest form that is still exact at each point. How the te
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from normscope.decompose.approximation import Approximation, Reached
 from normscope.decompose.carrier import SELF, SOURCE, Carrier, OpenCarrier
+from normscope.decompose.dense import Dense
 from normscope.decompose.factored import Factored
 from normscope.decompose.linear import deviation, sloped
 from normscope.decompose.sums import OTHERS, SOURCE_TOKENS, Summed, Sums
@@ -33,7 +35,7 @@ from normscope.trace import (
     Scale,
 )
 
-__all__ = ["LayerResult", "decompose", "mixing_ratios"]
+__all__ = ["Approximation", "LayerResult", "Reached", "decompose", "mixing_ratios"]
 
 
 @dataclass
@@ -42,8 +44,9 @@ class LayerResult:
 
     Maps have the sequence's own tokens as keys and then the encoder's, NaN where a key does not exist at that scope.
     `source_mixing` is the share of the mixing ratio that comes from the encoder's tokens; `errors` are the relative
-    completeness errors of each query; `heads` are maps of each head. `scopes` are those with a map or a ratio, as they
-    follow each other in the chain.
+    completeness errors of each query; `heads` are maps of each head; `without` are maps after the feed-forward without some
+    dimensions, by the name of these; `reached` says how good approximate maps are. `scopes` are those with a map or a ratio,
+    as they follow each other in the chain.
     """
 
     scopes: list[str] = field(default_factory=list)
@@ -52,6 +55,32 @@ class LayerResult:
     source_mixing: dict[str, Float[Tensor, " query"]] = field(default_factory=dict)
     heads: dict[str, Float[Tensor, "head query key"]] = field(default_factory=dict)
     errors: dict[str, Float[Tensor, " query"]] = field(default_factory=dict)
+    without: dict[str, Float[Tensor, "query key"]] = field(default_factory=dict)
+    reached: Reached | None = None
+
+    def followed_by(self, other: LayerResult) -> LayerResult:
+        """The same layer with further query rows."""
+
+        def joined(first: dict[str, Tensor], second: dict[str, Tensor], dimension: int = 0) -> dict[str, Tensor]:
+            return {name: torch.cat([values, second[name]], dimension) for name, values in first.items()}
+
+        reached = (
+            self.reached if other.reached is None or self.reached is None else self.reached.worse_of(other.reached)
+        )
+        return LayerResult(
+            self.scopes,
+            joined(self.maps, other.maps),
+            joined(self.mixing, other.mixing),
+            joined(self.source_mixing, other.source_mixing),
+            joined(self.heads, other.heads, 1),
+            joined(self.errors, other.errors),
+            joined(self.without, other.without),
+            reached,
+        )
+
+    @property
+    def reached_or_exact(self) -> Reached:
+        return self.reached or Reached(Approximation(), {}, {})
 
 
 def decompose(
@@ -61,13 +90,17 @@ def decompose(
     ratios: Sequence[str] = (),
     heads: bool = False,
     value_bias: str = "token",
+    approximation: Approximation | None = None,
+    without: Mapping[str, Int[Tensor, " dimension"]] | None = None,
 ) -> LayerResult:
     """Maps and mixing ratios at `scopes`, and ratios alone at further ones; the chain is followed only as far as needed.
 
     `value_bias="bias"` counts the value projection's bias with the bias, not with the `"token"`; it needs a trace that was
-    captured below attention.
+    captured below attention. With an `approximation`, maps from the feed-forward on are approximate. `without` names sets of
+    dimensions that are left out of the norms after the feed-forward, for further maps from the same parts.
     """
     walk = _Walk(trace, maps=scopes, ratios=(*scopes, *ratios), heads=heads, value_bias=value_bias)
+    walk.approximation, walk.without = approximation, dict(without or {})
     return walk.run(Factored(sums=Sums.of_tokens(trace.hidden, trace.queries)))
 
 
@@ -85,6 +118,8 @@ class _Walk:
     ) -> None:
         self.trace, self.maps, self.ratios, self.heads = trace, maps, ratios, heads
         self.bias_apart = value_bias == "bias"
+        self.approximation: Approximation | None = None
+        self.without: dict[str, Tensor] = {}
         self.result = LayerResult()
         self.everything = torch.arange(len(trace.queries), device=trace.queries.device)
         self.scope_after = _scope_after_each_step(trace)
@@ -124,12 +159,18 @@ class _Walk:
                     own = Sums.of_tokens(step.hidden, trace.queries).feed_forward(sloped(step))
                     carrier = carrier.add(Summed(sums=own))
                 case FeedForward():
-                    for tile, result in _opened(carrier).feed_forward(sloped(step)):
+                    for tile, result in self._tiles(_opened(carrier), step):
                         tiled = trace.select(tile, after=index)
                         self._note(index, result, state if state is None else state[tile], tile)
+                        self._note_without(result, tile)
                         self._follow(result, [bypass.select(tile) for bypass in bypasses], tiled, tile, index + 1)
                     return
             self._note(index, carrier, state, rows)
+
+    def _tiles(self, carrier: OpenCarrier, step: FeedForward) -> Iterator[tuple[slice, Carrier]]:
+        if self.approximation is not None and isinstance(carrier, Factored):
+            return carrier.approximate_feed_forward(sloped(step), self.approximation)
+        return carrier.feed_forward(sloped(step))
 
     def _note(self, index: int, carrier: Carrier, state: Tensor | None, rows: QueryRows) -> None:
         scope, sums = self.scope_after[index], carrier.sums
@@ -144,6 +185,15 @@ class _Walk:
         if scope in self.maps:
             for kind, norms in carrier.maps().items():
                 self._write_map(scope, kind, norms, rows)
+
+    def _note_without(self, carrier: Carrier, rows: QueryRows) -> None:
+        for name, dimensions in self.without.items():
+            if not isinstance(carrier, Dense):
+                raise UnsupportedArchitectureError(
+                    "Dimensions can be left out of exact maps after a feed-forward only."
+                )
+            for kind, norms in carrier.maps_without(dimensions).items():
+                self._write_map_into(self.result.without, name, kind, norms, rows)
 
     def _note_attention(self, step: Attention, carrier: OpenCarrier) -> None:
         scope, mean = weights_scope(step.name), step.weights.mean(0)
@@ -169,11 +219,16 @@ class _Walk:
         into[scope][rows] = values
 
     def _write_map(self, scope: str, kind: int, norms: Float[Tensor, "row key"], rows: QueryRows) -> None:
-        if scope not in self.result.maps:
+        self._write_map_into(self.result.maps, scope, kind, norms, rows)
+
+    def _write_map_into(
+        self, maps: dict[str, Tensor], name: str, kind: int, norms: Float[Tensor, "row key"], rows: QueryRows
+    ) -> None:
+        if name not in maps:
             keys = self.trace.length + self.trace.source_length
-            self.result.maps[scope] = norms.new_full((len(self.everything), keys), math.nan)
+            maps[name] = norms.new_full((len(self.everything), keys), math.nan)
         start = self.trace.length if kind == SOURCE else 0
-        self.result.maps[scope][rows, start : start + norms.shape[1]] = self._marked(kind, norms, rows)
+        maps[name][rows, start : start + norms.shape[1]] = self._marked(kind, norms, rows)
 
     def _over_all_keys(
         self, kind: int, values: Float[Tensor, "head query key"]

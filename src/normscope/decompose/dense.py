@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.decompose.carrier import SELF, Carrier, OpenCarrier
@@ -47,3 +47,11 @@ class Dense(Carrier):
     def maps(self) -> dict[int, Float[Tensor, "query key"]]:
         norms = torch.linalg.vector_norm(self.parts, dim=-1).T
         return {kind: norms[:, keys] for kind, keys in self.extents.items()}
+
+    def maps_without(self, dimensions: Int[Tensor, " dimension"]) -> dict[int, Float[Tensor, "query key"]]:
+        """The same norms without some dimensions of the parts, which are as they were afterwards."""
+        kept = self.parts[..., dimensions].clone()
+        self.parts[..., dimensions] = 0
+        maps = self.maps()
+        self.parts[..., dimensions] = kept
+        return maps

@@ -204,7 +204,4 @@ class ExpandedNetwork:
     @cached_property
     def _folded(self) -> list[list[Float[Tensor, "_ f"]]]:
         """For each group of keys and each branch, output projection times first matrix: `K`."""
-        return [
-            [group.output.flatten(0, 1) @ linear.weight.T for linear in self.network.projections]
-            for group in self.groups
-        ]
+        return [[group.folded(linear) for linear in self.network.projections] for group in self.groups]

@@ -16,12 +16,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from normscope.decompose.approximate import Approximate, ApproximateExpansion
+from normscope.decompose.approximation import Approximation
 from normscope.decompose.carrier import SELF, SOURCE, OpenCarrier
 from normscope.decompose.dense import Dense
 from normscope.decompose.expand import Expansion
 from normscope.decompose.linear import SlopedNetwork, scale_
 from normscope.errors import UnsupportedArchitectureError
-from normscope.trace import Attention, CrossAttention, Linear, Norm, QueryRows
+from normscope.trace import Attention, CrossAttention, Linear, Norm, QueryRows, Shared
 
 _GRAM_ELEMENTS = 1_000_000
 """How many float64 numbers each of the Gram products may hold at once."""
@@ -38,6 +40,8 @@ class KeyGroup:
     scale: Float[Tensor, " query"]
     queries: Int[Tensor, " query"]
     causal: bool
+    shared: Shared
+    norms_passed: int = 0
 
     @staticmethod
     def of(attention: Attention, queries: Int[Tensor, " query"], *, causal: bool, bias_apart: bool = False) -> KeyGroup:
@@ -48,7 +52,7 @@ class KeyGroup:
         scale = torch.ones_like(weights[0, :, 0])
         cross = isinstance(attention, CrossAttention)
         kind, causal = (SOURCE, False) if cross else (SELF, causal)
-        return KeyGroup(kind, weights, values, attention.output, scale, queries, causal)
+        return KeyGroup(kind, weights, values, attention.output, scale, queries, causal, attention.shared)
 
     def select(self, rows: QueryRows) -> KeyGroup:
         selected = replace(self, weights=self.weights[:, rows], scale=self.scale[rows], queries=self.queries[rows])
@@ -59,7 +63,8 @@ class KeyGroup:
         return replace(self, scale=self.scale * factor)
 
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> KeyGroup:
-        return replace(self, output=scale_(norm, self.output.clone()), scale=self.scale / deviation)
+        output, passed = scale_(norm, self.output.clone()), self.norms_passed + 1
+        return replace(self, output=output, scale=self.scale / deviation, norms_passed=passed)
 
     @cached_property
     def factors(self) -> Float[Tensor, "key head d"]:
@@ -79,8 +84,14 @@ class KeyGroup:
         _, keys, d_head = self.values.shape
         d = self.output.shape[-1]
         if d_head * (d + keys) < keys * d:
-            return torch.bmm(self.values, self.output @ linear.weight.T).transpose(0, 1)
+            folded = self.folded(linear).unflatten(0, self.output.shape[:2])
+            return torch.bmm(self.values, folded).transpose(0, 1)
         return self.factors @ linear.weight.T
+
+    def folded(self, linear: Linear) -> Float[Tensor, "_ outputs"]:
+        """The output projection of all heads times one more linear map: a row for each number of a value vector."""
+        key = (self.kind, self.norms_passed)
+        return self.shared.once(key, linear.weight, lambda: self.output.flatten(0, 1) @ linear.weight.T)
 
     def norms(self) -> Float[Tensor, "query key"]:
         """`||part[i, j]||` from the Gram matrix of each key's factors, `sqrt(a^T G_j a)`: float64, since heads cancel."""
@@ -130,6 +141,11 @@ class Factored(OpenCarrier):
 
     def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[slice, Dense]]:
         yield from Expansion(self.sums, self.groups, networks).tiles()
+
+    def approximate_feed_forward(
+        self, networks: list[SlopedNetwork], approximation: Approximation
+    ) -> Iterator[tuple[slice, Approximate]]:
+        yield from ApproximateExpansion(self.sums, self.groups, networks, approximation).tiles()
 
     def maps(self) -> dict[int, Float[Tensor, "query key"]]:
         maps = {group.kind: group.norms() for group in self.groups}

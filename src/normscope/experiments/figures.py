@@ -49,7 +49,13 @@ def log_scale(axes: Axes, direction: Literal["x", "y"]) -> None:
     axis = axes.xaxis if direction == "x" else axes.yaxis
     axis.set_major_locator(LogLocator(10, numticks=7))
     axis.set_major_formatter(FuncFormatter(_plainly))
-    axis.set_minor_formatter(NullFormatter())
+
+    def between(value: float, _place: object = None) -> str:
+        low, high = axis.get_view_interval()
+        mantissa = value / 10.0 ** math.floor(math.log10(value))
+        return f"{value:g}" if high < 30 * low and any(abs(mantissa - number) < 1e-6 for number in (2, 5)) else ""
+
+    axis.set_minor_formatter(FuncFormatter(between))
 
 
 def power_of_ten(value: float) -> str:

@@ -196,7 +196,7 @@ def _figure(scopes: list[str], model: ModelFacts, mean: np.ndarray) -> Figure:
     """The mean ratios `[scope, layer, kind]`, without the kinds that the corpus does not have."""
     present = np.flatnonzero(np.isfinite(mean).any((0, 1)))
     kinds = [kinds_of(model)[place] for place in present]
-    figure, grid = figures.panels(len(scopes), width=0.62 * len(kinds) + 0.9, height=0.26 * len(model.layers) + 1.4)
+    figure, grid = figures.panels(len(scopes), width=0.72 * len(kinds) + 0.9, height=0.26 * len(model.layers) + 1.4)
     for place, (axes, scope) in enumerate(zip(grid, scopes, strict=True)):
         values = 100 * mean[place][:, present]
         image = figures.heat(axes, values, model.layers, kinds, title=scope, limits=(0.0, 100.0), form="{:.0f}")

@@ -26,7 +26,7 @@ from normscope.scopes import ATTENTION_WEIGHTS
 _NORMS = LogBins(-6, 6, 400)
 _WEIGHTS = LogBins(-16, 0, 320)
 _OUTSIDE = 0.01
-"""The share of pairs that may lie beyond either end of an axis of the figure."""
+"""The share of a category's pairs that may lie beyond either end of an axis of the figure."""
 
 _SHOWN = 8
 """How many bins of weights and norms the figure shows as one."""
@@ -102,6 +102,7 @@ def _joint_figure(joint: dict[str, _Joint]) -> Figure:
     edges = [10.0 ** (bins.low + np.arange(0, bins.size + 1, _SHOWN) / bins.per_decade) for bins in (_WEIGHTS, _NORMS)]
     whole = joint["all"]
     scale = LogNorm(1, _largest(whole))
+    ends = [_limits(edges[1], part.norms, part.counts) for part in joint.values() if part.pairs]
     for axes, (name, part) in zip(grid, joint.items(), strict=True):
         shown = np.zeros([len(each) - 1 for each in edges])
         np.add.at(shown, (part.weights // _SHOWN, part.norms // _SHOWN), part.counts)
@@ -110,8 +111,8 @@ def _joint_figure(joint: dict[str, _Joint]) -> Figure:
         figures.log_scale(axes, "x")
         figures.log_scale(axes, "y")
         axes.set(xlabel="‖f(x)‖", ylabel=figures.ALPHA)
-        axes.set_xlim(*_limits(edges[1], whole.norms, whole.counts))
-        axes.set_ylim(*_limits(edges[0], whole.weights, whole.counts))
+        axes.set_xlim(min(low for low, _ in ends), max(high for _, high in ends))
+        axes.set_ylim(_limits(edges[0], whole.weights, whole.counts)[0], 1)
         axes.set_title(f"{name} ({figures.RHO} = {part.spearman()[0]:.2f}, {part.pairs:,} pairs)", fontsize=9)
         if axes is grid[-1]:
             figures.count_bar(mesh, grid, "number of pairs")

@@ -42,6 +42,11 @@ class Reach:
 class Measure(ABC, Generic[State, Result]):
     """Something to compute from the layers of one sequence, in their order. Its subclasses are frozen dataclasses."""
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether it takes the trace of a layer in blocks of query rows, one after the other."""
+        return False
+
     def reach(self, components: Sequence[str]) -> Reach:
         """How far along a chain of components it looks."""
         return Reach()
@@ -60,6 +65,10 @@ class Measure(ABC, Generic[State, Result]):
 
     def errors(self, state: State, layer: int) -> Errors:
         """How exactly the parts of a layer just added make up the model's own states, where it follows parts."""
+        return {}
+
+    def also(self, result: Result) -> Mapping[Measure[Any, Any], Any]:
+        """The results of other measures that it has computed on the way."""
         return {}
 
     def variables(self, result: Result) -> dict[str, Any]:

@@ -12,11 +12,13 @@ from torch import Tensor
 
 from normscope import schema
 from normscope.choices import ValueBias
-from normscope.decompose import LayerResult, decompose, mixing_ratios
+from normscope.decompose import LayerResult, Reached, decompose, mixing_ratios
 from normscope.errors import InputError
+from normscope.measures.approximated import Approximate, ApproximateLayer
 from normscope.measures.base import Errors, LayerMeasure, Measure, Reach
+from normscope.measures.removal import MapWithoutDimensions
 from normscope.scopes import Scope, components_needed
-from normscope.trace import LayerTrace
+from normscope.trace import FeedForward, LayerTrace
 
 
 @dataclass(frozen=True)
@@ -24,28 +26,63 @@ class Decomposition(LayerMeasure[LayerResult]):
     """Maps `maps`, mixing ratios at these scopes and at `ratios`, and the maps of single heads.
 
     Without maps it takes the cheap route, a few vectors per query. All of it is proved against the model's own states.
+    `approximate` makes the maps from the feed-forward on approximate, with a measured error. `without` are maps without some
+    dimensions that are taken from the same parts.
     """
 
     maps: tuple[Scope, ...] = ()
     ratios: tuple[Scope, ...] = ()
     heads: bool = False
     value_bias: ValueBias = "token"
+    approximate: Approximate | None = None
+    without: tuple[MapWithoutDimensions, ...] = ()
 
     def __post_init__(self) -> None:
         if self.value_bias not in ("token", "bias"):
             raise InputError(f"value_bias is 'token' or 'bias', not {self.value_bias!r}.")
 
     def reach(self, components: Sequence[str]) -> Reach:
-        reached = components_needed((*self.maps, *self.ratios), components)
+        # What is left out of a norm depends on the norm after the feed-forward, so that the whole chain is needed.
+        reached = None if self.without else components_needed((*self.maps, *self.ratios), components)
         return Reach(reached, below_attention=self.value_bias == "bias")
 
     def of_layer(self, trace: LayerTrace) -> LayerResult:
         if not self.maps:
             return mixing_ratios(trace, self.ratios, value_bias=self.value_bias)
-        return decompose(trace, self.maps, ratios=self.ratios, heads=self.heads, value_bias=self.value_bias)
+        without = {str(measure.fraction): measure.dimensions(trace) for measure in self.without}
+        return decompose(
+            trace, self.maps, ratios=self.ratios, heads=self.heads, value_bias=self.value_bias, without=without
+        )
+
+    @property
+    def by_rows(self) -> bool:
+        return True
+
+    def add(self, state: dict[int, LayerResult], layer: int, trace: LayerTrace) -> dict[int, LayerResult]:
+        result = self._result(state, layer, trace)
+        return {**state, layer: state[layer].followed_by(result) if layer in state else result}
+
+    def _result(self, state: dict[int, LayerResult], layer: int, trace: LayerTrace) -> LayerResult:
+        if self.approximate is None or not self.maps:
+            return self.of_layer(trace)
+        before = state[layer if layer in state else max(state)].reached if state else None
+        asked = ApproximateLayer(trace, self.maps, self.ratios, self.heads, self.value_bias)
+        return asked.result(self.approximate, before)
 
     def errors(self, state: dict[int, LayerResult], layer: int) -> Errors:
         return state[layer].errors
+
+    def also(self, result: Mapping[int, LayerResult]) -> Mapping[Measure[Any, Any], Any]:
+        return {
+            measure: np.stack([layer.without[str(measure.fraction)].cpu().numpy() for layer in result.values()])
+            for measure in self.without
+        }
+
+    def absorbs(self, measure: Measure[Any, Any]) -> bool:
+        """Whether it can compute the measure on its way, from the same parts."""
+        reaches = any(FeedForward.name in scope.components for scope in self.maps)
+        plain = self.value_bias == "token" and self.approximate is None
+        return isinstance(measure, MapWithoutDimensions) and reaches and plain
 
     def joined(self, other: Decomposition) -> Decomposition:
         """One that measures what both do."""
@@ -60,27 +97,50 @@ class Decomposition(LayerMeasure[LayerResult]):
         layers = list(result.values())
         scopes = [Scope(scope) for scope in layers[0].scopes]
         variables: dict[str, Any] = {"scope": [str(scope) for scope in scopes]}
-        if self.maps:
+        if self.maps and layers[0].maps:
             dimensions = ("scope", "layer", "query", "key")
             maps = by_scope([layer.maps for layer in layers], scopes)
             variables[schema.MAP] = (dimensions, maps, {"quantity": "norm"})
         variables |= _ratio_variables(layers, scopes)
         if layers[0].heads:
             variables |= head_variables([layer.heads for layer in layers])
+        if layers[0].reached is not None:
+            variables |= _approximation_variables([layer.reached_or_exact for layer in layers], scopes)
         return variables | error_variables([layer.errors for layer in layers])
 
 
 def joined(measures: Iterable[Measure[Any, Any]]) -> list[Measure[Any, Any]]:
     """Every measure once; decompositions that count the same way become one, so that each chain is walked once."""
-    decompositions: dict[ValueBias, Decomposition] = {}
+    decompositions: dict[tuple[ValueBias, Approximate | None], Decomposition] = {}
     others: dict[Measure[Any, Any], None] = {}
     for measure in measures:
         if isinstance(measure, Decomposition):
-            before = decompositions.get(measure.value_bias)
-            decompositions[measure.value_bias] = measure if before is None else before.joined(measure)
+            counted = measure.value_bias, measure.approximate
+            before = decompositions.get(counted)
+            decompositions[counted] = measure if before is None else before.joined(measure)
         else:
             others[measure] = None
-    return [*decompositions.values(), *others]
+    absorbed: list[Measure[Any, Any]] = []
+    for decomposition in decompositions.values():
+        without = tuple(m for m in others if isinstance(m, MapWithoutDimensions) and decomposition.absorbs(m))
+        absorbed.append(replace(decomposition, without=without))
+        others = {measure: None for measure in others if measure not in without}
+    return [*absorbed, *others]
+
+
+def _approximation_variables(reached: Sequence[Reached], scopes: Sequence[Scope]) -> dict[str, Any]:
+    """What every layer was approximated by, and what it reached on sampled queries; exact scopes have error 0."""
+
+    def table(values: Sequence[Mapping[str, float]], exact: float) -> tuple[tuple[str, str], np.ndarray]:
+        return ("scope", "layer"), np.array([[layer.get(scope, exact) for layer in values] for scope in scopes])
+
+    specs = [layer.approximation for layer in reached]
+    return {
+        schema.APPROXIMATION_ERROR: table([layer.error for layer in reached], 0.0),
+        schema.APPROXIMATION_SPEARMAN: table([layer.spearman for layer in reached], 1.0),
+        schema.APPROXIMATION_NEURONS: ("layer", np.array([spec.neurons for spec in specs])),
+        schema.APPROXIMATION_DIRECTIONS: ("layer", np.array([spec.directions or 0 for spec in specs])),
+    }
 
 
 def _union(first: tuple[Scope, ...], second: tuple[Scope, ...]) -> tuple[Scope, ...]:

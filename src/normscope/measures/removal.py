@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.decompose import decompose
@@ -21,8 +21,12 @@ class MapWithoutDimensions(ArrayMeasure):
 
     fraction: float
 
+    def dimensions(self, trace: LayerTrace) -> Int[Tensor, " dimension"]:
+        """Those that are taken out."""
+        return smallest_gamma(gamma_after(trace), self.fraction)
+
     def of_layer(self, trace: LayerTrace) -> np.ndarray:
-        removed = smallest_gamma(gamma_after(trace), self.fraction)
+        removed = self.dimensions(trace)
         scope = Scope.of(trace.components[: trace.components.index(FeedForward.name) + 1])
         return decompose(_without(trace, removed), [scope]).maps[scope].cpu().numpy()
 

@@ -14,6 +14,7 @@ from normscope.choices import ValueBias
 from normscope.errors import InputError, SelectionError, listing
 from normscope.measures import Decomposition, Measure
 from normscope.measures.alti import AltiMaps
+from normscope.measures.approximated import Approximate
 from normscope.measures.contribution import ContributionWeights
 from normscope.measures.globenc import GlobEncMaps
 from normscope.measures.projection import Projections
@@ -35,6 +36,7 @@ class MapRequest:
     value_bias: ValueBias = "token"
     projections: bool = False
     layers: Sequence[int] = ()
+    approximate: Approximate | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,9 @@ class Norms(LayerMethod):
     paper: ClassVar[str] = "Kobayashi et al. 2020, 2021, 2023"
 
     def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
-        norms = Decomposition(maps=request.scopes, heads=request.heads, value_bias=request.value_bias)
+        norms = Decomposition(
+            maps=request.scopes, heads=request.heads, value_bias=request.value_bias, approximate=request.approximate
+        )
         if not request.projections:
             return [norms]
         return [norms, Projections(_projected(request), request.heads)]
@@ -258,6 +262,7 @@ def _refuse(method: LayerMethod, request: MapRequest, *, takes: Sequence[str] = 
         "heads": request.heads,
         "value_bias": request.value_bias != "token",
         "projections": request.projections,
+        "approximate": request.approximate is not None,
     }
     for option, is_given in given.items():
         if is_given and option not in takes:

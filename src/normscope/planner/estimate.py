@@ -145,4 +145,4 @@ def duration(seconds: float) -> str:
     for name, scale in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
         if seconds >= 2 * scale:
             return f"{seconds / scale:.3g} {name}"
-    return f"{seconds:.2g} seconds"
+    return f"{seconds:.3g} seconds"

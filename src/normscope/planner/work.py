@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from normscope.capture import LONG, ROWS_AT_ONCE
 from normscope.decompose.expand import CAUSAL_SHARE, TILE_NEURONS, TILE_VECTORS
 from normscope.planner.sizes import BlockSizes
 
@@ -142,9 +143,11 @@ def feed_forward_maps(block: BlockSizes, extent: Extent, scopes: int) -> Work:
 def memory(block: BlockSizes, extent: Extent, *, maps: bool, feed_forward: bool, together: int) -> float:
     """Bytes that one layer of a pass holds at its worst, for a batch of sequences of this length."""
     n, q, h, item = extent.tokens, extent.queries, block.heads, extent.item
-    shown = (
-        3.0 * together * n * n * h * item + together * n * (12 * block.d + 4 * block.branches * block.neurons) * item
-    )
+    rows = n
+    if n >= LONG:  # attention weights are computed again for some rows, never stored
+        rows, q, together = min(n, ROWS_AT_ONCE), min(q, ROWS_AT_ONCE), 1
+    states = n * (12.0 * block.d + 4.0 * block.branches * block.neurons) * item
+    shown = together * (3.0 * rows * n * h * item + states)
     if not maps:
         return shown
     copies = 2.0 * q * n * h * item + 2.0 * n * h * block.d * item

@@ -1,13 +1,16 @@
 """One self-contained HTML page about one run or several, side by side: figures, tables, and how they came about.
 
-Everything is inside the file (figures as data, styles inline, no script). The page is a template that escapes every text.
+Everything is inside the file: figures as data, styles inline, and one small script, known by its hash, that sorts tables.
+The page is a template that escapes every text.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from collections.abc import Sequence
+from importlib.resources import files as resources
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -16,9 +19,11 @@ from jinja2 import Environment, PackageLoader
 from matplotlib.figure import Figure
 
 from normscope.errors import InputError
+from normscope.experiments import EXPERIMENTS
 from normscope.files import replacing
 from normscope.plots.style import publication
 from normscope.report.comparison import ShownTable, comparison
+from normscope.report.findings import agreement, finding
 from normscope.report.finished import FinishedRun
 from normscope.report.together import drawn
 from normscope.report.together import together as mean_tables
@@ -47,8 +52,11 @@ def _page(runs: list[FinishedRun], *, together: bool) -> str:
     )
     environment.filters["cell"] = _cell
     environment.tests["number"] = _is_number
+    script = (resources("normscope.report") / "templates" / "report.js").read_text(encoding="utf-8")
     names = list(dict.fromkeys(name for run in runs for name in run.experiments))
     return environment.get_template("report.html").render(
+        script=script,
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         title="normscope: " + ", ".join(dict.fromkeys(run.title for run in runs)),
         runs=[
             {
@@ -76,12 +84,15 @@ def _together(name: str, runs: list[FinishedRun]) -> dict[str, Any]:
         "title": f"mean ± deviation over {len(runs)} runs",
         "notes": list(dict.fromkeys(note for run in runs for note in run.experiments[name].get("notes", []))),
         "figures": [
-            {"name": title, "data": _encoded(figure)} for title, figure in figures.items() if figure is not None
+            {"caption": _caption(title), "data": _encoded(figure)}
+            for title, figure in figures.items()
+            if figure is not None
         ],
         "tables": [ShownTable.of(title, table) for title, table in made.items()],
     }
     return {
         "name": name,
+        "summary": _summary(name),
         "comparison": None,
         "runs": [outcome],
         "columns": runs[0].experiments[name].get("columns", {}),
@@ -99,6 +110,7 @@ def _experiment(name: str, runs: list[FinishedRun]) -> dict[str, Any]:
     """What the page shows of an experiment; with several runs, also its first table with a column for each of them."""
     return {
         "name": name,
+        "summary": _summary(name),
         "comparison": _comparison(name, runs) if len(runs) > 1 else None,
         "runs": [_outcome(name, run) for run in runs],
         "columns": runs[0].experiments[name].get("columns", {}),
@@ -116,14 +128,30 @@ def _comparison(name: str, runs: list[FinishedRun]) -> ShownTable | None:
 
 def _outcome(name: str, run: FinishedRun) -> dict[str, Any]:
     contents = run.experiments[name]
+    tables = [run.table(table) for table in contents["tables"]]
     return {
         "title": run.title,
+        "finding": finding(name, tables),
+        "agreement": agreement(tables),
         "notes": contents.get("notes", []),
         "figures": [
-            {"name": figure, "data": base64.b64encode(run.figure(figure)).decode()} for figure in contents["figures"]
+            {"caption": _caption(figure), "data": base64.b64encode(run.figure(figure)).decode()}
+            for figure in contents["figures"]
         ],
-        "tables": [ShownTable.of(table, run.table(table)) for table in contents["tables"]],
+        "tables": [ShownTable.of(title, table) for title, table in zip(contents["tables"], tables, strict=True)],
     }
+
+
+def _summary(experiment: str) -> str:
+    """What was asked, if this version knows the experiment."""
+    known = EXPERIMENTS.get(experiment)
+    return "" if known is None else known.summary[:1].upper() + known.summary[1:] + "."
+
+
+def _caption(figure: str) -> str:
+    """The name of a figure as words."""
+    words = figure.replace("-", " ").replace("_", " ")
+    return words[:1].upper() + words[1:]
 
 
 def _is_number(value: object) -> bool:

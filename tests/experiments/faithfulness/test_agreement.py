@@ -17,10 +17,10 @@ TEXTS = ["a dog saw the red cat", "it was cold in may"]
 
 
 def test_correlations_are_those_of_the_attributions_themselves(analyzer: ns.Analyzer) -> None:
-    options = {"agreement": {"methods": ("pull-back", "decompx:bias=apart", "random", "globenc", "attention-rollout")}}
+    options = {"agreement": {"methods": ("pull-back", "decompx:bias=apart", "globenc", "attention-rollout")}}
     result = run(["agreement"], model=analyzer, corpus=TEXTS, options=options)
     rows = {(row["first"], row["second"]): row for row in result.tables["agreement"].to_pylist()}
-    assert len(rows) == 10
+    assert len(rows) == 6
     assert rows["pull-back", "decompx:bias=apart"]["spearman"] == pytest.approx(1)  # the same by two ways
     expected = []
     for text in TEXTS:

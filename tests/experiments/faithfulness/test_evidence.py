@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,16 +63,20 @@ def test_methods_that_know_the_logit_find_the_word_that_decides(analyzer: ns.Ana
     assert any("GPT-2 small" in note for note in found.manifest["experiments"]["evidence"]["notes"])
 
 
-def test_a_run_says_its_cost_and_resumes_to_the_same_tables(folder: Path, tmp_path: Path) -> None:
+def test_a_run_says_its_cost_and_resumes_to_the_same_tables(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     analyzer, options = rule_analyzer(), {"evidence": {"methods": ("pull-back", "random")}}
     out = tmp_path / "run"
-    whole = run(["evidence"], model=analyzer, corpus=folder, format="evidence", options=options, shard_size=4, out=out)
+    asked: Any = {"model": analyzer, "corpus": folder, "format": "evidence", "options": options, "shard_size": 4}
+    whole = run(["evidence"], **asked, out=out, progress=None)
+    assert "evidence: 10 sequences, about 30 model calls, about" in capsys.readouterr().err
     assert whole.manifest["expected"]["evidence"]["calls"] == 3 * 2 * len(ROWS)
     assert whole.manifest["expected"]["evidence"]["seconds"] > 0
     for path in (out / "shards" / "000001").iterdir():
         path.unlink()
     (out / "shards" / "000001").rmdir()
-    again = run(["evidence"], model=analyzer, corpus=folder, format="evidence", options=options, shard_size=4, out=out)
+    again = run(["evidence"], **asked, out=out)
     assert again.manifest["expected"]["evidence"]["sequences"] == 4
     for name, made in whole.tables.items():
         assert again.tables[name].equals(made)

@@ -89,9 +89,7 @@ def test_where_the_activation_is_linear_both_methods_agree() -> None:
         for layer in straight.encoder.layer:  # type: ignore[union-attr]
             layer.intermediate.dense.bias.fill_(1000.0)  # every neuron stays on the straight side
     for model, agree in ((ns.load(straight), True), (curved, False)):
-        (sequence,), _ = read_inputs(
-            {"input_ids": torch.tensor([[5, 9, 7, 30, 12]])}, None, None, words=False, truncate=False
-        )
+        (sequence,), _ = read_inputs(ids, None, None, words=False, truncate=False)
         measure = ShapleyMaps(biases=("present",))
         (measured,) = model.measure([sequence], [measure])
         differences = [each.difference for queries in measured.main[measure].values() for each in queries]

@@ -80,7 +80,7 @@ export class Ends extends ElementPanel<FlowView> {
         return h(
           "li",
           { click: () => this.store.set({ depth: node.depth, token }), title: shortLabel(flow.rows.shown[row]!, 60) },
-          h("span", { class: "key" }, bdi(label(flow.rows.shown[row]!))),
+          h("button", { type: "button", class: "key" }, bdi(label(flow.rows.shown[row]!))),
           h("span", { class: "track" }, bar),
           h("span", { class: "value" }, format.signed(value)),
         );

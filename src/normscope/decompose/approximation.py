@@ -1,0 +1,73 @@
+"""What an approximation of norm maps is: how many neurons keep their own slopes, and how many directions are looked along.
+
+Approximations concern the feed-forward alone. Sums, mixing ratios, the diagonal, the proof and all scopes before the
+feed-forward stay exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from normscope.errors import InputError
+
+
+@dataclass(frozen=True)
+class Approximation:
+    """Main slope plus remainder, a sketch, or both.
+
+    `neurons` is the share of neurons that keep each query's own slope; the others take the median slope over queries, which
+    stays in factored form. With 1 there is no main slope. `directions` is how many directions of the output a norm is
+    estimated from: half of them those in which most happens, half random; `None` takes all.
+    """
+
+    neurons: float = 1.0
+    directions: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.neurons <= 1:
+            raise InputError(
+                f"An approximation keeps the slopes of a share of neurons, above 0 up to 1, not {self.neurons}."
+            )
+        if self.directions is not None and self.directions < 2:
+            raise InputError(f"A sketch has at least 2 directions, not {self.directions}.")
+
+    @property
+    def name(self) -> str:
+        """As results say it."""
+        if self.directions is None:
+            return "exact" if self.neurons == 1 else "slopes"
+        return "sketch" if self.neurons == 1 else "both"
+
+    def selected(self, neurons: int) -> int:
+        """How many of so many neurons keep their own slopes."""
+        return max(1, min(neurons, round(self.neurons * neurons)))
+
+    def width(self, d: int) -> int:
+        """How many numbers a part vector is looked at by."""
+        return d if self.directions is None else min(d, self.directions)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How near approximate maps of a layer came to exact ones, on the cells of sampled queries, by scope.
+
+    `error` is the median relative error of a cell; `spearman` is the rank correlation of all cells.
+    """
+
+    approximation: Approximation
+    error: dict[str, float]
+    spearman: dict[str, float]
+
+    @property
+    def worst(self) -> float:
+        """The lowest rank correlation of any scope."""
+        return min(self.spearman.values(), default=1.0)
+
+    def worse_of(self, other: Reached) -> Reached:
+        """For maps of which one half reached this and the other half that."""
+        return Reached(
+            min((self, other), key=lambda each: each.worst).approximation,
+            {scope: max(error, other.error.get(scope, 0.0)) for scope, error in self.error.items()},
+            {scope: min(rho, other.spearman.get(scope, 1.0)) for scope, rho in self.spearman.items()},
+        )

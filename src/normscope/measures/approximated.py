@@ -1,0 +1,145 @@
+"""Approximate maps with their measured error: exact ones of a few queries beside them, in every layer.
+
+`Fast` looks for the cheapest approximation that ranks cells as the exact map does, and goes back to exact where none does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normscope.decompose import Approximation, LayerResult, Reached, decompose
+from normscope.errors import InputError, listing
+from normscope.scopes import Scope
+from normscope.trace import FeedForward, LayerTrace
+
+SAMPLED = 8
+"""How many queries of a layer are computed exactly, too."""
+
+EXACT = Approximation()
+"""The end of a search that nothing cheaper ended."""
+
+
+@dataclass(frozen=True)
+class Fast:
+    """The cheapest of some approximations with at least this rank correlation, chosen layer by layer."""
+
+    spearman: float = 0.999
+
+
+Approximate = Approximation | Fast
+
+NAMED: dict[str, Approximate] = {
+    "slopes": Approximation(neurons=0.2),
+    "sketch": Approximation(directions=128),
+    "both": Approximation(neurons=0.2, directions=128),
+    "fast": Fast(),
+}
+"""Approximations by name."""
+
+CANDIDATES = (
+    Approximation(0.1, 64),
+    Approximation(0.2, 64),
+    Approximation(0.2, 128),
+    Approximation(0.3, 128),
+    Approximation(0.5, 192),
+)
+"""What `Fast` tries, cheapest first; then the exact map."""
+
+
+def approximation(asked: str | Approximate | None) -> Approximate | None:
+    """What a name or a value stands for."""
+    if asked is None or not isinstance(asked, str):
+        return asked
+    if asked not in NAMED:
+        raise InputError(f"approximate is one of {listing(NAMED)}, or an Approximation, not {asked!r}.")
+    return NAMED[asked]
+
+
+@dataclass(frozen=True)
+class ApproximateLayer:
+    """One layer to be approximated: its trace, the scopes of maps and ratios, and how biases count."""
+
+    trace: LayerTrace
+    maps: Sequence[Scope]
+    ratios: Sequence[Scope] = ()
+    heads: bool = False
+    value_bias: str = "token"
+
+    def result(self, asked: Approximate, before: Reached | None) -> LayerResult:
+        """The maps, with what they reached. `before` is what the layer below did, where a search begins."""
+        scopes = [scope for scope in self.maps if FeedForward.name in scope.components]
+        if not scopes:
+            return self._decomposed(None)
+        rows = sampled(len(self.trace.queries), self.trace.queries.device)
+        exact = decompose(self.trace.select(rows), scopes, value_bias=self.value_bias).maps
+        if isinstance(asked, Approximation):
+            return self._measured(asked, exact, rows)
+        return self._searched(asked, exact, rows, before)
+
+    def _searched(self, asked: Fast, exact: dict[str, Tensor], rows: Tensor, before: Reached | None) -> LayerResult:
+        start = CANDIDATES.index(before.approximation) if before and before.approximation in CANDIDATES else 0
+        sample = replace(
+            self, trace=self.trace.select(rows), maps=[Scope(scope) for scope in exact], ratios=(), heads=False
+        )
+        everything = torch.arange(len(rows), device=rows.device)
+        for place, candidate in enumerate(CANDIDATES[start:]):
+            if not _is_cheaper(candidate, self.trace):
+                continue
+            # The choice of the layer below is most often right, so that it is not tried on the sample first.
+            tried = place > 0 or before is None
+            if tried and sample._measured(candidate, exact, everything).reached_or_exact.worst < asked.spearman:
+                continue
+            result = self._measured(candidate, exact, rows)
+            if result.reached_or_exact.worst >= asked.spearman:
+                return result
+        result = self._decomposed(None)
+        perfect = dict.fromkeys(exact, 1.0)
+        return replace(result, reached=Reached(EXACT, dict.fromkeys(exact, 0.0), perfect))
+
+    def _measured(self, candidate: Approximation, exact: dict[str, Tensor], rows: Tensor) -> LayerResult:
+        result = self._decomposed(candidate)
+        cells = {scope: (result.maps[scope][rows], exact[scope]) for scope in exact}
+        errors = {scope: relative_error(*pair) for scope, pair in cells.items()}
+        return replace(result, reached=Reached(candidate, errors, {s: spearman(*pair) for s, pair in cells.items()}))
+
+    def _decomposed(self, candidate: Approximation | None) -> LayerResult:
+        return decompose(
+            self.trace,
+            self.maps,
+            ratios=self.ratios,
+            heads=self.heads,
+            value_bias=self.value_bias,
+            approximation=candidate,
+        )
+
+
+def _is_cheaper(candidate: Approximation, trace: LayerTrace) -> bool:
+    """Whether there is anything to gain: a sketch has to be much narrower than the states."""
+    return candidate.width(trace.hidden.shape[-1]) <= trace.hidden.shape[-1] // 2
+
+
+def sampled(queries: int, device: torch.device) -> Tensor:
+    """The rows that are computed exactly, too: spread evenly, with the last."""
+    count = min(SAMPLED, queries)
+    return torch.linspace(queries // (2 * count), queries - 1, count, device=device).long()
+
+
+def relative_error(values: Float[Tensor, "row key"], exact: Float[Tensor, "row key"]) -> float:
+    """The median relative error of the cells that exist and are not nothing."""
+    there = exact > 0
+    return float(((values - exact).abs() / exact)[there].median()) if bool(there.any()) else 0.0
+
+
+def spearman(values: Float[Tensor, "row key"], exact: Float[Tensor, "row key"]) -> float:
+    """The rank correlation of the cells that exist."""
+    there = ~exact.isnan()
+    ranks = [each[there].argsort(stable=True).argsort().double() for each in (values, exact)]
+    if len(ranks[0]) < 2:
+        return 1.0
+    centred = [each - each.mean() for each in ranks]
+    return float((centred[0] * centred[1]).sum() / (centred[0].norm() * centred[1].norm()))

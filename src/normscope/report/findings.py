@@ -1,0 +1,129 @@
+"""What an experiment found, in one sentence of plain numbers, and how far that is from what was published.
+
+Tables of older runs may lack columns that a sentence needs: then there is none.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from normscope.experiments.arrow import Table
+
+Row = dict[str, Any]
+
+
+def finding(experiment: str, tables: Sequence[Table]) -> str | None:
+    """The sentence of an experiment, from its tables in the order of its manifest; `None` where there is none to say."""
+    tell = _SENTENCES.get(experiment)
+    if tell is None or not tables:
+        return None
+    try:
+        return tell(tables[0].to_pylist())
+    except (KeyError, ValueError, StopIteration, TypeError, IndexError):
+        return None
+
+
+def agreement(tables: Sequence[Table]) -> str | None:
+    """How far measured values are from the published ones beside them; `None` where there are none."""
+    differences: list[float] = []
+    for table in tables:
+        if "published" not in table.column_names:
+            continue
+        numbers = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+        value = next((name for name in numbers if not name.startswith("published")), None)
+        if value is not None:
+            pairs = [(row[value], row["published"]) for row in table.to_pylist()]
+            differences += [abs(one - other) for one, other in pairs if one is not None and other is not None]
+    if not differences:
+        return None
+    values = "value" if len(differences) == 1 else "values"
+    return (
+        f"{len(differences)} published {values} beside measured ones: they differ by "
+        f"{statistics.median(differences):.3g} (median) and {max(differences):.3g} at most."
+    )
+
+
+def _mixing_ratio(rows: list[Row]) -> str:
+    overall = [row for row in rows if row["tokens"] == "overall"]
+    weights = next(row for row in overall if row["scope"] == "AttnW")
+    last = max((row for row in overall if not row["scope"].endswith("W")), key=lambda row: len(row["scope"]))
+    return (
+        f"At {last['scope']} {last['mean']:.0%} of a state comes from other tokens on average; attention weights alone "
+        f"would say {weights['mean']:.0%}."
+    )
+
+
+def _scope_similarity(rows: list[Row]) -> str:
+    first = rows[0]["normalisation"]
+    adjacent = [row for row in rows if row["relation"] == "adjacent" and row["normalisation"] == first]
+    whole = [row for row in adjacent if row.get("layer") is None] or adjacent
+    least = min(whole, key=lambda row: row["similarity"])
+    return (
+        f"A map changes most on the way from {least['first']} to {least['second']}: there the rank correlation is "
+        f"{least['similarity']:.2f}."
+    )
+
+
+def _amplification(rows: list[Row]) -> str:
+    top = max((row for row in rows if row["kind"] == "ff"), key=lambda row: row["amplification"])
+    return (
+        f"The feed-forward of layer {top['layer']} strengthens {top['key_type']!r} in {top['query_type']!r} most "
+        f"(by {top['amplification']:.2g})."
+    )
+
+
+def _groups(members: str) -> Callable[[list[Row]], str]:
+    def tell(rows: list[Row]) -> str:
+        layers = [row for row in rows if row["kind"] == rows[0]["kind"]]
+        together = sum(bool(row["significant"]) and row["effect"] > 0 for row in layers)
+        where = f"in {together} of {len(layers)} layers"
+        return f"{members} are brought together, more than pairs at the same distance, {where}."
+
+    return tell
+
+
+def _correlation(what: str) -> Callable[[list[Row]], str]:
+    def tell(rows: list[Row]) -> str:
+        row = rows[0]
+        about = row.get("quantity") or row.get("category")
+        return f"Rank correlation of {what}: {row['spearman']:.2f} ({about})."
+
+    return tell
+
+
+def _alignment(rows: list[Row]) -> str:
+    known = [row for row in rows if row.get("aer") is not None]
+    best = min(known, key=lambda row: row["aer"])
+    return f"The lowest alignment error rate is {best['aer']:.1%}, by {best['method']}."
+
+
+def _expansion(rows: list[Row]) -> str:
+    rates = [row["expansion_rate"] for row in rows]
+    return f"Values and output projections stretch a vector {min(rates):.2g} to {max(rates):.2g} times, by layer."
+
+
+def _best_method(rows: list[Row]) -> str:
+    measure = rows[0]["measure"]
+    means = [row for row in rows if row["measure"] == measure and row["mean"] is not None]
+    low, high = min(means, key=lambda row: row["mean"]), max(means, key=lambda row: row["mean"])
+    return f"{measure}: from {low['mean']:.3g} ({low['method']}) to {high['mean']:.3g} ({high['method']})."
+
+
+_SENTENCES: dict[str, Callable[[list[Row]], str]] = {
+    "mixing-ratio": _mixing_ratio,
+    "scope-similarity": _scope_similarity,
+    "ff-amplification": _amplification,
+    "word-split": _groups("Subwords of one word"),
+    "entities": _groups("Tokens of one named entity"),
+    "weight-vs-norm": _correlation("attention weight and norm"),
+    "frequency": _correlation("frequency rank and what a token is given"),
+    "mixing-frequency": _correlation("frequency rank and mixing ratio"),
+    "alignment": _alignment,
+    "expansion-rate": _expansion,
+    "evidence": _best_method,
+    "deletion": _best_method,
+}

@@ -1,0 +1,129 @@
+"""Results that do not fit into memory: maps go to a Zarr folder layer by layer, and open like any other result.
+
+Owns the folder while it is made: it has another name until it is complete.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from normscope import schema
+from normscope.decompose import LayerResult
+from normscope.errors import FileError, NormscopeError
+from normscope.files import escaped, unescaped
+from normscope.measures import Decomposition
+from normscope.scopes import Scope
+from normscope.trace import LayerTrace
+
+_ROWS = 256
+"""Query rows of a chunk: what is read together when a part of a map is looked at."""
+
+
+class MapStore:
+    """The maps of one input in a folder in the making: `[scope, layer, query, key]`, written block by block."""
+
+    def __init__(self, folder: Path, layers: Sequence[int], queries: int) -> None:
+        self.folder, self.layers, self.queries = folder, list(layers), queries
+        self._array: Any = None
+        self._written = dict.fromkeys(layers, 0)
+
+    def write(self, layer: int, result: LayerResult) -> None:
+        """The next query rows of a layer."""
+        maps = [result.maps[scope].cpu().numpy() for scope in result.scopes]
+        rows, keys = maps[0].shape
+        if self._array is None:
+            self._array = self._made((len(maps), len(self.layers), self.queries, keys), maps[0].dtype)
+        start = self._written[layer]
+        self._array[:, self.layers.index(layer), start : start + rows] = np.stack(maps)
+        self._written[layer] = start + rows
+
+    def _made(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        chunks = (1, 1, min(_ROWS, shape[2]), shape[3])
+        group = _zarr().open_group(self.folder, mode="a", zarr_format=2)
+        array = group.create_array(schema.MAP, shape=shape, chunks=chunks, dtype=dtype, fill_value=np.nan)
+        array.attrs.update({"_ARRAY_DIMENSIONS": ["scope", "layer", "query", "key"], "quantity": "norm"})
+        return array
+
+
+@dataclass(frozen=True)
+class StreamedDecomposition(Decomposition):
+    """A decomposition whose maps are written away as soon as they are there."""
+
+    store: MapStore = field(kw_only=True)
+
+    def add(self, state: dict[int, LayerResult], layer: int, trace: LayerTrace) -> dict[int, LayerResult]:
+        result = self._result(state, layer, trace)
+        self.store.write(layer, result)
+        kept = replace(result, maps={})
+        return {**state, layer: state[layer].followed_by(kept) if layer in state else kept}
+
+
+def streamed(measure: Decomposition, store: MapStore) -> StreamedDecomposition:
+    """The same decomposition with its maps in a store, of those scopes alone that have one."""
+    scopes = tuple(Scope(scope) for scope in measure.maps)
+    return StreamedDecomposition(
+        maps=scopes, heads=measure.heads, value_bias=measure.value_bias, approximate=measure.approximate, store=store
+    )
+
+
+@contextmanager
+def folder_in_the_making(path: str | Path) -> Generator[Path]:
+    """A folder beside `path` that takes its name when the block ends well, and is removed when it does not."""
+    target = Path(path)
+    _zarr()
+    if target.suffix != ".zarr":
+        raise FileError(f"{str(target)!r} does not end in .zarr, which is what results are streamed to.")
+    if target.exists():
+        raise FileError(f"{str(target)!r} is there already. Remove it, or give another name.")
+    try:
+        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix))
+    except OSError as error:
+        raise FileError(f"{str(target)!r} cannot be written: {error.strerror or error}.") from error
+    try:
+        yield temporary
+        temporary.chmod(0o755)
+        temporary.replace(target)
+    except OSError as error:
+        raise FileError(f"{str(target)!r} cannot be written: {error.strerror or error}.") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_rest(dataset: xr.Dataset, folder: Path) -> None:
+    """Everything but the maps, beside them."""
+    escaped(dataset).to_zarr(folder, mode="a", zarr_format=2, consolidated=False)
+
+
+def read_zarr(path: str | Path) -> xr.Dataset:
+    """The dataset of a folder. Its maps are read when they are looked at, as far as they are."""
+    _zarr()
+    try:
+        dataset = xr.open_zarr(path, consolidated=False, chunks=None)
+        dataset = dataset.merge(dataset.drop_vars(schema.MAP).load()) if schema.MAP in dataset else dataset
+    except (OSError, ValueError, KeyError) as error:
+        raise FileError(f"{str(path)!r} is not a Zarr folder that can be read: {error}") from error
+    version = str(dataset.attrs.get("schema_version", ""))
+    if not version.isdigit() or schema.COMPLETENESS not in dataset or schema.MAP not in dataset:
+        raise FileError(f"{str(path)!r} was not written by normscope, or is damaged.")
+    if int(version) > schema.VERSION:
+        raise FileError(
+            f"{str(path)!r} has schema version {version}, this normscope reads up to {schema.VERSION}. Upgrade normscope."
+        )
+    return schema.upgraded(unescaped(dataset))
+
+
+def _zarr() -> Any:
+    try:
+        import zarr  # noqa: PLC0415  (an extra)
+    except ModuleNotFoundError as error:
+        raise NormscopeError(f"Streaming results needs {error.name}: pip install 'normscope[zarr]'.") from error
+    return zarr

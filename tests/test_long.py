@@ -1,0 +1,146 @@
+"""Long sequences: attention weights that are never stored give the same maps, and results may go to disk layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertModel, GPT2Config, GPT2Model, LlamaConfig, LlamaModel
+
+import normscope as ns
+from normscope import capture, passes
+from normscope.errors import FileError, InputError
+
+MODELS: dict[str, Any] = {
+    "bert": lambda: BertModel(
+        BertConfig(vocab_size=50, hidden_size=12, intermediate_size=20, num_hidden_layers=2, num_attention_heads=3),
+        add_pooling_layer=False,
+    ),
+    "gpt2": lambda: GPT2Model(GPT2Config(vocab_size=50, n_embd=12, n_layer=2, n_head=3)),
+    "llama": lambda: LlamaModel(
+        LlamaConfig(
+            **dict(vocab_size=50, hidden_size=12, intermediate_size=20, num_hidden_layers=2),
+            **dict(num_attention_heads=4, num_key_value_heads=2, head_dim=4),
+        )
+    ),
+}
+IDS = {"input_ids": torch.arange(5, 45)[None]}
+
+
+@pytest.fixture(params=list(MODELS))
+def model(request: pytest.FixtureRequest) -> ns.Analyzer:
+    torch.manual_seed(0)
+    return ns.load(MODELS[request.param]().eval())
+
+
+@pytest.fixture
+def blocks_of_seven(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Everything is long; the rows of every attention that was computed are noted."""
+    monkeypatch.setattr(passes, "LONG", 2)
+    monkeypatch.setattr(passes, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(capture, "ROWS_AT_ONCE", 7)
+    heights: list[int] = []
+    trace_of_rows = capture.BoundBlock.trace_of_rows
+
+    def noting(self: Any, view: Any, rows: Any) -> Any:
+        heights.append(len(rows))
+        return trace_of_rows(self, view, rows)
+
+    monkeypatch.setattr(capture.BoundBlock, "trace_of_rows", noting)
+    yield heights
+
+
+def test_maps_by_blocks_of_rows_are_those_of_the_whole(model: ns.Analyzer, request: pytest.FixtureRequest) -> None:
+    whole = model.analyze(IDS, heads=True)
+    heights = request.getfixturevalue("blocks_of_seven")
+    blocks = model.analyze(IDS, heads=True)
+    assert heights == 2 * [7, 7, 7, 7, 7, 5]
+    for name in ("map", "mixing_ratio", "head_map"):
+        np.testing.assert_allclose(blocks.dataset[name], whole.dataset[name], rtol=2e-5, atol=1e-7)
+    assert float(blocks.completeness.max()) < 1e-4
+
+
+def test_selected_queries_are_the_only_rows_that_are_computed(model: ns.Analyzer, blocks_of_seven: list[int]) -> None:
+    queries = [3, 39, 17]
+    selected = model.analyze(IDS, queries=queries)
+    assert blocks_of_seven == [3, 3]
+    everything = model.analyze(IDS)
+    np.testing.assert_allclose(
+        selected.dataset["map"], everything.dataset["map"].isel(query=queries), rtol=2e-5, atol=1e-7
+    )
+
+
+def test_other_measures_still_see_the_whole_layer(model: ns.Analyzer, blocks_of_seven: list[int]) -> None:
+    model.analyze(IDS, projections=True)
+    assert not blocks_of_seven
+
+
+def test_padding_beside_a_longer_sequence_does_not_matter(blocks_of_seven: list[int]) -> None:
+    torch.manual_seed(0)
+    analyzer = ns.load(MODELS["bert"]().eval())
+    short = {"input_ids": torch.arange(5, 25)[None]}
+    alone = analyzer.analyze(short)
+    both = analyzer.analyze(
+        {"input_ids": torch.stack([torch.arange(5, 45), torch.cat([torch.arange(5, 25), torch.zeros(20).long()])]),
+         "attention_mask": torch.tensor([[1] * 40, [1] * 20 + [0] * 20])}
+    )  # fmt: skip
+    np.testing.assert_allclose(both[1].dataset["map"], alone.dataset["map"], rtol=2e-5, atol=1e-6)
+    assert blocks_of_seven
+
+
+@pytest.mark.parametrize("by_blocks", [False, True])
+def test_a_streamed_result_opens_as_any_other(
+    model: ns.Analyzer, tmp_path: Path, by_blocks: bool, request: pytest.FixtureRequest
+) -> None:
+    kept = model.analyze(IDS)
+    if by_blocks:
+        request.getfixturevalue("blocks_of_seven")
+    streamed = model.analyze(IDS, out=tmp_path / "maps.zarr")
+    again = ns.open(tmp_path / "maps.zarr")
+    for analysis in (streamed, again):
+        assert analysis.tokens == kept.tokens
+        assert analysis.scopes == kept.scopes
+        assert analysis.attrs["fingerprint"] == kept.attrs["fingerprint"]
+        for scope in kept.scopes:
+            np.testing.assert_allclose(analysis.map(scope), kept.map(scope), rtol=2e-5, atol=1e-7)
+        np.testing.assert_allclose(analysis.completeness, kept.completeness, atol=1e-5)
+    assert [path.name for path in tmp_path.iterdir()] == ["maps.zarr"]
+
+
+def test_streamed_maps_are_not_in_memory_until_they_are_looked_at(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    analyzer = ns.load(MODELS["bert"]().eval())
+    streamed = analyzer.analyze(IDS, out=tmp_path / "maps.zarr", queries=[3, 5])
+    assert not streamed.dataset["map"].variable._in_memory
+    assert streamed.map("Attn").shape == (2, 2, 40)
+
+
+def test_an_interrupted_stream_leaves_nothing_behind(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    analyzer = ns.load(MODELS["bert"]().eval())
+
+    def stop(done: int, total: int) -> None:
+        if done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        analyzer.analyze(IDS, out=tmp_path / "maps.zarr", tell=stop)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_streamed_is_refused(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    analyzer = ns.load(MODELS["bert"]().eval())
+    with pytest.raises(FileError, match=r"\.zarr"):
+        analyzer.analyze(IDS, out=tmp_path / "maps.nc")
+    with pytest.raises(InputError, match="one input"):
+        analyzer.analyze(IDS, out=tmp_path / "maps.zarr", method="alti")
+    (tmp_path / "other.zarr").mkdir()
+    with pytest.raises(FileError, match="there already"):
+        analyzer.analyze(IDS, out=tmp_path / "other.zarr")
+    with pytest.raises(FileError, match=r"not a Zarr folder|not written by normscope"):
+        ns.open(tmp_path / "other.zarr")

@@ -88,6 +88,7 @@ def test_where_the_activation_is_linear_both_methods_agree() -> None:
     with torch.no_grad():
         for layer in straight.encoder.layer:  # type: ignore[union-attr]
             layer.intermediate.dense.bias.fill_(1000.0)  # every neuron stays on the straight side
+    ids = {"input_ids": torch.tensor([[5, 9, 7, 30, 12]])}
     for model, agree in ((ns.load(straight), True), (curved, False)):
         (sequence,), _ = read_inputs(ids, None, None, words=False, truncate=False)
         measure = ShapleyMaps(biases=("present",))

@@ -37,7 +37,9 @@ class Shown:
 
     def open(self, url: str) -> Shown:
         self.page.goto(url)
-        self.page.locator(".heatmap[data-drawn], .table table, .head, .attributed button").first.wait_for(state="attached")
+        self.page.locator(".heatmap[data-drawn], .table table, .head, .attributed button").first.wait_for(
+            state="attached"
+        )
         self.settle()
         return self
 

@@ -19,6 +19,7 @@ from typing import Any
 import httpx2
 import numpy as np
 import pytest
+import uvicorn
 from explorer_server import Running
 
 import normscope
@@ -378,7 +379,7 @@ class Held(WebApp):
             while not self.gate.wait(0.01):
                 if job.cancelled:
                     raise Cancelled
-            if orders[0].text == "crash":
+            if orders[0].inputs == "crash":
                 raise RuntimeError("a bug")
             return Result([self.ready], payload_json(self.ready).encode())
         finally:

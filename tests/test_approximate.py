@@ -12,6 +12,7 @@ from traces import TOPOLOGIES, Shape, make_trace
 import normscope as ns
 from normscope.decompose import Approximation, decompose
 from normscope.errors import InputError, UnsupportedArchitectureError
+from normscope.materialised import oracle
 from normscope.measures.approximated import SAMPLED, sampled, spearman
 from normscope.scopes import scopes_of
 from normscope.trace import FeedForward, OwnFeedForward

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from normscope.oracle import oracle
 from traces import TOPOLOGIES, Shape, make_trace
 
 import normscope as ns

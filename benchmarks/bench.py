@@ -37,6 +37,12 @@ from normscope.files import replacing
 Row = dict[str, Any]
 
 RESULTS = Path(__file__).parent / "results"
+OF_TEXT = (
+    *("dispersion", "categories", "weight-vs-norm", "frequency", "mixing-ratio", "mixing-frequency"),
+    *("scope-similarity", "ff-amplification", "word-split", "ff-norms", "outlier-dimensions"),
+)
+"""The experiments that plain text is enough for."""
+
 WIDE = dict(vocab_size=30522, hidden_size=768, num_attention_heads=12)
 
 
@@ -121,7 +127,7 @@ def approximate(options: argparse.Namespace) -> Iterator[Row]:
 def corpus(_: argparse.Namespace) -> Iterator[Row]:
     """All experiments that an encoder has on packed sequences, beside the full maps of the same sequences."""
     analyzer = ns.load()
-    names = [name for name in EXPERIMENTS if name not in ("alignment", "entities", "expansion-rate")]
+    names = [name for name in OF_TEXT if name in EXPERIMENTS]
     chosen = tuple(experiment(name) for name in names)
     items = list(Corpus(str(bundled()), unit="packed", max_tokens=128, limit=4).items(analyzer.tokenizer, Problems()))
     plan = seam.Plan(chosen, ModelFacts.of_analyzer(analyzer), analyzer.tokenizer.mask_token_id, "[MASK]", 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -495,3 +496,15 @@ def test_every_command_shows_two_examples(run: Callable[..., Output], command: s
     code, out, _ = run(command, "--help")
     assert code == 0
     assert out.count(f"normscope {command}") >= 3  # the usage, and two examples
+
+
+def test_approximate_maps_say_so_on_the_terminal_and_in_tables(run: Callable[..., Output], tmp_path: Path) -> None:
+    code, _, err = run("map", TEXT, "--layer", "1", "--scope", "all", "--approximate", "sketch", "--out", "map.csv")
+    assert code == 0, err
+    assert "are approximate (sketch): on sampled queries, rank correlation with exact ones at least" in " ".join(
+        err.split()
+    )
+    with (tmp_path / "map.csv").open(newline="") as file:
+        kinds = {row["scope"]: row["approximate"] for row in csv.DictReader(file)}
+    assert kinds["AttnResLn"] == "exact"
+    assert kinds["AttnResLnFfResLn"] == "sketch"

@@ -107,19 +107,24 @@ class Analysis:
 
     def __repr__(self) -> str:
         worst = float(self.completeness.max())
-        return (
+        lines = (
             f"Analysis({len(self.tokens)} tokens, {len(self.layers)} layers, model={self.attrs['model']!r}, "
-            f"completeness error {worst:.1e})\nscopes: {listing(self.scopes)}{self._approximation_note()}"
+            f"completeness error {worst:.1e})",
+            f"scopes: {listing(self.scopes)}",
+            self.approximation_note,
         )
+        return "\n".join(filter(None, lines))
 
-    def _approximation_note(self) -> str:
+    @property
+    def approximation_note(self) -> str:
+        """How near approximate maps came to exact ones, in a sentence; nothing if they are exact."""
         kind = self.approximate
         if kind is None:
             return ""
         spearman, error = self.attrs["approximate_spearman"], self.attrs["approximate_error"]
         return (
-            f"\nmaps from the feed-forward on are approximate ({kind}): on sampled queries, rank correlation with exact "
-            f"ones at least {spearman:.4f}, median error of a cell at most {100 * error:.1f} %"
+            f"Maps from the feed-forward on are approximate ({kind}): on sampled queries, rank correlation with exact "
+            f"ones at least {spearman:.4f}, median error of a cell at most {100 * error:.1f} %."
         )
 
     @property

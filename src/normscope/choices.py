@@ -16,6 +16,9 @@ Arithmetic = Literal["float32", "float64"]
 Masking = Literal["paper", "all", "none"]
 """Mask tokens for the experiments whose paper does, for all, or for none."""
 
+ApproximationName = Literal["slopes", "sketch", "both", "fast"]
+"""How maps from the feed-forward on may be approximated; 'fast' takes the cheapest way that keeps the ranks."""
+
 TooLong = Literal["truncate", "skip", "refuse"]
 """What becomes of sequences of a corpus that are too long."""
 

@@ -83,7 +83,9 @@ def export_map(
     maps = {selection.scope: selection.values for selection in selections}
     if kind == "json":
         return write_json(map_document(maps, analysis.attrs, normalise), path)
-    return write_table(pa.concat_tables([cell_table(name, values) for name, values in maps.items()]), path)
+    return write_table(
+        pa.concat_tables([cell_table(name, values, analysis.approximate) for name, values in maps.items()]), path
+    )
 
 
 def export_mixing_ratios(
@@ -109,8 +111,8 @@ def export_mixing_ratios(
 # ---- what goes into the files --------------------------------------------------------------------------------------------
 
 
-def cell_table(scope: str, values: xr.DataArray) -> Table:
-    """Maps `[layer, query, key]` as one row per cell that exists."""
+def cell_table(scope: str, values: xr.DataArray, approximate: str | None = None) -> Table:
+    """Maps `[layer, query, key]` as one row per cell that exists; if some maps are approximate, a column says which."""
     ordered = values.transpose("layer", "query", "key")
     layer, query, key = np.nonzero(np.isfinite(ordered.values))
     columns: dict[str, Any] = {"scope": [scope] * len(layer), "layer": values["layer"].values[layer]}
@@ -122,6 +124,8 @@ def cell_table(scope: str, values: xr.DataArray) -> Table:
         "key": values["key"].values[key],
         "key_token": values["key_token"].values[key],
     }
+    if approximate is not None:
+        columns["approximate"] = [approximate if "Ff" in Scope(scope).components else "exact"] * len(layer)
     if len(set(values["key_group"].values)) > 1:
         columns["key_group"] = values["key_group"].values[key]
     return pa.table({**columns, "value": ordered.values[layer, query, key]})

@@ -10,7 +10,7 @@ import typer
 
 from normscope.cli import options
 from normscope.cli.expansion import expanded
-from normscope.cli.session import load_analyzer, read_text, say, say_written, working
+from normscope.cli.session import load_analyzer, read_text, say, say_approximate, say_written, working
 from normscope.errors import InputError, NormscopeError
 from normscope.model_options import ModelOptions
 
@@ -64,6 +64,7 @@ def explore(
     ] = "display",
     truncate: options.Truncate = False,
     value_bias: options.ValueBias = "token",
+    approximate: options.Approximate = None,
     *,
     model: ModelOptions,
 ) -> None:
@@ -82,6 +83,7 @@ def explore(
         "heads": heads,
         "truncate": truncate,
         "value_bias": value_bias,
+        "approximate": approximate,
     }
     analyses = [first.analyze(read_text(text, pair), **asked)]
     if compare is not None or compare_model is not None:
@@ -91,6 +93,8 @@ def explore(
         other = read_text(text, pair) if compare is None else compare
         analyses.append(second.analyze(other, **asked))
 
+    for analysis in analyses:
+        say_approximate(analysis)
     from normscope.explorer.page import write_page
 
     with working(f"Writing {out}"):

@@ -9,7 +9,16 @@ import typer
 
 from normscope.cli import options
 from normscope.cli.expansion import expanded
-from normscope.cli.session import load_analyzer, read_text, result_console, say, say_written, units_of, working
+from normscope.cli.session import (
+    load_analyzer,
+    read_text,
+    result_console,
+    say,
+    say_approximate,
+    say_written,
+    units_of,
+    working,
+)
 from normscope.errors import FileError, InputError, SelectionError, listing
 from normscope.model_options import ModelOptions
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
@@ -66,6 +75,7 @@ def map_command(
     out: options.Out = None,
     truncate: options.Truncate = False,
     value_bias: options.ValueBias = "token",
+    approximate: options.Approximate = None,
     *,
     model: ModelOptions,
 ) -> None:
@@ -86,7 +96,9 @@ def map_command(
         heads=head is not None,
         truncate=truncate,
         value_bias=value_bias,
+        approximate=approximate,
     )
+    say_approximate(analysis)
     analysis = units_of(analysis, words=words, no_special=no_special, encoder=encoder)
     if out is None:
         if layer is None:

@@ -57,6 +57,14 @@ ValueBias = Annotated[
     choices.ValueBias,
     typer.Option("--value-bias", help="Count the bias of the value projection with the 'token' or with the 'bias'."),
 ]
+Approximate = Annotated[
+    choices.ApproximationName | None,
+    typer.Option(
+        "--approximate",
+        help="Approximate the maps from the feed-forward on, and say how near they come to exact ones on sampled queries.",
+        show_default=False,
+    ),
+]
 Layer = Annotated[
     int | None, typer.Option("--layer", "-l", help="The layer, from 1.", show_default=False, rich_help_panel=_SHOWN)
 ]

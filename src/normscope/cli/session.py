@@ -63,6 +63,12 @@ def units_of(analysis: Analysis, *, words: bool, no_special: bool, encoder: bool
     return analysis.without_special_tokens() if no_special else analysis
 
 
+def say_approximate(analysis: Analysis) -> None:
+    """Nobody should take approximate maps for exact ones."""
+    if analysis.approximation_note:
+        say(analysis.approximation_note)
+
+
 def named(part: str | None, known: Iterable[str], what: str) -> list[str]:
     """The names that have a part in them, all without one; refuses a part that no name has."""
     names = list(known)

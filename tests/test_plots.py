@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 import normscope as ns
 from normscope.plots import plot_amplification, plot_grid, plot_growth, plot_map, plot_mixing_ratio, plot_tokens
+from normscope.plots.picture import Picture
 
 TEXT = "The opera singer caught a soap bubble."
 WHOLE = "AttnResLnFfResLn"
@@ -283,3 +284,11 @@ def test_a_grid_has_a_row_for_each_layer_and_a_column_for_each_scope(analyzer: n
         else figure.axes[4].images[0].get_array()
     )
     assert shown is not None and shown.size == analysis.map("Attn").sel(layer=5).size
+
+
+def test_every_plot_shows_itself_in_a_notebook(analyzer: ns.Analyzer) -> None:
+    analysis = analyzer.analyze("The cat sleeps.", layers=1)
+    ratios = analyzer.mixing_ratios("The cat sleeps.")
+    for picture in (analysis.plot("Attn", 1), plot_growth(analysis, 1), plot_mixing_ratio(ratios, "Attn")):
+        assert isinstance(picture, Picture)
+        assert picture._repr_png_().startswith(b"\x89PNG")  # what a notebook asks a result for

@@ -142,7 +142,7 @@ def test_the_text_is_coloured_by_attribution(show: Callable[..., Any], explanati
 
 def test_words_are_those_of_the_explanation(show: Callable[..., Any], explanation: Explanation) -> None:
     shown = show(explanation)
-    shown.page.get_by_label("Words", exact=True).check(force=True)
+    shown.page.locator(".flows").get_by_label("Words", exact=True).check(force=True)
     shown.settle()
     told = json.loads(shown.export("json"))
     words = explanation.words()
@@ -190,7 +190,7 @@ def test_encoder_and_decoder_are_both_followed(show: Callable[..., Any], theme: 
     assert explanation.has_encoder
     shown = show(explanation, fragment=f"theme={theme}&share=100")
     assert shown.page.locator(".flow-graph .label").count() == explanation.dataset.sizes["key"]
-    shown.page.get_by_label("Encoder").check(force=True)
+    shown.page.locator(".flows").get_by_label("Encoder").check(force=True)
     shown.settle()
     _, out, nodes = heights(shown)
     assert shown.page.locator(".flow-graph .label").count() == 3

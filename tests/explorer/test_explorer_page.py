@@ -126,26 +126,26 @@ def test_layers_are_chosen_from_the_overview(show: Callable[..., Any], analysis:
 @pytest.mark.parametrize(("name", "axis"), [("Raw", "none"), ("Columns", "column")])
 def test_maps_are_normalised_as_in_python(show: Callable[..., Any], analysis: Analysis, name: str, axis: Any) -> None:
     shown = show(analysis, fragment="scope=AttnResLn&layer=2")
-    shown.page.get_by_label(name, exact=True).check(force=True)
+    shown.page.locator(".maps").get_by_label(name, exact=True).check(force=True)
     assert f"norm={axis}" in shown.fragment()
     assert_same(shown.values(), expected(analysis.normalised("AttnResLn", axis).sel(layer=2)))
 
 
 def test_words_and_special_tokens_are_as_in_python(show: Callable[..., Any], analysis: Analysis) -> None:
     shown = show(analysis, fragment="norm=none&scope=Attn")
-    shown.page.get_by_label("Words", exact=True).check(force=True)
-    shown.page.get_by_label("Special tokens").uncheck(force=True)
+    shown.page.locator(".maps").get_by_label("Words", exact=True).check(force=True)
+    shown.page.locator(".maps").get_by_label("Special tokens").uncheck(force=True)
     assert "units=word" in shown.fragment()
     wanted = analysis.words().without_special_tokens().map("Attn").sel(layer=1)
     assert_same(shown.values(), expected(wanted))
-    shown.page.get_by_label("Rows").check(force=True)
+    shown.page.locator(".maps").get_by_label("Rows").check(force=True)
     wanted = analysis.words().without_special_tokens().normalised("Attn").sel(layer=1)
     assert_same(shown.values(), expected(wanted))
 
 
 def test_heads_are_shown_where_they_are_apart(show: Callable[..., Any], analysis: Analysis) -> None:
     shown = show(analysis, fragment="norm=none&scope=Attn")
-    heads = shown.page.get_by_label("Head")
+    heads = shown.page.locator(".maps").get_by_label("Head")
     heads.select_option("7")
     assert shown.title() == "Attn, layer 1, head 7"
     assert_same(shown.values(), expected(analysis.map("Attn", heads=True).sel(layer=1, head=7)))
@@ -156,7 +156,7 @@ def test_heads_are_shown_where_they_are_apart(show: Callable[..., Any], analysis
 
 def test_a_difference_is_the_amplification(show: Callable[..., Any], analysis: Analysis) -> None:
     shown = show(analysis, fragment="scope=AttnResLnFf&norm=column")
-    shown.page.get_by_label("Difference to").select_option("AttnResLn")
+    shown.page.locator(".maps").get_by_label("Difference to").select_option("AttnResLn")
     assert shown.title() == "AttnResLnFf \N{MINUS SIGN} AttnResLn, layer 1"
     assert_same(shown.values(), expected(analysis.amplification("AttnResLn", "AttnResLnFf").sel(layer=1)))
     shown.page.locator(".marks").focus()
@@ -169,7 +169,7 @@ def test_display_options_change_the_picture(show: Callable[..., Any], analysis: 
     shown.page.locator(".display summary").click()
     pictures = [shown.page.locator(".heatmap").screenshot()]
     for label in ("Linear", "All maps"):
-        shown.page.get_by_label(label).check(force=True)
+        shown.page.locator(".maps").get_by_label(label).check(force=True)
         shown.settle()
         pictures.append(shown.page.locator(".heatmap").screenshot())
     shown.page.locator(".display select").select_option("viridis")
@@ -207,7 +207,7 @@ def test_bars_show_the_row_largest_first_or_in_order(show: Callable[..., Any], a
     order = np.argsort(-row.values)
     shown_rows = shown.page.locator(".bars li").all_inner_texts()
     assert [text.split()[-1] for text in shown_rows] == [f"{row.values[at]:.1%}" for at in order]
-    shown.page.get_by_label("In order").check(force=True)
+    shown.page.locator(".maps").get_by_label("In order").check(force=True)
     shown.settle()
     assert [text.split()[0] for text in shown.page.locator(".bars li").all_inner_texts()] == analysis.tokens
 
@@ -227,7 +227,7 @@ def test_the_table_has_the_same_numbers(show: Callable[..., Any], analysis: Anal
     assert [row[1] for row in rows] == analysis.tokens
     whole = analysis.map(FULL).sel(layer=1)[2].values
     assert [float(row[-1]) for row in rows] == pytest.approx(whole, rel=5e-3)
-    shown.page.get_by_label("Query").select_option("4")
+    shown.page.locator(".maps").get_by_label("Query").select_option("4")
     assert "query=4" in shown.fragment()
 
 
@@ -458,7 +458,7 @@ def test_dark_mode_follows_the_system_and_the_user(show: Callable[..., Any]) -> 
     background = "(element) => getComputedStyle(element).backgroundColor"
     dark = root.evaluate(background)
     shown.page.locator(".display summary").click()
-    shown.page.get_by_label("Light").check(force=True)
+    shown.page.locator(".maps").get_by_label("Light").check(force=True)
     shown.settle()
     assert root.get_attribute("data-theme") == "light"
     assert root.evaluate(background) != dark
@@ -503,7 +503,7 @@ def test_encoder_decoder_maps_have_both_groups_and_both_stacks(show: Callable[..
     shown.step("AttnResLnCrossRes")
     assert {group for _, group, _ in shown.values()} == {"target", "source"}
     assert_same(shown.values(), expected(analysis.map("AttnResLnCrossRes").sel(layer=1)))
-    shown.page.get_by_label("Encoder").check(force=True)
+    shown.page.locator(".maps").get_by_label("Encoder").check(force=True)
     shown.settle()
     assert shown.page.locator(".step").count() == len(encoder.dataset["scope"])
     assert_same(shown.values(), expected(encoder.map(FULL).sel(layer=1)))

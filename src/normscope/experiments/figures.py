@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from normscope.plots.picture import Picture
 from normscope.plots.style import SEQUENTIAL
 
 _MOST_TICKS = 13
@@ -29,7 +30,7 @@ def panels(count: int, *, columns: int = 3, width: float = 3.4, height: float = 
     """A figure with a grid of panels; the last row may be short."""
     columns = min(columns, count)
     rows = -(-count // columns)
-    figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
+    figure = Picture(figsize=(columns * width, rows * height), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False).reshape(-1)
     for axes in grid[count:]:
         axes.set_visible(False)

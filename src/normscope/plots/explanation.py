@@ -19,6 +19,7 @@ from normscope.errors import InputError, SelectionError
 from normscope.explain.summary import heading, meaning
 from normscope.labels import labels, pieces
 from normscope.plots.heat import add_colour_bar, draw_cells, label_columns, label_rows
+from normscope.plots.picture import Picture
 from normscope.plots.style import (
     DIVERGING,
     SEQUENTIAL,
@@ -111,7 +112,7 @@ def _text_figure(
     margins = (0.1, 0.34, 0.56)
     """At the sides, above and below the text, in inches."""
     size = width + 2 * margins[0], text_height + margins[1] + margins[2]
-    figure = Figure(figsize=size)
+    figure = Picture(figsize=size)
     axes = figure.add_axes((margins[0] / size[0], margins[2] / size[1], width / size[0], text_height / size[1]))
     axes.set(xlim=(0, width), ylim=(text_height, 0))
     axes.set_axis_off()
@@ -159,7 +160,7 @@ def _heat_figure(explanation: Explanation, shares: xr.DataArray, look: _Look, ti
     cells = shares.values
     columns, rows = labels(shares["token_token"].values), labels(explanation.targets)
     scale = scale_for(max(cells.shape), *_SIDES)
-    figure = Figure(figsize=_heat_size(scale, rows, columns), layout="constrained")
+    figure = Picture(figsize=_heat_size(scale, rows, columns), layout="constrained")
     axes = figure.subplots()
     draw_cells(axes, cells, look.colours, look.norm)
     label_rows(axes, rows, scale)
@@ -196,7 +197,7 @@ def _image_figure(
     target = int(shares["target"].item())
     grid = _grid(shares.isel(target=0))
     height, width = grid.shape
-    figure = Figure(figsize=(2 * _IMAGE_SIDE + 0.9, _IMAGE_SIDE * height / width + 0.6), layout="constrained")
+    figure = Picture(figsize=(2 * _IMAGE_SIDE + 0.9, _IMAGE_SIDE * height / width + 0.6), layout="constrained")
     axes: list[Axes] = list(figure.subplots(1, 2))
     extent = (0, width, height, 0)
     if schema.IMAGE in explanation.dataset:

@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 
 from normscope.errors import SelectionError
 from normscope.labels import labels
+from normscope.plots.picture import Picture
 from normscope.plots.style import DIVERGING, publication
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def plot_flow(flow: Flow, *, name: str = "", width: float | None = None, title: 
     breadth = max(4.0, 0.42 * flow.layers) if width is None else width
     height = max(1.6, _ROW * len(rows))
     with publication():
-        figure = Figure(figsize=(breadth + 2.0, height + 1.1), layout="constrained")
+        figure = Picture(figsize=(breadth + 2.0, height + 1.1), layout="constrained")
         axes = figure.subplots()
         _draw_edges(axes, flow, rows)
         _draw_nodes(axes, flow, rows)

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from normscope import schema
 from normscope.errors import InputError, SelectionError
+from normscope.plots.picture import Picture
 from normscope.plots.style import SEQUENTIAL, colour_map, publication, sequential_norm
 from normscope.selection import MapSelection, select_map
 
@@ -56,7 +57,7 @@ def plot_image_map(
     columns = min(_COLUMNS, len(grids))
     rows = ceil(len(grids) / columns)
     with publication():
-        figure = Figure(figsize=(_PANEL * columns + 0.6, (_PANEL + 0.25) * rows + 0.35), layout="constrained")
+        figure = Picture(figsize=(_PANEL * columns + 0.6, (_PANEL + 0.25) * rows + 0.35), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False).flatten()
         shown = None
         for place, (number, grid) in enumerate(grids.items()):

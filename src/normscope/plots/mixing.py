@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from normscope.errors import InputError, SelectionError
 from normscope.labels import labels
 from normscope.plots.heat import add_colour_bar, draw_cells, label_columns, label_rows
+from normscope.plots.picture import Picture
 from normscope.plots.style import SEQUENTIAL, colour_map, publication, scale_for
 from normscope.scopes import resolve
 
@@ -47,7 +48,7 @@ def plot_mixing_ratio(
     palette, norm = colour_map(colours), Normalize(0, limit)
     with publication():
         size = scale.side(cells.shape[1]) + 1.5, scale.side(len(cells)) + scale.room(tokens) + 0.6
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Picture(figsize=size, layout="constrained")
         axes = figure.subplots()
         draw_cells(axes, cells, palette, norm)
         label_rows(axes, [str(layer) for layer in values["layer"].values[::-1]], scale)

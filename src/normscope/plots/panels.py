@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from normscope.errors import SelectionError
 from normscope.labels import labels
 from normscope.plots.heat import add_colour_bar, draw_map, key_groups
+from normscope.plots.picture import Picture
 from normscope.plots.style import Scale, colour_map, publication, scale_for
 
 _SINGLE = (3.0, 14.0)
@@ -50,7 +51,7 @@ def panel_figure(panels: Panels, title: str, columns: int | None = None) -> Figu
     rows = ceil(count / columns)
     scale = scale_for(max(queries, keys), *(_SINGLE if count == 1 else _ONE_OF_MANY))
     with publication():
-        figure = Figure(figsize=_size(panels, rows, columns, scale), layout="constrained")
+        figure = Picture(figsize=_size(panels, rows, columns, scale), layout="constrained")
         axes: list[Axes] = list(figure.subplots(rows, columns, squeeze=False).ravel())
         _draw(axes, panels, columns, scale)
         values = np.stack([panel.values for panel in panels.maps.values()])

@@ -19,6 +19,7 @@ from matplotlib.patches import FancyBboxPatch
 
 from normscope.labels import label, labels
 from normscope.plots.heat import add_colour_bar
+from normscope.plots.picture import Picture
 from normscope.plots.style import SEQUENTIAL, colour_map, ink_on, publication, sequential_norm
 from normscope.selection import find_query, select_map
 
@@ -77,7 +78,7 @@ def plot_tokens(
     with publication():
         placed = _layout(row, width)
         lines = 1 + max(token.line for token in placed)
-        figure = Figure(figsize=(width + 1.3, lines * LINE_HEIGHT + 0.75), layout="constrained")
+        figure = Picture(figsize=(width + 1.3, lines * LINE_HEIGHT + 0.75), layout="constrained")
         axes = figure.subplots()
         axes.set(xlim=(0, width), ylim=(lines * LINE_HEIGHT, 0), aspect="equal")
         axes.set_axis_off()

@@ -188,9 +188,10 @@ def test_a_read_only_folder_is_refused(analysis: ns.Analysis, tmp_path: Path) ->
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    for path in (tmp_path / "nothing.nc", tmp_path):
-        with pytest.raises(ns.FileError, match="There is no file"):
-            ns.open(path)
+    with pytest.raises(ns.FileError, match="There is no file"):
+        ns.open(tmp_path / "nothing.nc")
+    with pytest.raises(ns.FileError, match="is not a Zarr folder that can be read"):
+        ns.open(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"just a text", b"CDF\x01 but not really"])

@@ -57,6 +57,9 @@ class Explorer {
   private readonly masthead: Masthead;
   private readonly darkly = window.matchMedia("(prefers-color-scheme: dark)");
 
+  /** The parts that were shown so far. One that nobody looks at is not there. */
+  private readonly mounted = new Set<Part>();
+
   constructor(
     private readonly root: HTMLElement,
     private readonly panes: Pane[],
@@ -116,7 +119,7 @@ class Explorer {
     root.classList.add("explorer");
     root.classList.toggle("comparison", this.panes.length > 1);
     root.replaceChildren();
-    for (const panel of [this.masthead, ...this.parts]) panel.mount(root);
+    this.masthead.mount(root);
   }
 
   private listen(): void {
@@ -170,7 +173,9 @@ class Explorer {
     this.root.dataset.theme = this.dark() ? "dark" : "light";
     this.host.dress?.(this.dark());
     const scene: Scene = { shared, look: { ink: this.ink(), dark: this.dark() } };
-    for (const part of this.parts) part.hide(part !== this.part);
+    if (!this.mounted.has(this.part)) this.part.mount(this.root);
+    this.mounted.add(this.part);
+    for (const part of this.mounted) part.hide(part !== this.part);
     this.part.update(scene);
     this.masthead.update(shared);
     this.root.dataset.redraw = (performance.now() - begun).toFixed(1);

@@ -81,14 +81,16 @@ class Shared:
     """What follows from the weights of a block alone, kept for all sequences that go through it together."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
+        self._kept: dict[tuple[int, ...], tuple[tuple[Tensor, ...], Tensor]] = {}
 
-    def once(self, key: tuple[int, ...], of: Tensor, make: Callable[[], Tensor]) -> Tensor:
-        """What `make` gives for the weights `of`, made the first time only."""
-        key = (*key, id(of))
-        if key not in self._kept:
-            self._kept[key] = (of, make())
-        return self._kept[key][1]
+    def once(self, key: tuple[int, ...], of: tuple[Tensor, ...], make: Callable[[], Tensor]) -> Tensor:
+        """What `make` gives for the weights `of`, made the first time only, or again for other weights."""
+        kept = self._kept.get(key)
+        if kept is None or not all(
+            one is other or torch.equal(one, other) for one, other in zip(kept[0], of, strict=True)
+        ):
+            kept = self._kept[key] = (of, make())
+        return kept[1]
 
 
 # ---- steps of a chain --------------------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ def test_words_and_special_tokens_are_as_in_python(show: Callable[..., Any], ana
 
 def test_heads_are_shown_where_they_are_apart(show: Callable[..., Any], analysis: Analysis) -> None:
     shown = show(analysis, fragment="norm=none&scope=Attn")
-    heads = shown.page.locator(".maps").get_by_label("Head")
+    heads = shown.page.get_by_role("combobox", name="Head")
     heads.select_option("7")
     assert shown.title() == "Attn, layer 1, head 7"
     assert_same(shown.values(), expected(analysis.map("Attn", heads=True).sel(layer=1, head=7)))
@@ -221,8 +221,8 @@ def test_mixing_ratios_are_told(show: Callable[..., Any], analysis: Analysis) ->
 
 def test_the_table_has_the_same_numbers(show: Callable[..., Any], analysis: Analysis) -> None:
     shown = show(analysis, fragment="query=2&norm=none")
-    shown.page.locator(".marks").focus()
-    shown.press("t")
+    shown.page.locator(".maps").get_by_label("Table", exact=True).check(force=True)
+    shown.settle()
     rows = [text.split("\t") for text in shown.page.locator(".table tbody tr").all_inner_texts()]
     assert [row[1] for row in rows] == analysis.tokens
     whole = analysis.map(FULL).sel(layer=1)[2].values

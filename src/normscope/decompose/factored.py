@@ -41,7 +41,8 @@ class KeyGroup:
     queries: Int[Tensor, " query"]
     causal: bool
     shared: Shared
-    norms_passed: int = 0
+    passed: tuple[Tensor, ...]
+    """The weights that `output` is made of."""
 
     @staticmethod
     def of(attention: Attention, queries: Int[Tensor, " query"], *, causal: bool, bias_apart: bool = False) -> KeyGroup:
@@ -52,7 +53,9 @@ class KeyGroup:
         scale = torch.ones_like(weights[0, :, 0])
         cross = isinstance(attention, CrossAttention)
         kind, causal = (SOURCE, False) if cross else (SELF, causal)
-        return KeyGroup(kind, weights, values, attention.output, scale, queries, causal, attention.shared)
+        return KeyGroup(
+            kind, weights, values, attention.output, scale, queries, causal, attention.shared, (attention.output,)
+        )
 
     def select(self, rows: QueryRows) -> KeyGroup:
         selected = replace(self, weights=self.weights[:, rows], scale=self.scale[rows], queries=self.queries[rows])
@@ -63,8 +66,8 @@ class KeyGroup:
         return replace(self, scale=self.scale * factor)
 
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> KeyGroup:
-        output, passed = scale_(norm, self.output.clone()), self.norms_passed + 1
-        return replace(self, output=output, scale=self.scale / deviation, norms_passed=passed)
+        output = scale_(norm, self.output.clone())
+        return replace(self, output=output, scale=self.scale / deviation, passed=(*self.passed, norm.weight))
 
     @cached_property
     def factors(self) -> Float[Tensor, "key head d"]:
@@ -90,8 +93,9 @@ class KeyGroup:
 
     def folded(self, linear: Linear) -> Float[Tensor, "_ outputs"]:
         """The output projection of all heads times one more linear map: a row for each number of a value vector."""
-        key = (self.kind, self.norms_passed)
-        return self.shared.once(key, linear.weight, lambda: self.output.flatten(0, 1) @ linear.weight.T)
+        key = (self.kind, len(self.passed), id(linear.weight))
+        weights = (*self.passed, linear.weight)
+        return self.shared.once(key, weights, lambda: self.output.flatten(0, 1) @ linear.weight.T)
 
     def norms(self) -> Float[Tensor, "query key"]:
         """`||part[i, j]||` from the Gram matrix of each key's factors, `sqrt(a^T G_j a)`: float64, since heads cancel."""

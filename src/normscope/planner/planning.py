@@ -14,7 +14,7 @@ from normscope.errors import InputError
 from normscope.measures import Decomposition, Measure
 from normscope.planner.estimate import Asked, Estimate, estimate, of_sequence, size
 from normscope.planner.machine import Clock, Machine, calibrate
-from normscope.planner.sizes import BlockSizes, blocks_in
+from normscope.planner.sizes import BlockSizes, UnknownSizeError, blocks_in
 from normscope.planner.work import Extent
 
 if TYPE_CHECKING:
@@ -58,9 +58,13 @@ def plan(
 
 def costs(analyzer: Analyzer, lengths: Sequence[int], asked: Asked | None) -> list[float]:
     """How much work each of some inputs is beside the others, for a progress bar."""
-    if asked is None:
-        return [float(length) for length in lengths]
-    blocks = blocks_in(analyzer.model, analyzer.family.stack)
+    by_length = [float(length) for length in lengths]
+    if asked is None or len(lengths) == 1:
+        return by_length
+    try:
+        blocks = blocks_in(analyzer.model, analyzer.family.stack)
+    except UnknownSizeError:
+        return by_length
 
     @lru_cache
     def cost(tokens: int) -> float:

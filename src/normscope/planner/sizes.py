@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from normscope.capture import blocks_of
+from normscope.errors import ModelError
 from normscope.families.spec import (
     AttentionPart,
     BesideAttention,
@@ -23,6 +24,10 @@ from normscope.families.spec import (
     SharedExpertsPart,
     Stack,
 )
+
+
+class UnknownSizeError(ModelError):
+    """A model whose modules do not say how large they are: its work cannot be counted."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,10 @@ class BlockSizes:
 def blocks_in(model: PreTrainedModel, stack: Stack) -> list[BlockSizes]:
     """The sizes of every layer of a stack."""
     blocks, topologies = blocks_of(model, stack), stack.topologies(model.config)
-    return [_sizes(blocks[place % len(blocks)], topology.chain(), model) for place, topology in enumerate(topologies)]
+    try:
+        return [_sizes(blocks[i % len(blocks)], topology.chain(), model) for i, topology in enumerate(topologies)]
+    except (AttributeError, StopIteration) as error:
+        raise UnknownSizeError(f"The sizes of {type(model).__name__} do not show in its modules: {error}.") from error
 
 
 def _sizes(block: nn.Module, chain: tuple[Part, ...], model: PreTrainedModel) -> BlockSizes:

@@ -63,7 +63,7 @@ front-end-check: ## Check that the built front end matches its sources (left out
 
 .PHONY: test
 test: lint types front-end-check $(BROWSER) ## Check style and types, then run the tests that are not slow
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 .PHONY: test-slow
 test-slow: $(INSTALLED) ## Run the slow tests

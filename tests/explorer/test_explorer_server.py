@@ -524,6 +524,7 @@ def settled() -> int:
     return smallest
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps what is free")
 def test_what_an_analysis_leaves_free_goes_back_to_the_system(run: Callable[[Any], Running], analyzer: Any) -> None:
     app = WebApp({"mini": analyzer}, Limits(kept=0))

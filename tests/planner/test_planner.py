@@ -81,6 +81,7 @@ def test_results_have_the_size_that_is_foretold(analyzer: ns.Analyzer) -> None:
     assert analyzer.estimate(50, timed=False).result == really
 
 
+@pytest.mark.slow
 def test_the_time_is_right_within_half_on_a_busy_machine(analyzer: ns.Analyzer) -> None:
     foretold = analyzer.estimate(96, clock=time.process_time).seconds
     spent: list[float] = []

@@ -33,6 +33,7 @@ class Backwards:
             yield from Here(self.analyzer).compute(work, [shard, shard])
 
 
+@pytest.mark.slow
 def test_an_engine_may_finish_shards_in_any_order_and_twice(analyzer: Any, tmp_path: Path) -> None:
     names = ["mixing-ratio", "ff-amplification", "frequency"]
     options: dict[str, Any] = {"model": analyzer, "corpus": TEXTS, "shard_size": 2}

@@ -145,6 +145,7 @@ e.run(["mixing-ratio"], out=sys.argv[1], corpus={texts!r})
 """
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_left_half_written_is_swept_by_the_next(analyzer: Any, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     script = KILLED.format(texts=TEXTS)

@@ -102,7 +102,12 @@ def test_options_that_do_not_exist_are_refused(options: dict[str, Any], message:
 
 
 @pytest.mark.parametrize(
-    ("name", "auto"), [("llama", AutoModelForCausalLM), ("gpt2", AutoModelForCausalLM), ("bert", AutoModelForMaskedLM)]
+    ("name", "auto"),
+    [
+        pytest.param("llama", AutoModelForCausalLM, marks=pytest.mark.slow),
+        pytest.param("gpt2", AutoModelForCausalLM, marks=pytest.mark.slow),
+        ("bert", AutoModelForMaskedLM),
+    ],
 )
 def test_contracted_with_an_output_row_the_parts_are_the_pull_back(name: str, auto: Any) -> None:
     analyzer = double(name, auto)

@@ -57,6 +57,18 @@ def total(explanation: ns.Explanation) -> float:
 # ---- what adds up ------------------------------------------------------------------------------------------------------
 
 
+def test_the_difference_of_two_large_logits_is_as_sure_as_they_are() -> None:
+    model = shaken(LlamaForCausalLM(LlamaConfig(vocab_size=40, num_key_value_heads=3, **SIZE)))
+    with torch.no_grad():
+        model.lm_head.weight[4] = 1000 * model.lm_head.weight[4]
+        model.lm_head.weight[6] = model.lm_head.weight[4] * (1 + 1e-4)
+    explanation = ns.load(model).explain(IDS, target=4, against=6)
+    (value,) = explanation.values
+    with torch.no_grad():
+        logits = model(**IDS).logits[0, -1].double()
+    assert total(explanation) == pytest.approx(value, abs=1e-5 * float(logits[4].abs()))
+
+
 def test_shares_and_bias_add_up_to_the_models_own_difference_of_logits(causal: ns.Analyzer) -> None:
     explanation = causal.explain(IDS, target=3, against=4)
     with torch.no_grad():

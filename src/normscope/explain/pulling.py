@@ -20,7 +20,7 @@ from normscope.explain.recording import Recording
 from normscope.explain.values import refuse_module_between
 from normscope.inputs import TokenSequence
 from normscope.passes import Tell
-from normscope.pullback import LayerFlow, pull_back_end, pull_back_head, pull_back_layer, values_of
+from normscope.pullback import LayerFlow, pull_back_end, pull_back_head, pull_back_layer, sizes_of, values_of
 from normscope.trace import CrossAttention, LayerTrace
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def pull_back(analyzer: Analyzer, sequence: TokenSequence, question: Question, r
     answers = question.answers(head.logits)
     targets = [answer.target for answer in answers]
     pulled = pull_back_head(head, targets)
-    way = _Way(analyzer, values_of(head, targets), pulled.bias, request.head_edges)
+    way = _Way(analyzer, values_of(head, targets), sizes_of(head, targets), pulled.bias, request.head_edges)
     main = way.down(recording, "layer", pulled.covector, head.states)
     encoder, end_bias = None, pulled.bias
     if way.source is not None:
@@ -88,10 +88,14 @@ def pull_back(analyzer: Analyzer, sequence: TokenSequence, question: Question, r
 
 @dataclass
 class _Way:
-    """The way back through the stacks. `outside` is what has left the tokens of the stack so far: biases, other stacks."""
+    """The way back through the stacks. `outside` is what has left the tokens of the stack so far: biases, other stacks.
+
+    `sizes` are those of the logits that the values are sums or differences of.
+    """
 
     analyzer: Analyzer
     values: Float[Tensor, " target"]
+    sizes: Float[Tensor, " target"]
     outside: Float[Tensor, " target"]
     head_edges: bool
     source: Float[Tensor, "target key d"] | None = None
@@ -118,12 +122,15 @@ class _Way:
     def _proved(
         self, place: str, relevance: Float[Tensor, "target token"], trace: LayerTrace | None = None
     ) -> Float[Tensor, " target"]:
-        """How far relevance and biases are from the value, relative to all that flows; raises above the tolerance."""
+        """How far relevance and biases are from the value, relative to all that flows; raises above the tolerance.
+
+        A difference of large logits is rounded as they are, so that nothing is asked that is finer.
+        """
         elsewhere = self.outside
         if self.source is not None and trace is not None:
             elsewhere = elsewhere + (self.source * _encoder_states(trace)).sum((1, 2))
         size = relevance.abs().sum(-1) + elsewhere.abs()
-        errors = (relevance.sum(-1) + elsewhere - self.values).abs() / torch.maximum(size, self.values.abs())
+        errors = (relevance.sum(-1) + elsewhere - self.values).abs() / torch.maximum(size, self.sizes)
         worst = float(errors.amax())
         if not worst <= self.analyzer.tolerance:
             raise CompletenessError(

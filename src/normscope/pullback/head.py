@@ -100,6 +100,14 @@ def values_of(trace: HeadTrace, targets: Sequence[Target]) -> Float[Tensor, " ta
     return torch.tensor(values, dtype=trace.states.dtype, device=trace.states.device)
 
 
+def sizes_of(trace: HeadTrace, targets: Sequence[Target]) -> Float[Tensor, " target"]:
+    """How large the numbers are that the targets' values are made of: a difference of large logits is no surer than they."""
+    sizes = [
+        sum(abs(weight * float(trace.logits[t.row, label])) for label, weight in t.weights.items()) for t in targets
+    ]
+    return torch.tensor(sizes, dtype=trace.states.dtype, device=trace.states.device)
+
+
 def _check(trace: HeadTrace, targets: Sequence[Target]) -> None:
     rows, labels = trace.logits.shape
     if not targets:

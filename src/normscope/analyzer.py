@@ -9,40 +9,36 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from html import escape
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, Unpack, cast, overload
 
 import torch
 import xarray as xr
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from normscope import asking, results, schema, streaming
 from normscope.analysis import Analysis
 from normscope.call_options import AnalysisOptions, ExplainOptions, MixingOptions, Text
-from normscope.capture import blocks_of
 from normscope.choices import StackName, ValueBias
-from normscope.errors import InputError, listing
+from normscope.errors import InputError
 from normscope.explain.asked import Asked
 from normscope.explain.explanation import Explanation
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import LabelName, Wanted
 from normscope.explain.wording import read_question
-from normscope.families import Family
 from normscope.families.spec import Stack
 from normscope.inputs import ImageInput, Input, TokenSequence
-from normscope.loading import LoadedModel, load_model
+from normscope.loading import load_model
 from normscope.measures import Decomposition, KeptTraces, Measure
 from normscope.measures.approximated import Approximate, approximation
 from normscope.methods import LayerMethod, MapRequest, Method, attribution, layer_method
 from normscope.methods.across import AcrossLayers
 from normscope.methods.prediction import Attribution, PullBack
-from normscope.passes import TOLERANCE, Measured, Pass, Request, Tell, query_positions, whole_numbers
+from normscope.passes import Measured, Pass, Tell
 from normscope.planner import Clock, Estimate
-from normscope.planner.planning import SHORT, asked_of, plan, refuse_memory
-from normscope.scopes import Scope, scopes_of
+from normscope.planner.planning import SHORT, plan, refuse_memory
+from normscope.subject import Subject
 from normscope.trace import LayerTrace
 
 
@@ -88,7 +84,7 @@ def load(
     )
 
 
-class Analyzer:
+class Analyzer(Subject):
     """A model that can be analysed. Made by `load`.
 
     Examples:
@@ -106,104 +102,6 @@ class Analyzer:
         >>> explanation.attribution.dims
         ('token',)
     """
-
-    def __init__(self, loaded: LoadedModel) -> None:
-        self._loaded = loaded
-        blocks_of(self.model, self.family.stack)  # refuse now what would fail later
-
-    # ---- what there is -------------------------------------------------------------------------------------------------
-
-    @property
-    def model(self) -> PreTrainedModel:
-        return self._loaded.model
-
-    @property
-    def tokenizer(self) -> PreTrainedTokenizerBase | None:
-        return self._loaded.tokenizer
-
-    @property
-    def processor(self) -> Any:
-        """What makes pixels of an image, for a vision model that came with it."""
-        return self._loaded.processor
-
-    @property
-    def family(self) -> Family:
-        return self._loaded.family
-
-    @property
-    def name(self) -> str:
-        """The hub name or folder the model came from."""
-        return self._loaded.name
-
-    @property
-    def layers(self) -> list[int]:
-        """The layers, numbered from 1."""
-        return list(range(1, 1 + self.family.stack.depth(self.model.config)))
-
-    @property
-    def scopes(self) -> list[Scope]:
-        """The scopes of the model's blocks, in the order in which their maps grow."""
-        return scopes_of(self.family.stack.topology_of(self.model.config).components())
-
-    @property
-    def encoder_scopes(self) -> list[Scope]:
-        """The scopes of the encoder's blocks, where there is an encoder."""
-        encoder = self.family.encoder
-        return [] if encoder is None else scopes_of(encoder.topology_of(self.model.config).components())
-
-    @property
-    def longest(self) -> int | None:
-        """The most tokens an input may have, or `None` where nothing limits it."""
-        return self.family.longest(self.model.config)
-
-    @property
-    def tolerance(self) -> float:
-        """The completeness error above which a result is refused."""
-        return TOLERANCE[self.weight_dtype]
-
-    @property
-    def weight_dtype(self) -> torch.dtype:
-        """The dtype in which the model computes."""
-        return next(p.dtype for p in self.model.parameters() if p.is_floating_point())
-
-    @cached_property
-    def facts(self) -> dict[str, str | int | float]:
-        """What every result says about where it came from."""
-        return {
-            "model": self.name,
-            "model_type": self.model.config.model_type,
-            "family": self.family.name,
-            "revision": self._loaded.revision or "",
-            "fingerprint": self._loaded.fingerprint(),
-            "dtype": str(self.weight_dtype).removeprefix("torch."),
-            "tolerance": self.tolerance,
-            "normscope_version": version("normscope"),
-            "torch_version": version("torch"),
-            "transformers_version": version("transformers"),
-        }
-
-    def __repr__(self) -> str:
-        head = f"Analyzer({self.name!r}, family={self.family.name!r}, layers={len(self.layers)})"
-        return f"{head}\nscopes: {listing(self.scopes)}"
-
-    def _repr_html_(self) -> str:
-        """What there is, as a small table in a notebook."""
-        rows = {
-            "model": self.name,
-            "architecture": f"{self.model.config.model_type} (family {self.family.name})",
-            "layers": len(self.layers),
-            "scopes": listing(self.scopes),
-            "encoder's scopes": listing(self.encoder_scopes),
-            "longest input": "" if self.longest is None else f"{self.longest} tokens",
-            "weights": f"{str(self.weight_dtype).removeprefix('torch.')}, tolerance {self.tolerance:.0e}",
-        }
-        left = "style='text-align: left'"
-        cells = [
-            f"<tr><th {left}>{escape(name)}</th><td {left}>{escape(str(value))}</td></tr>"
-            for name, value in rows.items()
-            if value != ""
-        ]
-        return f"<table>{''.join(cells)}</table>"
 
     def of_stack(self, stack: StackName) -> Analyzer:
         """The model with one of its two stacks as what is analysed. The encoder reads its text alone, without a target."""
@@ -275,7 +173,7 @@ class Analyzer:
             progress: show a progress bar (default: for long lists in a terminal).
             tell: called with the layers done and their number before each layer of each input; may raise, to cancel.
             max_memory: bytes that the analysis may take beside the model. What would take more, as `estimate` counts it, is
-                refused before it starts.
+                refused before it starts. With `out` it is not looked at.
             out: a Zarr folder (`"maps.zarr"`, needs the extra `zarr`) that the norm maps of one input are written to layer
                 by layer, instead of being kept in memory. It opens as any other result, reading what is looked at.
 
@@ -291,8 +189,9 @@ class Analyzer:
             (), scopes is not None, heads, value_bias, projections, approximate=approximation(approximate)
         )
         request = asking.map_request(self, chosen, wanted, scopes, layers, queries, dtype)
+        facts = {**self.facts, "value_bias": value_bias, **chosen.facts}
         if out is not None:
-            return self._streamed(sequences, chosen, request, value_bias, out, tell)
+            return streaming.analysis(Pass(self, request), sequences, facts, out, tell)
         if max_memory is not None:
             refuse_memory(self, request, [len(sequence) for sequence in sequences], max_memory)
         if chosen.across_layers:
@@ -300,33 +199,8 @@ class Analyzer:
             analyses = run.analyses(sequences, asking.layers_asked(self, layers), queries, tell)
         else:
             measured = Pass(self, request).over(sequences, progress=progress, tell=tell)
-            analyses = [self.analysis_of(item, value_bias=value_bias, method=chosen) for item in measured]
+            analyses = [results.analysis(item, facts) for item in measured]
         return analyses[0] if single else analyses
-
-    def _streamed(
-        self,
-        sequences: Sequence[TokenSequence],
-        method: LayerMethod,
-        request: Request,
-        value_bias: ValueBias,
-        out: str | Path,
-        tell: Tell | None,
-    ) -> Analysis:
-        """The analysis of one input with its maps on disk."""
-        measure = request.main.measures[0]
-        alone = len(sequences) == 1 and len(request.main.measures) == 1 and request.encoder is None
-        if not alone or not isinstance(measure, Decomposition):
-            raise InputError(
-                "out= streams the norm maps of one input and one stack: leave out other inputs and methods."
-            )
-        with streaming.folder_in_the_making(out) as folder:
-            positions = query_positions(request.queries, len(sequences[0]))
-            store = streaming.MapStore(folder, request.main.layers, len(positions))
-            main = replace(request.main, measures=[streaming.streamed(measure, store)])
-            (measured,) = Pass(self, replace(request, main=main)).over(sequences, progress=False, tell=tell)
-            facts = {**self.facts, "value_bias": value_bias, **method.facts}
-            streaming.write_rest(results.main_dataset(measured, facts), folder)
-        return Analysis(streaming.read_zarr(out))
 
     def maps_by(
         self,
@@ -477,24 +351,16 @@ class Analyzer:
 
         The other arguments are those of `analyze`.
         """
-        if isinstance(inputs, int) or (isinstance(inputs, list) and all(isinstance(item, int) for item in inputs)):
-            lengths = [inputs] if isinstance(inputs, int) else [int(cast("int", item)) for item in inputs]
-        else:
-            sequences, _ = asking.read(self, inputs, None, words=words, truncate=truncate)
-            lengths = [len(sequence) for sequence in sequences]
         own, _ = asking.scopes_asked(self, scopes)
         measure = Decomposition(maps=tuple(own), heads=heads) if maps else Decomposition(ratios=tuple(own))
-        request = asking.request(self, [measure], [], layers, None, dtype)
-        rows = None if queries is None else len(whole_numbers(queries))
-        item = Pass(self, request).dtype.itemsize
-        asked = asked_of(self, [measure], request.main.layers, rows, item)
-        assert asked is not None
+        request = asking.request(self, [measure], [], layers, queries, dtype)
+        lengths = asking.lengths(self, inputs, words=words, truncate=truncate)
 
         def short_run() -> object:
             sequences, _ = asking.read(self, {"input_ids": [[1] * SHORT]}, None, words=False, truncate=False)
-            return Pass(self, request).over(sequences, progress=False)
+            return Pass(self, replace(request, queries=None)).over(sequences, progress=False)
 
-        return plan(self, lengths, asked, short_run=short_run if timed else None, clock=clock)
+        return plan(self, request, lengths, short_run=short_run if timed else None, clock=clock)
 
     def traces(self, inputs: Input | ImageInput, *, target: Input | None = None) -> list[LayerTrace]:
         """The trace of every layer of the main stack for one input: what `decompose` and the `oracle` compute with."""

@@ -16,7 +16,7 @@ from normscope.errors import InputError, SelectionError
 from normscope.inputs import Input, TokenSequence, read_images, read_inputs, with_targets
 from normscope.measures import Measure
 from normscope.methods import LayerMethod, MapRequest
-from normscope.passes import Request, StackRequest, whole_numbers
+from normscope.request import Request, StackRequest, whole_numbers
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, with_derived
 
 if TYPE_CHECKING:
@@ -46,6 +46,16 @@ def read(
     for sequence in sequences:
         refuse_unknown_ids(analyzer, sequence)
     return sequences, single
+
+
+def lengths(analyzer: Analyzer, inputs: Any, *, words: bool, truncate: bool) -> list[int]:
+    """The numbers of tokens of texts, or those numbers themselves."""
+    if isinstance(inputs, int) or (
+        isinstance(inputs, list) and all(isinstance(item, int) for item in cast("list[Any]", inputs))
+    ):
+        return whole_numbers(inputs)
+    sequences, _ = read(analyzer, inputs, None, words=words, truncate=truncate)
+    return [len(sequence) for sequence in sequences]
 
 
 def refuse_unknown_ids(analyzer: Analyzer, sequence: TokenSequence) -> None:

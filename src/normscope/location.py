@@ -13,6 +13,8 @@ from normscope.errors import ModelError, listing
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _CACHED = re.compile(r"models--(?P<name>[^/]+)/snapshots/[^/]+$")
 """A model's folder in the cache of the hub."""
+_PATH = re.compile(r"[./~\\]|[A-Za-z]:\\|.*/.*/")
+"""How the path of a folder begins, or what only a path has: more than one slash."""
 
 _MOST_NAMED = 5
 
@@ -23,12 +25,17 @@ def is_hub_name(location: str) -> bool:
 
 
 def model_name(location: str) -> str:
-    """What a model is called in titles, files and messages: never by a path of someone's machine."""
-    if is_hub_name(location):
-        return location
-    path = Path(location).resolve().as_posix()
+    """What a model is called in titles, files and messages: its name on the hub, or the last part of its folder."""
+    path = (str(Path(location).resolve()) if Path(location).is_dir() else location).replace("\\", "/").rstrip("/")
     cached = _CACHED.search(path)
-    return cached["name"].replace("--", "/", 1) if cached else path.rsplit("/", 1)[-1]
+    if cached:
+        return cached["name"].replace("--", "/", 1)
+    return path.rsplit("/", 1)[-1] if Path(location).is_dir() or _PATH.match(location) else path
+
+
+def short_name(location: str) -> str:
+    """The name of a model or a file alone, without its owner or folder."""
+    return model_name(location).replace("\\", "/").rsplit("/", 1)[-1]
 
 
 def refuse_no_model(location: str) -> None:

@@ -6,11 +6,10 @@ Owns the proof: no result leaves here whose parts do not add up to the model's o
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
-from operator import index
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -18,11 +17,12 @@ from rich.console import Console
 from rich.progress import Progress
 
 from normscope.capture import LONG, ROWS_AT_ONCE, Side, capture_sides
-from normscope.errors import CompletenessError, InputError, SelectionError
+from normscope.errors import CompletenessError
 from normscope.families.spec import Stack
 from normscope.inputs import Batch, TokenSequence, batches
 from normscope.measures import Measure, Reach
-from normscope.planner.planning import asked_of, costs
+from normscope.planner.planning import costs
+from normscope.request import Request, StackRequest, query_positions
 from normscope.trace import LayerTrace
 
 if TYPE_CHECKING:
@@ -40,57 +40,6 @@ Tell = Callable[[int, int], None]
 _SHOW_PROGRESS_FROM = 16
 
 _Result = TypeVar("_Result")
-
-
-def whole_numbers(asked: int | Sequence[int]) -> list[int]:
-    """One number or several, of Python or of numpy, as a list."""
-    try:
-        return [index(number) for number in (asked if isinstance(asked, Iterable) else [asked])]
-    except TypeError as error:
-        raise SelectionError(f"Layers and queries are whole numbers, not {asked!r}.") from error
-
-
-def query_positions(queries: int | Sequence[int] | None, length: int) -> list[int]:
-    """The positions of the queries asked for (default all) in a sequence of this length."""
-    if queries is None:
-        return list(range(length))
-    asked = whole_numbers(queries)
-    for position in asked:
-        if not -length <= position < length:
-            raise SelectionError(
-                f"There is no query {position}: the input has {length} tokens, 0 to {length - 1} (or -{length} to -1)."
-            )
-    if not asked:
-        raise SelectionError(f"No query was asked for: the input has {length} tokens.")
-    return [position % length for position in asked]
-
-
-@dataclass(frozen=True)
-class StackRequest:
-    """What is measured in one stack: the measures, already checked against the model, and the layers.
-
-    Equal measures run once.
-    """
-
-    measures: Sequence[Measure[Any, Any]]
-    layers: Sequence[int]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "measures", tuple(dict.fromkeys(self.measures)))
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is asked of every sequence: of the main stack and of the encoder, for which queries, in which arithmetic."""
-
-    main: StackRequest
-    encoder: StackRequest | None = None
-    queries: int | Sequence[int] | None = None
-    dtype: torch.dtype | None = None
-
-    def __post_init__(self) -> None:
-        if self.dtype not in (None, torch.float32, torch.float64):
-            raise InputError(f"The decomposition runs in torch.float32 or torch.float64, not {self.dtype}.")
 
 
 @dataclass(frozen=True)
@@ -125,7 +74,7 @@ class Pass:
 
     def __init__(self, analyzer: Analyzer, request: Request) -> None:
         self.analyzer, self.request = analyzer, request
-        self.dtype = request.dtype or torch.promote_types(analyzer.weight_dtype, torch.float32)
+        self.dtype = request.arithmetic(analyzer.weight_dtype)
 
     def over(
         self, sequences: Sequence[TokenSequence], *, progress: bool | None = None, tell: Tell | None = None
@@ -143,10 +92,7 @@ class Pass:
 
     def _costs(self, sequences: Sequence[TokenSequence]) -> list[float]:
         """How much work each sequence is, for the progress bar: a long one takes the time of many short ones."""
-        rows = None if self.request.queries is None else len(whole_numbers(self.request.queries))
-        main = self.request.main
-        asked = asked_of(self.analyzer, main.measures, main.layers, rows, self.dtype.itemsize)
-        return costs(self.analyzer, [len(sequence.target or sequence) for sequence in sequences], asked)
+        return costs(self.analyzer, self.request, [len(sequence.target or sequence) for sequence in sequences])
 
     def _layers_per_sequence(self) -> int:
         encoder = self.request.encoder

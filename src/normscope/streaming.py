@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,11 +16,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from normscope import schema
+from normscope import results, schema
+from normscope.analysis import Analysis
 from normscope.decompose import LayerResult
-from normscope.errors import FileError, NormscopeError
+from normscope.errors import FileError, InputError, NormscopeError
 from normscope.files import escaped, unescaped
+from normscope.inputs import TokenSequence
 from normscope.measures import Decomposition
+from normscope.passes import Pass, Tell
+from normscope.request import query_positions
 from normscope.scopes import Scope
 from normscope.trace import LayerTrace
 
@@ -65,6 +69,22 @@ class StreamedDecomposition(Decomposition):
         self.store.write(layer, result)
         kept = replace(result, maps={})
         return {**state, layer: state[layer].followed_by(kept) if layer in state else kept}
+
+
+def analysis(
+    work: Pass, sequences: Sequence[TokenSequence], facts: Mapping[str, Any], out: str | Path, tell: Tell | None
+) -> Analysis:
+    """The analysis of one input with its maps on disk."""
+    request = work.request
+    (measure, *others), (sequence, *more) = request.main.measures, sequences
+    if others or more or request.encoder is not None or not isinstance(measure, Decomposition):
+        raise InputError("out= streams the norm maps of one input and one stack: leave out other inputs and methods.")
+    with folder_in_the_making(out) as folder:
+        store = MapStore(folder, request.main.layers, len(query_positions(request.queries, len(sequence))))
+        main = replace(request.main, measures=[streamed(measure, store)])
+        (measured,) = Pass(work.analyzer, replace(request, main=main)).over(sequences, progress=False, tell=tell)
+        write_rest(results.main_dataset(measured, facts), folder)
+    return Analysis(read_zarr(out))
 
 
 def streamed(measure: Decomposition, store: MapStore) -> StreamedDecomposition:

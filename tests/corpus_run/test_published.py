@@ -12,9 +12,9 @@ from tests.experiments.made import random_analysis, rows
 
 from normscope.corpora import bundled
 from normscope.experiments import ModelFacts, Observation, RunFacts, run
-from normscope.experiments.base import shown_name
 from normscope.experiments.published import Paper, paper_of, paper_of_model
 from normscope.experiments.scope_similarity import ScopeSimilarity
+from normscope.location import short_name
 from normscope.report import write_report
 
 BASE = ModelFacts("bert-base-uncased", tuple(range(1, 13)), (), "bert", width=768, vocabulary=30522)
@@ -97,9 +97,9 @@ def test_the_values_are_those_of_the_papers_tables() -> None:
     ]
 
 
-def test_shown_names_are_found_in_paths() -> None:
-    assert shown_name("C:\\models\\bert-base-uncased\\") == "bert-base-uncased"
-    assert shown_name(CACHE) == "multiberts-seed_3"
+def test_short_names_are_found_in_paths() -> None:
+    assert short_name("C:\\models\\bert-base-uncased\\") == "bert-base-uncased"
+    assert short_name(CACHE) == "multiberts-seed_3"
 
 
 def test_similarities_of_the_paper_stand_beside_maps_scaled_by_column_and_are_marked_as_inferred() -> None:

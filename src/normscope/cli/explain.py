@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -173,23 +172,9 @@ def methods_command(name: options.NamePart = None) -> None:
 
 def _method(name: str, given: list[str]) -> Method:
     """The method of a name with its options, before any model is loaded."""
-    from normscope.methods import attribution
+    from normscope.methods import attribution, read_method
 
-    values: dict[str, Any] = {}
-    for item in given:
-        key, separator, value = item.partition("=")
-        if not separator:
-            raise InputError(f"An option of a method is written name=value, not {item!r}.")
-        values[key.strip()] = _parsed(value)
-    return attribution(name, **values)
-
-
-def _parsed(value: str) -> Any:
-    """A number or a truth value where it is one, otherwise the text itself."""
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
+    return attribution(read_method(name, given))
 
 
 def _bytes(size: str | None) -> int | None:

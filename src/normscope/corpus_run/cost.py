@@ -12,6 +12,7 @@ from rich.console import Console
 
 from normscope.corpus_run.driver import Driver
 from normscope.experiments.faithfulness.base import Trial
+from normscope.planner.estimate import duration
 
 _WORTH_TIMING = 8
 """With fewer sequences than this, timing one of them first would be a good part of the work."""
@@ -44,10 +45,5 @@ def announced(driver: Driver, *, aloud: bool) -> dict[str, dict[str, Any]]:
 
 def _sentence(name: str, cost: dict[str, Any]) -> str:
     seconds = cost["seconds"]
-    time_needed = "" if seconds is None else f", about {_duration(seconds)} in one process"
+    time_needed = "" if seconds is None else f", about {duration(seconds)} in one process"
     return f"{name}: {cost['sequences']} sequences, about {cost['calls']:,} {cost['unit']}{time_needed}."
-
-
-def _duration(seconds: float) -> str:
-    minutes = seconds / 60
-    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"

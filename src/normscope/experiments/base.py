@@ -6,7 +6,6 @@ engine. It knows no files and no processes.
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -19,6 +18,7 @@ from normscope.analysis import Analysis
 from normscope.errors import InputError, listing
 from normscope.experiments.arrow import Table
 from normscope.experiments.partial import Partial, merged
+from normscope.location import short_name
 from normscope.measures import Measure
 from normscope.scopes import Scope
 
@@ -43,16 +43,6 @@ _ROLES = {
     "[MASK]": MASK,
     "<mask>": MASK,
 }
-
-
-_CACHE = re.compile(r"models--(?:[^/]*?--)?(?P<name>[^/]+)/snapshots/[^/]+/?$")
-"""A model's folder in the cache of the hub."""
-
-
-def shown_name(name: str) -> str:
-    """The name of a model or a file without its owner or folder, also from a model's folder in the hub's cache."""
-    cached = _CACHE.search(name.replace("\\", "/"))
-    return cached["name"] if cached else name.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1]
 
 
 @dataclass(frozen=True)
@@ -184,10 +174,10 @@ class RunFacts:
 
     def caption(self, experiment: str) -> str:
         """What a figure is about, in words: the model, the corpus, and how much of it."""
-        model = f"{shown_name(self.model.name)}{f' ({self.model.stack})' if self.model.stack else ''}"
+        model = f"{short_name(self.model.name)}{f' ({self.model.stack})' if self.model.stack else ''}"
         if not self.sequences:
             return model
-        corpus = " ".join(filter(None, (shown_name(self.source or self.corpus), f"({self.sequences:,} sequences)")))
+        corpus = " ".join(filter(None, (short_name(self.source or self.corpus), f"({self.sequences:,} sequences)")))
         return f"{model} on {corpus}{', 12 % of tokens masked' if experiment in self.masked else ''}"
 
 

@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass
 
 from normscope.experiments import published_values as values
-from normscope.experiments.base import ModelFacts, RunFacts, shown_name
+from normscope.experiments.base import ModelFacts, RunFacts
 from normscope.experiments.published_values import CONLL, MNLI, SST2, WIKIPEDIA
+from normscope.location import short_name
 
 __all__ = ["CONLL", "MNLI", "SST2", "WIKIPEDIA", "Paper", "paper_of", "paper_of_model"]
 
@@ -105,7 +106,7 @@ def _corpus_differs(facts: RunFacts) -> str:
 
 def paper_of_model(model: ModelFacts) -> Paper:
     """The papers' model that this one is, by its name and by its shape."""
-    name = shown_name(model.name)
+    name = short_name(model.name)
     known = _named(name)
     shape = (model.model_type, len(model.layers), model.width, model.vocabulary)
     if known is None:

@@ -18,7 +18,8 @@ from normscope.analysis import Analysis
 from normscope.errors import NormscopeError
 from normscope.explain.explanation import Explanation
 from normscope.explorer.payload import payload_json
-from normscope.explorer.pieces import Precision, model_name
+from normscope.explorer.pieces import Precision
+from normscope.location import model_name
 
 FRAME_HEIGHT = 860
 LARGEST_FRAME = 4_000_000

@@ -10,13 +10,13 @@ import base64
 import math
 import zlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from normscope.labels import readable
+from normscope.location import model_name
 
 Precision = Literal["display", "full"]
 """`display`: codes of 16 bits, logarithmic, so that every share is right within 0.5 % of itself. `full`: float32."""
@@ -35,12 +35,6 @@ def facts(dataset: xr.Dataset) -> dict[str, str | int | float]:
     """What is known of how a result came about."""
     known = {str(name): _plain(value) for name, value in dataset.attrs.items()}
     return known | ({"model": model_name(str(known["model"]))} if "model" in known else {})
-
-
-def model_name(name: str) -> str:
-    """A model as a reader knows it: of a folder of somebody's machine only the last part."""
-    path = Path(name)
-    return path.name if path.is_absolute() or name.startswith((".", "~")) else name
 
 
 def _plain(value: Any) -> str | int | float:

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from normscope.errors import InputError, listing, unknown
@@ -33,6 +34,7 @@ __all__ = [
     "layer_method",
     "method",
     "methods",
+    "read_method",
 ]
 
 _PREDICTION_METHODS: tuple[type[Attribution], ...] = (
@@ -76,12 +78,41 @@ def method(name: str | Method, gives: Gives | None = None, **options: Any) -> Me
     kind = by_name.get(_folded(name))
     if kind is None:
         raise InputError(_unknown(name, {each.name: each for each in methods(gives)}))
-    known = list(kind().options)
-    for option in options:
+    _check_options(kind, options)
+    return _fitting(kind(**options), gives)
+
+
+def read_method(name: str, pairs: Sequence[str], gives: Gives | None = None) -> Method:
+    """The method of a name with options as texts, `option=value`: numbers and truth values are read as such."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        option, separator, value = pair.partition("=")
+        if not separator:
+            raise InputError(f"An option of a method is written name=value, not {pair!r}.")
+        options[option.strip()] = _value(value)
+    return method(name, gives, **options)
+
+
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
+def _check_options(kind: type[Method], options: Mapping[str, Any]) -> None:
+    known = kind().options
+    for option, value in options.items():
         if option not in known:
             there_are = f"it has {listing(known)}" if known else "it has none"
             raise InputError(f"The method {kind.name!r} has no option {option!r}: {there_are}.")
-    return _fitting(kind(**options), gives)
+        wanted = type(known[option])
+        fits = type(value) is wanted or (wanted is float and type(value) is int)
+        if wanted in _WORDS and not fits:
+            raise InputError(f"The option {option!r} of the method {kind.name!r} is {_WORDS[wanted]}, not {value!r}.")
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def attribution(name: str | Method, **options: Any) -> Attribution:

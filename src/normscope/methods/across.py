@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from normscope.analysis import Analysis
 from normscope.inputs import TokenSequence
 from normscope.methods.layer import LayerMethod
-from normscope.passes import Pass, Request, Tell, query_positions
+from normscope.passes import Pass, Tell
+from normscope.request import Request, query_positions
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer

@@ -31,6 +31,14 @@ class Method(ABC):
     """The leading term of the multiplications, in n tokens, hidden size d, F neurons, H heads, L layers."""
     paper: ClassVar[str]
     gives: ClassVar[Gives]
+    passes: ClassVar[int] = 2
+    """About how many passes of the model, forwards or back, one attribution takes."""
+    passes_per_token: ClassVar[bool] = False
+    """Whether it is about one pass for every token instead."""
+
+    def calls(self, length: int) -> int:
+        """About how many passes an attribution of one prediction takes, for an input of so many tokens."""
+        return length if self.passes_per_token else self.passes
 
     @property
     def options(self) -> dict[str, Any]:

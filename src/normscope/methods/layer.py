@@ -75,6 +75,7 @@ class Norms(LayerMethod):
     cost: ClassVar[str] = "one product of n x n vectors with the feed-forward's second matrix in every layer"
     operations: ClassVar[str] = "2 L n^2 F d"
     paper: ClassVar[str] = "Kobayashi et al. 2020, 2021, 2023"
+    passes_per_token: ClassVar[bool] = True
 
     def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
         norms = Decomposition(
@@ -165,6 +166,7 @@ class ValueZeroingMethod(LayerMethod):
     cost: ClassVar[str] = "the feed-forward once for every pair of tokens: about n forward passes"
     operations: ClassVar[str] = "4 L n^2 F d (gated: 6)"
     paper: ClassVar[str] = "Mohebbi et al. 2023"
+    passes_per_token: ClassVar[bool] = True
 
     def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
         _refuse(self, request)
@@ -210,6 +212,7 @@ class Propagated(LayerMethod):
     cost: ClassVar[str] = "about n forward passes of n tokens; half of that for causal models"
     operations: ClassVar[str] = "4 L n^2 (F d + d^2) (gated: 6 F d)"
     paper: ClassVar[str] = "Modarressi et al. 2023 (DecompX)"
+    passes_per_token: ClassVar[bool] = True
     across_layers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -86,6 +86,7 @@ class _Gradient(SharesOnly):
 
     cost = "a forward pass, and a backward pass for each value"
     operations = "6 L n (4 d^2 + 2 d F + n d)"
+    passes = 3
 
     def attribute(self, asked: Asked) -> Attributed:
         values = Values(asked.analyzer, asked.sequence, asked.question)
@@ -145,6 +146,9 @@ class IntegratedGradients(SharesOnly):
     operations = "6 steps L n (4 d^2 + 2 d F + n d)"
     paper = "Sundararajan et al. 2017"
 
+    def calls(self, length: int) -> int:
+        return 3 * self.steps
+
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise InputError(f"Integrated gradients take at least one step, not {self.steps}.")
@@ -195,6 +199,7 @@ class LeaveOneOut(SharesOnly):
     cost = "a forward pass for each token"
     operations = "2 L n^2 (4 d^2 + 2 d F + n d)"
     paper = "Li et al. 2016"
+    passes_per_token = True
 
     def __post_init__(self) -> None:
         if self.removal not in get_args(Removal):
@@ -250,6 +255,7 @@ class Random(SharesOnly):
     cost = "a forward pass"
     operations = "n"
     paper = "none"
+    passes = 1
 
     def attribute(self, asked: Asked) -> Attributed:
         values = Values(asked.analyzer, asked.sequence, asked.question)

@@ -91,6 +91,7 @@ class AltiLogit(SharesOnly):
     cost: ClassVar[str] = "that of ALTI's maps, and a pass that keeps all traces"
     operations: ClassVar[str] = "2 L n^2 H d"
     paper: ClassVar[str] = "Ferrando et al. 2023"
+    passes: ClassVar[int] = 3
 
     def attribute(self, asked: Asked) -> Attributed:
         reading = read_off(asked, max_memory=asked.request.max_memory)
@@ -132,6 +133,7 @@ class DecompX(SharesOnly):
     cost: ClassVar[str] = "about n forward passes in one batch; memory of n x n vectors"
     operations: ClassVar[str] = "2 L n^2 (4 d^2 + 2 d F + n d)"
     paper: ClassVar[str] = "Modarressi et al. 2023"
+    passes_per_token: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.bias not in get_args(BiasShare):

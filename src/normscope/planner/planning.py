@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache, reduce
+from typing import TYPE_CHECKING
 
 import torch
 
 from normscope.errors import InputError
-from normscope.measures import Decomposition, Measure
+from normscope.measures import Decomposition
 from normscope.planner.estimate import Asked, Estimate, estimate, of_sequence, size
 from normscope.planner.machine import Clock, Machine, calibrate
 from normscope.planner.sizes import BlockSizes, UnknownSizeError, blocks_in
 from normscope.planner.work import Extent
+from normscope.request import Request
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
-    from normscope.passes import Request
 
 ShortRun = Callable[[], object]
 
@@ -27,37 +27,44 @@ SHORT = 8
 """Tokens of the input whose analysis shows what a layer takes whatever its length."""
 
 
-def asked_of(
-    analyzer: Analyzer, measures: Sequence[Measure[Any, Any]], layers: Sequence[int], queries: int | None, item: int
-) -> Asked | None:
-    """What is counted of a request; `None` if it decomposes nothing."""
-    decompositions = [measure for measure in measures if isinstance(measure, Decomposition)]
+def asked_of(analyzer: Analyzer, request: Request) -> Asked | None:
+    """What of a request the planner counts, or nothing if it has no norms or mixing ratios."""
+    decompositions = [measure for measure in request.main.measures if isinstance(measure, Decomposition)]
     if not decompositions:
         return None
-    joined = decompositions[0]
-    for each in decompositions[1:]:
-        joined = joined.joined(each)
-    scopes = joined.maps or joined.ratios
-    return Asked(scopes, tuple(layers), queries, joined.heads, bool(joined.maps), analyzer.family.stack.causal, item)
+    joined = reduce(Decomposition.joined, decompositions)
+    return Asked(
+        joined.maps or joined.ratios,
+        tuple(request.main.layers),
+        request.rows,
+        joined.heads,
+        bool(joined.maps),
+        analyzer.family.stack.causal,
+        request.arithmetic(analyzer.weight_dtype).itemsize,
+    )
 
 
 def plan(
     analyzer: Analyzer,
+    request: Request,
     lengths: Sequence[int],
-    asked: Asked,
     *,
     short_run: ShortRun | None = None,
     clock: Clock = time.perf_counter,
 ) -> Estimate:
     """The estimate for inputs of some lengths; with the time, if `short_run` does the same to an input of `SHORT` tokens."""
     refuse_lengths(analyzer, lengths)
+    asked = asked_of(analyzer, request)
+    if asked is None:
+        raise InputError("The planner counts norms and mixing ratios, not other methods (max_memory is for norms).")
     blocks = blocks_in(analyzer.model, analyzer.family.stack)
     machine = None if short_run is None else _calibrated(analyzer, blocks, asked, short_run, clock)
     return estimate(blocks, list(lengths), asked, machine)
 
 
-def costs(analyzer: Analyzer, lengths: Sequence[int], asked: Asked | None) -> list[float]:
+def costs(analyzer: Analyzer, request: Request, lengths: Sequence[int]) -> list[float]:
     """How much work each of some inputs is beside the others, for a progress bar."""
+    asked = asked_of(analyzer, request)
     by_length = [float(length) for length in lengths]
     if asked is None or len(lengths) == 1:
         return by_length
@@ -76,22 +83,12 @@ def costs(analyzer: Analyzer, lengths: Sequence[int], asked: Asked | None) -> li
 
 def refuse_memory(analyzer: Analyzer, request: Request, lengths: Sequence[int], max_memory: int) -> None:
     """Refuse an analysis that would take more memory than it may."""
-    rows = None if request.queries is None else len(query_list(request.queries))
-    asked = asked_of(
-        analyzer, request.main.measures, request.main.layers, rows, (request.dtype or torch.float32).itemsize
-    )
-    if asked is None:
-        raise InputError("max_memory is for norms: the planner does not count other methods.")
-    needed = plan(analyzer, lengths, asked)
+    needed = plan(analyzer, request, lengths)
     if needed.memory > max_memory:
         raise InputError(
             f"The analysis would take about {size(needed.memory)} beside the model ({size(needed.result)} of it results), "
             f"but max_memory is {size(max_memory)}. Ask for fewer scopes, layers or queries, or for fewer inputs at a time."
         )
-
-
-def query_list(queries: int | Sequence[int]) -> list[int]:
-    return [queries] if isinstance(queries, int) else list(queries)
 
 
 def refuse_lengths(analyzer: Analyzer, lengths: Sequence[int]) -> None:

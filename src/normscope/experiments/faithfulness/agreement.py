@@ -22,20 +22,17 @@ from normscope.experiments import figures, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
 from normscope.experiments.faithfulness import intervals
 from normscope.experiments.faithfulness.attributions import (
-    TASKS,
     case_of,
     notes_of,
-    refuse_other_tasks,
     shares_by,
     unavailable,
 )
 from normscope.experiments.faithfulness.base import (
     ALL,
     CONFIDENCE,
+    PREDICTIONS,
     RESAMPLES,
-    Trial,
-    calls_of,
-    method_names,
+    MethodTrial,
     named_method,
 )
 from normscope.experiments.partial import Partial, Rows
@@ -53,15 +50,15 @@ PREDICTION = 0
 
 
 @dataclass(frozen=True)
-class Agreement(Trial):
+class Agreement(MethodTrial):
     """Options: `methods`, names separated by commas, or all; `level`, whether attributions of the prediction are compared,
     or the maps of layers, or both; `own`, whether a token's share in its own state takes part in the maps' rankings."""
 
-    methods: tuple[str, ...] = (ALL,)
     level: str = "both"
     own: bool = False
 
     name: ClassVar[str] = "agreement"
+    tasks: ClassVar[tuple[str, ...]] = ("none", *PREDICTIONS)
     paper: ClassVar[str] = "none"
     shows: ClassVar[str] = "rank correlation of any two methods"
     summary: ClassVar[str] = "how far do methods rank the same tokens first, for a prediction and in every layer?"
@@ -76,25 +73,18 @@ class Agreement(Trial):
     }
 
     def __post_init__(self) -> None:
-        method_names(self.name, self.methods)
+        super().__post_init__()
         check_choice(self.name, "level", self.level, ("prediction", "layers", "both"))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return method_names(self.name, self.methods)
 
     @property
     def layer_names(self) -> tuple[str, ...]:
         return tuple(name for name in self.names if named_method(name).gives == "layer maps")
 
-    def check(self, analyzer: Analyzer) -> None:
-        refuse_other_tasks(self.name, analyzer, ("none", *TASKS))
-
     def calls(self, model: ModelFacts, length: int) -> int:
         names = (self.names if self.level != "layers" else ()) + (
             self.layer_names if self.level != "prediction" else ()
         )
-        return sum(calls_of(name, length) for name in names)
+        return sum(named_method(name).calls(length) for name in names)
 
     def examine(self, analyzer: Analyzer, item: Item, seed: int) -> Partial:
         case = case_of(analyzer, item, seed)

@@ -14,22 +14,18 @@ import numpy as np
 import pyarrow as pa
 
 from normscope.corpora.item import Item
-from normscope.errors import HeadError, InputError, UnsupportedArchitectureError
+from normscope.errors import InputError, UnsupportedArchitectureError
 from normscope.experiments.arrow import Table
-from normscope.experiments.faithfulness.base import named_method
+from normscope.experiments.faithfulness.base import named_method, task_of
 from normscope.experiments.partial import Partial, Rows
 from normscope.explain.asked import Asked
 from normscope.explain.explanation import Explanation
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import DirectionQuestion, LogitQuestion, Question, Wanted
-from normscope.families.heads import head_of
 from normscope.inputs import TokenSequence
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
-
-TASKS = ("sequence-classification", "masked-lm", "causal-lm")
-"""The tasks of models whose predictions are tried."""
 
 UNAVAILABLE = pa.schema({"method": pa.string(), "why": pa.string()})
 
@@ -41,28 +37,6 @@ class Case:
     sequence: TokenSequence
     question: Question
     candidates: tuple[int, ...]
-
-
-def task_of(analyzer: Analyzer) -> str:
-    """The task of a model's head; `none` for a bare model."""
-    try:
-        return head_of(analyzer.model).task
-    except HeadError:
-        if analyzer.model.base_model is analyzer.model:
-            return "none"
-        raise
-
-
-def refuse_other_tasks(experiment: str, analyzer: Analyzer, tasks: Sequence[str]) -> None:
-    """Refuse a model whose predictions an experiment cannot try."""
-    task = task_of(analyzer)
-    if task not in tasks or analyzer.family.encoder is not None:
-        has = "no task head" if task == "none" else f"a head for {task}"
-        if analyzer.family.encoder is not None:
-            has += ", an encoder and a decoder"
-        raise InputError(
-            f"{experiment} needs a model for {', '.join(tasks)} with one stack of layers; {analyzer.name} has {has}."
-        )
 
 
 def case_of(analyzer: Analyzer, item: Item, seed: int) -> Case:

@@ -6,18 +6,21 @@ Here is also what trials share: which methods are tried, by their names, and wha
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from normscope.corpora.item import Item
-from normscope.errors import InputError, listing
+from normscope.errors import HeadError, InputError, listing
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
 from normscope.experiments.partial import Partial
+from normscope.families.heads import head_of
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
     from normscope.methods import Gives, Method
+
+PREDICTIONS = ("sequence-classification", "masked-lm", "causal-lm")
+"""The tasks of models whose predictions are tried."""
 
 ALL = "all"
 """Stands for every method there is."""
@@ -34,6 +37,19 @@ class Trial(Experiment):
     """What its cost is counted in."""
     has_evidence: ClassVar[bool] = False
     """Whether it needs rows with known evidence."""
+    tasks: ClassVar[tuple[str, ...]] = ()
+    """The tasks of the models that it takes, `none` being a bare model; any model if there are none."""
+
+    def check(self, analyzer: Analyzer) -> None:
+        if not self.tasks:
+            return
+        task, two_stacks = task_of(analyzer), analyzer.family.encoder is not None
+        if task not in self.tasks or two_stacks:
+            has = "no task head" if task == "none" else f"a head for {task}"
+            raise InputError(
+                f"{self.name} needs a model for {', '.join(self.tasks)} with one stack of layers; {analyzer.name} has {has}"
+                f"{', an encoder and a decoder' if two_stacks else ''}."
+            )
 
     def needs(self, model: ModelFacts) -> Needs:
         return Needs(evidence=self.has_evidence, asks_model=True)
@@ -53,45 +69,45 @@ class Trial(Experiment):
         """About how many of its units of cost a sequence of so many tokens takes."""
 
 
-def method_names(experiment: str, asked: Sequence[str], gives: Gives | None = None) -> tuple[str, ...]:
-    """The methods asked for, each known and once; `all` stands for all of them."""
-    from normscope.methods import methods  # noqa: PLC0415  (methods know the analyzer, which experiments do not)
+@dataclass(frozen=True)
+class MethodTrial(Trial):
+    """A trial of methods: of those named, or of all."""
 
-    if not asked:
-        raise InputError(f"{experiment}: name at least one method, or all.")
-    names = [each.name for each in methods(gives)] if ALL in asked else list(asked)
-    for name in names:
-        named_method(name, gives)
-    if len(set(names)) < len(names):
-        raise InputError(f"{experiment}: each method is named once, not as in {listing(names)}.")
-    return tuple(names)
+    methods: tuple[str, ...] = (ALL,)
+
+    def __post_init__(self) -> None:
+        names = self.names
+        if not names:
+            raise InputError(f"{self.name}: name at least one method, or all.")
+        for name in names:
+            named_method(name)
+        if len(set(names)) < len(names):
+            raise InputError(f"{self.name}: each method is named once, not as in {listing(names)}.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The methods asked for; `all` stands for all of them."""
+        from normscope.methods import methods  # noqa: PLC0415  (methods know the analyzer, which experiments do not)
+
+        return tuple(each.name for each in methods()) if ALL in self.methods else self.methods
+
+    def calls(self, model: ModelFacts, length: int) -> int:
+        return sum(named_method(name).calls(length) for name in self.names)
+
+
+def task_of(analyzer: Analyzer) -> str:
+    """The task of a model's head; `none` for a bare model."""
+    try:
+        return head_of(analyzer.model).task
+    except HeadError:
+        if analyzer.model.base_model is analyzer.model:
+            return "none"
+        raise
 
 
 def named_method(text: str, gives: Gives | None = None) -> Method:
     """The method that a text names, with options where it has them: `integrated-gradients:steps=20`."""
-    from normscope.methods import method  # noqa: PLC0415
+    from normscope.methods import read_method  # noqa: PLC0415
 
     name, *pairs = text.split(":")
-    plain = method(name, gives)
-    options: dict[str, Any] = {}
-    for pair in pairs:
-        option, equals, value = pair.partition("=")
-        if not equals:
-            raise InputError(f"An option of a method is METHOD:OPTION=VALUE, not {text!r}.")
-        whole = isinstance(plain.options.get(option), int)
-        if whole and not value.isdecimal():
-            raise InputError(f"The option {option!r} of {name!r} is a whole number, not {value!r}.")
-        options[option] = int(value) if whole else value
-    return method(name, gives, **options) if options else plain
-
-
-_PASSES = {"pull-back": 2, "alti-logit": 3, "gradient-norm": 3, "gradient-x-input": 3, "random": 1}
-_PER_TOKEN = ("decompx", "leave-one-out", "norms", "propagated", "value-zeroing")
-
-
-def calls_of(name: str, length: int) -> int:
-    """About how many model calls a method's attribution of one prediction costs."""
-    method = named_method(name)
-    if method.name in _PER_TOKEN:
-        return length
-    return 3 * int(method.options["steps"]) if "steps" in method.options else _PASSES.get(method.name, 2)
+    return read_method(name, pairs, gives)

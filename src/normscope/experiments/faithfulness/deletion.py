@@ -21,14 +21,12 @@ from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choi
 from normscope.experiments.exact import Moments
 from normscope.experiments.faithfulness import curves, intervals
 from normscope.experiments.faithfulness.attributions import (
-    TASKS,
     case_of,
     notes_of,
-    refuse_other_tasks,
     shares_by,
     unavailable,
 )
-from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, RESAMPLES, Trial, calls_of, method_names
+from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, PREDICTIONS, RESAMPLES, MethodTrial
 from normscope.experiments.faithfulness.drawing import bars
 from normscope.experiments.faithfulness.probabilities import Probabilities
 from normscope.experiments.partial import Partial, Rows
@@ -46,18 +44,18 @@ _FEWEST = 2
 
 
 @dataclass(frozen=True)
-class Deletion(Trial):
+class Deletion(MethodTrial):
     """Options: `methods`, names separated by commas, or all; `removals`, those of mask, drop and mean to try; `steps`, the
     most steps of a curve; `beam`, the width of the search for the best and worst order (0: none), for texts whose tokens
     are taken away one by one; `reference`, the method that others are compared with text by text."""
 
-    methods: tuple[str, ...] = (ALL,)
     removals: tuple[str, ...] = REMOVALS
     steps: int = 20
     beam: int = 3
     reference: str = "pull-back"
 
     name: ClassVar[str] = "deletion"
+    tasks: ClassVar[tuple[str, ...]] = PREDICTIONS
     paper: ClassVar[str] = "DeYoung et al. 2020; Edin et al. 2025; Blücher et al. 2024"
     shows: ClassVar[str] = "deletion curves by method"
     summary: ClassVar[str] = "does a prediction fall when the tokens that a method calls important are taken away?"
@@ -82,7 +80,7 @@ class Deletion(Trial):
     }
 
     def __post_init__(self) -> None:
-        method_names(self.name, self.methods)
+        super().__post_init__()
         if not self.removals:
             raise InputError(f"{self.name}: name at least one removal of {', '.join(REMOVALS)}.")
         for removal in self.removals:
@@ -90,18 +88,11 @@ class Deletion(Trial):
         if self.steps < 2 or self.beam < 0:
             raise InputError(f"{self.name}: steps is at least 2 and beam at least 0, not {self.steps} and {self.beam}.")
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return method_names(self.name, self.methods)
-
-    def check(self, analyzer: Analyzer) -> None:
-        refuse_other_tasks(self.name, analyzer, TASKS)
-
     def calls(self, model: ModelFacts, length: int) -> int:
         steps = min(self.steps, length)
         curve = 2 * (steps + len(curves.BINS)) * len(self.names)
         search = self.beam * length * length if length <= self.steps else 0
-        return sum(calls_of(name, length) for name in self.names) + len(self.removals) * (curve + search)
+        return super().calls(model, length) + len(self.removals) * (curve + search)
 
     def examine(self, analyzer: Analyzer, item: Item, seed: int) -> Partial:
         case = case_of(analyzer, item, seed)

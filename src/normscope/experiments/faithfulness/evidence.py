@@ -17,16 +17,14 @@ from scipy import stats
 
 from normscope.corpora.item import Item
 from normscope.experiments import tables
-from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
+from normscope.experiments.base import Outcome, RunFacts, check_choice
 from normscope.experiments.faithfulness import intervals, published
-from normscope.experiments.faithfulness.attributions import notes_of, refuse_other_tasks, shares_by, unavailable
+from normscope.experiments.faithfulness.attributions import notes_of, shares_by, unavailable
 from normscope.experiments.faithfulness.base import (
     ALL,
     CONFIDENCE,
     RESAMPLES,
-    Trial,
-    calls_of,
-    method_names,
+    MethodTrial,
 )
 from normscope.experiments.faithfulness.drawing import bars
 from normscope.experiments.partial import Partial, Rows
@@ -41,12 +39,11 @@ MEAN_OF_SETS = "mean of sets"
 
 
 @dataclass(frozen=True)
-class EvidenceExperiment(Trial):
+class EvidenceExperiment(MethodTrial):
     """Options: `methods`, names separated by commas, or all; `order`, whether tokens are ranked by their shares (`signed`)
     or by their sizes (`absolute`); `reference`, the method that others are compared with row by row; `special`, whether
     special tokens take part."""
 
-    methods: tuple[str, ...] = (ALL,)
     order: str = "signed"
     reference: str = "pull-back"
     special: bool = False
@@ -56,6 +53,7 @@ class EvidenceExperiment(Trial):
     shows: ClassVar[str] = "rank of the evidence by method"
     summary: ClassVar[str] = "does a method find the words that decide between two continuations? (--format evidence)"
     has_evidence: ClassVar[bool] = True
+    tasks: ClassVar[tuple[str, ...]] = ("causal-lm",)
     columns: ClassVar[dict[str, str]] = {
         "set": "the file that rows came from, or the mean of the sets' means",
         "question": "contrastive: the logit of the good word minus that of the bad one; plain: of the good word alone",
@@ -74,22 +72,15 @@ class EvidenceExperiment(Trial):
     }
 
     def __post_init__(self) -> None:
-        method_names(self.name, self.methods)
+        super().__post_init__()
         check_choice(self.name, "order", self.order, ("signed", "absolute"))
-
-    def check(self, analyzer: Analyzer) -> None:
-        refuse_other_tasks(self.name, analyzer, ("causal-lm",))
-
-    def calls(self, model: ModelFacts, length: int) -> int:
-        return sum(calls_of(name, length) for name in method_names(self.name, self.methods))
 
     def examine(self, analyzer: Analyzer, item: Item, seed: int) -> Partial:
         evidence, sequence = item.evidence, item.sequence
         assert evidence is not None
         last = len(sequence) - 1
         asked = LogitQuestion(analyzer, [(last, Wanted(evidence.good, evidence.bad)), (last, Wanted(evidence.good))])
-        names = method_names(self.name, self.methods)
-        shares, refused = shares_by(analyzer, sequence, asked, names, strict=ALL not in self.methods)
+        shares, refused = shares_by(analyzer, sequence, asked, self.names, strict=ALL not in self.methods)
         counted = np.ones(len(sequence), bool) if self.special else ~np.asarray(sequence.special, bool)
         counted[list(evidence.places)] = True
         rows = [
@@ -109,7 +100,7 @@ class EvidenceExperiment(Trial):
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         table = partial.rows["rows"].select("SELECT * FROM rows ORDER BY sequence, method, question, measure")
-        order = {name: place for place, name in enumerate(method_names(self.name, self.methods))}
+        order = {name: place for place, name in enumerate(self.names)}
         rows = sorted(table.to_pylist(), key=lambda row: (row["set"], order[row["method"]], row["sequence"]))
         by = ("set", "question", "measure")
         interval = bind(intervals.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from normscope.experiments.base import ModelFacts, shown_name
+from normscope.experiments.base import ModelFacts
+from normscope.location import short_name
 
 IOI = "ioi"
 BLIMP = frozenset(
@@ -48,7 +49,7 @@ _GPT2 = ("gpt2", 12, 768, 50257)
 def gpt2_small(model: ModelFacts) -> bool:
     """Whether a model is GPT-2 small, by name and by shape."""
     shape = (model.model_type, len(model.layers), model.width, model.vocabulary)
-    return shown_name(model.name) == "gpt2" and shape == _GPT2
+    return short_name(model.name) == "gpt2" and shape == _GPT2
 
 
 def reciprocal_rank(model: ModelFacts, collections: Collection[str], question: str, method: str) -> float | None:

@@ -23,8 +23,7 @@ from normscope.errors import InputError
 from normscope.experiments import figures, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts
 from normscope.experiments.faithfulness import intervals
-from normscope.experiments.faithfulness.attributions import refuse_other_tasks, task_of
-from normscope.experiments.faithfulness.base import CONFIDENCE, RESAMPLES, Trial
+from normscope.experiments.faithfulness.base import CONFIDENCE, PREDICTIONS, RESAMPLES, Trial, task_of
 from normscope.experiments.faithfulness.skipping import Component, components_of, continued, without
 from normscope.experiments.partial import Partial, Rows
 from normscope.inputs import TokenSequence
@@ -45,6 +44,7 @@ class Redundancy(Trial):
     heads: bool = True
 
     name: ClassVar[str] = "redundancy"
+    tasks: ClassVar[tuple[str, ...]] = ("none", *PREDICTIONS, "token-classification")
     paper: ClassVar[str] = "1 - rho after Kobayashi et al. 2023"
     shows: ClassVar[str] = "what components change and what the model loses without them"
     summary: ClassVar[str] = "how much each component changes the map, beside the loss when it is skipped"
@@ -63,10 +63,6 @@ class Redundancy(Trial):
         "spearman": "rank correlation of the change of the map with the effect, over layers (and heads)",
         "count": "number of components that are compared",
     }
-
-    def check(self, analyzer: Analyzer) -> None:
-        tasks = ("none", "causal-lm", "masked-lm", "sequence-classification", "token-classification")
-        refuse_other_tasks(self.name, analyzer, tasks)
 
     def calls(self, model: ModelFacts, length: int) -> int:
         components = len(model.scopes[-1].components)

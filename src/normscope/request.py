@@ -1,0 +1,73 @@
+"""What is asked of every sequence of a pass: measures, layers, queries, and the arithmetic. Numbers are checked here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import index
+from typing import Any
+
+import torch
+
+from normscope.errors import InputError, SelectionError
+from normscope.measures import Measure
+
+
+def whole_numbers(asked: int | Sequence[int]) -> list[int]:
+    """One number or several, of Python or of numpy, as a list."""
+    try:
+        return [index(number) for number in (asked if isinstance(asked, Iterable) else [asked])]
+    except TypeError as error:
+        raise SelectionError(f"Layers and queries are whole numbers, not {asked!r}.") from error
+
+
+def query_positions(queries: int | Sequence[int] | None, length: int) -> list[int]:
+    """The positions of the queries asked for (default all) in a sequence of this length."""
+    if queries is None:
+        return list(range(length))
+    asked = whole_numbers(queries)
+    for position in asked:
+        if not -length <= position < length:
+            raise SelectionError(
+                f"There is no query {position}: the input has {length} tokens, 0 to {length - 1} (or -{length} to -1)."
+            )
+    if not asked:
+        raise SelectionError(f"No query was asked for: the input has {length} tokens.")
+    return [position % length for position in asked]
+
+
+@dataclass(frozen=True)
+class StackRequest:
+    """What is measured in one stack: the measures, already checked against the model, and the layers.
+
+    Equal measures run once.
+    """
+
+    measures: Sequence[Measure[Any, Any]]
+    layers: Sequence[int]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "measures", tuple(dict.fromkeys(self.measures)))
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of every sequence: of the main stack and of the encoder, for which queries, in which arithmetic."""
+
+    main: StackRequest
+    encoder: StackRequest | None = None
+    queries: int | Sequence[int] | None = None
+    dtype: torch.dtype | None = None
+
+    def __post_init__(self) -> None:
+        if self.dtype not in (None, torch.float32, torch.float64):
+            raise InputError(f"The decomposition runs in torch.float32 or torch.float64, not {self.dtype}.")
+
+    @property
+    def rows(self) -> int | None:
+        """How many queries of each sequence are asked for; all without a number."""
+        return None if self.queries is None else len(whole_numbers(self.queries))
+
+    def arithmetic(self, weights: torch.dtype) -> torch.dtype:
+        """The dtype of the decomposition, for a model with such weights."""
+        return self.dtype or torch.promote_types(weights, torch.float32)

@@ -1,7 +1,7 @@
 /** The explorer itself, mounted anywhere: maps and flows behind one head, one state for all. */
 import type { Choice } from "./draw/controls";
 import { h } from "./draw/dom";
-import type { Ink } from "./draw/paint";
+import { inkOf } from "./draw/ink";
 import { Flows } from "./flows";
 import type { Host } from "./hosts/host";
 import { Lifetime } from "./lifetime";
@@ -24,7 +24,7 @@ import { act, type Shortcut } from "./shortcuts";
 const VERSION = 4;
 
 /** Show a payload in an element, until the function that this gives is called. */
-export async function mount(root: HTMLElement, payload: Payload, host: Host): Promise<() => void> {
+export async function mountExplorer(root: HTMLElement, payload: Payload, host: Host): Promise<() => void> {
   if (payload.version !== VERSION) {
     throw new Error(`This data has format ${payload.version}; this explorer reads ${VERSION}.`);
   }
@@ -196,26 +196,13 @@ class Explorer {
     const begun = performance.now();
     this.root.dataset.theme = this.dark() ? "dark" : "light";
     this.host.dress?.(this.dark());
-    const scene: Scene = { shared, look: { ink: this.ink(), dark: this.dark() } };
+    const scene: Scene = { shared, look: { ink: inkOf(this.root), dark: this.dark() } };
     if (!this.mounted.has(this.part)) this.part.mount(this.root);
     this.mounted.add(this.part);
     for (const part of this.mounted) part.hide(part !== this.part);
     this.part.update(scene);
     this.masthead.update(shared);
     this.root.dataset.redraw = (performance.now() - begun).toFixed(1);
-  }
-
-  private ink(): Ink {
-    const style = getComputedStyle(this.root);
-    const of = (name: string): string => style.getPropertyValue(`--${name}`).trim();
-    return {
-      text: of("ink"),
-      muted: of("muted"),
-      line: of("line"),
-      accent: of("accent"),
-      panel: of("panel"),
-      hatch: of("void"),
-    };
   }
 
   /** What keys do wherever one is. */

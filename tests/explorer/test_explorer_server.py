@@ -342,11 +342,11 @@ def test_loopback_is_known(host: str, local: bool) -> None:
 def test_serving_warns_and_prints_the_token(analyzer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: sockets[0].close())
     said: list[str] = []
-    serving.serve({"mini": analyzer}, host="0.0.0.0", port=0, say=said.append)
+    serving.serve(WebApp({"mini": analyzer}), what="mini", host="0.0.0.0", port=0, say=said.append)
     assert said[0].startswith("Warning: 0.0.0.0 can be reached by other machines")
     assert "?token=" in said[1]
     said.clear()
-    serving.serve({"mini": analyzer}, port=0, say=said.append)
+    serving.serve(WebApp({"mini": analyzer}), what="mini", port=0, say=said.append)
     assert len(said) == 1
     assert "token" not in said[0]
 
@@ -355,7 +355,7 @@ def test_a_taken_port_is_one_message(analyzer: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(normscope.InputError, match="Choose another with --port"):
-            serving.serve({"mini": analyzer}, port=port)
+            serving.serve(WebApp({"mini": analyzer}), what="mini", port=port)
 
 
 # ---- the queue ---------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 /** What differs between the doors: where the state lives, and whether more values can still be asked for. */
-import type { ExplanationPayload } from "../model/payload";
+import type { ExplanationPayload, Payload } from "../model/payload";
 import type { ExplainRequest } from "../model/request";
+import type { Place } from "../model/window";
 
 export interface Host {
   readState(): string;
@@ -16,6 +17,8 @@ export interface Host {
   /** Explains another prediction of the text that is shown, where someone can compute it. */
   explain?: Explain;
   /** Float32 values [query, key] of one map at full precision, where something that has them is still there. */
+  /** A window of a long result, where someone can read it. */
+  window?(place: Place): Promise<Payload>;
   exact?(request: ExactRequest): Promise<Float32Array>;
 }
 

@@ -1,9 +1,10 @@
 /** The web app: a form to ask with, work on the server that is followed and can be given up, then the explorer. */
 import { h } from "../draw/dom";
-import { failure, mount } from "../explorer";
+import { failure } from "../explorer";
 import type { Payload } from "../model/payload";
 import type { ExplainRequest } from "../model/request";
 import { phrase } from "../model/tokens";
+import { mount } from "../mount";
 import { type Asked, formatAsked, looked, parseAsked } from "./asked";
 import { Form, type ModelSettings, type Settings } from "./form";
 import type { Host } from "./host";

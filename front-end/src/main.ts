@@ -27,7 +27,12 @@ function openWebApp(data: HTMLElement): void {
     addressBar.dress?.(dark);
     root.dataset.theme = dark ? "dark" : "light";
   };
-  dress(window.matchMedia("(prefers-color-scheme: dark)").matches);
+  const darkly = window.matchMedia("(prefers-color-scheme: dark)");
+  // An explorer, once there, has a theme of its own.
+  darkly.addEventListener("change", () => {
+    if (!root.querySelector(".explorer")) dress(darkly.matches);
+  });
+  dress(darkly.matches);
   new WebApp(root, JSON.parse(data.textContent ?? "") as Settings, { ...addressBar, dress });
 }
 

@@ -102,8 +102,9 @@ export class WebApp {
         h(
           "p",
           {},
-          "See what really flows between the tokens of a text: type one above",
-          examples.length > 0 ? ", or begin with one of these." : ".",
+          this.form.model.reads === "image"
+            ? "See what really flows between the patches of an image: choose one above."
+            : "See what really flows between the tokens of a text: type one above, or begin with one of these.",
         ),
         ...examples,
       ),

@@ -22,7 +22,7 @@ from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration
 
 import normscope as ns
 from normscope import embedded
-from normscope.cli import _COMMANDS, main, session
+from normscope.cli import COMMANDS, main, session
 from normscope.corpora import Corpus, bundled
 from normscope.documented import documented_fields
 from normscope.model_options import ModelOptions
@@ -491,7 +491,7 @@ def test_lists_may_be_narrowed_to_part_of_a_name(
     assert "has 'nosuchthing' in its name" in err
 
 
-@pytest.mark.parametrize("command", _COMMANDS)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_shows_two_examples(run: Callable[..., Output], command: str) -> None:
     code, out, _ = run(command, "--help")
     assert code == 0

@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from normscope.cli.commands import PlainGroup
 from normscope.cli.session import complain
 from normscope.errors import CompletenessError, InputError, NormscopeError
 
@@ -70,6 +71,7 @@ def application(module: str | None = None) -> typer.Typer:
     """The application with all its commands, or for the sake of a quick start with those of one module."""
     app = typer.Typer(
         name="normscope",
+        cls=PlainGroup,
         help="What really flows between tokens inside a Transformer: exact norm-based attribution maps, from attention "
         "weights to the whole layer.",
         epilog="normscope COMMAND --help shows examples. Without --model, the embedded all-MiniLM-L6-v2 is analysed.",
@@ -95,7 +97,7 @@ def _show_version(wanted: bool | None) -> None:
 def _common(
     version: Annotated[
         bool | None,
-        typer.Option("--version", metavar="", callback=_show_version, is_eager=True, help="Show the version and exit."),
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = None,
 ) -> None:
     """Options that come before the command."""

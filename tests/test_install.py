@@ -28,7 +28,10 @@ EXTRAS = {
 }
 """What works with an extra alone."""
 
-_RUN = "from normscope.cli import main; from normscope.corpora import bundled; main(['run', 'mixing-ratio', '--out', 'run', {}])"
+_RUN = (
+    "from normscope.cli import main; from normscope.corpora import bundled;"
+    "main(['run', 'mixing-ratio', '--out', 'run', {}])"
+)
 _LOADED = "import normscope as ns; analyzer = ns.load(); analyzer.{}"
 WITHOUT = {
     "server": "from normscope.cli import main; main(['serve'])",

@@ -504,8 +504,8 @@ def test_the_list_of_commands_has_a_short_line_for_each(run: Callable[..., Outpu
     _, out, _ = run("--help")
     lines = out[out.index("─ Commands") :].splitlines()[1:]
     listed = [line.strip("│ ") for line in lines[: next(n for n, line in enumerate(lines) if line.startswith("╰"))]]
-    starts = [n for n, line in enumerate(listed) if line.split()[0] in _COMMANDS]
-    assert len(starts) == len(_COMMANDS)
+    starts = [n for n, line in enumerate(listed) if line.split()[0] in COMMANDS]
+    assert len(starts) == len(COMMANDS)
     for start, end in zip(starts, [*starts[1:], len(listed)], strict=True):
         assert end - start <= 2 and listed[end - 1].endswith("."), listed[start]
 

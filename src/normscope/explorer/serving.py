@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import socket
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import uvicorn
 from starlette.applications import Starlette
@@ -20,6 +20,7 @@ from normscope.explorer.guard import is_loopback
 _MOST_CONNECTIONS = 512
 
 
+@runtime_checkable
 class Served(Protocol):
     """An application that can be guarded for an address."""
 

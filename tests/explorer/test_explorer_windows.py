@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
+from explorer_axe import AXE, faults
 from explorer_samples import POST_NORM, sample
 from explorer_server import Running
 from typer.testing import CliRunner
@@ -146,6 +147,17 @@ def test_a_served_result_is_looked_into(browser: Any, server: Running, opened: A
     assert "row=" not in page.url
     assert trouble == []
     page.close()
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: run npm ci in front-end")
+def test_a_window_has_no_serious_fault(browser: Any, server: Running) -> None:
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, bypass_csp=True)
+    page = context.new_page()
+    page.goto(f"{server.url}/#row=100&column=90")
+    page.locator(".navigator [role=status]", has_text="Rows 100 to").wait_for()
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    assert faults(page) == []
+    context.close()
 
 
 def test_a_bad_window_gets_a_message(server: Running, opened: Analysis) -> None:

@@ -42,7 +42,8 @@ export class Toolbar extends Bar {
   /** Whether there is so much to choose that names of groups have no room on a usual screen. */
   private get crowded(): boolean {
     return this.panes.some(
-      ({ analysis }) => analysis.encoder || analysis.projections || kindsOf(analysis.keys).length > MOST_UNITS,
+      ({ analysis }) =>
+        analysis.encoder || analysis.projections || analysis.heads || kindsOf(analysis.keys).length > MOST_UNITS,
     );
   }
 

@@ -149,8 +149,13 @@ def _union(first: tuple[Scope, ...], second: tuple[Scope, ...]) -> tuple[Scope, 
 
 def by_scope(tables: Sequence[Mapping[str, Tensor]], scopes: Sequence[Scope]) -> np.ndarray:
     """`[scope, layer, ...]`, NaN where a table has nothing for a scope."""
-    missing = torch.full_like(next(iter(tables[0].values())), torch.nan)
-    return np.stack([np.stack([table.get(scope, missing).cpu().numpy() for table in tables]) for scope in scopes])
+    like = next(iter(tables[0].values())).cpu().numpy()
+    values = np.full((len(scopes), len(tables), *like.shape), np.nan, like.dtype)
+    for place, scope in enumerate(scopes):
+        for layer, table in enumerate(tables):
+            if scope in table:
+                values[place, layer] = table[scope].cpu().numpy()
+    return values
 
 
 def _ratio_variables(layers: Sequence[LayerResult], scopes: Sequence[Scope]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def _peer(name: str) -> str | None:
 
 
 def _missing(name: str) -> Row:
-    return {"what": name, "note": "not installed (make peers)"}
+    return {"what": name, "note": "not installed (make bench installs it)"}
 
 
 # ---- the naive method ------------------------------------------------------------------------------------------------

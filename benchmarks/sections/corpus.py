@@ -22,9 +22,6 @@ OF_TEXT = (
 )
 """The experiments that plain text is enough for."""
 
-TARGET = 1.3
-"""The ratio to the full maps of the texts that are analysed that a run is to stay below."""
-
 
 def rows(quick: bool) -> Iterator[Row]:
     tokens, sequences = (128, 2) if quick else (510, 1)

@@ -10,6 +10,12 @@ from dataclasses import dataclass
 
 from normscope.errors import InputError
 
+THIN = 2.0
+"""By how much an operation of a thin product costs more than one of a large product."""
+
+EXPANDED_PASSES = 24.0
+"""What one number that is written, scaled and read again costs beside a multiplication of a large product."""
+
 
 @dataclass(frozen=True)
 class Approximation:
@@ -17,7 +23,7 @@ class Approximation:
 
     `neurons` is the share of neurons that keep each query's own slope; the others take the median slope over queries, which
     stays in factored form. With 1 there is no main slope. `directions` is how many directions of the output a norm is
-    estimated from: half of them those in which most happens, half random; `None` takes all.
+    estimated from: two thirds of them those along which sampled parts lie, the others random; `None` takes all.
     """
 
     neurons: float = 1.0
@@ -46,6 +52,19 @@ class Approximation:
     def width(self, d: int) -> int:
         """How many numbers a part vector is looked at by."""
         return d if self.directions is None else min(d, self.directions)
+
+    def operations(
+        self, d: int, neurons: int, heads: int, values: int, branches: int, keys: float | int
+    ) -> tuple[float, float]:
+        """Multiplications for one query in two ways, counted as those of large products.
+
+        The first expands every key to all neurons; the second multiplies the matrices around the query's slopes first.
+        """
+        width, kept = self.width(d), self.selected(neurons)
+        taken = 0 if kept == neurons else 4 * kept  # neurons that are picked one by one
+        expanding = keys * (branches * neurons * (THIN * heads + EXPANDED_PASSES) + kept * width + taken)
+        folding = values * (kept * width + branches * taken) + branches * kept * width + keys * values * (width + 2)
+        return float(expanding), float(folding)
 
 
 @dataclass(frozen=True)

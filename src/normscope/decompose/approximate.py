@@ -20,9 +20,9 @@ from normscope.decompose.approximation import Approximation
 from normscope.decompose.carrier import SELF, Carrier, OpenCarrier
 from normscope.decompose.expand import TILE_NEURONS, Memory
 from normscope.decompose.known import Known
-from normscope.decompose.lens import Directions, Lens, Sketch, Whole
+from normscope.decompose.lens import Directions, Lens, Samples, Sketch, Whole, views_of
 from normscope.decompose.linear import SlopedNetwork
-from normscope.decompose.sampling import Later, Pairs, samples_after
+from normscope.decompose.sampling import Later, Pairs
 from normscope.decompose.sums import Sums
 from normscope.errors import UnsupportedArchitectureError
 from normscope.trace import Norm
@@ -115,11 +115,11 @@ class ApproximateExpansion:
         if width == matrix.shape[1]:
             return Whole(matrix)
         remainders = torch.cat([self._sampled_remainders(place) for place in range(len(self.groups))])
-        parts = samples_after(remainders, self.later.norms)
+        parts = Samples(views_of(remainders, self.later.norms))
         known = self.later.known_samples(self.pairs)
         if self.main is not None:
             main = [pairs.parts(self._main(place)) for place, pairs in enumerate(self.pairs)]
-            known = [samples_after(torch.cat(main), self.later.norms), *known]
+            known = [Samples(views_of(torch.cat(main), self.later.norms)), *known]
         directions = Directions(parts, known, width, self.approximation.seed)
         return Sketch.of(matrix, self.later.norms, directions)
 
@@ -127,7 +127,7 @@ class ApproximateExpansion:
 
     def tiles(self) -> Iterator[tuple[slice, Approximate]]:
         outputs = {
-            group.kind: [] if self.main is None else [self._main(place)] for place, group in enumerate(self.groups)
+            group.kind: [] if self.main is None else [[self._main(place)]] for place, group in enumerate(self.groups)
         }
         stage = Known(outputs, {group.kind: group.values for group in self.groups}, self.lens)
         keys = sum(len(group.weights) for group in self.groups)

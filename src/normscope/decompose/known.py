@@ -23,10 +23,14 @@ _CHUNK = 2_000_000
 """How many float64 numbers the factors of the keys that are squared together may hold."""
 
 
-class Known:
-    """By group of keys, the output projections of the known terms at one point of the chain, and their squares."""
+Views = list[Float[Tensor, "head d_head d"]]
+"""The output projection of a term as it joined the chain, and after every norm since."""
 
-    def __init__(self, outputs: dict[int, list[Tensor]], values: dict[int, Tensor], lens: Lens) -> None:
+
+class Known:
+    """By group of keys, the output projections of the known terms up to one point of the chain, and their squares there."""
+
+    def __init__(self, outputs: dict[int, list[Views]], values: dict[int, Tensor], lens: Lens) -> None:
         self.outputs, self.values, self.lens = outputs, values, lens
         self._next: dict[str, Known] = {}
         self._seen: dict[int, Tensor] = {}
@@ -38,14 +42,17 @@ class Known:
         def make() -> Known:
             outputs = {kind: list(terms) for kind, terms in self.outputs.items()}
             for group in groups:
-                outputs[group.kind].append(group.output)
+                outputs[group.kind].append([group.output])
             return Known(outputs, self.values, self.lens)
 
         return self._once("joined", make)
 
     def normalised(self, norm: Norm) -> Known:
         def make() -> Known:
-            outputs = {kind: [scale_(norm, each.clone()) for each in terms] for kind, terms in self.outputs.items()}
+            outputs = {
+                kind: [[*views, scale_(norm, views[-1].clone())] for views in terms]
+                for kind, terms in self.outputs.items()
+            }
             return Known(outputs, self.values, self.lens.normalised(norm))
 
         return self._once("normalised", make)
@@ -63,7 +70,7 @@ class Known:
     def _seen_factors(self, kind: int) -> Float[Tensor, "key term_head direction"]:
         """The factors of every key, term and head, as the lens shows them."""
         if kind not in self._seen:
-            terms = [torch.bmm(self.values[kind], self.lens.through(output)) for output in self.outputs[kind]]
+            terms = [torch.bmm(self.values[kind], self.lens.through(views)) for views in self.outputs[kind]]
             self._seen[kind] = torch.cat(terms).transpose(0, 1).contiguous()
         return self._seen[kind]
 
@@ -74,7 +81,7 @@ class Known:
 
     def _gram(self, kind: int) -> Float[Tensor, "key term_head term_head"]:
         if kind not in self._grams:
-            values, outputs = self.values[kind], torch.cat(self.outputs[kind])
+            values, outputs = self.values[kind], torch.cat([views[-1] for views in self.outputs[kind]])
             terms, keys = len(self.outputs[kind]), values.shape[1]
             chunk = max(1, _CHUNK // outputs[:, 0].numel())
             grams: list[Tensor] = []

@@ -56,8 +56,11 @@ class Lens(ABC):
         """What was seen before a norm, as it is seen after it; may change it in place."""
 
     @abstractmethod
-    def through(self, vectors: Float[Tensor, "... d"]) -> Float[Tensor, "... direction"]:
-        """Known vectors, such that products with what is seen of a part are products with that part."""
+    def through(self, views: Sequence[Float[Tensor, "... d"]]) -> Float[Tensor, "... direction"]:
+        """Known vectors, such that products with what is seen of a part are products with that part.
+
+        `views` are the vectors as they joined the chain, and after every norm since.
+        """
 
     @abstractmethod
     def norms(
@@ -83,11 +86,19 @@ class Whole(Lens):
     def normalise(self, norm: Norm, vectors: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
         return scale_(norm, vectors)
 
-    def through(self, vectors: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
-        return vectors
+    def through(self, views: Sequence[Float[Tensor, "... d"]]) -> Float[Tensor, "... d"]:
+        return views[-1]
 
     def norms(self, vectors: Float[Tensor, "row key d"], known: Callable[[], Seen] | None) -> Float[Tensor, "row key"]:
         return (vectors if known is None else vectors + known().vectors).norm(dim=-1)
+
+
+def views_of(vectors: Float[Tensor, "... d"], norms: Sequence[Norm]) -> list[Float[Tensor, "... d"]]:
+    """Vectors before and after each of some norms, but for its deviation."""
+    views = [vectors]
+    for norm in norms:
+        views.append(scale_(norm, views[-1].clone()))
+    return views
 
 
 @dataclass(frozen=True)
@@ -135,18 +146,17 @@ class Sketch(Lens):
     """Products of every part with a few directions; all views of a part are estimated from the same products."""
 
     directions: Directions
+    later: tuple[Norm, ...]
     products: Float[Tensor, "f direction"]
     view: int = 0
 
     @staticmethod
-    def of(matrix: Float[Tensor, "f d"], norms: Sequence[Norm], directions: Directions) -> Sketch:
+    def of(matrix: Float[Tensor, "f d"], norms: tuple[Norm, ...], directions: Directions) -> Sketch:
         """From what every neuron gives out (`matrix`), which is seen after some of the `norms`."""
         products = torch.zeros_like(matrix[:, :1])
-        for view in range(1 + len(norms)):
-            if view > 0:
-                matrix = scale_(norms[view - 1], matrix.clone())
-            products = products + matrix @ (directions.of_view(view) / directions.sizes[view] ** 2)
-        return Sketch(directions, products)
+        for view, seen in enumerate(views_of(matrix, norms)):
+            products = products + seen @ (directions.of_view(view) / directions.sizes[view] ** 2)
+        return Sketch(directions, norms, products)
 
     @property
     def second(self) -> Float[Tensor, "f direction"]:
@@ -158,8 +168,18 @@ class Sketch(Lens):
     def normalise(self, norm: Norm, vectors: Float[Tensor, "... direction"]) -> Float[Tensor, "... direction"]:
         return vectors
 
-    def through(self, vectors: Float[Tensor, "... d"]) -> Float[Tensor, "... direction"]:
-        return vectors @ self._damped
+    def through(self, views: Sequence[Float[Tensor, "... d"]]) -> Float[Tensor, "... direction"]:
+        main, joined = self.directions.main, self.view + 1 - len(views)
+        along = views[-1] @ self.directions.of_view(self.view)[:, :main]
+        # Random directions see products at all views in one: this view's share of them is taken, and only half of it,
+        # since they are noisy.
+        every = views_of(views[-1], self.later[self.view :])
+        left = torch.zeros_like(along[..., :1])
+        for view, vectors in enumerate([*views[:-1], *every], joined):
+            left = left + vectors @ self.directions.of_view(view)[:, main:] / self.directions.sizes[view] ** 2
+        share = self.directions.shares[self.view] / self.directions.shares[joined:].sum().clamp(min=_TINY)
+        factor = _RANDOM_PRODUCTS * share * self.directions.sizes[self.view] ** 2
+        return torch.cat([along, left * factor], dim=-1)
 
     def norms(
         self, vectors: Float[Tensor, "row key direction"], known: Callable[[], Seen] | None
@@ -176,12 +196,6 @@ class Sketch(Lens):
         along = (vectors[..., :main] @ self._root).square().sum(-1)
         left = vectors[..., main:].square().sum(-1)
         return along.add_(left * (self.directions.sizes[self.view] ** 2 * self.directions.shares[self.view]))
-
-    @cached_property
-    def _damped(self) -> Float[Tensor, "d direction"]:
-        matrix = self.directions.of_view(self.view).clone()
-        matrix[:, self.directions.main :] *= _RANDOM_PRODUCTS
-        return matrix
 
     @cached_property
     def _root(self) -> Float[Tensor, "main main"]:

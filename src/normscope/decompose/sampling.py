@@ -14,15 +14,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.decompose.carrier import OpenCarrier
-from normscope.decompose.lens import Samples
-from normscope.decompose.linear import scale_
+from normscope.decompose.lens import Samples, views_of
 from normscope.trace import Norm
 
 if TYPE_CHECKING:
     from normscope.decompose.factored import KeyGroup
 
 _KEYS = 64
-_ROWS_PER_KEY = 8
+_ROWS_PER_KEY = 4
 
 
 @dataclass(frozen=True)
@@ -65,14 +64,5 @@ class Later:
             outputs = {group.kind: group.output for group in bypass.groups}
             parts = [each.parts(outputs[each.group.kind]) for each in pairs if each.group.kind in outputs]
             if parts:
-                after = samples_after(torch.cat(parts), self.norms[joined:])
-                samples.append(Samples([*[None] * joined, *after.views]))
+                samples.append(Samples([*[None] * joined, *views_of(torch.cat(parts), self.norms[joined:])]))
         return samples
-
-
-def samples_after(vectors: Float[Tensor, "sample d"], norms: Sequence[Norm]) -> Samples:
-    """Vectors before and after each of some norms, but for its deviation."""
-    views = [vectors]
-    for norm in norms:
-        views.append(scale_(norm, views[-1].clone()))
-    return Samples(views)

@@ -13,8 +13,14 @@ from normscope.errors import InputError
 THIN = 2.0
 """By how much an operation of a thin product costs more than one of a large product."""
 
-EXPANDED_PASSES = 24.0
-"""What one number that is written, scaled and read again costs beside a multiplication of a large product."""
+PASSED = 12.0
+"""What a number that is written and read again costs beside a multiplication of a large product."""
+
+PICKED = 48.0
+"""What a number costs that is picked for one query alone."""
+
+NARROW = 28
+"""How many columns a narrow product seems to have more than it has."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +66,12 @@ class Approximation:
 
         The first expands every key to all neurons; the second multiplies the matrices around the query's slopes first.
         """
-        width, kept = self.width(d), self.selected(neurons)
-        taken = 0 if kept == neurons else 4 * kept  # neurons that are picked one by one
-        expanding = keys * (branches * neurons * (THIN * heads + EXPANDED_PASSES) + kept * width + taken)
-        folding = values * (kept * width + branches * taken) + branches * kept * width + keys * values * (width + 2)
-        return float(expanding), float(folding)
+        width = self.width(d) + (0 if self.directions is None else NARROW)
+        kept = self.selected(neurons)
+        picked, product = (0.0, width) if kept == neurons else (PICKED, THIN * width)
+        expanding = keys * (branches * neurons * (THIN * heads + PASSED) + kept * (product + picked))
+        folding = kept * (values * (product + branches * picked) + branches * width) + keys * values * (width + PASSED)
+        return expanding, folding
 
 
 @dataclass(frozen=True)

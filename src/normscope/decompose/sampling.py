@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _KEYS = 64
 _ROWS_PER_KEY = 4
+SAMPLED_PAIRS = _KEYS * _ROWS_PER_KEY
 
 
 @dataclass(frozen=True)

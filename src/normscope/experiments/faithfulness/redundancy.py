@@ -217,5 +217,5 @@ def _figure(records: list[dict[str, Any]], model: ModelFacts) -> Figure:
             series[name] = np.array([values.get(layer, np.nan) for layer in model.layers])
         figures.lines(axes, model.layers, series, label=labels[measure])
         if measure != "change":
-            axes.set_yscale("symlog", linthresh=0.01)
+            figures.signed_log_scale(axes, threshold=0.01)
     return figure

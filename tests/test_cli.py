@@ -22,7 +22,7 @@ from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration
 
 import normscope as ns
 from normscope import embedded
-from normscope.cli import _COMMANDS, main, session
+from normscope.cli import COMMANDS, main, session
 from normscope.corpora import Corpus, bundled
 from normscope.documented import documented_fields
 from normscope.model_options import ModelOptions
@@ -489,7 +489,7 @@ def test_lists_may_be_narrowed_to_part_of_a_name(
     assert "has 'nosuchthing' in its name" in err
 
 
-@pytest.mark.parametrize("command", _COMMANDS)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_shows_two_examples(run: Callable[..., Output], command: str) -> None:
     code, out, _ = run(command, "--help")
     assert code == 0
@@ -504,8 +504,8 @@ def test_the_list_of_commands_has_a_short_line_for_each(run: Callable[..., Outpu
     _, out, _ = run("--help")
     lines = out[out.index("─ Commands") :].splitlines()[1:]
     listed = [line.strip("│ ") for line in lines[: next(n for n, line in enumerate(lines) if line.startswith("╰"))]]
-    starts = [n for n, line in enumerate(listed) if line.split()[0] in _COMMANDS]
-    assert len(starts) == len(_COMMANDS)
+    starts = [n for n, line in enumerate(listed) if line.split()[0] in COMMANDS]
+    assert len(starts) == len(COMMANDS)
     for start, end in zip(starts, [*starts[1:], len(listed)], strict=True):
         assert end - start <= 2 and listed[end - 1].endswith("."), listed[start]
 

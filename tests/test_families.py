@@ -235,7 +235,8 @@ def test_albert_counts_a_layer_for_every_call_of_a_shared_block() -> None:
 @pytest.fixture
 def empty_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """No family is known, until the end of the test."""
-    monkeypatch.setattr(sys.modules["normscope.families"], "_BY_MODEL_TYPE", {})
+    registry: dict[str, ns.Family] = {}
+    monkeypatch.setattr(sys.modules["normscope.families"], "_registry", lambda: registry)
 
 
 @pytest.mark.usefixtures("empty_registry")

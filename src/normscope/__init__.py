@@ -20,13 +20,14 @@ from normscope.errors import (
     UnsafeWeightsError,
     UnsupportedArchitectureError,
 )
-from normscope.families import Family, families, register
-from normscope.families.heads import register_head
+from normscope.families import families, register
 
 if TYPE_CHECKING:
     from normscope.analysis import Analysis
     from normscope.analyzer import Analyzer, load
     from normscope.explain import Explanation
+    from normscope.families.heads import register_head
+    from normscope.families.spec import Family
     from normscope.materialised import oracle
     from normscope.methods import method
     from normscope.opening import open
@@ -64,6 +65,8 @@ __getattr__, _, _ = lazy_loader.attach(
         "analysis": ["Analysis"],
         "analyzer": ["Analyzer", "load"],
         "explain": ["Explanation"],
+        "families.heads": ["register_head"],
+        "families.spec": ["Family"],
         "materialised": ["oracle"],
         "methods": ["method"],
         "opening": ["open"],

@@ -102,9 +102,10 @@ MAKERS: dict[str, Callable[[Path], None]] = {
 @pytest.fixture(autouse=True)
 def registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a page registers is forgotten after it."""
-    for name, registry in (("normscope.families", "_BY_MODEL_TYPE"), ("normscope.families.heads", "_BY_CLASS")):
-        module = import_module(name)
-        monkeypatch.setattr(module, registry, dict(getattr(module, registry)))
+    families, heads = import_module("normscope.families"), import_module("normscope.families.heads")
+    known = families.families()
+    monkeypatch.setattr(families, "_registry", lambda: known)
+    monkeypatch.setattr(heads, "_BY_CLASS", heads.heads())
 
 
 @pytest.fixture(scope="session")

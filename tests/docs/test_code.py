@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from docs.pages import DOCS, PAGES, ROOT, blocks, command_lines, python_blocks
-from normscope.cli import application
+from normscope.cli.application import application
 from normscope.corpora import Corpus, Problems
 
 

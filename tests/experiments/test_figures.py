@@ -11,9 +11,9 @@ import pytest
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from tests.experiments.made import random_analysis
-from tests.tiny_models import tiny, token_ids
+from tiny_models import tiny, token_ids
 
+from experiments.made import random_analysis
 from normscope.experiments import Observation, figures, run
 from normscope.experiments.base import ModelFacts, RunFacts
 from normscope.experiments.heads import Dispersion

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from scipy import stats
-from tests.experiments.made import SCOPES, analysis, random_analysis, rows
 
+from experiments.made import SCOPES, analysis, random_analysis, rows
 from normscope.errors import InputError
 from normscope.experiments import EXPERIMENTS, Observation, experiment, merged
 from normscope.experiments.amplification import FeedForwardAmplification

@@ -13,7 +13,7 @@ from transformers import AutoModel, BertConfig, BertModel, GPT2Config, GPT2Model
 from typer.testing import CliRunner
 
 import normscope as ns
-from normscope.cli import application
+from normscope.cli.application import application
 from normscope.errors import InputError
 
 MODELS = {

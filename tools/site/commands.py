@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from registries import table
 
-from normscope.cli import application
+from normscope.cli.application import application
 
 _MARKUP = re.compile(r"\[/?(?:bold|italic|dim)\]")
 

@@ -8,17 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import cast
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+import lazy_loader
 
 from normscope.errors import UnsupportedArchitectureError, listing
-from normscope.families import bert, deberta, encoder_decoder, gpt, llama, mixtures, modern_encoders, vision
-from normscope.families.spec import Family
+
+if TYPE_CHECKING:
+    from normscope.families.spec import Family
 
 __all__ = ["Family", "families", "family_of", "register"]
 
 ENTRY_POINTS = "normscope.families"
 
-_BY_MODEL_TYPE: dict[str, Family] = {}
+_KINDS = ("bert", "deberta", "modern_encoders", "gpt", "llama", "mixtures", "encoder_decoder", "vision")
+"""The modules of this package that hold families. A later one replaces what an earlier one has."""
+
+# `import normscope` imports this module, and descriptions take a while to make: they come when they are first used.
+__getattr__, _, _ = lazy_loader.attach(__name__, submod_attrs={"spec": ["Family"]})
 
 
 def register(family: Family) -> Family:
@@ -31,7 +39,7 @@ def register(family: Family) -> Family:
         Family('my-bert', for my_bert)
     """
     for model_type in family.model_types:
-        _BY_MODEL_TYPE[model_type] = family
+        _registry()[model_type] = family
     return family
 
 
@@ -44,7 +52,7 @@ def families() -> dict[str, Family]:
         'roberta'
     """
     _register_installed()
-    return dict(sorted(_BY_MODEL_TYPE.items()))
+    return dict(sorted(_registry().items()))
 
 
 def family_of(model_type: str) -> Family:
@@ -60,16 +68,21 @@ def family_of(model_type: str) -> Family:
 
 
 @cache
+def _registry() -> dict[str, Family]:
+    """Families by model type, from the start those of this package."""
+    modules = [import_module(f"{__name__}.{kind}") for kind in _KINDS]
+    own: list[Family] = [family for module in modules for family in module.FAMILIES]
+    return {model_type: family for family in own for model_type in family.model_types}
+
+
+@cache
 def _register_installed() -> None:
     """Families of other packages, once, when first asked for."""
-    from importlib.metadata import entry_points  # noqa: PLC0415  (a quarter of the time that this package takes to import)
+    from importlib.metadata import entry_points  # noqa: PLC0415  (not before they are used)
+
+    from normscope.families.spec import Family  # noqa: PLC0415  (as above)
 
     for entry_point in entry_points(group=ENTRY_POINTS):
         entry = entry_point.load()
         for family in [entry] if isinstance(entry, Family) else cast(Iterable[Family], entry):
             register(family)
-
-
-for _module in (bert, deberta, modern_encoders, gpt, llama, mixtures, encoder_decoder, vision):
-    for _family in _module.FAMILIES:
-        register(_family)

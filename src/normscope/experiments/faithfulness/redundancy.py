@@ -45,7 +45,7 @@ class Redundancy(Trial):
 
     name: ClassVar[str] = "redundancy"
     tasks: ClassVar[tuple[str, ...]] = ("none", *PREDICTIONS, "token-classification")
-    paper: ClassVar[str] = "1 - rho after Kobayashi et al. 2023"
+    paper: ClassVar[str] = "1 - rho after Kobayashi et al. 2024"
     shows: ClassVar[str] = "what components change and what the model loses without them"
     summary: ClassVar[str] = "how much each component changes the map, beside the loss when it is skipped"
     columns: ClassVar[dict[str, str]] = {

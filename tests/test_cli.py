@@ -316,7 +316,7 @@ def test_models_lists_every_supported_architecture(run: Callable[..., Output]) -
         (["mix", TEXT, "--scope", "all", "--out", "mixing.png"], "A picture shows one scope"),
         (["growth", TEXT, "--out", "growth.csv"], "Known endings: svg, png, pdf"),
         (["growth", TEXT], "--out"),
-        (["map"], "text"),
+        (["map"], "Missing argument 'TEXT'"),
         (["nothing"], "nothing"),
     ],
 )

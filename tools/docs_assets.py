@@ -32,8 +32,8 @@ SENTENCE = "The opera singer caught a soap bubble."
 LONG = "The chef who the critics loved finally opened a restaurant in Lyon, and it was unbelievably good."
 CAUSAL = "Friends Juana and Kristi found a mango at the bar. Kristi gave it to"
 LAYER = 3
-NEEDS_MORE = ("alignment", "entities")
-"""Experiments that need a corpus with labels."""
+OTHERWISE = ("alignment", "entities", "shapley", "redundancy")
+"""Experiments of the papers that need a corpus with labels, or short texts."""
 
 FINDINGS = {
     "alignment-awi": "align/figures/alignment-awi-argmax",
@@ -124,14 +124,14 @@ def screenshot(asked: argparse.Namespace) -> Iterator[Path]:
 
 def experiments(asked: argparse.Namespace) -> Iterator[Path]:
     """The figures of the experiments: the embedded model on the text that comes with normscope."""
-    names = [name for name, kind in EXPERIMENTS.items() if "Kobayashi" in kind.paper and name not in NEEDS_MORE]
+    names = [name for name, kind in EXPERIMENTS.items() if "Kobayashi" in kind.paper and name not in OTHERWISE]
     yield from figures_of(names, corpus=bundled(), unit="packed", max_tokens=64)
     yield from figures_of(["shapley"], corpus=bundled(), max_tokens=9)
     yield from figures_of(["redundancy"], corpus=bundled(), max_tokens=16)
     if asked.conll:
-        yield from figures_of(["entities"], corpus=asked.conll, limit=400)
+        yield from figures_of(["entities"], corpus=asked.conll, limit=200)
     if asked.translation:
-        options: dict[str, Any] = {"gold": asked.gold, "format": "pairs", "max_tokens": 96}
+        options: dict[str, Any] = {"gold": asked.gold, "format": "pairs", "max_tokens": 96, "limit": 150}
         yield from figures_of(["alignment"], corpus=asked.pairs, model=asked.translation, **options)
     if asked.classifier:
         sentences: dict[str, Any] = {

@@ -63,6 +63,8 @@ def signed_log_scale(axes: Axes, *, threshold: float) -> None:
     """A vertical axis that is logarithmic on both sides of zero, beyond a threshold."""
     axes.set_yscale("symlog", linthresh=threshold)
     axes.yaxis.set_major_formatter(FuncFormatter(_signed))
+    if axes.dataLim.ymin >= 0:
+        axes.set_ylim(bottom=0)
 
 
 def power_of_ten(value: float) -> str:

@@ -6,17 +6,20 @@ import cProfile
 import pstats
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from measuring import Column, Row, Section, floor, ids, made, models, multiplication_rate, sizes, spent
 
 PLACES: dict[str, tuple[str, ...]] = {
     "write": ("expand.py:write",),
     "neurons": ("expand.py:_hidden",),
-    "folding": ("expand.py:_projected", "expand.py:_folded"),
+    "projected": ("expand.py:_projected",),
+    "folded": ("expand.py:_folded",),
     "parts": ("dense.py:add", "dense.py:normalise", "dense.py:maps"),
-    "attention": ("factored.py:maps", "factored.py:attend", "sums.py:attend"),
+    "attention": ("factored.py:norms", "factored.py:attend"),
 }
-"""The functions whose time is added up, with what they call."""
+"""The functions whose time is added up, with what they call; none of them calls another of its line."""
 
 
 def rows(quick: bool) -> Iterator[Row]:
@@ -33,11 +36,12 @@ def _row(name: str, length: int) -> Row:
     statistics = pstats.Stats(profile)
     whole = statistics.total_tt  # pyright: ignore[reportAttributeAccessIssue]
     seconds = {place: _seconds(statistics, functions) for place, functions in PLACES.items()}
-    product = seconds["write"] - seconds["neurons"] - seconds["folding"]
-    if not _seconds(statistics, ("expand.py:_write_folded",)):
-        product += seconds["folding"]  # then folding is part of what is put into the neurons
-        seconds["neurons"] -= seconds["folding"]
-    shares = {"product": product, **{place: seconds[place] for place in ("neurons", "folding", "parts", "attention")}}
+    shares = {
+        "product": seconds["write"] - seconds["neurons"] - seconds["folded"],
+        "neurons": seconds["neurons"] - seconds["projected"],
+        "folding": seconds["projected"] + seconds["folded"],
+        **{place: seconds[place] for place in ("parts", "attention")},
+    }
     ideal = floor(analyzer, length) / multiplication_rate(*sizes(analyzer)[1:])
     return {
         **dict(model=name, tokens=length, seconds=whole, floor=100 * ideal / whole),
@@ -48,12 +52,11 @@ def _row(name: str, length: int) -> Row:
 
 def _seconds(statistics: pstats.Stats, functions: tuple[str, ...]) -> float:
     """The time in some functions of the engine, with what they call."""
-    profiled = statistics.get_stats_profile().func_profiles
-    wanted = {tuple(function.split(":")) for function in functions}
+    profiled: dict[tuple[str, int, str], tuple[Any, ...]] = statistics.stats  # pyright: ignore[reportAttributeAccessIssue]
     return sum(
-        each.cumtime
-        for name, each in profiled.items()
-        if (each.file_name.rpartition("/")[2], name) in wanted and "decompose" in each.file_name
+        cumulative
+        for (path, _, name), (_, _, _, cumulative, _) in profiled.items()
+        if Path(path).parent.name == "decompose" and f"{Path(path).name}:{name}" in functions
     )
 
 

@@ -316,7 +316,7 @@ def test_models_lists_every_supported_architecture(run: Callable[..., Output]) -
         (["mix", TEXT, "--scope", "all", "--out", "mixing.png"], "A picture shows one scope"),
         (["growth", TEXT, "--out", "growth.csv"], "Known endings: svg, png, pdf"),
         (["growth", TEXT], "--out"),
-        (["map"], "text"),
+        (["map"], "Missing argument 'TEXT'"),
         (["nothing"], "nothing"),
     ],
 )
@@ -393,8 +393,6 @@ def test_version_and_help_name_the_commands(run: Callable[..., Output]) -> None:
     assert code == 0
     commands = ("map", "mix", "growth", "check", "models", "explore", "serve", "experiments", "run", "report")
     assert all(re.search(rf"│ {command} ", out) for command in commands)
-    for command in ("map", "mix", "growth", "check"):
-        assert f"normscope {command}" in run(command, "--help")[1], "help must have an example"
 
 
 def test_the_help_of_run_has_every_option_that_python_documents(run: Callable[..., Output]) -> None:
@@ -496,6 +494,25 @@ def test_every_command_shows_two_examples(run: Callable[..., Output], command: s
     code, out, _ = run(command, "--help")
     assert code == 0
     assert out.count(f"normscope {command}") >= 3  # the usage, and two examples
+    usage, _, examples = out.partition("Examples")
+    assert examples.count(f"normscope {command}") >= 2
+    assert not re.search(r"[{}]|\[\[|\.\.\.\.", usage), "names stand there as they are typed"
+    assert not re.search(r"--help .*<", usage), "a flag takes nothing"
+
+
+def test_the_list_of_commands_has_a_short_line_for_each(run: Callable[..., Output]) -> None:
+    _, out, _ = run("--help")
+    lines = out[out.index("─ Commands") :].splitlines()[1:]
+    listed = [line.strip("│ ") for line in lines[: next(n for n, line in enumerate(lines) if line.startswith("╰"))]]
+    starts = [n for n, line in enumerate(listed) if line.split()[0] in COMMANDS]
+    assert len(starts) == len(COMMANDS)
+    for start, end in zip(starts, [*starts[1:], len(listed)], strict=True):
+        assert end - start <= 2 and listed[end - 1].endswith("."), listed[start]
+
+
+def test_an_error_ends_with_the_place_of_its_explanation(run: Callable[..., Output]) -> None:
+    _, _, err = run("map", TEXT, "--layer", "99")
+    assert err.splitlines()[-1] == "More: docs/errors.md#selectionerror"
 
 
 def test_approximate_maps_say_so_on_the_terminal_and_in_tables(run: Callable[..., Output], tmp_path: Path) -> None:

@@ -23,12 +23,23 @@ EXTRAS = {
     "notebook": "import normscope.explorer.widget",
     "datasets": "import datasets",
     "captum": "import captum",
+    "ray": "import normscope.corpus_run.cluster",
+    "zarr": "import zarr",
 }
 """What works with an extra alone."""
 
+_RUN = (
+    "from normscope.cli import main; from normscope.corpora import bundled;"
+    "main(['run', 'mixing-ratio', '--out', 'run', {}])"
+)
+_LOADED = "import normscope as ns; analyzer = ns.load(); analyzer.{}"
 WITHOUT = {
-    "server": "import sys; from normscope.cli import main; main(['serve'])",
-    "notebook": "import normscope as ns; ns.load().analyze('A text.', scopes='AttnW', layers=1).explore()",
+    "server": "from normscope.cli import main; main(['serve'])",
+    "notebook": _LOADED.format("analyze('A text.', scopes='AttnW', layers=1).explore()"),
+    "datasets": _RUN.format("'--corpus', 'imdb', '--format', 'dataset'"),
+    "captum": _LOADED.format("explain('A text.', at=0, direction='state', method='integrated-gradients')"),
+    "ray": _RUN.format("'--corpus', str(bundled()), '--engine', 'ray'"),
+    "zarr": _LOADED.format("analyze('A text.', out='maps.zarr')"),
 }
 """What says how to install the extra, where it is missing."""
 

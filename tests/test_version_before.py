@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_architectures import BART, ids, tiny
+from tiny_architectures import BART, ids, tiny
 from transformers import AutoModelForSeq2SeqLM
 
 import normscope as ns

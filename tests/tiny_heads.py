@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import transformers
-from test_architectures import SIZE, VARIANTS
+from tiny_architectures import SIZE, VARIANTS
 from tiny_models import SIZES
 from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedModel

@@ -138,6 +138,11 @@ def tiny(
     """
     config = AutoConfig.for_model(model_type, **{**SIZES.get(model_type, _BERT_SIZE), **overrides})
     model = auto.from_config(config) if attention is None else auto.from_config(config, attn_implementation=attention)
+    return shaken(model, spread, seed)
+
+
+def shaken(model: Any, spread: float = 0.3, seed: int = 0) -> Any:
+    """The model in evaluation mode, with every parameter drawn anew, so that biases and norms count."""
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -1,6 +1,7 @@
 """Every error a user can cause, under one base class.
 
-A message says what was asked, what was found and what to do about it. Nothing here knows models or tensors.
+A message says what was asked, what was found and what to do about it, and a note names the section of the documentation
+that has more. Nothing here knows models or tensors.
 """
 
 from __future__ import annotations
@@ -8,9 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+PAGE = "docs/errors.md"
+"""The page with a section for every error, in the repository and its site."""
+
 
 class NormscopeError(Exception):
     """Base class of every error that normscope raises on purpose."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)
+        self.add_note(f"More: {PAGE}#{type(self).__name__.lower()}")
 
 
 class InputError(NormscopeError, ValueError):

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.test_architectures import BART
-from tests.tiny_models import tiny, token_ids
+from tiny_architectures import BART
+from tiny_models import tiny, token_ids
 
 import normscope as ns
 from normscope.corpora import Corpus, CorpusError, Problems

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.experiments.made import random_analysis, rows
+from experiments.made import random_analysis, rows
 
 from normscope.corpora import bundled
 from normscope.experiments import ModelFacts, Observation, RunFacts, run

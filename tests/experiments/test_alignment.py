@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import xarray as xr
-from tests.experiments.made import random_analysis, rows
 
+from experiments.made import random_analysis, rows
 from normscope import Analysis
 from normscope.corpora import Gold
 from normscope.errors import InputError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.experiments.made import SCOPES, analysis, rows
 
+from experiments.made import SCOPES, analysis, rows
 from normscope.errors import InputError
 from normscope.experiments import ModelFacts, Observation, merged
 from normscope.experiments.bootstrap import compare_means

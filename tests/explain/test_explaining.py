@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rule_model import rule_analyzer
+from tiny_models import shaken
 from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertForSequenceClassification,
     LlamaConfig,
     LlamaForCausalLM,
-    PreTrainedModel,
 )
 
 import normscope as ns
@@ -23,15 +24,6 @@ from normscope.cli import main
 TEXT = "The opera singer caught a soap bubble."
 SIZE: dict[str, Any] = dict(hidden_size=12, num_hidden_layers=3, num_attention_heads=3, intermediate_size=20)
 IDS = {"input_ids": torch.tensor([[5, 9, 7, 30, 12, 8]])}
-
-
-def shaken(model: PreTrainedModel) -> PreTrainedModel:
-    """Every parameter drawn anew, so that biases and norms count."""
-    random = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=random) * 0.3)
-    return model.eval()
 
 
 @pytest.fixture(scope="module")
@@ -104,30 +96,7 @@ def test_a_flow_graph_keeps_the_fewest_edges_of_every_layer(causal: ns.Analyzer)
 
 
 def test_a_token_that_decides_by_construction_comes_first() -> None:
-    """One layer that averages all tokens: only token 7 has what the label reads."""
-    config = LlamaConfig(
-        vocab_size=20,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=1,
-        num_key_value_heads=1,
-        intermediate_size=4,
-    )
-    model = LlamaForCausalLM(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-        for name, module in model.named_modules():
-            if "norm" in name:
-                module.weight.fill_(1.0)  # type: ignore[union-attr]
-        layer: Any = model.model.layers[0]
-        layer.self_attn.v_proj.weight.copy_(torch.eye(8))
-        layer.self_attn.o_proj.weight.copy_(torch.eye(8))
-        model.model.embed_tokens.weight[:, 1] = 1.0
-        model.model.embed_tokens.weight[7] = torch.nn.functional.one_hot(torch.tensor(0), 8).float()
-        model.lm_head.weight[3, 0] = 1.0
-    ids = {"input_ids": torch.tensor([[4, 7, 5, 6, 9]])}
-    explanation = ns.load(model.eval()).explain(ids, target=3)
+    explanation = rule_analyzer().explain("one key two three four", target="good")
     shares = explanation.attribution.values
     assert shares.argmax() == 1 and np.abs(np.delete(shares, 1)).max() < 1e-6 < shares[1]
 

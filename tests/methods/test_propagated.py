@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_architectures import tiny
+from tiny_architectures import tiny
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 import normscope as ns

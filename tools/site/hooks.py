@@ -42,10 +42,10 @@ _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#:]+)(#[^)]*)?\)")
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Fill the sections of the navigation that are lists of something else."""
-    docs = Path(config.docs_dir)
-    config.nav = _present(config.nav or [], docs)
-    _extend(config.nav, "Tutorials", [f"tutorials/{path.stem}.md" for path in notebooks.all_of(docs)])
-    _extend(config.nav, "Experiments", [f"experiments/{name}.md" for name in registries.experiment_names()], before=1)
+    nav = config.nav or []
+    tutorials = notebooks.all_of(Path(config.docs_dir))
+    _extend(nav, "Tutorials", [f"tutorials/{path.stem}.md" for path in tutorials])
+    _extend(nav, "Experiments", [f"experiments/{name}.md" for name in registries.experiment_names()], before=1)
     return config
 
 
@@ -55,11 +55,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         content = _relinked((ROOT / source).read_text(encoding="utf-8"))
         files.append(File.generated(config, target, content=content))
     files.append(File.generated(config, "reference/commands.md", content=commands.page()))
-    known = {file.src_uri for file in files}
-    for name in registries.experiment_names():
-        if f"experiments/{name}.md" not in known:
-            page = registries.experiment_page(name)
-            files.append(File.generated(config, f"experiments/{name}.md", content=page))
     for path in notebooks.all_of(Path(config.docs_dir)):
         for uri, content in notebooks.page(path).items():
             files.append(File.generated(config, f"tutorials/{uri}", content=content))
@@ -72,19 +67,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     return formulas.as_mathml(html)
-
-
-def _present(nav: list[Any], docs: Path) -> list[Any]:
-    """The navigation without pages that are nowhere: neither in the folder nor made here."""
-    made = {*FROM_ROOT, "reference/commands.md"}
-    kept: list[Any] = []
-    for entry in nav:
-        if isinstance(entry, dict):
-            title, value = next(iter(entry.items()))
-            kept.append({title: _present(value, docs) if isinstance(value, list) else value})
-        elif entry in made or (docs / entry).exists():
-            kept.append(entry)
-    return kept
 
 
 def _extend(nav: list[Any], title: str, pages: list[str], *, before: int = 0) -> None:

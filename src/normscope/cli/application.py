@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from normscope.cli import COMMANDS, version_line
+from normscope.cli.commands import PlainGroup
 
 
 @cache
@@ -19,6 +20,7 @@ def application(module: str | None = None) -> typer.Typer:
     """
     app = typer.Typer(
         name="normscope",
+        cls=PlainGroup,
         help="What really flows between tokens inside a Transformer: exact norm-based attribution maps, from attention "
         "weights to the whole layer.",
         epilog="normscope COMMAND --help shows examples. Without --model, the embedded all-MiniLM-L6-v2 is analysed.",
@@ -45,7 +47,7 @@ def _show_version(wanted: bool) -> bool:
 def _common(
     version: Annotated[
         bool,
-        typer.Option("--version", metavar="", callback=_show_version, is_eager=True, help="Show the version and exit."),
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
     """Options that come before the command."""

@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 
 from normscope.cli import options
+from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import load_analyzer, result_console
 from normscope.errors import InputError
@@ -16,23 +17,22 @@ from normscope.model_options import ModelOptions
 if TYPE_CHECKING:
     from normscope.planner import Estimate
 
-EXAMPLES = """[bold]Examples[/bold]
-
-normscope estimate "The opera singer caught a soap bubble."\n
-normscope estimate --tokens 512 --inputs 1000\n
-normscope estimate --tokens 512 --scope AttnResLn --no-time --json
-"""
+EXAMPLES = (
+    'normscope estimate "The opera singer caught a soap bubble."',
+    "normscope estimate --tokens 512 --inputs 1000",
+    "normscope estimate --tokens 512 --scope AttnResLn --no-time --json",
+)
 
 _COUNTED = "What is counted"
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
-    app.command("estimate", epilog=EXAMPLES)(expanded(estimate_command, model=options.MODEL))
+    add_command(app, "estimate", expanded(estimate_command, model=options.MODEL), *EXAMPLES)
 
 
 def estimate_command(
-    text: Annotated[str | None, typer.Argument(help="The text to analyse.", show_default=False)] = None,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The text to analyse.", show_default=False)] = None,
     tokens: Annotated[
         int | None,
         typer.Option("--tokens", "-n", min=1, help="Instead of a text, its number of tokens.", show_default=False),
@@ -50,17 +50,17 @@ def estimate_command(
     ] = None,
     mixing: Annotated[
         bool,
-        typer.Option("--mixing", metavar="", help="Mixing ratios alone, without maps.", rich_help_panel=_COUNTED),
+        typer.Option("--mixing", help="Mixing ratios alone, without maps.", rich_help_panel=_COUNTED),
     ] = False,
-    no_time: Annotated[
-        bool, typer.Option("--no-time", metavar="", help="Count only, without a second of measuring.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="The numbers as JSON.")] = False,
+    no_time: Annotated[bool, typer.Option("--no-time", help="Count only, without a second of measuring.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The numbers as JSON.")] = False,
     *,
     model: ModelOptions,
 ) -> None:
-    """Say what an analysis takes: operations, memory beside the model, the size of its results, and, after measuring this
-    machine for about a second, the time.
+    """Say what an analysis takes before it starts: operations, memory, time.
+
+    Memory is that beside the model, and the size of the results stands with it. The time comes from measuring this machine
+    for about a second.
     """
     if (text is None) == (tokens is None):
         raise InputError("Give a text or a number of tokens (--tokens), one of the two.")

@@ -80,7 +80,7 @@ def _parameter(name: str, field: DocumentedField, panel: str) -> inspect.Paramet
 
 def _option(field: DocumentedField, panel: str) -> Any:
     flag = isinstance(field.default, bool)
-    text, metavar = field.documentation.text, "" if flag else None
+    text, metavar = field.documentation.text, None
     if get_origin(field.type) is Literal and len(get_args(field.type)) > _MOST_CHOICES_IN_A_COLUMN:
         text, metavar = f"{text} One of {listing(get_args(field.type))}.", f"<{field.name}>"
     return typer.Option(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from normscope.cli import options
+from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import load_analyzer, named, read_text, result_console, say_written, working
 from normscope.errors import InputError
@@ -22,25 +23,23 @@ if TYPE_CHECKING:
 _ASKED = "What is explained"
 _HOW = "How"
 
-EXAMPLES = """[bold]Examples[/bold]
+EXAMPLES = (
+    'normscope explain "Anna and Peter met. Anna gave the book to" --target " Peter" --against " Anna" --model ./my-gpt',
+    'normscope explain "What a lovely surprise!" --model ./my-classifier --method leave-one-out --out page.html',
+)
 
-normscope explain "Anna and Peter met. Anna gave the book to" --target " Peter" --against " Anna" --model ./my-gpt\n
-normscope explain "What a lovely surprise!" --model ./my-classifier --method leave-one-out --out page.html
-"""
-
-METHODS_EXAMPLES = """[bold]Examples[/bold]
-
-normscope methods\n
-normscope methods gradient
-"""
+METHODS_EXAMPLES = (
+    "normscope methods",
+    "normscope methods gradient",
+)
 
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    app.command("explain", epilog=EXAMPLES)(expanded(explain_command, model=options.MODEL))
-    app.command("methods", epilog=METHODS_EXAMPLES)(methods_command)
+    add_command(app, "explain", expanded(explain_command, model=options.MODEL), *EXAMPLES)
+    add_command(app, "methods", methods_command, *METHODS_EXAMPLES)
 
 
 def explain_command(
@@ -89,7 +88,6 @@ def explain_command(
         bool,
         typer.Option(
             "--state",
-            metavar="",
             help="Explain the last state of a token itself: for models without a head.",
             rich_help_panel=_ASKED,
         ),
@@ -110,7 +108,7 @@ def explain_command(
     ] = None,
     heads: Annotated[
         bool,
-        typer.Option("--heads", metavar="", help="Also keep the edges of every head (in a .nc).", rich_help_panel=_HOW),
+        typer.Option("--heads", help="Also keep the edges of every head (in a .nc).", rich_help_panel=_HOW),
     ] = False,
     max_memory: Annotated[
         str | None,
@@ -136,9 +134,10 @@ def explain_command(
     *,
     model: ModelOptions,
 ) -> None:
-    """Show what made the model say this: what each token puts into the logit of a word or label, exactly by default.
+    """Show what made the model say this: what each token puts into a logit.
 
-    With --out it is written as a picture (svg, png, pdf), a page (html), a table (csv, parquet, json) or netCDF (nc).
+    The logit is that of a word or label, and by default it is taken apart exactly. With --out it is written as a
+    picture (svg, png, pdf), a page (html), a table (csv, parquet, json) or netCDF (nc).
     """
     way, memory = _method(method, option or []), _bytes(max_memory)
     _check_output(out, flow)

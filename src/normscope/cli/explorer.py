@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from normscope.cli import options
+from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import load_analyzer, read_text, say, say_approximate, say_written, working
 from normscope.errors import InputError, NormscopeError
@@ -20,23 +21,21 @@ if TYPE_CHECKING:
 
 _SIDE = "Side by side"
 
-EXPLORE_EXAMPLES = """[bold]Examples[/bold]
+EXPLORE_EXAMPLES = (
+    'normscope explore "The opera singer caught a soap bubble." --out bubble.html',
+    'normscope explore "The opera singer caught a soap bubble." --heads --compare "The soap bubble caught an opera singer."',
+)
 
-normscope explore "The opera singer caught a soap bubble." --out bubble.html\n
-normscope explore "The opera singer caught a soap bubble." --heads --compare "The soap bubble caught an opera singer."
-"""
-
-SERVE_EXAMPLES = """[bold]Examples[/bold]
-
-normscope serve\n
-normscope serve --model ./my-model --model ./my-other-model --port 9000
-"""
+SERVE_EXAMPLES = (
+    "normscope serve",
+    "normscope serve --model ./my-model --model ./my-other-model --port 9000",
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    app.command("explore", epilog=EXPLORE_EXAMPLES)(expanded(explore, model=options.MODEL))
-    app.command("serve", epilog=SERVE_EXAMPLES)(expanded(serve, loading=options.LOADING))
+    add_command(app, "explore", expanded(explore, model=options.MODEL), *EXPLORE_EXAMPLES)
+    add_command(app, "serve", expanded(serve, loading=options.LOADING), *SERVE_EXAMPLES)
 
 
 def explore(
@@ -45,7 +44,7 @@ def explore(
     pair: options.Pair = None,
     target: options.Target = None,
     layer: options.Layer = None,
-    heads: Annotated[bool, typer.Option("--heads", metavar="", help="Also the maps of single heads.")] = False,
+    heads: Annotated[bool, typer.Option("--heads", help="Also the maps of single heads.")] = False,
     compare: Annotated[
         str | None,
         typer.Option("--compare", help="A second text to show beside it.", show_default=False, rich_help_panel=_SIDE),
@@ -68,9 +67,10 @@ def explore(
     *,
     model: ModelOptions,
 ) -> None:
-    """Write one HTML file in which to explore the maps of a text. It works from disk and loads nothing.
+    """Write one HTML file in which to explore the maps of a text.
 
-    Step through the chain of a layer and watch each component rewrite the map; click tokens; compare; export.
+    It works from disk and loads nothing. Step through the chain of a layer and watch each component rewrite the map;
+    click tokens; compare; export.
     """
     from normscope.export import ending
 
@@ -124,7 +124,10 @@ def serve(
     *,
     loading: ModelOptions,
 ) -> None:
-    """Serve the explorer as a local web app: type a text, watch its maps. Only this machine can reach it by default."""
+    """Serve the explorer as a local web app: type a text, watch its maps.
+
+    Only this machine can reach it by default.
+    """
     try:
         from normscope.explorer.server import Limits
         from normscope.explorer.serving import serve as run

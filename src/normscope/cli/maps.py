@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from normscope.cli import options
+from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import (
     load_analyzer,
@@ -29,26 +30,24 @@ if TYPE_CHECKING:
 
 _ALL = "all"
 
-MAP_EXAMPLES = """[bold]Examples[/bold]
+MAP_EXAMPLES = (
+    'normscope map "The opera singer caught a soap bubble."',
+    'normscope map "The opera singer caught a soap bubble." --scope AttnResLnFf --layer 3 --out map.svg',
+    'normscope map "A first text." --pair "A second one." --scope Attn --head 4 --layer 2 --normalise row',
+    'normscope map "The horse raced past the barn fell." --scope all --out maps.parquet',
+    'normscope map "Unbelievable!" --words --no-special --model ./my-model',
+)
 
-normscope map "The opera singer caught a soap bubble."\n
-normscope map "The opera singer caught a soap bubble." --scope AttnResLnFf --layer 3 --out map.svg\n
-normscope map "A first text." --pair "A second one." --scope Attn --head 4 --layer 2 --normalise row\n
-normscope map "The horse raced past the barn fell." --scope all --out maps.parquet\n
-normscope map "Unbelievable!" --words --no-special --model ./my-model
-"""
-
-GROWTH_EXAMPLES = """[bold]Examples[/bold]
-
-normscope growth "The opera singer caught a soap bubble." --layer 3 --out growth.png\n
-normscope growth "Unbelievable!" --words --normalise column --out growth.pdf
-"""
+GROWTH_EXAMPLES = (
+    'normscope growth "The opera singer caught a soap bubble." --layer 3 --out growth.png',
+    'normscope growth "Unbelievable!" --words --normalise column --out growth.pdf',
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    app.command("map", epilog=MAP_EXAMPLES)(expanded(map_command, model=options.MODEL))
-    app.command("growth", epilog=GROWTH_EXAMPLES)(expanded(growth_command, model=options.MODEL))
+    add_command(app, "map", expanded(map_command, model=options.MODEL), *MAP_EXAMPLES)
+    add_command(app, "growth", expanded(growth_command, model=options.MODEL), *GROWTH_EXAMPLES)
 
 
 def map_command(
@@ -79,10 +78,11 @@ def map_command(
     *,
     model: ModelOptions,
 ) -> None:
-    """Show the attribution map of a text, or write it to a file: svg, png, pdf, csv, parquet, json or nc by the ending.
+    """Show the attribution map of a text, or write it to a file.
 
     Rows are queries (whose state it is), columns are keys (the tokens that it is made of). Only what is asked for is
-    computed. On the terminal the default is the last layer, in a file all layers.
+    computed. On the terminal the default is the last layer, in a file all layers. With --out the map is written as a picture
+    (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
     """
     _check_request(out, scope, normalise)
     analyzer = load_analyzer(model)
@@ -129,7 +129,10 @@ def growth_command(
     *,
     model: ModelOptions,
 ) -> None:
-    """Draw how the map of one layer (default: the last) grows, component by component, as a strip of maps."""
+    """Draw how the map of one layer grows, component by component.
+
+    The picture is a strip of maps, one for each scope, by default of the last layer.
+    """
     from normscope.export import FIGURES, ending, write_figure
     from normscope.selection import normalise_axis
 

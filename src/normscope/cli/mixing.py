@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from normscope.cli import options
+from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import load_analyzer, read_text, result_console, say_written, working
 from normscope.model_options import ModelOptions
@@ -14,19 +15,18 @@ from normscope.model_options import ModelOptions
 if TYPE_CHECKING:
     import xarray as xr
 
-EXAMPLES = """[bold]Examples[/bold]
-
-normscope mix "The opera singer caught a soap bubble."\n
-normscope mix "The opera singer caught a soap bubble." --scope AttnRes --out mixing.svg\n
-normscope mix "The opera singer caught a soap bubble." --scope all --out mixing.csv
-"""
+EXAMPLES = (
+    'normscope mix "The opera singer caught a soap bubble."',
+    'normscope mix "The opera singer caught a soap bubble." --scope AttnRes --out mixing.svg',
+    'normscope mix "The opera singer caught a soap bubble." --scope all --out mixing.csv',
+)
 
 _ALL = "all"
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
-    app.command("mix", epilog=EXAMPLES)(expanded(mix_command, model=options.MODEL))
+    add_command(app, "mix", expanded(mix_command, model=options.MODEL), *EXAMPLES)
 
 
 def mix_command(
@@ -51,10 +51,11 @@ def mix_command(
     *,
     model: ModelOptions,
 ) -> None:
-    """Show mixing ratios, from 0 (a state made of its own token only) to 1 (of the others only), or write them to a file:
-    svg, png, pdf, csv, parquet, json or nc by the ending.
+    """Show mixing ratios: how much of each token's state comes from other tokens.
 
-    No map is computed, so this takes long texts for about the price of a few forward passes.
+    0 is a state made of its own token only, 1 one of the others only. No map is computed, so this takes long texts for about
+    the price of a few forward passes. With --out the ratios are written as a picture (svg, png, pdf), a table (csv, parquet,
+    json) or netCDF (nc).
     """
     from normscope.export import FIGURES, NETCDF, TABLES, ending, export_mixing_ratios
 

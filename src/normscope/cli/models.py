@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from normscope.cli import options
+from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import load_analyzer, named, result_console, say
 from normscope.model_options import ModelOptions
@@ -21,17 +22,15 @@ if TYPE_CHECKING:
     from normscope.families import Family
     from normscope.inputs import Input
 
-CHECK_EXAMPLES = """[bold]Examples[/bold]
+CHECK_EXAMPLES = (
+    "normscope check",
+    "normscope check --model ./my-model --dtype float64",
+)
 
-normscope check\n
-normscope check --model ./my-model --dtype float64
-"""
-
-MODELS_EXAMPLES = """[bold]Examples[/bold]
-
-normscope models\n
-normscope models llama
-"""
+MODELS_EXAMPLES = (
+    "normscope models",
+    "normscope models llama",
+)
 
 _SENTENCE = "The opera singer caught a soap bubble."
 _RANDOM_TOKENS = 16
@@ -39,8 +38,8 @@ _RANDOM_TOKENS = 16
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    app.command("check", epilog=CHECK_EXAMPLES)(expanded(check_command, model=options.MODEL))
-    app.command("models", epilog=MODELS_EXAMPLES)(models_command)
+    add_command(app, "check", expanded(check_command, model=options.MODEL), *CHECK_EXAMPLES)
+    add_command(app, "models", models_command, *MODELS_EXAMPLES)
 
 
 def check_command(
@@ -53,9 +52,10 @@ def check_command(
     *,
     model: ModelOptions,
 ) -> None:
-    """Prove that a model is understood: its own states must be the sum of the parts, in every layer, after every component.
+    """Prove that a model is understood: its states are the sum of their parts.
 
-    Exits with 1 if they are not. A model without a tokenizer is given random token ids.
+    This is checked in every layer, after every component. Exits with 1 if it fails. A model without a tokenizer is
+    given random token ids.
     """
     analyzer = load_analyzer(model)
     start = perf_counter()
@@ -114,7 +114,7 @@ def _random_pixels(analyzer: Analyzer) -> Tensor:
 
 
 def models_command(name: options.NamePart = None) -> None:
-    """List the architectures that are understood, by the model_type of their configuration."""
+    """List the architectures that are understood, by their model_type."""
     from normscope.families import families
     from normscope.terminal import plain_table
 

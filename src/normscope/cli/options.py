@@ -22,10 +22,13 @@ LOADING = Expansion(ModelOptions, ModelOptions, _MODEL, without=("model",))
 
 NamePart = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME]", help="Only those whose names have this in them.", show_default=False),
+    typer.Argument(metavar="NAME", help="Only those whose names have this in them.", show_default=False),
 ]
 TextArgument = Annotated[
-    str, typer.Argument(help="The text to analyse; for a vision model, the file of an image.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="TEXT", help="The text to analyse; for a vision model, the file of an image.", show_default=False
+    ),
 ]
 Pair = Annotated[
     str | None, typer.Option("--pair", help="A second text, for models that read pairs.", show_default=False)
@@ -42,16 +45,13 @@ Encoder = Annotated[
     bool,
     typer.Option(
         "--encoder",
-        metavar="",
         help="Of an encoder-decoder model, show the encoder instead of the decoder.",
         rich_help_panel=_SHOWN,
     ),
 ]
 Truncate = Annotated[
     bool,
-    typer.Option(
-        "--truncate", metavar="", help="Cut a text that is longer than the model takes, instead of refusing it."
-    ),
+    typer.Option("--truncate", help="Cut a text that is longer than the model takes, instead of refusing it."),
 ]
 ValueBias = Annotated[
     choices.ValueBias,
@@ -86,10 +86,8 @@ Normalise = Annotated[
         rich_help_panel=_SHOWN,
     ),
 ]
-Words = Annotated[bool, typer.Option("--words", metavar="", help="Words instead of tokens.", rich_help_panel=_SHOWN)]
-NoSpecial = Annotated[
-    bool, typer.Option("--no-special", metavar="", help="Leave out special tokens.", rich_help_panel=_SHOWN)
-]
+Words = Annotated[bool, typer.Option("--words", help="Words instead of tokens.", rich_help_panel=_SHOWN)]
+NoSpecial = Annotated[bool, typer.Option("--no-special", help="Leave out special tokens.", rich_help_panel=_SHOWN)]
 Out = Annotated[
     Path | None,
     typer.Option("--out", "-o", help="The file to write; its ending says the format.", show_default=False),

@@ -10,6 +10,7 @@ import typer
 
 from normscope.choices import Arithmetic, Masking, StackName, ValueBias
 from normscope.cli import options
+from normscope.cli.commands import add_command
 from normscope.cli.expansion import Expansion, expanded
 from normscope.cli.session import named, quiet, result_console, say, say_written
 from normscope.corpora import Corpus, CorpusOptions
@@ -20,19 +21,20 @@ if TYPE_CHECKING:
     from normscope.corpus_run.engines import Engine
     from normscope.experiments import Experiment
 
-EXPERIMENTS_EXAMPLES = """normscope experiments
-
-normscope experiments mixing"""
-RUN_EXAMPLES = """normscope run scope-similarity mixing-ratio --corpus wiki.txt --unit packed --out runs/minilm
-
-normscope run entities --model roberta-base --corpus eng.testa --limit 1000 --out runs/entities
-
-normscope run mixing-ratio --corpus wiki.txt --out runs/wiki --engine ray --ray-address auto --workers 32
-
-normscope run alignment --model marian-dir --corpus pairs.src-tgt --gold pairs.gold --setting both --out runs/align"""
-REPORT_EXAMPLES = """normscope report runs/minilm runs/roberta --out report.html
-
-normscope report runs/seed-0 runs/seed-1 runs/seed-2 --together --out seeds.html"""
+EXPERIMENTS_EXAMPLES = (
+    "normscope experiments",
+    "normscope experiments mixing",
+)
+RUN_EXAMPLES = (
+    "normscope run scope-similarity mixing-ratio --corpus wiki.txt --unit packed --out runs/minilm",
+    "normscope run entities --model roberta-base --corpus eng.testa --limit 1000 --out runs/entities",
+    "normscope run mixing-ratio --corpus wiki.txt --out runs/wiki --engine ray --ray-address auto --workers 32",
+    "normscope run alignment --model marian-dir --corpus pairs.src-tgt --gold pairs.gold --setting both --out runs/align",
+)
+REPORT_EXAMPLES = (
+    "normscope report runs/minilm runs/roberta --out report.html",
+    "normscope report runs/seed-0 runs/seed-1 runs/seed-2 --together --out seeds.html",
+)
 
 EngineName = Literal["local", "ray"]
 
@@ -41,10 +43,10 @@ _CORPUS, _HOW, _WORK = "The corpus", "The experiments", "The work"
 
 def register(app: typer.Typer) -> None:
     """Add the commands to an application."""
-    app.command("experiments", epilog=EXPERIMENTS_EXAMPLES)(experiments_command)
+    add_command(app, "experiments", experiments_command, *EXPERIMENTS_EXAMPLES)
     command = expanded(run_command, corpus_options=Expansion(Corpus, dict, _CORPUS), model=options.MODEL)
-    app.command("run", epilog=RUN_EXAMPLES)(command)
-    app.command("report", epilog=REPORT_EXAMPLES)(report_command)
+    add_command(app, "run", command, *RUN_EXAMPLES)
+    add_command(app, "report", report_command, *REPORT_EXAMPLES)
 
 
 def experiments_command(name: options.NamePart = None) -> None:
@@ -64,7 +66,7 @@ def experiments_command(name: options.NamePart = None) -> None:
 
 def run_command(
     names: Annotated[
-        list[str], typer.Argument(metavar="EXPERIMENT...", help="Names; `normscope experiments` lists them.")
+        list[str], typer.Argument(metavar="EXPERIMENT", help="Names; `normscope experiments` lists them.")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for tables, figures, manifest and finished shards.")],
     corpus: Annotated[
@@ -170,13 +172,16 @@ def run_command(
     ] = 16,
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", metavar="", help="Replace another run in the folder.", rich_help_panel=_WORK),
+        typer.Option("--overwrite", help="Replace another run in the folder.", rich_help_panel=_WORK),
     ] = False,
     *,
     corpus_options: CorpusOptions,
     model: ModelOptions,
 ) -> None:
-    """Run experiments of the papers over a corpus, in one pass. After an interruption, the same command resumes the run."""
+    """Run experiments of the papers over a corpus, in one pass.
+
+    After an interruption, the same command resumes the run.
+    """
     from normscope.corpus_run import RunInterrupted, run
 
     quiet()
@@ -209,14 +214,14 @@ def run_command(
 
 
 def report_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of finished runs.", show_default=False)],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of finished runs.", show_default=False)],
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Default: report.html in the first run's folder.", show_default=False),
     ] = None,
     together: Annotated[
         bool,
-        typer.Option("--together", metavar="", help="Several runs as one: mean and deviation over seeds or models."),
+        typer.Option("--together", help="Several runs as one: mean and deviation over seeds or models."),
     ] = False,
 ) -> None:
     """Write one self-contained HTML report of one run, or of several side by side or together."""

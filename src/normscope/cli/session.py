@@ -95,6 +95,8 @@ def say_written(path: Path) -> None:
 
 
 def complain(error: Exception) -> None:
-    """An error as a user sees it: what went wrong, without a traceback."""
+    """An error as a user sees it: what went wrong and where there is more, without a traceback."""
     console = Console(stderr=True, highlight=False)
     console.print(Text.assemble(("Error: ", "bold red"), str(error)), soft_wrap=True)
+    for note in getattr(error, "__notes__", ()):
+        console.print(Text(note, style="dim"), soft_wrap=True)

@@ -180,12 +180,12 @@ def _union(first: tuple[Scope, ...], second: tuple[Scope, ...]) -> tuple[Scope, 
 
 def by_scope(tables: Sequence[Mapping[str, Tensor]], scopes: Sequence[Scope]) -> np.ndarray:
     """`[scope, layer, ...]`, NaN where a table has nothing for a scope."""
-    first = next(iter(tables[0].values())).cpu().numpy()
-    values = np.full((len(scopes), len(tables), *first.shape), np.nan, first.dtype)
-    for i, scope in enumerate(scopes):
-        for j, table in enumerate(tables):
+    like = next(iter(tables[0].values())).cpu().numpy()
+    values = np.full((len(scopes), len(tables), *like.shape), np.nan, like.dtype)
+    for place, scope in enumerate(scopes):
+        for layer, table in enumerate(tables):
             if scope in table:
-                values[i, j] = table[scope].cpu().numpy()
+                values[place, layer] = table[scope].cpu().numpy()
     return values
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rule_model import rule_analyzer
 from scipy import stats
 
 import normscope as ns
 from normscope.corpus_run import run
 from normscope.experiments import experiment
 from normscope.experiments.faithfulness.agreement import rank_correlation
-
-from .rules import rule_analyzer
 
 TEXTS = ["a dog saw the red cat", "it was cold in may"]
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rule_model import WORDS, rule_analyzer
+from tiny_models import shaken
 from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
 
 import normscope as ns
@@ -16,18 +18,8 @@ from normscope.experiments import experiment
 from normscope.experiments.faithfulness.attributions import case_of
 from normscope.experiments.faithfulness.probabilities import Probabilities
 
-from .rules import WORDS, rule_analyzer
-
 SIZE: dict[str, Any] = dict(hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20)
 TEXTS = ["key one two three four five", "one key six seven two two", "key key one two three four"]
-
-
-def shaken(model: Any) -> Any:
-    random = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=random) * 0.3)
-    return model.eval()
 
 
 def means(result: Any, **wanted: object) -> dict[str, dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rule_model import WORDS, rule_analyzer, tokenizer
 
 import normscope as ns
 from normscope.cli import main
@@ -18,8 +19,6 @@ from normscope.corpus_run import run
 from normscope.experiments import ModelFacts, experiment
 from normscope.experiments.faithfulness import published
 from normscope.experiments.faithfulness.evidence import scores
-
-from .rules import WORDS, rule_analyzer, tokenizer
 
 METHODS = ("pull-back", "leave-one-out", "gradient-x-input", "alti-logit", "random")
 HEADER = "prefix,good,bad,evidence\n"

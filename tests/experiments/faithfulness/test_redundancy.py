@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from rule_model import WORDS, tokenizer
+from tiny_models import shaken
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import normscope as ns
@@ -16,8 +18,6 @@ from normscope.experiments.faithfulness.skipping import Component, components_of
 from normscope.inputs import TokenSequence, read_inputs
 from normscope.measures import KeptTraces
 from normscope.trace import LayerTrace
-
-from .rules import WORDS, tokenizer
 
 LAYER = 2
 
@@ -31,12 +31,7 @@ def causal() -> LlamaForCausalLM:
         num_key_value_heads=3,
         intermediate_size=20,
     )
-    model = LlamaForCausalLM(config)
-    random = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=random) * 0.4)
-    return model.eval()
+    return shaken(LlamaForCausalLM(config), 0.4)
 
 
 def traced(analyzer: ns.Analyzer) -> tuple[TokenSequence, dict[int, LayerTrace]]:

@@ -1,0 +1,50 @@
+"""A model that is not what its family says is refused, and never explained wrongly."""
+
+from __future__ import annotations
+
+import pytest
+from tiny_models import padded, tiny
+from torch import nn
+
+import normscope as ns
+
+from .samples import SEQUENCES, assert_same, blocks, marks
+
+
+def test_a_model_whose_states_are_tampered_with_is_refused_and_not_explained_wrongly() -> None:
+    model = tiny("bert")
+    blocks(model)[1].output.dense.register_forward_hook(lambda _module, _args, output: output + 0.5)
+    assert ns.load(model).analyze(padded(SEQUENCES[:1]), layers=1).layers == [1]
+    with pytest.raises(ns.CompletenessError, match=r"layer 2 .* after AttnResLnFf: relative error"):
+        ns.load(model).analyze(padded(SEQUENCES[:1]))
+
+
+def test_a_linear_layer_that_is_wrapped_is_refused_with_a_way_out() -> None:
+    model = tiny("bert")
+    output = blocks(model)[0].attention.output
+    output.dense = nn.Sequential(output.dense)
+    before = marks(model)
+    with pytest.raises(ns.ModelError, match=r"dense is a Sequential.* merge the adapters"):
+        ns.load(model).analyze(padded(SEQUENCES[:1]))
+    assert_same(before, marks(model))
+
+
+def test_a_model_with_renamed_parts_is_refused_when_it_is_loaded() -> None:
+    model = tiny("bert")
+    for block in blocks(model):
+        block.output.norm = block.output.LayerNorm
+        del block.output.LayerNorm
+    with pytest.raises(ns.UnsupportedArchitectureError, match=r"BertModel have no 'output\.LayerNorm'"):
+        ns.load(model)
+
+
+def test_a_model_without_blocks_where_they_should_be_is_refused_when_it_is_loaded() -> None:
+    model = tiny("bert")
+    model.encoder = nn.Identity()
+    with pytest.raises(ns.UnsupportedArchitectureError, match=r"no blocks at 'encoder\.layer\.\*'"):
+        ns.load(model)
+
+
+def test_norms_that_compute_in_float32_are_within_the_tolerance_of_float64() -> None:
+    analysis = ns.load(tiny("deberta").double()).analyze(padded(SEQUENCES[:1]))
+    assert 1e-12 < float(analysis.completeness.max()) < 1e-6

@@ -1,0 +1,171 @@
+"""Tiny random models of every architecture beyond the BERT line, as they are worth testing. Nothing here is a test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    PreTrainedModel,
+)
+
+# Deliberately awkward: three heads, a hidden size that divides nothing, a feed-forward of a prime size.
+SIZE: dict[str, Any] = {
+    **dict(vocab_size=50, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=37),
+    **dict(max_position_embeddings=32, pad_token_id=1, bos_token_id=0, eos_token_id=2),
+}
+GROUPED = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=6)
+GPT2 = dict(n_embd=24, n_layer=2, n_head=3, n_positions=32)
+T5 = dict(d_model=24, d_kv=10, d_ff=37, num_layers=2, num_decoder_layers=3, num_heads=3, decoder_start_token_id=1)
+BART = dict(
+    **dict(d_model=24, encoder_layers=2, decoder_layers=3, encoder_attention_heads=3, decoder_attention_heads=3),
+    **dict(encoder_ffn_dim=37, decoder_ffn_dim=29, decoder_start_token_id=1),
+)
+# transformers multiplies experts in groups, which wants sizes in multiples of four.
+EXPERTS = dict(
+    num_local_experts=5, num_experts=5, num_experts_per_tok=2, intermediate_size=36, moe_intermediate_size=20
+)
+GROUPED_EXPERTS = {**GROUPED, **EXPERTS}
+# Six experts in two groups, one shared, none in the first of three layers.
+SHARED_EXPERTS = {
+    **GROUPED_EXPERTS,
+    **dict(num_experts=6, num_local_experts=6, n_routed_experts=6, n_shared_experts=1, n_group=2, topk_group=1),
+    **dict(num_hidden_layers=3, first_k_dense_replace=1),
+}
+LISTED_LAYERS = dict(num_hidden_layers=3, mlp_layer_types=["dense", "sparse", "sparse"])
+LATENT = dict(
+    **dict(num_attention_heads=4, num_key_value_heads=4, q_lora_rank=10, kv_lora_rank=12),
+    **dict(qk_rope_head_dim=4, qk_nope_head_dim=6, v_head_dim=5),
+)
+LATENT_EXPERTS = {**SHARED_EXPERTS, **LATENT, "head_dim": 4, "n_shared_experts": 2, "routed_scaling_factor": 1.5}
+MULTIPLIERS = dict(residual_multiplier=0.22, embedding_multiplier=3.0, attention_multiplier=0.3)
+ERNIE = {**GROUPED_EXPERTS, "num_hidden_layers": 3, "moe_layer_end_index": 2, "moe_layer_interval": 1}
+GEMMA3 = dict(
+    text_config={**SIZE, **GROUPED, "sliding_window": 3},
+    vision_config=dict(
+        **dict(hidden_size=12, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2),
+        **dict(image_size=8, patch_size=4),
+    ),
+)
+IMAGE = dict(image_size=12, patch_size=4, num_channels=3)
+
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("gpt2", GPT2),
+    ("gpt2", {**GPT2, "activation_function": "relu", "n_inner": 31}),
+    ("gpt-sw3", GPT2),
+    ("gpt_bigcode", {**GPT2, "multi_query": True}),
+    ("gpt_bigcode", {**GPT2, "multi_query": False}),
+    ("gpt_neo", dict(num_layers=2, num_heads=3, attention_types=[[["global", "local"], 1]], window_size=4)),
+    ("gpt_neox", {}),
+    ("gpt_neox", dict(use_parallel_residual=False, hidden_act="relu")),
+    ("gptj", {**GPT2, "rotary_dim": 4}),
+    ("opt", dict(ffn_dim=37, word_embed_proj_dim=24)),
+    ("opt", dict(ffn_dim=37, word_embed_proj_dim=24, do_layer_norm_before=False)),
+    ("bloom", dict(n_layer=2, n_head=3)),
+    ("falcon", dict(multi_query=True, new_decoder_architecture=False, parallel_attn=True)),
+    ("falcon", dict(multi_query=False, new_decoder_architecture=False, parallel_attn=False, alibi=True, bias=True)),
+    ("falcon", dict(num_attention_heads=4, new_decoder_architecture=True, num_kv_heads=2)),
+    ("falcon", dict(num_attention_heads=4, new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1)),
+    ("phi", dict(hidden_size=32, num_attention_heads=4, partial_rotary_factor=0.5)),
+    ("phi3", dict(num_attention_heads=4, num_key_value_heads=2)),
+    ("starcoder2", GROUPED),
+    ("stablelm", dict(num_attention_heads=4, num_key_value_heads=2)),
+    ("stablelm", dict(num_attention_heads=4, num_key_value_heads=2, use_parallel_residual=True)),
+    ("biogpt", {}),
+    ("xglm", dict(d_model=24, ffn_dim=37, num_layers=2, attention_heads=3)),
+    ("cohere", GROUPED),
+    ("cohere2", {**GROUPED, "sliding_window": 4}),
+    ("llama", dict(num_key_value_heads=1, head_dim=10, attention_bias=True, mlp_bias=True)),
+    ("mistral", {**GROUPED, "sliding_window": 3}),
+    ("qwen2", GROUPED),
+    ("qwen3", GROUPED),
+    ("smollm3", GROUPED),
+    ("ministral", GROUPED),
+    ("ministral3", GROUPED),
+    ("cwm", GROUPED),
+    ("ernie4_5", GROUPED),
+    ("hunyuan_v1_dense", GROUPED),
+    ("minimax_m2", GROUPED_EXPERTS),
+    ("ernie", {}),
+    ("splinter", {}),
+    ("bert-generation", {}),
+    ("data2vec-text", {}),
+    ("mt5", T5),
+    ("helium", GROUPED),
+    ("seed_oss", GROUPED),
+    ("glm", GROUPED),
+    ("glm4", GROUPED),
+    ("granite", {**GROUPED, **MULTIPLIERS}),
+    ("gemma", GROUPED),
+    ("gemma2", {**GROUPED, "sliding_window": 3}),
+    ("gemma3_text", {**GROUPED, "sliding_window": 3}),
+    ("gemma3", GEMMA3),
+    ("olmo", GROUPED),
+    ("olmo2", GROUPED),
+    ("olmo3", GROUPED),
+    ("exaone4", GROUPED),
+    ("mixtral", GROUPED_EXPERTS),
+    ("olmoe", GROUPED_EXPERTS),
+    ("phimoe", GROUPED_EXPERTS),
+    ("flex_olmo", GROUPED_EXPERTS),
+    ("granitemoe", {**GROUPED_EXPERTS, **MULTIPLIERS}),
+    ("gpt_oss", {**GROUPED_EXPERTS, "sliding_window": 3}),
+    ("hunyuan_v1_moe", {**GROUPED_EXPERTS, "moe_topk": 2}),
+    ("solar_open", SHARED_EXPERTS),
+    ("qwen2_moe", {**GROUPED_EXPERTS, "num_hidden_layers": 3, "mlp_only_layers": [1]}),
+    ("qwen3_moe", GROUPED_EXPERTS),
+    ("qwen3_moe", {**GROUPED_EXPERTS, "num_hidden_layers": 3, "decoder_sparse_step": 2}),
+    ("flint", {**GROUPED_EXPERTS, "num_hidden_layers": 3, "mlp_only_layers": [0], "decoder_sparse_step": 1}),
+    ("mellum", {**GROUPED_EXPERTS, **LISTED_LAYERS}),
+    ("glm4_moe", SHARED_EXPERTS),
+    ("dots1", {**SHARED_EXPERTS, "first_k_dense_replace": 2}),
+    ("exaone_moe", {**SHARED_EXPERTS, **LISTED_LAYERS}),
+    ("hy_v3", {**SHARED_EXPERTS, **LISTED_LAYERS}),
+    ("ernie4_5_moe", {**ERNIE, "moe_layer_start_index": 1, "moe_num_shared_experts": 2}),
+    ("ernie4_5_moe", {**ERNIE, "moe_layer_start_index": 0, "moe_num_shared_experts": 0}),
+    ("deepseek_v2", LATENT_EXPERTS),
+    ("deepseek_v2", {**LATENT_EXPERTS, "q_lora_rank": None, "topk_method": "greedy", "attention_bias": True}),
+    ("deepseek_v3", LATENT_EXPERTS),
+    ("mistral4", {key: value for key, value in LATENT_EXPERTS.items() if key != "head_dim"}),
+    ("glm4_moe_lite", {**LATENT_EXPERTS, **LISTED_LAYERS}),
+    ("youtu", {**LATENT, "head_dim": 4}),
+    ("modernbert", dict(local_attention=4, global_attn_every_n_layers=2)),
+    ("modernbert-decoder", dict(local_attention=4, global_attn_every_n_layers=2)),
+    ("eurobert", GROUPED),
+    ("ultrabert", {**GROUPED, "sliding_window": 3}),
+    ("nomic_bert", {}),
+    ("gte", {}),
+    ("roberta-prelayernorm", {}),
+    ("t5", T5),
+    ("t5", {**T5, "feed_forward_proj": "gated-gelu"}),
+    ("t5", {**T5, "feed_forward_proj": "gated-silu"}),
+    ("umt5", T5),
+    ("bart", BART),
+    ("marian", {**BART, "activation_function": "swish"}),
+    ("plbart", BART),
+    ("blenderbot-small", BART),
+    ("mbart", BART),
+    ("pegasus", {**BART, "activation_function": "relu"}),
+    ("m2m_100", BART),
+    ("blenderbot", BART),
+    ("vit", IMAGE),
+    ("deit", IMAGE),
+]
+
+
+def tiny(model_type: str, auto: Any = AutoModel, **overrides: Any) -> PreTrainedModel:
+    """A tiny random model with weights large enough to matter, norms and biases included."""
+    known = AutoConfig.for_model(model_type)
+    settings = {**{key: value for key, value in SIZE.items() if hasattr(known, key)}, **overrides}
+    torch.manual_seed(0)
+    make = getattr(auto, "from_config", None) or auto._from_config  # an Auto class, or one that is meant
+    model = make(AutoConfig.for_model(model_type, **settings))
+    for parameter in model.parameters():
+        parameter.data.normal_(0, 0.3)
+    return model
+
+
+def ids(*numbers: int) -> dict[str, list[list[int]]]:
+    return {"input_ids": [list(numbers)]}

@@ -121,6 +121,8 @@ class Analysis:
         kind = self.approximate
         if kind is None:
             return ""
+        if kind == "exact":
+            return "No approximation that saves time keeps the ranks: all maps are exact."
         spearman, error = self.attrs["approximate_spearman"], self.attrs["approximate_error"]
         return (
             f"Maps from the feed-forward on are approximate ({kind}): on sampled queries, rank correlation with exact "

@@ -19,6 +19,7 @@ from normscope.decompose.carrier import SELF, SOURCE, Carrier, OpenCarrier
 from normscope.decompose.dense import Dense
 from normscope.decompose.factored import Factored
 from normscope.decompose.linear import deviation, sloped
+from normscope.decompose.sampling import Later
 from normscope.decompose.sums import OTHERS, SOURCE_TOKENS, Summed, Sums
 from normscope.errors import UnsupportedArchitectureError
 from normscope.scopes import scopes_of, weights_scope
@@ -28,6 +29,7 @@ from normscope.trace import (
     FeedForward,
     Fork,
     LayerTrace,
+    Norm,
     Normalise,
     OwnFeedForward,
     QueryRows,
@@ -159,7 +161,7 @@ class _Walk:
                     own = Sums.of_tokens(step.hidden, trace.queries).feed_forward(sloped(step))
                     carrier = carrier.add(Summed(sums=own))
                 case FeedForward():
-                    for tile, result in self._tiles(_opened(carrier), step):
+                    for tile, result in self._tiles(_opened(carrier), step, self._later(index, bypasses)):
                         tiled = trace.select(tile, after=index)
                         self._note(index, result, state if state is None else state[tile], tile)
                         self._note_without(result, tile)
@@ -167,10 +169,22 @@ class _Walk:
                     return
             self._note(index, carrier, state, rows)
 
-    def _tiles(self, carrier: OpenCarrier, step: FeedForward) -> Iterator[tuple[slice, Carrier]]:
+    def _tiles(self, carrier: OpenCarrier, step: FeedForward, later: Later) -> Iterator[tuple[slice, Carrier]]:
         if self.approximation is not None and isinstance(carrier, Factored):
-            return carrier.approximate_feed_forward(sloped(step), self.approximation)
+            return carrier.approximate_feed_forward(sloped(step), self.approximation, later)
         return carrier.feed_forward(sloped(step))
+
+    def _later(self, index: int, bypasses: list[OpenCarrier]) -> Later:
+        """The norms after a step, as far as the walk goes, and which of the bypasses join where."""
+        norms: list[Norm] = []
+        joined: list[tuple[int, OpenCarrier]] = []
+        waiting = list(bypasses)
+        for step in self.trace.steps[index + 1 : self.end]:
+            if isinstance(step, Normalise):
+                norms.append(step.norm)
+            elif isinstance(step, Residual) and waiting:
+                joined.append((len(norms), waiting.pop()))
+        return Later(tuple(norms), tuple(joined))
 
     def _note(self, index: int, carrier: Carrier, state: Tensor | None, rows: QueryRows) -> None:
         scope, sums = self.scope_after[index], carrier.sums

@@ -10,6 +10,18 @@ from dataclasses import dataclass
 
 from normscope.errors import InputError
 
+THIN = 2.0
+"""By how much an operation of a thin product costs more than one of a large product."""
+
+PASSED = 12.0
+"""What a number that is written and read again costs beside a multiplication of a large product."""
+
+PICKED = 48.0
+"""What a number costs that is picked for one query alone."""
+
+NARROW = 28
+"""How many columns a narrow product seems to have more than it has."""
+
 
 @dataclass(frozen=True)
 class Approximation:
@@ -17,7 +29,7 @@ class Approximation:
 
     `neurons` is the share of neurons that keep each query's own slope; the others take the median slope over queries, which
     stays in factored form. With 1 there is no main slope. `directions` is how many directions of the output a norm is
-    estimated from: half of them those in which most happens, half random; `None` takes all.
+    estimated from: two thirds of them those along which sampled parts lie, the others random; `None` takes all.
     """
 
     neurons: float = 1.0
@@ -46,6 +58,20 @@ class Approximation:
     def width(self, d: int) -> int:
         """How many numbers a part vector is looked at by."""
         return d if self.directions is None else min(d, self.directions)
+
+    def operations(
+        self, d: int, neurons: int, heads: int, values: int, branches: int, keys: float | int
+    ) -> tuple[float, float]:
+        """Multiplications for one query in two ways, counted as those of large products.
+
+        The first expands every key to all neurons; the second multiplies the matrices around the query's slopes first.
+        """
+        width = self.width(d) + (0 if self.directions is None else NARROW)
+        kept = self.selected(neurons)
+        picked, product = (0.0, width) if kept == neurons else (PICKED, THIN * width)
+        expanding = keys * (branches * neurons * (THIN * heads + PASSED) + kept * (product + picked))
+        folding = kept * (values * (product + branches * picked) + branches * width) + keys * values * (width + PASSED)
+        return expanding, folding
 
 
 @dataclass(frozen=True)

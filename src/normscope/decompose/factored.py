@@ -22,6 +22,7 @@ from normscope.decompose.carrier import SELF, SOURCE, OpenCarrier
 from normscope.decompose.dense import Dense
 from normscope.decompose.expand import Expansion
 from normscope.decompose.linear import SlopedNetwork, scale_
+from normscope.decompose.sampling import Later
 from normscope.errors import UnsupportedArchitectureError
 from normscope.trace import Attention, CrossAttention, Linear, Norm, QueryRows, Shared
 
@@ -147,9 +148,9 @@ class Factored(OpenCarrier):
         yield from Expansion(self.sums, self.groups, networks).tiles()
 
     def approximate_feed_forward(
-        self, networks: list[SlopedNetwork], approximation: Approximation
+        self, networks: list[SlopedNetwork], approximation: Approximation, later: Later
     ) -> Iterator[tuple[slice, Approximate]]:
-        yield from ApproximateExpansion(self.sums, self.groups, networks, approximation).tiles()
+        yield from ApproximateExpansion(self.sums, self.groups, networks, approximation, later).tiles()
 
     def maps(self) -> dict[int, Float[Tensor, "query key"]]:
         maps = {group.kind: group.norms() for group in self.groups}

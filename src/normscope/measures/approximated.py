@@ -1,6 +1,7 @@
 """Approximate maps with their measured error: exact ones of a few queries beside them, in every layer.
 
-`Fast` looks for the cheapest approximation that ranks cells as the exact map does, and goes back to exact where none does.
+`Fast` takes the cheapest approximation, as the planner counts, whose ranks are those of the exact map: in the worst scope,
+the rank correlation of all cells of the sampled queries of a layer. Where none reaches it, the maps are exact.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from torch import Tensor
 
 from normscope.decompose import Approximation, LayerResult, Reached, decompose
 from normscope.errors import InputError, listing
+from normscope.measures.search import Search
+from normscope.planner.approximations import candidates
+from normscope.planner.sizes import sizes_of_trace
+from normscope.planner.work import Extent
 from normscope.scopes import Scope
 from normscope.trace import FeedForward, LayerTrace
 
-SAMPLED = 8
-"""How many queries of a layer are computed exactly, too."""
+FEWEST, SAMPLED = 4, 8
+"""How many queries of a layer are computed exactly, too: one of 64, within these bounds."""
 
 EXACT = Approximation()
 """The end of a search that nothing cheaper ended."""
@@ -26,7 +31,7 @@ EXACT = Approximation()
 
 @dataclass(frozen=True)
 class Fast:
-    """The cheapest of some approximations with at least this rank correlation, chosen layer by layer."""
+    """The cheapest approximation with at least this rank correlation, chosen layer by layer."""
 
     spearman: float = 0.999
 
@@ -40,15 +45,6 @@ NAMED: dict[str, Approximate] = {
     "fast": Fast(),
 }
 """Approximations by name."""
-
-CANDIDATES = (
-    Approximation(0.1, 64),
-    Approximation(0.2, 64),
-    Approximation(0.2, 128),
-    Approximation(0.3, 128),
-    Approximation(0.5, 192),
-)
-"""What `Fast` tries, cheapest first; then the exact map."""
 
 
 def approximation(asked: str | Approximate | None) -> Approximate | None:
@@ -82,24 +78,26 @@ class ApproximateLayer:
         return self._searched(asked, exact, rows, before)
 
     def _searched(self, asked: Fast, exact: dict[str, Tensor], rows: Tensor, before: Reached | None) -> LayerResult:
-        start = CANDIDATES.index(before.approximation) if before and before.approximation in CANDIDATES else 0
+        search = Search(self._candidates(len(exact)), 1 - asked.spearman, before)
         sample = replace(
             self, trace=self.trace.select(rows), maps=[Scope(scope) for scope in exact], ratios=(), heads=False
         )
         everything = torch.arange(len(rows), device=rows.device)
-        for place, candidate in enumerate(CANDIDATES[start:]):
-            if not _is_cheaper(candidate, self.trace):
-                continue
-            # The choice of the layer below is most often right, so that it is not tried on the sample first.
-            tried = place > 0 or before is None
-            if tried and sample._measured(candidate, exact, everything).reached_or_exact.worst < asked.spearman:
+        while (candidate := search.next()) is not None:
+            # What a layer below was approximated by shows what to expect; without one, the sample is tried first.
+            tried = sample._measured(candidate, exact, everything).reached_or_exact if before is None else None
+            if tried is not None and search.misses(tried):
                 continue
             result = self._measured(candidate, exact, rows)
-            if result.reached_or_exact.worst >= asked.spearman:
+            if not search.misses(result.reached_or_exact):
                 return result
         result = self._decomposed(None)
-        perfect = dict.fromkeys(exact, 1.0)
-        return replace(result, reached=Reached(EXACT, dict.fromkeys(exact, 0.0), perfect))
+        return replace(result, reached=Reached(EXACT, dict.fromkeys(exact, 0.0), dict.fromkeys(exact, 1.0)))
+
+    def _candidates(self, scopes: int) -> list[Approximation]:
+        trace = self.trace
+        extent = Extent(trace.length + trace.source_length, len(trace.queries), trace.causal)
+        return candidates(sizes_of_trace(trace), extent, scopes)
 
     def _measured(self, candidate: Approximation, exact: dict[str, Tensor], rows: Tensor) -> LayerResult:
         result = self._decomposed(candidate)
@@ -118,14 +116,9 @@ class ApproximateLayer:
         )
 
 
-def _is_cheaper(candidate: Approximation, trace: LayerTrace) -> bool:
-    """Whether there is anything to gain: a sketch has to be much narrower than the states."""
-    return candidate.width(trace.hidden.shape[-1]) <= trace.hidden.shape[-1] // 2
-
-
 def sampled(queries: int, device: torch.device) -> Tensor:
     """The rows that are computed exactly, too: spread evenly, with the last."""
-    count = min(SAMPLED, queries)
+    count = min(queries, max(FEWEST, min(SAMPLED, queries // 64)))
     return torch.linspace(queries // (2 * count), queries - 1, count, device=device).long()
 
 

@@ -24,6 +24,7 @@ from normscope.families.spec import (
     SharedExpertsPart,
     Stack,
 )
+from normscope.trace import Attention, FeedForward, Gated, LayerTrace, OwnFeedForward
 
 
 class UnknownSizeError(ModelError):
@@ -56,6 +57,18 @@ def blocks_in(model: PreTrainedModel, stack: Stack) -> list[BlockSizes]:
         return [_sizes(blocks[i % len(blocks)], topology.chain(), model) for i, topology in enumerate(topologies)]
     except (AttributeError, StopIteration) as error:
         raise UnknownSizeError(f"The sizes of {type(model).__name__} do not show in its modules: {error}.") from error
+
+
+def sizes_of_trace(trace: LayerTrace) -> BlockSizes:
+    """The sizes that maps of a traced block depend on; what only its forward pass depends on is left out."""
+    attention = next(step for step in trace.steps if isinstance(step, Attention))
+    feed_forward = next(step for step in trace.steps if isinstance(step, FeedForward))
+    network = feed_forward.experts[0].network
+    heads, d_head, d = attention.output.shape
+    output, branches = (network.down, 2) if isinstance(network, Gated) else (network.second, 1)
+    beside = isinstance(feed_forward, OwnFeedForward)
+    neurons = output.weight.shape[1]
+    return BlockSizes(d, heads, heads * d_head, neurons, branches, 0, beside, len(feed_forward.experts))
 
 
 def _sizes(block: nn.Module, chain: tuple[Part, ...], model: PreTrainedModel) -> BlockSizes:

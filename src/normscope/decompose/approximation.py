@@ -16,7 +16,7 @@ THIN = 2.0
 PASSED = 12.0
 """What a number that is written and read again costs beside a multiplication of a large product."""
 
-PICKED = 48.0
+PICKED = 250.0
 """What a number costs that is picked for one query alone."""
 
 NARROW = 28

@@ -12,7 +12,7 @@ import normscope as ns
 from normscope.decompose import Approximation, decompose
 from normscope.errors import InputError, UnsupportedArchitectureError
 from normscope.materialised import oracle
-from normscope.measures.approximated import SAMPLED, sampled, spearman
+from normscope.measures.approximated import FEWEST, SAMPLED, sampled, spearman
 from normscope.scopes import scopes_of
 from normscope.trace import FeedForward, OwnFeedForward
 
@@ -87,7 +87,8 @@ def test_measured_errors_are_those_of_the_sampled_queries(analyzer: ns.Analyzer)
             assert spearman(one, two) == pytest.approx(stated, abs=1e-4)
     assert near.attrs["approximate_spearman"] == pytest.approx(float(near.dataset["approximation_spearman"].min()))
     assert float((near.map("AttnResLn") - exact.map("AttnResLn")).max()) == 0
-    assert len(rows) == SAMPLED
+    assert len(rows) == FEWEST
+    assert len(sampled(4096, torch.device("cpu"))) == SAMPLED
 
 
 def test_fast_keeps_its_promise_in_every_layer_and_says_what_it_took(analyzer: ns.Analyzer) -> None:

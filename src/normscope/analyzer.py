@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerBase
 from normscope import asking, results, schema, streaming
 from normscope.analysis import Analysis
 from normscope.call_options import AnalysisOptions, ExplainOptions, MixingOptions, Text
-from normscope.choices import StackName, ValueBias
+from normscope.choices import Products, StackName, ValueBias
 from normscope.errors import InputError
 from normscope.explain.asked import Asked
 from normscope.explain.explanation import Explanation
@@ -139,6 +139,7 @@ class Analyzer(Subject):
         method: str | LayerMethod = schema.NORMS,
         projections: bool = False,
         approximate: str | Approximate | None = None,
+        products: Products | None = None,
         words: bool = False,
         truncate: bool = False,
         value_bias: ValueBias = "token",
@@ -166,6 +167,8 @@ class Analyzer(Subject):
             approximate: compute the maps from the feed-forward on approximately, and measure their error on sampled queries:
                 `"slopes"`, `"sketch"`, `"both"`, an `Approximation` of your own, or `"fast"`, the cheapest with a rank
                 correlation of at least 0.999 in every layer, exact where there is none. The result says what it reached.
+            products: multiply the parts with the feed-forward's second matrix in `"tf32"` or `"bf16"`, on devices that are
+                faster in it. The result says so as for approximate maps, and its parts have to add up less exactly.
             words: the inputs are lists of words.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
             value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
@@ -186,7 +189,7 @@ class Analyzer(Subject):
         chosen = layer_method(method)
         sequences, single = asking.read(self, inputs, target, words=words, truncate=truncate)
         wanted = MapRequest(
-            (), scopes is not None, heads, value_bias, projections, approximate=approximation(approximate)
+            (), scopes is not None, heads, value_bias, projections, approximate=approximation(approximate, products)
         )
         request = asking.map_request(self, chosen, wanted, scopes, layers, queries, dtype)
         facts = {**self.facts, "value_bias": value_bias, **chosen.facts}

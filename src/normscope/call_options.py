@@ -9,7 +9,7 @@ from typing import Literal, TypedDict
 import torch
 from torch import Tensor
 
-from normscope.choices import ValueBias
+from normscope.choices import Products, ValueBias
 from normscope.explain.question import LabelName
 from normscope.inputs import Input
 from normscope.measures.approximated import Approximate
@@ -42,6 +42,7 @@ class AnalysisOptions(MixingOptions, total=False):
     projections: bool
     max_memory: int | None
     approximate: str | Approximate | None
+    products: Products | None
     out: str | Path | None
 
 

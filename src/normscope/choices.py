@@ -19,6 +19,9 @@ Masking = Literal["paper", "all", "none"]
 ApproximationName = Literal["slopes", "sketch", "both", "fast"]
 """How maps from the feed-forward on may be approximated; 'fast' takes the cheapest way that keeps the ranks."""
 
+Products = Literal["tf32", "bf16"]
+"""Less precise arithmetic of the feed-forward's large products, for devices that are faster in it."""
+
 TooLong = Literal["truncate", "skip", "refuse"]
 """What becomes of sequences of a corpus that are too long."""
 

@@ -175,10 +175,11 @@ class _Fold:
     def _prove(self, place: int, layer: int, measure: Measure[Any, Any]) -> None:
         for scope, errors in measure.errors(self.states[place, measure], layer).items():
             worst = float(errors.amax())
-            if not worst <= self.analyzer.tolerance:  # also when it is NaN
+            tolerance = max(self.analyzer.tolerance, measure.tolerance)
+            if not worst <= tolerance:  # also when it is NaN
                 raise CompletenessError(
                     f"In layer {layer} the parts do not add up to the model's own state after {scope}: relative error "
-                    f"{worst:.2e}, tolerance {self.analyzer.tolerance:.0e} for {self.analyzer.facts['dtype']} weights. "
+                    f"{worst:.2e}, tolerance {tolerance:.0e} for {self.analyzer.facts['dtype']} weights. "
                     f"The maps would be wrong, so there are none. The family {self.analyzer.family.name!r} "
                     f"does not describe this model, or the model computes with less precision than its weights."
                 )

@@ -50,6 +50,8 @@ def _approximation(variables: Mapping[str, Any]) -> dict[str, str | float]:
         variables[name][1] for name in (schema.APPROXIMATION_NEURONS, schema.APPROXIMATION_DIRECTIONS)
     )
     kinds = {Approximation(float(n), int(d) or None).name for n, d in zip(neurons, directions, strict=True)}
+    if schema.APPROXIMATION_PRODUCTS in variables:
+        kinds = {Approximation(products=each.item()).name for each in variables[schema.APPROXIMATION_PRODUCTS][1]}
     return {
         "approximate": ", ".join(sorted(kinds)),
         "approximate_spearman": float(variables[schema.APPROXIMATION_SPEARMAN][1].min()),

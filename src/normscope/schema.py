@@ -32,6 +32,7 @@ APPROXIMATION_ERROR = "approximation_error"
 APPROXIMATION_SPEARMAN = "approximation_spearman"
 APPROXIMATION_NEURONS = "approximation_neurons"
 APPROXIMATION_DIRECTIONS = "approximation_directions"
+APPROXIMATION_PRODUCTS = "approximation_products"
 
 NORMS = "norms"
 """The method whose maps are norms of parts, layer by layer."""

@@ -75,6 +75,7 @@ def map_command(
     truncate: options.Truncate = False,
     value_bias: options.ValueBias = "token",
     approximate: options.Approximate = None,
+    products: options.Products = None,
     *,
     model: ModelOptions,
 ) -> None:
@@ -97,6 +98,7 @@ def map_command(
         truncate=truncate,
         value_bias=value_bias,
         approximate=approximate,
+        products=products,
     )
     say_approximate(analysis)
     analysis = units_of(analysis, words=words, no_special=no_special, encoder=encoder)

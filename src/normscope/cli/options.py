@@ -65,6 +65,14 @@ Approximate = Annotated[
         show_default=False,
     ),
 ]
+Products = Annotated[
+    choices.Products | None,
+    typer.Option(
+        "--products",
+        help="Less precise products in the feed-forward, for devices that are faster in them; the error is said.",
+        show_default=False,
+    ),
+]
 Layer = Annotated[
     int | None, typer.Option("--layer", "-l", help="The layer, from 1.", show_default=False, rich_help_panel=_SHOWN)
 ]

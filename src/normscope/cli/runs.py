@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from normscope.choices import Arithmetic, Masking, StackName, ValueBias
+from normscope.choices import ApproximationName, Arithmetic, Masking, StackName, ValueBias
 from normscope.cli import options
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import Expansion, expanded
@@ -124,6 +124,15 @@ def run_command(
             rich_help_panel=_HOW,
         ),
     ] = None,
+    approximate: Annotated[
+        ApproximationName | None,
+        typer.Option(
+            "--approximate",
+            help="Approximate the maps from the feed-forward on, for experiments that use their ranks alone.",
+            show_default=False,
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     seed: Annotated[
         int, typer.Option("--seed", help="Seed of masking, sampling and bootstrap.", rich_help_panel=_HOW)
     ] = 0,
@@ -210,6 +219,7 @@ def run_command(
             value_bias=value_bias,
             dtype=arithmetic,
             stack=stack,
+            approximate=approximate,
             overwrite=overwrite,
             progress=None,
             engine=_engine(engine, ray_address, workers, jobs),
@@ -260,6 +270,8 @@ def _tell(out: str, manifest: dict[str, Any]) -> None:
         say(f"  {problem}")
     if manifest["worst_completeness_error"] is not None:
         say(f"Worst completeness error: {manifest['worst_completeness_error']:.1e}.")
+    if manifest["approximate"] is not None:
+        say(manifest["approximate"]["note"])
     say(f"Wrote {out}/tables, {out}/figures and {out}/manifest.json.")
 
 

@@ -18,7 +18,7 @@ import torch
 from transformers import PreTrainedModel
 
 from normscope.analyzer import Analyzer
-from normscope.choices import Masking, StackName, ValueBias
+from normscope.choices import ApproximationName, Masking, StackName, ValueBias
 from normscope.corpora import Corpus, CorpusOptions
 from normscope.corpus_run import output
 from normscope.corpus_run.cost import announced
@@ -85,6 +85,7 @@ def run(
     value_bias: ValueBias = "token",
     dtype: torch.dtype | str | None = None,
     stack: StackName | None = None,
+    approximate: ApproximationName | None = None,
     overwrite: bool = False,
     progress: bool | None = False,
     loading: LoadingOptions | None = None,
@@ -110,6 +111,8 @@ def run(
         value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
         dtype: arithmetic of the decomposition, float32 or float64 (default float32, or float64 for a float64 model).
         stack: of an encoder-decoder model, which of the two is looked at: `decoder` (the default) or `encoder`.
+        approximate: for experiments that look at the ranks of maps alone: approximate the maps from the feed-forward on, as
+            in `Analyzer.analyze`. Tables, figures, manifest and report say so, with the measured error.
         overwrite: replace a run with other settings in the same folder.
         progress: show a progress bar (`None`: in a terminal).
         loading: further options of `normscope.load`, such as dtype, tokenizer or revision.
@@ -131,6 +134,7 @@ def run(
         value_bias=value_bias,
         dtype=arithmetic(dtype),
         stack=stack,
+        approximate=approximate,
     )
     with ExitStack() as exits:
         folder = exits.enter_context(_folder(out))

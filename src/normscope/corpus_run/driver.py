@@ -18,7 +18,8 @@ from normscope.corpus_run.settings import Settings
 from normscope.corpus_run.spool import Spool
 from normscope.errors import FileError, InputError
 from normscope.experiments import ModelFacts, Needs, Outcome, Partial, RunFacts
-from normscope.experiments.observer import COMPLETENESS, Plan, check_ids, special_ids
+from normscope.experiments.base import Approximated
+from normscope.experiments.observer import APPROXIMATION, COMPLETENESS, Plan, check_ids, special_ids
 from normscope.model_options import ModelOptions
 
 _CLARK_SEQUENCES = 992
@@ -131,8 +132,18 @@ class Driver:
             self.spool.sequences,
             frozenset(name for name, needs in self.needs.items() if self.plan.masks(needs)),
             "" if self.settings.corpus is None else self.settings.corpus.path,
+            self.approximated,
         )
         return {item.name: item.conclude(totals[item.name], facts) for item in self.settings.experiments}
+
+    @property
+    def approximated(self) -> Approximated | None:
+        """How the maps of all sequences were approximated, and how far they are off."""
+        worst = self.completeness.moments.get(APPROXIMATION)
+        if self.settings.approximate is None or worst is None:
+            return None
+        missed, error = worst.maximum()
+        return Approximated(self.settings.approximate, float(1 - missed), float(error))
 
     def _corpus_of_papers(self) -> str:
         corpus, stated = self.settings.corpus, self.settings.corpus_name
@@ -163,6 +174,7 @@ def _plan(settings: Settings, analyzer: Analyzer, facts: ModelFacts) -> Plan:
         settings.value_bias,
         settings.torch_dtype,
         settings.stack,
+        settings.approximate,
     )
 
 

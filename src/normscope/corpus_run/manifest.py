@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import torch
 
 from normscope.corpus_run.driver import Driver
 from normscope.experiments import Experiment, Outcome
+from normscope.experiments.base import Approximated
 from normscope.experiments.observer import Plan
 
 
@@ -27,6 +29,9 @@ def manifest_of(
         "rows_left_out_or_changed": driver.problems.counts,
         "problems": driver.problems.examples,
         "worst_completeness_error": None if worst is None else float(worst.maximum()[0]),
+        "approximate": None
+        if driver.approximated is None
+        else {**asdict(driver.approximated), "note": str(driver.approximated)},
         "masked": any(each["masked"] for each in masking.values()),
         "threads": torch.get_num_threads(),
         "seconds": round(seconds, 1),
@@ -34,7 +39,7 @@ def manifest_of(
             item.name: {
                 **masking[item.name],
                 "notes": _unmasked(item, driver.plan) + outcomes[item.name].notes,
-                "columns": dict(item.columns),
+                "columns": {**item.columns, **(Approximated.columns if driver.approximated is not None else {})},
             }
             for item in experiments
         },

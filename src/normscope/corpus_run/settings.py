@@ -11,10 +11,10 @@ from typing import Any, get_args
 
 import torch
 
-from normscope.choices import Arithmetic, Masking, StackName, ValueBias
+from normscope.choices import ApproximationName, Arithmetic, Masking, StackName, ValueBias
 from normscope.corpora import Corpus
-from normscope.errors import InputError
-from normscope.experiments import Experiment
+from normscope.errors import InputError, listing
+from normscope.experiments import EXPERIMENTS, Experiment
 
 LAYOUT = 2
 """The layout of `run.json`. The first had no number."""
@@ -38,6 +38,7 @@ class Settings:
     value_bias: ValueBias = "token"
     dtype: Arithmetic | None = None
     stack: StackName | None = None
+    approximate: ApproximationName | None = None
     model: dict[str, str | int | float] = field(default_factory=dict[str, str | int | float])
     tokens_fingerprint: str = ""
 
@@ -51,6 +52,19 @@ class Settings:
         check_choice("value_bias", self.value_bias, get_args(ValueBias))
         check_choice("The stack", self.stack, (None, *get_args(StackName)))
         check_choice("The arithmetic", self.dtype, (None, *get_args(Arithmetic)))
+        check_choice("approximate", self.approximate, (None, *get_args(ApproximationName)))
+        if self.approximate is not None:
+            self._refuse_values()
+
+    def _refuse_values(self) -> None:
+        """Approximate maps are for experiments that look at ranks alone."""
+        exact = [item.name for item in self.experiments if not item.ranks_only]
+        if exact:
+            allowed = listing([name for name, kind in EXPERIMENTS.items() if kind.ranks_only])
+            raise InputError(
+                f"{listing(exact)}: exact values are needed, and approximate={self.approximate!r} (--approximate) was asked "
+                f"for. It is for experiments that use the ranks of maps alone: {allowed}. Leave it out, or run these apart."
+            )
 
     @property
     def torch_dtype(self) -> torch.dtype | None:
@@ -75,6 +89,7 @@ class Settings:
             "value_bias": self.value_bias,
             "dtype": self.dtype,
             "stack": self.stack,
+            "approximate": self.approximate,
         }
         return json.loads(json.dumps(values, default=str))
 

@@ -170,9 +170,11 @@ class _Walk:
             self._note(index, carrier, state, rows)
 
     def _tiles(self, carrier: OpenCarrier, step: FeedForward, later: Later) -> Iterator[tuple[slice, Carrier]]:
-        if self.approximation is not None and isinstance(carrier, Factored):
-            return carrier.approximate_feed_forward(sloped(step), self.approximation, later)
-        return carrier.feed_forward(sloped(step))
+        if self.approximation is None or not isinstance(carrier, Factored):
+            return carrier.feed_forward(sloped(step))
+        if self.approximation.products is not None:
+            return carrier.feed_forward(sloped(step), self.approximation.products)
+        return carrier.approximate_feed_forward(sloped(step), self.approximation, later)
 
     def _later(self, index: int, bypasses: list[OpenCarrier]) -> Later:
         """The norms after a step, as far as the walk goes, and which of the bypasses join where."""

@@ -7,8 +7,10 @@ feed-forward stay exact.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
-from normscope.errors import InputError
+from normscope.choices import Products
+from normscope.errors import InputError, listing
 
 THIN = 2.0
 """By how much an operation of a thin product costs more than one of a large product."""
@@ -16,7 +18,7 @@ THIN = 2.0
 PASSED = 12.0
 """What a number that is written and read again costs beside a multiplication of a large product."""
 
-PICKED = 48.0
+PICKED = 250.0
 """What a number costs that is picked for one query alone."""
 
 NARROW = 28
@@ -25,7 +27,7 @@ NARROW = 28
 
 @dataclass(frozen=True)
 class Approximation:
-    """Main slope plus remainder, a sketch, or both.
+    """Main slope plus remainder, a sketch, or both; or large products in the less precise arithmetic `products`.
 
     `neurons` is the share of neurons that keep each query's own slope; the others take the median slope over queries, which
     stays in factored form. With 1 there is no main slope. `directions` is how many directions of the output a norm is
@@ -35,8 +37,15 @@ class Approximation:
     neurons: float = 1.0
     directions: int | None = None
     seed: int = 0
+    products: Products | None = None
 
     def __post_init__(self) -> None:
+        if self.products not in (None, *get_args(Products)):
+            raise InputError(f"products is one of {listing(get_args(Products))}, not {self.products!r}.")
+        if self.products is not None and (self.neurons, self.directions) != (1, None):
+            raise InputError(
+                f"Products in {self.products} are for maps that are not approximated otherwise: ask for one of the two."
+            )
         if not 0 < self.neurons <= 1:
             raise InputError(
                 f"An approximation keeps the slopes of a share of neurons, above 0 up to 1, not {self.neurons}."
@@ -47,6 +56,8 @@ class Approximation:
     @property
     def name(self) -> str:
         """As results say it."""
+        if self.products is not None:
+            return f"{self.products} products"
         if self.directions is None:
             return "exact" if self.neurons == 1 else "slopes"
         return "sketch" if self.neurons == 1 else "both"

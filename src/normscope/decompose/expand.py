@@ -16,9 +16,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from normscope.choices import Products
 from normscope.decompose.carrier import SELF
 from normscope.decompose.dense import Dense
 from normscope.decompose.linear import SlopedNetwork
+from normscope.decompose.products import add_product, product
 from normscope.decompose.sums import BIAS, OWN, Sums
 from normscope.trace import QueryRows
 
@@ -52,13 +54,19 @@ class Memory:
 class Expansion:
     """All tiles of one feed-forward: the sum over its networks, of which a plain model has one."""
 
-    def __init__(self, sums: Sums, groups: tuple[KeyGroup, ...], networks: list[SlopedNetwork]) -> None:
+    def __init__(
+        self,
+        sums: Sums,
+        groups: tuple[KeyGroup, ...],
+        networks: list[SlopedNetwork],
+        products: Products | None = None,
+    ) -> None:
         self.queries, self.groups, self.d = sums.queries, groups, sums.rows.shape[-1]
         everything = torch.arange(len(sums.queries), device=sums.queries.device)
         self.one_for_all = len(networks) == 1 and torch.equal(networks[0].rows, everything)
         self.memory = Memory(sums.rows)
         self.weights = [group.scaled_weights for group in groups]
-        self.networks = [ExpandedNetwork(network, groups, sums, self.memory) for network in networks]
+        self.networks = [ExpandedNetwork(network, groups, sums, self.memory, products) for network in networks]
 
     def tiles(self) -> Iterator[tuple[slice, Dense]]:
         start = 0
@@ -116,8 +124,16 @@ class Expansion:
 class ExpandedNetwork:
     """One network's share: what is common to all tiles is computed once, when first needed."""
 
-    def __init__(self, network: SlopedNetwork, groups: tuple[KeyGroup, ...], sums: Sums, memory: Memory) -> None:
+    def __init__(
+        self,
+        network: SlopedNetwork,
+        groups: tuple[KeyGroup, ...],
+        sums: Sums,
+        memory: Memory,
+        products: Products | None = None,
+    ) -> None:
         self.network, self.groups, self.memory = network, groups, memory
+        self.products: Products | None = products
         # Two vectors per query go through by themselves: its own part (the diagonal) and its bias.
         hidden = network.hidden(sums.rows[[OWN, BIAS]][:, network.rows])
         self.hidden_own = hidden[0]
@@ -163,10 +179,7 @@ class ExpandedNetwork:
         for start in range(0, neurons, TILE_NEURONS):
             tile = slice(start, min(start + TILE_NEURONS, neurons))
             hidden = self._hidden(weights, [slope[:, tile] for slope in slopes], tile)
-            if start == 0:
-                torch.mm(hidden, output[:, tile].T, out=vectors)
-            else:
-                vectors.addmm_(hidden, output[:, tile].T)
+            add_product(vectors, hidden, output[:, tile].T, self.products, first=start == 0)
 
     def _hidden(self, weights: list[Tensor], slopes: list[Tensor], neurons: slice) -> Float[Tensor, "key_row f"]:
         """What every key puts into a tile of the activated neurons of every query."""
@@ -198,7 +211,7 @@ class ExpandedNetwork:
                 matrix = scaled[0] if len(scaled) == 1 else scaled[0].add_(scaled[1])
                 values = group.values[:, :keys] * of_group[:, column].T[..., None]
                 flat = values.transpose(0, 1).flatten(1)
-                parts[start : start + keys, column] = flat @ (matrix @ output)
+                parts[start : start + keys, column] = flat @ product(matrix, output, self.products)
                 start += keys
 
     @cached_property

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from normscope.choices import Products
 from normscope.decompose.approximate import Approximate, ApproximateExpansion
 from normscope.decompose.approximation import Approximation
 from normscope.decompose.carrier import SELF, SOURCE, OpenCarrier
@@ -144,8 +145,10 @@ class Factored(OpenCarrier):
         groups = tuple(group.normalise(norm, deviation) for group in self.groups)
         return Factored(sums=self.sums.normalise(norm, deviation), groups=groups)
 
-    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[slice, Dense]]:
-        yield from Expansion(self.sums, self.groups, networks).tiles()
+    def feed_forward(
+        self, networks: list[SlopedNetwork], products: Products | None = None
+    ) -> Iterator[tuple[slice, Dense]]:
+        yield from Expansion(self.sums, self.groups, networks, products).tiles()
 
     def approximate_feed_forward(
         self, networks: list[SlopedNetwork], approximation: Approximation, later: Later

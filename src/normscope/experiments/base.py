@@ -159,10 +159,36 @@ class Observation:
 
 
 @dataclass(frozen=True)
+class Approximated:
+    """How the maps of a run were approximated, and what they reached on sampled queries, in the worst sequence and layer."""
+
+    name: str
+    spearman: float
+    error: float
+
+    columns: ClassVar[dict[str, str]] = {
+        "approximate": "how the maps from the feed-forward on were approximated",
+        "approximate_spearman": "their lowest rank correlation with exact ones, on sampled queries of every layer",
+    }
+
+    def __str__(self) -> str:
+        return (
+            f"Approximate maps from the feed-forward on ({self.name}): on sampled queries, rank correlation with exact ones "
+            f"at least {self.spearman:.4f}, median error of a cell at most {100 * self.error:.1f} %."
+        )
+
+    def labelled(self, table: Table) -> Table:
+        """A table with columns that say so."""
+        for name, value in zip(self.columns, (self.name, self.spearman), strict=True):
+            table = table.append_column(name, [[value] * len(table)])
+        return table
+
+
+@dataclass(frozen=True)
 class RunFacts:
     """What the finish of an experiment may know of the run: model, corpus as the papers call it, seed, token frequency ranks
-    by vocabulary id (`None`: counted in the corpus), the number of sequences, the experiments that saw masked tokens, and
-    where the sequences come from."""
+    by vocabulary id (`None`: counted in the corpus), the number of sequences, the experiments that saw masked tokens,
+    where the sequences come from, and how maps were approximated, if they were."""
 
     model: ModelFacts
     corpus: str = ""
@@ -171,6 +197,7 @@ class RunFacts:
     sequences: int = 0
     masked: frozenset[str] = frozenset()
     source: str = ""
+    approximated: Approximated | None = None
 
     def caption(self, experiment: str) -> str:
         """What a figure is about, in words: the model, the corpus, and how much of it."""
@@ -178,7 +205,8 @@ class RunFacts:
         if not self.sequences:
             return model
         corpus = " ".join(filter(None, (short_name(self.source or self.corpus), f"({self.sequences:,} sequences)")))
-        return f"{model} on {corpus}{', 12 % of tokens masked' if experiment in self.masked else ''}"
+        masked = ", 12 % of tokens masked" if experiment in self.masked else ""
+        return f"{model} on {corpus}{masked}{'' if self.approximated is None else ', approximate maps'}"
 
 
 @dataclass(frozen=True)
@@ -200,6 +228,8 @@ class Experiment(ABC):
     summary: ClassVar[str]
     columns: ClassVar[Mapping[str, str]]
     """What every column of the tables means."""
+    ranks_only: ClassVar[bool] = False
+    """Whether its tables depend on the order of the values of maps alone, so that maps may be approximate."""
 
     @abstractmethod
     def needs(self, model: ModelFacts) -> Needs:
@@ -214,8 +244,11 @@ class Experiment(ABC):
         """Tables and figures from the sum of all partial results."""
 
     def conclude(self, partial: Partial, facts: RunFacts) -> Outcome:
-        """`finish`, with the model and the corpus named in every figure."""
+        """`finish`, with the model and the corpus named in every figure, and approximate maps labelled everywhere."""
         outcome = self.finish(partial, facts)
+        if facts.approximated is not None:
+            labelled = {name: facts.approximated.labelled(table) for name, table in outcome.tables.items()}
+            outcome = replace(outcome, tables=labelled, notes=[str(facts.approximated), *outcome.notes])
         if not self.needs(facts.model).corpus:
             facts = replace(facts, sequences=0)
         caption = facts.caption(self.name)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from normscope.analysis import Analysis
 from normscope.asking import refuse_unknown_ids
-from normscope.choices import Masking, StackName, ValueBias
+from normscope.choices import ApproximationName, Masking, StackName, ValueBias
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
@@ -24,6 +25,7 @@ from normscope.experiments.links import AlignedPair
 from normscope.experiments.partial import Partial
 from normscope.inputs import TokenSequence, with_targets
 from normscope.measures import Decomposition, Measure, Reach, joined
+from normscope.measures.approximated import approximation
 from normscope.scopes import Scope
 
 if TYPE_CHECKING:
@@ -34,6 +36,9 @@ _GROUP_BYTES = 192 * 2**20
 
 _MOST_HEADS = 64
 """How many heads to expect when memory is planned."""
+
+APPROXIMATION = "approximation"
+"""The name under which is kept what approximate maps miss of a perfect rank correlation, and their error."""
 
 COMPLETENESS = "completeness"
 """The name under which the completeness errors of a run are kept, beside those of the experiments."""
@@ -60,7 +65,7 @@ class Plan:
     """What is to be done with every sequence: the experiments, and how the decomposition counts and computes.
 
     Without a mask token (`mask_id`) nothing is masked. `dtype` is that of the decomposition's arithmetic. `stack` is the one
-    that is looked at, for a model that has two.
+    that is looked at, for a model that has two. `approximate` is how maps from the feed-forward on are approximated.
     """
 
     experiments: tuple[Experiment, ...]
@@ -72,6 +77,7 @@ class Plan:
     value_bias: ValueBias = "token"
     dtype: torch.dtype | None = None
     stack: StackName | None = None
+    approximate: ApproximationName | None = None
 
     def masks(self, needs: Needs) -> bool:
         """Whether an experiment with these needs is shown masked sequences."""
@@ -96,7 +102,9 @@ class Plan:
         return joined(self._counted(measure) for measure in (*measures, proof))
 
     def _counted(self, measure: Measure[Any, Any]) -> Measure[Any, Any]:
-        return replace(measure, value_bias=self.value_bias) if isinstance(measure, Decomposition) else measure
+        if not isinstance(measure, Decomposition):
+            return measure
+        return replace(measure, value_bias=self.value_bias, approximate=approximation(self.approximate))
 
 
 def observe(analyzer: Analyzer, plan: Plan, items: Sequence[Item]) -> dict[str, Partial]:
@@ -106,9 +114,7 @@ def observe(analyzer: Analyzer, plan: Plan, items: Sequence[Item]) -> dict[str, 
     for form in plan.forms():
         for group in _groups(items, plan, form):
             for observation in _observations(analyzer, plan, form, group):
-                errors = observation.analysis.completeness.values.max(keepdims=True)
-                proof = Partial(moments={"worst": Moments.once(errors)})
-                partials[COMPLETENESS] = partials[COMPLETENESS].merge(proof)
+                partials[COMPLETENESS] = partials[COMPLETENESS].merge(_proof(observation.analysis))
                 for experiment in form.experiments:
                     partial = experiment.observe(observation, plan.model)
                     partials[experiment.name] = partials[experiment.name].merge(partial)
@@ -116,6 +122,15 @@ def observe(analyzer: Analyzer, plan: Plan, items: Sequence[Item]) -> dict[str, 
         for item in items:
             partials[trial.name] = partials[trial.name].merge(trial.examine(analyzer, item, plan.seed))
     return partials
+
+
+def _proof(analysis: Analysis) -> Partial:
+    """How exact a sequence is: its worst completeness error and, where maps are approximate, how far they are off."""
+    proof = {"worst": Moments.once(analysis.completeness.values.max(keepdims=True))}
+    if analysis.approximate is not None:
+        missed = 1 - analysis.attrs["approximate_spearman"], analysis.attrs["approximate_error"]
+        proof[APPROXIMATION] = Moments.once(np.array(missed))
+    return Partial(moments=proof)
 
 
 def special_ids(analyzer: Analyzer) -> frozenset[int]:

@@ -33,6 +33,7 @@ class ScopeSimilarity(Experiment):
     masked: bool = True
 
     name: ClassVar[str] = "scope-similarity"
+    ranks_only: ClassVar[bool] = True
     paper: ClassVar[str] = "Kobayashi et al. 2024"
     shows: ClassVar[str] = "Table 1, Figures 5, 9, 12"
     summary: ClassVar[str] = "rank correlation of the maps at two scopes: adjacent, against the FF input, all pairs"

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normscope.choices import Products
 from normscope.decompose import Approximation, LayerResult, Reached, decompose
 from normscope.errors import InputError, listing
 from normscope.measures.search import Search
@@ -47,8 +48,12 @@ NAMED: dict[str, Approximate] = {
 """Approximations by name."""
 
 
-def approximation(asked: str | Approximate | None) -> Approximate | None:
-    """What a name or a value stands for."""
+def approximation(asked: str | Approximate | None, products: Products | None = None) -> Approximate | None:
+    """What a name or a value stands for; alone, `products` are those of maps that are not approximated otherwise."""
+    if products is not None:
+        if asked is not None:
+            raise InputError(f"Ask for approximate={asked!r} or for products={products!r}, not for both.")
+        return Approximation(products=products)
     if asked is None or not isinstance(asked, str):
         return asked
     if asked not in NAMED:

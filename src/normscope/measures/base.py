@@ -63,6 +63,11 @@ class Measure(ABC, Generic[State, Result]):
     def finish(self, state: State) -> Result:
         """Its result, after the last layer."""
 
+    @property
+    def tolerance(self) -> float:
+        """The completeness error that is due to less precise arithmetic which was asked for."""
+        return 0.0
+
     def errors(self, state: State, layer: int) -> Errors:
         """How exactly the parts of a layer just added make up the model's own states, where it follows parts."""
         return {}

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from normscope import schema
 from normscope.choices import ValueBias
-from normscope.decompose import LayerResult, Reached, decompose, mixing_ratios
+from normscope.decompose import Approximation, LayerResult, Reached, decompose, mixing_ratios
+from normscope.decompose.products import TOLERANCE
 from normscope.errors import InputError
 from normscope.measures.approximated import Approximate, ApproximateLayer
 from normscope.measures.base import Errors, Measure, Reach
@@ -102,6 +103,11 @@ class Decomposition(Measure[dict[int, LayerResult], DecomposedLayers]):
         asked = ApproximateLayer(trace, self.maps, self.ratios, self.heads, self.value_bias)
         return asked.result(self.approximate, before)
 
+    @property
+    def tolerance(self) -> float:
+        products = self.approximate.products if isinstance(self.approximate, Approximation) else None
+        return 0.0 if products is None else TOLERANCE[products]
+
     def errors(self, state: dict[int, LayerResult], layer: int) -> Errors:
         return state[layer].errors
 
@@ -166,11 +172,13 @@ def _approximation_variables(reached: Sequence[Reached], scopes: Sequence[Scope]
         return ("scope", "layer"), np.array([[layer.get(scope, exact) for layer in values] for scope in scopes])
 
     specs = [layer.approximation for layer in reached]
+    products = [spec.products or "" for spec in specs]
     return {
         schema.APPROXIMATION_ERROR: table([layer.error for layer in reached], 0.0),
         schema.APPROXIMATION_SPEARMAN: table([layer.spearman for layer in reached], 1.0),
         schema.APPROXIMATION_NEURONS: ("layer", np.array([spec.neurons for spec in specs])),
         schema.APPROXIMATION_DIRECTIONS: ("layer", np.array([spec.directions or 0 for spec in specs])),
+        **({schema.APPROXIMATION_PRODUCTS: ("layer", np.array(products))} if any(products) else {}),
     }
 
 

@@ -69,9 +69,18 @@ class FinishedRun:
             "masking": self._masking(),
             "seed": str(settings["seed"]),
             "worst completeness error": _rounded(manifest["worst_completeness_error"]),
+            **self._approximate(),
             "normscope": manifest["versions"]["normscope"],
             "finished": manifest["finished"],
         }
+
+    def _approximate(self) -> dict[str, str]:
+        """How maps were approximated, where they were."""
+        known = self.manifest.get("approximate")
+        if not known:
+            return {}
+        reached = f"rank correlation at least {known['spearman']:.4f}, error at most {100 * known['error']:.1f} %"
+        return {"approximate maps": f"{known['name']} ({reached}, on sampled queries)"}
 
     def _masking(self) -> str:
         """What was asked, and the experiments that were shown masked tokens (which older manifests do not say)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -144,3 +146,43 @@ def test_what_cannot_be_streamed_is_refused(tmp_path: Path) -> None:
         analyzer.analyze(IDS, out=tmp_path / "other.zarr")
     with pytest.raises(FileError, match=r"not a Zarr folder|not written by normscope"):
         ns.open(tmp_path / "other.zarr")
+
+
+# ---- memory at 4096 tokens ---------------------------------------------------------------------------------------------
+
+MEMORY = """
+import resource, sys
+import torch
+from transformers import BertConfig, BertModel
+import normscope as ns
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+config = BertConfig(num_hidden_layers=int(sys.argv[2]), max_position_embeddings=4096)
+analyzer = ns.load(BertModel(config, add_pooling_layer=False).eval())
+ids = torch.randint(1000, 30000, (1, 4096))
+asked = {
+    "attention": {"scopes": [scope for scope in analyzer.scopes if "Ff" not in scope]},
+    "queries": {"queries": list(range(0, 4096, 512))},
+    "sketch": {"approximate": "sketch"},
+}[sys.argv[1]]
+analyzer.analyze({"input_ids": ids[:, :16]})
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+result = analyzer.analyze({"input_ids": ids}, **asked)
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print((after - before) * 1024, result.dataset.nbytes)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("asked", "layers", "most"),
+    [("attention", 2, 1e9), ("queries", 2, 2e9), ("sketch", 1, 4e9)],
+    ids=["attention-block maps", "selected queries", "sketch of all queries"],
+)
+def test_memory_at_4096_tokens_of_a_model_as_wide_as_bert_base(asked: str, layers: int, most: float) -> None:
+    """Beside the model: attention-block maps take the result and 1 GB, the others 2 and 4 GB with their result."""
+    command = [sys.executable, "-c", MEMORY, asked, str(layers)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    taken, result = map(int, done.stdout.split())
+    assert taken < most + (result if asked == "attention" else 0)

@@ -20,11 +20,12 @@ def rows(quick: bool) -> Iterator[Row]:
 
 
 def _kinds(analyzer: ns.Analyzer, length: int) -> Iterator[Row]:
-    inputs, attention = ids(length), attention_scopes(analyzer)
+    inputs, attention, few = ids(length), attention_scopes(analyzer), [0, length // 2, length - 1]
     kinds: dict[str, tuple[dict[str, Any], Callable[[], Any]]] = {
         "all maps": ({}, lambda: analyzer.analyze(inputs)),
         "attention-block maps": ({"scopes": attention}, lambda: analyzer.analyze(inputs, scopes=attention)),
         "mixing ratios": ({"maps": False}, lambda: analyzer.mixing_ratios(inputs)),
+        "three queries": ({"queries": few}, lambda: analyzer.analyze(inputs, queries=few)),
     }
     for kind, (options, task) in kinds.items():
         foretold = analyzer.estimate(length, clock=time.process_time, **options).seconds

@@ -9,6 +9,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 BROWSER := $(VENV)/.browser
+PEERS := $(VENV)/.peers
 FRONT_END := front-end/node_modules/.installed
 CHECKED := $(wildcard src tests examples benchmarks tools)
 
@@ -78,12 +79,16 @@ lint: $(INSTALLED) ## Check style and format
 types: $(INSTALLED) ## Check types
 	$(BIN)/basedpyright
 
+# Other tools to measure beside: their files alone, since what they pin would change the environment. Without them the table
+# says so.
+$(PEERS): $(INSTALLED)
+	-$(PIP_INSTALL) --no-deps inseq==0.7.1 bertviz==1.4.1 treescope==0.1.10 typeguard==4.6.0 nvidia-ml-py==13.615.71
+	touch $@
+
 .PHONY: bench
-bench: $(INSTALLED) ## Run the benchmarks: a table, a figure and JSON under benchmarks/results
-	$(BIN)/python benchmarks/bench.py --long
-	$(BIN)/python benchmarks/engine.py
-	$(BIN)/python benchmarks/experiment_statistics.py
-	$(BIN)/python benchmarks/explain.py
+bench: $(PEERS) ## Run the benchmarks: tables, a figure, JSON under benchmarks/results, and the page (BENCH="--quick")
+	$(BIN)/python benchmarks/bench.py $(BENCH)
+	$(BIN)/python tools/performance_page.py
 
 .PHONY: soak
 soak: $(INSTALLED) ## Kill corpus runs a hundred times at random moments and compare their tables
@@ -108,5 +113,5 @@ test-install: $(INSTALLED) ## Install the built wheel into empty environments, e
 
 .PHONY: clean
 clean: ## Remove caches and outputs (not .venv)
-	rm -rf build dist site demo-output bench-output .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist site demo-output .pytest_cache .ruff_cache .hypothesis
 	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +

@@ -12,6 +12,7 @@ from tiny_architectures import BART, ids, tiny
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 import normscope as ns
+from normscope.experiments import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "normscope"
@@ -33,6 +34,17 @@ def placed_modules() -> dict[str, set[str]]:
 def test_every_module_has_its_place_in_the_architecture(folder: Path) -> None:
     modules = {path.stem for path in (PACKAGE / folder).glob("*.py") if not path.stem.startswith("__")}
     assert modules <= placed_modules().get("the package itself" if folder == Path() else str(folder), set())
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_page_of_an_experiment_says_what_was_asked_how_to_run_it_and_whether_it_agrees(name: str) -> None:
+    page = (ROOT / "docs" / "experiments" / f"{name}.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## (.*)$", page, re.MULTILINE)
+    assert headings[0] in ("What the paper asked", "What is asked")
+    assert headings[1:] == ["Command", "How to read it", "Agreement"]
+    assert f"\nnormscope run {name} " in page and f"<!-- facts of {name} -->" in page
+    pictures = re.findall(r"!\[[^]]*\]\(([^)]*)\)", page)
+    assert pictures and all((ROOT / "docs" / "experiments" / picture).exists() for picture in pictures)
 
 
 def assert_described(dataset: xr.Dataset, *, attributes: bool = True) -> None:

@@ -6,10 +6,12 @@ import ast
 import resource
 import subprocess
 import sys
+from importlib.metadata import distributions
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 import normscope as ns
 from normscope.cli import COMMANDS
@@ -127,3 +129,17 @@ def test_every_command_is_where_it_is_looked_for() -> None:
 def test_every_public_name_is_there_and_listed() -> None:
     assert set(ns.__all__) <= set(dir(ns))
     assert not [name for name in ns.__all__ if isinstance(getattr(ns, name), ModuleType)]
+
+
+def test_what_is_pinned_runs_on_every_release_of_the_supported_pythons() -> None:
+    """Debian's `python3` is an early 3.11: a pin that asks for a later one would leave `make` without an environment."""
+    lines = (PACKAGE.parents[1] / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = {line.partition("==")[0] for line in lines if "==" in line and not line.startswith("#")}
+    asked = {
+        each.name: each.metadata["Requires-Python"]
+        for each in distributions()
+        if each.name in pinned and "Requires-Python" in each.metadata
+    }
+    assert len(asked) > len(pinned) / 2
+    for release in ("3.11.0", "3.12.0", "3.13.0"):
+        assert [name for name, pythons in asked.items() if release not in SpecifierSet(pythons)] == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -13,6 +15,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
 import normscope as ns
+from normscope.export import write_figure
 from normscope.plots import plot_amplification, plot_grid, plot_growth, plot_map, plot_mixing_ratio, plot_tokens
 from normscope.plots.picture import Picture
 
@@ -292,3 +295,15 @@ def test_every_plot_shows_itself_in_a_notebook(analyzer: ns.Analyzer) -> None:
     for picture in (analysis.plot("Attn", 1), plot_growth(analysis, 1), plot_mixing_ratio(ratios, "Attn")):
         assert isinstance(picture, Picture)
         assert picture._repr_png_().startswith(b"\x89PNG")  # what a notebook asks a result for
+
+
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_characters_that_no_font_has_are_told_once_with_what_to_install(kind: str, tmp_path: Path) -> None:
+    figure = Figure()
+    figure.text(0.1, 0.1, "\U00012000\U00012001 and \U00012000")  # cuneiform, which nobody has installed
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        write_figure(figure, tmp_path / f"figure.{kind}")
+    told = [str(one.message) for one in caught]
+    assert len(told) == (kind == "png")
+    assert all("\U00012000\U00012001" in text and "fonts-noto" in text for text in told)

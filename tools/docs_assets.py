@@ -2,6 +2,7 @@
 
     python tools/docs_assets.py                                          (with the embedded model alone)
     python tools/docs_assets.py --causal gpt2 --conll eng.testa --translation MODEL --pairs FILE --gold FILE
+    python tools/docs_assets.py --only findings --runs runs              (after the commands of docs/findings.md)
 
 What needs a model or a corpus that normscope does not have is left as it is, unless it is named.
 """
@@ -31,22 +32,48 @@ SENTENCE = "The opera singer caught a soap bubble."
 LONG = "The chef who the critics loved finally opened a restaurant in Lyon, and it was unbelievably good."
 CAUSAL = "Friends Juana and Kristi found a mango at the bar. Kristi gave it to"
 LAYER = 3
-NEEDS_MORE = ("alignment", "entities")
-"""Experiments that need a corpus with labels."""
+OTHERWISE = ("alignment", "entities", "shapley", "redundancy")
+"""Experiments of the papers that need a corpus with labels, or short texts."""
+
+FINDINGS = {
+    "alignment-awi": "align/figures/alignment-awi-argmax",
+    "alignment-layers": "align/figures/alignment-layers",
+    "classifier-agreement": "agreement/figures/agreement",
+    "classifier-deletion-srg": "deletion/figures/deletion-srg",
+    "minilm-entities-ff": "minilm-entities/figures/entities-ff",
+    "roberta-shapley-layers": "shapley-roberta/figures/shapley-layers",
+    **{
+        f"minilm-{name}": f"minilm/figures/{name}"
+        for name in (
+            "categories",
+            "ff-amplification-ff",
+            "mixing-frequency",
+            "mixing-ratio",
+            "outlier-dimensions",
+            "outlier-dimensions-removal",
+            "scope-similarity-adjacent",
+            "weight-vs-norm",
+        )
+    },
+}
+"""The figures of the page of findings, and where the runs that it describes have them."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("figures", "screenshot", "experiments", "tutorials"), help="one part alone")
+    parser.add_argument("--only", choices=tuple(PARTS), help="one part alone")
     parser.add_argument("--tutorial", default="", help="the beginning of a notebook's name, to run that alone")
     parser.add_argument("--causal", help="a causal language model")
     parser.add_argument("--conll", help="a corpus with entity labels")
     parser.add_argument("--translation", help="an encoder-decoder model")
     parser.add_argument("--pairs", help="sentence pairs for it")
     parser.add_argument("--gold", help="their alignments")
+    parser.add_argument("--classifier", help="a classifier")
+    parser.add_argument("--sentences", help="sentences for it")
+    parser.add_argument("--evidence", help="rows with known evidence, for the causal language model")
+    parser.add_argument("--runs", type=Path, help="the folder with the runs of docs/findings.md")
     asked = parser.parse_args()
-    parts = {"figures": figures, "screenshot": screenshot, "experiments": experiments, "tutorials": tutorials}
-    for name, part in parts.items():
+    for name, part in PARTS.items():
         if asked.only in (None, name):
             for path in part(asked):
                 print(path.relative_to(DOCS))
@@ -97,13 +124,26 @@ def screenshot(asked: argparse.Namespace) -> Iterator[Path]:
 
 def experiments(asked: argparse.Namespace) -> Iterator[Path]:
     """The figures of the experiments: the embedded model on the text that comes with normscope."""
-    names = [name for name, kind in EXPERIMENTS.items() if "Kobayashi" in kind.paper and name not in NEEDS_MORE]
+    names = [name for name, kind in EXPERIMENTS.items() if "Kobayashi" in kind.paper and name not in OTHERWISE]
     yield from figures_of(names, corpus=bundled(), unit="packed", max_tokens=64)
+    yield from figures_of(["shapley"], corpus=bundled(), max_tokens=9)
+    yield from figures_of(["redundancy"], corpus=bundled(), max_tokens=16)
     if asked.conll:
-        yield from figures_of(["entities"], corpus=asked.conll, limit=400)
+        yield from figures_of(["entities"], corpus=asked.conll, limit=200)
     if asked.translation:
-        options: dict[str, Any] = {"gold": asked.gold, "format": "pairs", "max_tokens": 96}
+        options: dict[str, Any] = {"gold": asked.gold, "format": "pairs", "max_tokens": 96, "limit": 150}
         yield from figures_of(["alignment"], corpus=asked.pairs, model=asked.translation, **options)
+    if asked.classifier:
+        sentences: dict[str, Any] = {
+            "corpus": asked.sentences,
+            "model": asked.classifier,
+            "max_tokens": 24,
+            "shuffle": True,
+        }
+        yield from figures_of(["deletion"], limit=40, **sentences)
+        yield from figures_of(["agreement"], limit=20, shard_size=2, **sentences)
+    if asked.evidence:
+        yield from figures_of(["evidence"], corpus=asked.evidence, format="evidence", model=asked.causal, limit=100)
 
 
 def figures_of(names: list[str], **options: Any) -> Iterator[Path]:
@@ -114,6 +154,13 @@ def figures_of(names: list[str], **options: Any) -> Iterator[Path]:
         for figure in sorted((Path(folder) / "run" / "figures").glob("*.png")):
             if f"images/{figure.name}" in pages:
                 yield Path(shutil.copy(figure, DOCS / "experiments" / "images" / figure.name))
+
+
+def findings(asked: argparse.Namespace) -> Iterator[Path]:
+    """The figures of the page of findings, from the runs of its commands."""
+    if asked.runs:
+        for picture, figure in FINDINGS.items():
+            yield Path(shutil.copy(asked.runs / f"{figure}.png", DOCS / "findings" / f"{picture}.png"))
 
 
 def tutorials(asked: argparse.Namespace) -> Iterator[Path]:
@@ -128,6 +175,16 @@ def tutorials(asked: argparse.Namespace) -> Iterator[Path]:
                 cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
         nbformat.write(notebook, path)
         yield path
+
+
+PARTS = {
+    "figures": figures,
+    "screenshot": screenshot,
+    "experiments": experiments,
+    "findings": findings,
+    "tutorials": tutorials,
+}
+"""What `--only` names."""
 
 
 if __name__ == "__main__":

@@ -1,15 +1,16 @@
 /** The explorer itself, mounted anywhere: maps and flows behind one head, one state for all. */
 import type { Choice } from "./draw/controls";
 import { h } from "./draw/dom";
-import type { Ink } from "./draw/paint";
+import { inkOf } from "./draw/ink";
 import { Flows } from "./flows";
-import type { ExplainRequest, Host } from "./hosts/host";
+import type { Host } from "./hosts/host";
 import { Lifetime } from "./lifetime";
 import { Maps } from "./maps";
 import { type Analysis, decodeAnalysis } from "./model/analysis";
 import { decodeExplanation, type Explanation } from "./model/explanation";
 import { Pane } from "./model/pane";
 import type { Payload, PredictionPayload } from "./model/payload";
+import { type ExplainRequest, formatRequest, parseRequest } from "./model/request";
 import { FLOW, fitFlow, fitState, formatState, initialState, parseState, type State } from "./model/state";
 import { Store } from "./model/store";
 import { Targets } from "./model/targets";
@@ -23,7 +24,7 @@ import { act, type Shortcut } from "./shortcuts";
 const VERSION = 4;
 
 /** Show a payload in an element, until the function that this gives is called. */
-export async function mount(root: HTMLElement, payload: Payload, host: Host): Promise<() => void> {
+export async function mountExplorer(root: HTMLElement, payload: Payload, host: Host): Promise<() => void> {
   if (payload.version !== VERSION) {
     throw new Error(`This data has format ${payload.version}; this explorer reads ${VERSION}.`);
   }
@@ -55,6 +56,8 @@ class Explorer {
   private readonly maps: Maps | null;
   private readonly flows: Flows | null;
   private readonly masthead: Masthead;
+  /** What of the address is being explained. */
+  private asked = "";
   private readonly darkly = window.matchMedia("(prefers-color-scheme: dark)");
 
   /** The parts that were shown so far. One that nobody looks at is not there. */
@@ -83,6 +86,7 @@ class Explorer {
     this.build();
     this.listen();
     this.show(this.store.state);
+    void this.explainAsked();
   }
 
   dispose(): void {
@@ -140,16 +144,35 @@ class Explorer {
     const [pane] = this.panes;
     if (pane) fitted = fitState(fitted, pane.lens(state).analysis);
     if (!this.targets.any) return fitted;
-    fitted.target = this.targets.fitted(fitted.target);
+    fitted.target = this.targets.fitted(this.targets.numberOf(fitted.explain) ?? fitted.target);
     return view === FLOW ? fitFlow(fitted, this.targets.at(fitted).explanation) : fitted;
   }
 
   /** Explain something else, and show it. */
   private async explain(request: ExplainRequest): Promise<void> {
-    const explanation = await decodeExplanation(await this.host.explain!(request));
-    if (this.life.over) return;
-    this.explanations.push(explanation);
-    this.store.set({ view: FLOW, target: this.targets.add(explanation), depth: -1, token: -1 });
+    const name = formatRequest(request);
+    if (this.targets.numberOf(name) === undefined) {
+      const explanation = await decodeExplanation(await this.host.explain!(request));
+      if (this.life.over) return;
+      this.explanations.push(explanation);
+      this.targets.answer(name, explanation);
+    }
+    this.store.set({ view: FLOW, ...this.targets.choose(this.targets.numberOf(name)!) });
+  }
+
+  /** Explain what the address asks for; what cannot be explained is no longer asked for. */
+  private async explainAsked(): Promise<void> {
+    const { explain } = this.store.state;
+    if (explain === "" || explain === this.asked || this.targets.numberOf(explain) !== undefined) return;
+    this.asked = explain;
+    const request = parseRequest(explain);
+    try {
+      if (!request || !this.host.explain) throw new Error("Nobody is there to explain this.");
+      await this.explain(request);
+    } catch {
+      this.store.set({ explain: "" });
+    }
+    this.asked = "";
   }
 
   private dark(): boolean {
@@ -164,6 +187,7 @@ class Explorer {
       return;
     }
     this.show(state);
+    void this.explainAsked();
     this.host.writeState(formatState(state, this.initial));
   }
 
@@ -172,26 +196,13 @@ class Explorer {
     const begun = performance.now();
     this.root.dataset.theme = this.dark() ? "dark" : "light";
     this.host.dress?.(this.dark());
-    const scene: Scene = { shared, look: { ink: this.ink(), dark: this.dark() } };
+    const scene: Scene = { shared, look: { ink: inkOf(this.root), dark: this.dark() } };
     if (!this.mounted.has(this.part)) this.part.mount(this.root);
     this.mounted.add(this.part);
     for (const part of this.mounted) part.hide(part !== this.part);
     this.part.update(scene);
     this.masthead.update(shared);
     this.root.dataset.redraw = (performance.now() - begun).toFixed(1);
-  }
-
-  private ink(): Ink {
-    const style = getComputedStyle(this.root);
-    const of = (name: string): string => style.getPropertyValue(`--${name}`).trim();
-    return {
-      text: of("ink"),
-      muted: of("muted"),
-      line: of("line"),
-      accent: of("accent"),
-      panel: of("panel"),
-      hatch: of("void"),
-    };
   }
 
   /** What keys do wherever one is. */

@@ -122,8 +122,7 @@ export class Flows extends ElementPanel<Scene> implements Part {
       if (next !== undefined) this.store.set({ share: next });
     };
     const target = (by: number) => (): void => {
-      const next = this.targets.fitted(this.store.state.target + by);
-      this.store.set({ target: next, depth: -1, token: -1 });
+      this.store.set(this.targets.choose(this.store.state.target + by));
     };
     return [
       { keys: "[ and ]", does: "previous and next value that is explained", acts: { "[": target(-1), "]": target(1) } },

@@ -6,7 +6,6 @@ Everything is checked before anything is computed or written, and a file appears
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -217,12 +216,10 @@ def plain(attributes: dict[Any, Any]) -> dict[str, Any]:
 def write_figure(figure: Figure, path: str | Path) -> Path:
     """Write a figure as svg, png or pdf; the same figure always gives the same file."""
     kind = ending(path, FIGURES)
-    from normscope.plots.style import publication  # noqa: PLC0415  (matplotlib is slow to import)
+    from normscope.plots.style import publication, told_of_missing_glyphs  # noqa: PLC0415  (matplotlib is slow to import)
 
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
-    with replacing(path) as temporary, publication(), warnings.catch_warnings():
-        # A character that no font here has becomes a box in png and pdf; in svg the reader's fonts show it.
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+    with replacing(path) as temporary, publication(), told_of_missing_glyphs(boxes=kind != "svg"):
         figure.savefig(temporary, format=kind, metadata=metadata, bbox_inches="tight", pad_inches=0.05)
     return Path(path)
 

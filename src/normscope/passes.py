@@ -154,7 +154,7 @@ class _Fold:
 
     def results(self, place: int) -> Results:
         """The results of the measures for one sequence."""
-        finished = {measure: measure.finish(self.states[place, measure]) for measure in self.request.measures}
+        finished = {measure: measure.finish(self.states.pop((place, measure))) for measure in self.request.measures}
         for measure in self.request.measures:
             finished |= measure.also(finished[measure])
         return Results(self.request.layers, finished, self.worst.get(place, float("nan")))

@@ -75,6 +75,8 @@ def test_every_command_has_its_place_on_the_page_of_the_command_line() -> None:
         ("CoNLL", "eng.conll", {}, 1),
         ("Sentence pairs with gold alignments", "de-en.src-tgt", {"gold": "de-en.gold"}, 3),
         ("Token lists", "clark.json", {}, 2),
+        ("Token ids", "ids.jsonl", {}, 2),
+        ("Words that are evidence", "ioi.csv", {"format": "evidence"}, 4),
     ],
 )
 def test_a_corpus_that_is_shown_can_be_read(

@@ -119,3 +119,13 @@ def test_a_caption_names_no_folders() -> None:
     facts = RunFacts(model, sequences=1200, masked=frozenset({"mixing-ratio"}), source=str(Path("/data/wiki.txt")))
     assert facts.caption("mixing-ratio") == "opus-mt (encoder) on wiki.txt (1,200 sequences), 12 % of tokens masked"
     assert facts.caption("frequency") == "opus-mt (encoder) on wiki.txt (1,200 sequences)"
+
+
+def test_an_axis_with_both_signs_is_written_plainly() -> None:
+    figure, (axes,) = figures.panels(1)
+    axes.plot([-1.0, 0.0, 10.0])
+    figures.signed_log_scale(axes, threshold=0.01)
+    FigureCanvasAgg(figure).draw()
+    shown = [label.get_text() for label in axes.get_yticklabels()]
+    assert {"-1", "0", "10"} <= set(shown)
+    assert not any("$" in text for text in shown)

@@ -19,10 +19,12 @@ from normscope.experiments.feed_forward import FeedForwardNormsExperiment, Outli
 from normscope.experiments.frequency import Frequency, MixingFrequency, rank_of_types
 from normscope.experiments.heads import CATEGORIES, Categories, Dispersion
 from normscope.experiments.mixing import MixingRatio
+from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.scope_similarity import ScopeSimilarity
 from normscope.experiments.weight_norm import WeightVersusNorm
 from normscope.measures.removal import MapWithoutDimensions
 from normscope.measures.vectors import FeedForwardDimensions, FeedForwardNorms, HiddenNorms, ValueNorms
+from normscope.scopes import Scope
 
 TOKENS = ["[CLS]", "a", "b", ",", "a", "[SEP]"]
 
@@ -286,6 +288,19 @@ def test_the_correlation_of_weights_and_norms_is_within_its_stated_error_of_the_
         assert abs(found["spearman"] - exact) <= found["error"]
         assert abs(found["spearman"] - exact) < 5e-3
     assert outcome.figures["weight-vs-norm"]().axes[0].get_title().startswith("all")
+
+
+def test_the_correlation_of_weights_and_norms_is_the_same_to_the_last_bit_however_the_rows_lie() -> None:
+    chance = np.random.default_rng(12)
+    cells = np.unique(chance.integers(0, len(CATEGORIES) * 5120 * 4800, 40_000))
+    joint = pa.table({"cell": cells, "count": chance.integers(1, 1_000_000, len(cells))})
+    facts = RunFacts(ModelFacts("made-up", (1,), tuple(map(Scope, SCOPES))))
+    outcomes = [
+        WeightVersusNorm().finish(Partial(rows={"joint": Rows((table,), keys=("cell",))}), facts)
+        for table in (joint, joint.take(chance.permutation(len(cells))))
+    ]
+    first, second = (outcome.tables["weight-vs-norm"].to_pylist() for outcome in outcomes)
+    assert first == second
 
 
 def test_frequency_ranks_come_from_the_list_or_the_corpus() -> None:

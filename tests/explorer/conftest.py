@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from chromium import CHROMIUM
+from explorer_server import Running
 from playwright.sync_api import Browser, Page
 
 from normscope import Analysis
@@ -22,6 +23,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if CHROMIUM is None:
         line = "NO BROWSER: the explorer was NOT tested. Install chromium (apt-get install chromium)."
         terminalreporter.write_line(line, red=True, bold=True)
+
+
+@pytest.fixture(scope="session")
+def analysis(analyzer: Any) -> Analysis:
+    """A real analysis, with heads."""
+    return analyzer.analyze("The unbelievably good chef opened a restaurant.", heads=True)
 
 
 class Shown:
@@ -122,3 +129,23 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Shown]]:
     yield shown
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[[Any], Running]]:
+    started: list[Running] = []
+
+    def start(app: Any) -> Running:
+        started.append(Running(app))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+def server(run: Callable[[Any], Running], analyzer: Any) -> Running:
+    from normscope.explorer.server import Limits, WebApp  # noqa: PLC0415  (after the root conftest's import hook)
+
+    return run(WebApp({"mini": analyzer}, Limits(tokens=40, characters=2_000)).starlette())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
@@ -9,6 +10,8 @@ from typing import Any
 
 import httpx2
 import uvicorn
+
+TEXT = "The chef opened a restaurant."
 
 
 class Running:
@@ -32,3 +35,12 @@ class Running:
         self.server.should_exit = True
         self.thread.join()
         self.socket.close()
+
+
+def submit(client: httpx2.Client, text: Any = TEXT, **more: Any) -> httpx2.Response:
+    return client.post("/api/jobs", json={"analyses": [{"text": text}], **more})
+
+
+def follow(client: httpx2.Client, job: str) -> list[dict[str, Any]]:
+    with client.stream("GET", f"/api/jobs/{job}/events") as answer:
+        return [json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line.startswith("data: ")]

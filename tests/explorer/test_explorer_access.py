@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from explorer_axe import AXE, faults
+from explorer_server import Running
 
 from normscope import Analysis
-
-AXE = Path(__file__).parents[2] / "front-end" / "node_modules" / "axe-core" / "axe.min.js"
 
 pytestmark = pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: run npm ci in front-end")
 
@@ -18,13 +17,6 @@ pytestmark = pytest.mark.skipif(not AXE.exists(), reason="axe-core is not instal
 @pytest.fixture(scope="module")
 def analysis(analyzer: Any) -> Analysis:
     return analyzer.analyze("The old chef closed the old bridge.", heads=True, projections=True)
-
-
-def faults(page: Any) -> list[str]:
-    """The serious ones: what is wrong, and where."""
-    found = page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")["violations"]
-    serious = [one for one in found if one["impact"] in ("serious", "critical")]
-    return [f"{one['id']}: {node['target']}" for one in serious for node in one["nodes"]]
 
 
 def test_no_view_has_a_serious_fault(show: Callable[..., Any], analysis: Analysis) -> None:
@@ -63,3 +55,19 @@ def test_heads_are_sorted_by_what_they_carry_and_chosen(show: Callable[..., Any]
     assert "already mixed" in shown.page.locator(".heads-view .note").first.inner_text()
     shown.page.locator(".heads-view .quiet", has_text="AttnW").click()
     assert "scope=AttnW" in shown.fragment()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_web_app_has_no_serious_fault(browser: Any, server: Running, theme: str) -> None:
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, bypass_csp=True, color_scheme=theme)
+    page = context.new_page()
+    page.goto(server.url)
+    page.locator(".example").first.wait_for()
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    page.get_by_text("Compare with").click()
+    assert faults(page) == []
+    page.get_by_label("Text to analyse").fill("The chef slept.")
+    page.get_by_label("Text to analyse").press("Enter")
+    page.locator(".stage").nth(1).wait_for()
+    assert faults(page) == []
+    context.close()

@@ -188,6 +188,17 @@ def test_a_prediction_is_chosen_in_the_page_and_the_address_brings_it_back(brows
     second.click()
     page.locator(".predictions li.chosen", has_text=name).wait_for()
     assert name in page.locator("h1:visible").inner_text()
+    address = page.url
+    assert "explain=" in address
+    page.goto("about:blank")
+    page.goto(address)
+    page.locator(".predictions li.chosen", has_text=name).wait_for()
+    assert page.url == address
+    assert name in page.locator("h1:visible").inner_text()
+    page.goto("about:blank")
+    page.goto(address.partition("explain=")[0] + "explain=nonsense")
+    page.locator(".predictions li.chosen").wait_for()
+    page.wait_for_function("() => !location.hash.includes('explain')")
     page.get_by_label("Explain", exact=True).last.fill("nowordatallxyzzy\N{SNOWMAN}")
     page.get_by_role("button", name="Explain").click()
     page.locator(".predictions [role=status]", has_text="vocabulary").wait_for()

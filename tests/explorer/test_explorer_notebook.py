@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from explorer_samples import HOSTILE, sample
 from nbclient import NotebookClient
+from nbconvert import HTMLExporter
 
 from normscope.explorer.page import bundle, frame
 from normscope.explorer.payload import payload_json
@@ -153,3 +155,24 @@ def test_hostile_text_does_not_leave_the_frame() -> None:
 def test_a_large_analysis_is_not_put_into_a_notebook_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("normscope.explorer.page.LARGEST_FRAME", 1000)
     assert frame(sample(["a"])) is None
+
+
+@pytest.mark.parametrize("cell", [1, 2])
+def test_an_exported_notebook_shows_the_explorer_without_network(
+    notebook: Any, browser: Any, tmp_path: Path, cell: int
+) -> None:
+    """As nbconvert writes it where no widgets were saved: what `explore()` gave, and what a result shows of itself."""
+    saved = copy.deepcopy(notebook)
+    saved.metadata.pop("widgets", None)
+    saved.cells = [saved.cells[cell]]
+    html, _ = HTMLExporter().from_notebook_node(saved)
+    path = tmp_path / "exported.html"
+    path.write_text(html, encoding="utf-8")
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True)
+    page = context.new_page()
+    page.goto(path.as_uri(), wait_until="commit")
+    inside = page.frame_locator("iframe")
+    inside.locator(".heatmap[data-drawn]").wait_for(state="attached")
+    inside.locator(".step[data-scope=Attn]").click()
+    inside.locator("h1", has_text="Attn, layer").wait_for()
+    context.close()

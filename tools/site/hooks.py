@@ -55,11 +55,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         content = _relinked((ROOT / source).read_text(encoding="utf-8"))
         files.append(File.generated(config, target, content=content))
     files.append(File.generated(config, "reference/commands.md", content=commands.page()))
-    known = {file.src_uri for file in files}
-    for name in registries.experiment_names():
-        if f"experiments/{name}.md" not in known:
-            page = registries.experiment_page(name)
-            files.append(File.generated(config, f"experiments/{name}.md", content=page))
     for path in notebooks.all_of(Path(config.docs_dir)):
         for uri, content in notebooks.page(path).items():
             files.append(File.generated(config, f"tutorials/{uri}", content=content))

@@ -49,12 +49,6 @@ def experiment_facts(name: str) -> str:
     return "\n\n".join(parts)
 
 
-def experiment_page(name: str) -> str:
-    """The page of an experiment that has no words of its own yet."""
-    summary = _escaped(EXPERIMENTS[name].summary)
-    return f"# {name}\n\n{summary[0].upper()}{summary[1:]}.\n\n<!-- facts of {name} -->\n"
-
-
 def architecture_table(_: str = "") -> str:
     """Every supported `model_type`, as `normscope models` lists them."""
     headings = ["`model_type`", "family", "kind", "topology", "feed-forward", "attention", "chain"]

@@ -60,7 +60,7 @@ export class Thumbnails {
     if (this.shown.get(canvas) === look) return;
     this.shown.set(canvas, look);
     const lens = pane.lens(state);
-    const matrix = lens.matrix(state);
+    const matrix = lens.painted(state);
     const shades = { diverging: lens.signed(state), dark };
     const context = sized(canvas, size, size);
     const scale = size / Math.max(matrix.rows, matrix.columns);

@@ -57,7 +57,8 @@ export function methodShown({ lens }: View): string {
 export function quantityShown({ state, lens }: View): string {
   const scope = lens.analysis.scope(state.scope);
   const rest = state.own === "out" && state.norm !== "none" ? " without own tokens" : "";
-  return `${scope ? quantityOf(scope, state.norm) : ""}${rest}${state.base ? ", difference" : ""}`;
+  const blocks = lens.analysis.keys.count ? " (blocks: per token)" : "";
+  return `${scope ? quantityOf(scope, state.norm) : ""}${rest}${state.base ? ", difference" : ""}${blocks}`;
 }
 
 /** The value of a view's cell; NaN outside. */

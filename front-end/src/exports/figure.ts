@@ -85,7 +85,8 @@ function heading(view: View): SVGElement[] {
 }
 
 function cells(view: View, { left, top, cell, plotWidth, plotHeight }: Plan): SVGElement {
-  const { matrix, palette } = view;
+  const { palette } = view;
+  const matrix = view.lens.painted(view.state);
   const grey = greyedOf(view.state, view.lens, view.dark);
   if (matrix.values.length > MOST_RECTANGLES) {
     const href = cellsOf(matrix, palette, grey).toDataURL("image/png");

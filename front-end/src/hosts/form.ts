@@ -199,6 +199,7 @@ export class Form {
     for (const { model } of [this.first, this.other]) model.element.hidden = models.length < 2;
     this.text.hidden = reads === "image";
     this.file.hidden = reads !== "image";
+    this.second.hidden = reads === "image";
     this.paired.hidden = reads === "image" || decodes;
     this.reply.parentElement!.hidden = !decodes;
     const { method } = this.first.chosen;

@@ -1,5 +1,7 @@
 /** What differs between the doors: where the state lives, and whether more values can still be asked for. */
-import type { ExplanationPayload } from "../model/payload";
+import type { ExplanationPayload, Payload } from "../model/payload";
+import type { ExplainRequest } from "../model/request";
+import type { Place } from "../model/window";
 
 export interface Host {
   readState(): string;
@@ -12,17 +14,12 @@ export interface Host {
   alone?: boolean;
   /** Told whether the theme is dark, for what is around the explorer. */
   dress?(dark: boolean): void;
-  /** Float32 values [query, key] of one map at full precision, where something that has them is still there. */
   /** Explains another prediction of the text that is shown, where someone can compute it. */
   explain?: Explain;
+  /** Float32 values [query, key] of one map at full precision, where something that has them is still there. */
+  /** A window of a long result, where someone can read it. */
+  window?(place: Place): Promise<Payload>;
   exact?(request: ExactRequest): Promise<Float32Array>;
-}
-
-/** A label of a model by its number or name (null: what it predicts), against another, where it says it. */
-export interface ExplainRequest {
-  label: number | string | null;
-  against: string | null;
-  at: number | null;
 }
 
 export type Explain = (request: ExplainRequest) => Promise<ExplanationPayload>;

@@ -1,11 +1,13 @@
 /** The web app: a form to ask with, work on the server that is followed and can be given up, then the explorer. */
 import { h } from "../draw/dom";
-import { failure, mount } from "../explorer";
+import { failure } from "../explorer";
 import type { Payload } from "../model/payload";
+import type { ExplainRequest } from "../model/request";
 import { phrase } from "../model/tokens";
+import { mount } from "../mount";
 import { type Asked, formatAsked, looked, parseAsked } from "./asked";
 import { Form, type ModelSettings, type Settings } from "./form";
-import type { ExplainRequest, Host } from "./host";
+import type { Host } from "./host";
 import { Cancelled, exact, ServerJob, type Status } from "./jobs";
 
 export type { Settings } from "./form";
@@ -27,6 +29,22 @@ function examplesFor({ reads, task, mask }: ModelSettings): string[] {
   if (task === "causal-lm") return BEGINNINGS;
   if (mask !== null) return [`The capital of France is ${mask}.`, `The trophy did not fit because it was too ${mask}.`];
   return EXAMPLES;
+}
+
+/** An analysis as the server takes it. */
+interface Order {
+  text: string;
+  model: string;
+  method: string;
+  pair: string;
+  target: string;
+  image: string | null;
+}
+
+interface Answered {
+  asked: Asked;
+  order: Order;
+  payload: Payload;
 }
 
 export class WebApp {
@@ -84,8 +102,9 @@ export class WebApp {
         h(
           "p",
           {},
-          "See what really flows between the tokens of a text: type one above",
-          examples.length > 0 ? ", or begin with one of these." : ".",
+          this.form.model.reads === "image"
+            ? "See what really flows between the patches of an image: choose one above."
+            : "See what really flows between the tokens of a text: type one above, or begin with one of these.",
         ),
         ...examples,
       ),
@@ -105,21 +124,14 @@ export class WebApp {
     this.busy(true);
     this.say("Asking\u2026", false);
     try {
-      const payload = await job.run(await this.request(asked), (status) => this.told(job, status));
-      await this.explore(job, asked, payload);
+      const order = { ...ordered(asked), image: await this.form.image() };
+      const payload = await job.run(requested(order, asked), (status) => this.told(job, status));
+      await this.explore(job, { asked, order, payload });
       this.finish(job, "", false);
     } catch (error) {
       const given = error instanceof Cancelled;
       this.finish(job, error instanceof Error ? error.message : String(error), !given);
     }
-  }
-
-  private async request(asked: Asked): Promise<unknown> {
-    const image = await this.form.image();
-    const { text, model, method, pair, reply, heads, other } = asked;
-    const first = { text, model, method, pair, target: reply, image };
-    const second = other ? [{ ...other, pair: "", image }] : [];
-    return { analyses: [first, ...second], heads };
   }
 
   private told(job: ServerJob, status: Status): void {
@@ -134,7 +146,7 @@ export class WebApp {
   }
 
   /** Clear away the explorer that is there and mount another, unless yet another has been asked for meanwhile. */
-  private async explore(job: ServerJob, asked: Asked, payload: Payload): Promise<void> {
+  private async explore(job: ServerJob, { asked, order, payload }: Answered): Promise<void> {
     if (job !== this.job) return;
     this.close();
     this.close = () => undefined;
@@ -146,7 +158,7 @@ export class WebApp {
     const name = phrase(asked.text).slice(0, 60);
     document.title = name === "" ? "normscope" : `${name} \u00b7 normscope`;
     try {
-      const close = await mount(holder, payload, this.hostOf(job.id, asked));
+      const close = await mount(holder, payload, this.hostOf(job.id, order));
       if (holder.isConnected) this.close = close;
       else close();
     } catch (error) {
@@ -160,16 +172,16 @@ export class WebApp {
     this.addressBar.writeState([this.shown, fragment].filter(Boolean).join("&"));
   }
 
-  private hostOf(id: string, asked: Asked): Host {
+  private hostOf(id: string, order: Order): Host {
     const { addressBar } = this;
-    const explains = this.form.model.task !== null && this.form.model.reads === "text" && !this.form.model.decodes;
+    const explains = this.form.model.task !== null && !this.form.model.decodes;
     return {
       ...addressBar,
       readState: () => looked(addressBar.readState()),
       writeState: (fragment) => this.write(fragment),
       onState: (listener) => addressBar.onState!((fragment) => listener(looked(fragment))),
       exact: (request) => exact(id, request),
-      ...(explains ? { explain: (request: ExplainRequest) => explained(asked, request) } : {}),
+      ...(explains ? { explain: (request: ExplainRequest) => explained(order, request) } : {}),
     };
   }
 
@@ -199,11 +211,18 @@ export class WebApp {
   }
 }
 
-async function explained(
-  { text, model, pair }: Asked,
-  request: ExplainRequest,
-): Promise<Payload["explanations"][number]> {
-  const payload = await new ServerJob().run({ explain: { text, model, pair, ...request } }, () => undefined);
+function ordered({ text, model, method, pair, reply }: Asked): Omit<Order, "image"> {
+  return { text, model, method, pair, target: reply };
+}
+
+function requested(order: Order, { other, heads }: Asked): unknown {
+  const second = other ? [{ ...other, pair: "", image: order.image }] : [];
+  return { analyses: [order, ...second], heads };
+}
+
+async function explained(order: Order, request: ExplainRequest): Promise<Payload["explanations"][number]> {
+  const { text, model, pair, image } = order;
+  const payload = await new ServerJob().run({ explain: { text, model, pair, image, ...request } }, () => undefined);
   const [explanation] = payload.explanations;
   if (!explanation) throw new Error("The server explained nothing.");
   return explanation;

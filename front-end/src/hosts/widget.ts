@@ -1,8 +1,9 @@
-/** The notebook's side of a widget: state in a trait of the model, exact values by message from the kernel. */
-import { failure, mount } from "../explorer";
+/** The notebook's side of a widget: state in a trait of the model, exact values and windows by message from the kernel. */
+import { failure } from "../explorer";
 import { Lifetime } from "../lifetime";
 import type { Payload } from "../model/payload";
-import type { ExactRequest, Host } from "./host";
+import { mount } from "../mount";
+import type { Host } from "./host";
 import { shadow } from "./shadow";
 
 export interface WidgetModel {
@@ -42,12 +43,16 @@ function widgetHost(model: WidgetModel, life: Lifetime): Host {
       model.on("change:state", changed);
       return () => model.off("change:state", changed);
     },
-    exact: (request) => ask(model, life, ++asked, request),
+    exact: async (request) => new Float32Array(await ask(model, life, { id: ++asked, kind: "exact", ...request })),
+    window: async (place) => {
+      const answer = await ask(model, life, { id: ++asked, kind: "window", ...place });
+      return JSON.parse(new TextDecoder().decode(answer)) as Payload;
+    },
   };
 }
 
 /** One message to the kernel and its answer; given up when the kernel is silent or the view goes away. */
-function ask(model: WidgetModel, life: Lifetime, id: number, request: ExactRequest): Promise<Float32Array> {
+function ask(model: WidgetModel, life: Lifetime, request: { id: number; kind: string }): Promise<ArrayBuffer> {
   return new Promise((resolve, reject) => {
     const waiting = new Lifetime();
     const give = (up: string): void => {
@@ -55,17 +60,17 @@ function ask(model: WidgetModel, life: Lifetime, id: number, request: ExactReque
       reject(new Error(up));
     };
     const answer = (content: { id?: number; error?: string }, buffers: DataView[]): void => {
-      if (content.id !== id) return;
+      if (content.id !== request.id) return;
       waiting.end();
       const bytes = buffers[0];
       if (content.error !== undefined || !bytes) reject(new Error(content.error ?? "the kernel gave no values"));
-      else resolve(new Float32Array(bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength)));
+      else resolve(new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength).slice().buffer);
     };
     const timer = window.setTimeout(() => give("the kernel does not answer"), PATIENCE);
     waiting.atEnd(() => window.clearTimeout(timer));
     waiting.atEnd(() => model.off("msg:custom", answer as never));
     life.atEnd(() => give("the view has gone"));
     model.on("msg:custom", answer as never);
-    model.send({ id, kind: "exact", ...request });
+    model.send(request);
   });
 }

@@ -147,9 +147,21 @@ export class Lens {
     return shared;
   }
 
+  /** The map as it is painted: of a block of tokens, what each of them has on average. */
+  painted(state: Selection): Matrix {
+    const matrix = this.matrix(state);
+    const { count } = this.analysis.keys;
+    if (!count) return matrix;
+    const sizes = this.keys(state).members.map(([token]) => count[token!]!);
+    return this.remember(`${identity(state)}-${state.base}/painted`, () => ({
+      ...matrix,
+      values: matrix.values.map((value, at) => value / sizes[at % matrix.columns]!),
+    }));
+  }
+
   /** The values that colours are for: where own tokens are grey, the others. */
   private coloured(state: Selection): Matrix {
-    const matrix = this.matrix(state);
+    const matrix = this.painted(state);
     return state.own === "grey" ? withoutOwn(matrix, this.own(state)) : matrix;
   }
 

@@ -1,5 +1,6 @@
 /** The payload as Python writes it (`normscope/explorer/payload.py`): labels as they are, numbers as packed blocks. */
 import type { Scope } from "./scopes";
+import type { WindowFacts } from "./window";
 
 /** Codes of 16 bits on a logarithmic scale below the largest of each row (the last axis), or plain float32. */
 export type Block = FloatBlock | CodeBlock;
@@ -34,6 +35,8 @@ export interface TokenTable {
   group?: string[];
   row?: number[];
   column?: number[];
+  /** How many tokens each stands for, where blocks of them are put together. */
+  count?: number[];
 }
 
 export interface ImagePayload {
@@ -128,4 +131,6 @@ export interface Payload {
   explanations: ExplanationPayload[];
   /** Of all places of the first text, where they are known. */
   predictions: PredictionPayload[];
+  /** Of a long result, of which this is a part. */
+  windows?: WindowFacts | null;
 }

@@ -7,12 +7,12 @@ import { unitsOf } from "./tokens";
 /** Edges below this part of all that flows are not kept. */
 const SMALLEST = 2e-5;
 
-/** Whether maps of all layers are there, from the same tokens to the same tokens, and shares have no sign. */
+/** Whether maps of all layers are there, from single tokens to the same tokens, and shares have no sign. */
 export function canRoll(analysis: Analysis): boolean {
   const { layers, queries, keys, wholeScope } = analysis;
   const all = layers.every((layer, index) => layer === index + 1);
   const same = queries.position.join() === keys.position.join() && !(keys.group ?? []).includes("source");
-  return all && same && layers.length > 0 && !analysis.scope(wholeScope)?.signed;
+  return all && same && !keys.count && layers.length > 0 && !analysis.scope(wholeScope)?.signed;
 }
 
 /** What flows to the state of a token at the last layer, if every state is made of the states before as its map says. */

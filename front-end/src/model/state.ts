@@ -32,6 +32,8 @@ export interface State {
   theme: "auto" | "light" | "dark";
   /** Which of the values that are explained, how much of the flow is drawn (percent), and the node that is followed (-1: none). */
   target: number;
+  /** The prediction that was asked for in the page (`formatRequest`); "" where what is explained came with it. */
+  explain: string;
   share: number;
   depth: number;
   token: number;
@@ -88,6 +90,7 @@ export function initialState(analysis: Analysis | null, explanation: Explanation
     order: "value",
     theme: "auto",
     target: explanation ? 0 : ROLLOUT,
+    explain: "",
     share: firstShare(explanation?.part("decoder").keys.token.length ?? 0),
     depth: -1,
     token: -1,

@@ -16,6 +16,8 @@ export interface Explained {
 export class Targets {
   private readonly explained: Explained[] = [];
   private readonly rolled: Analysis | null;
+  /** The numbers of what was asked for in the page. */
+  private readonly requested = new Map<string, number>();
   private last: { query: number; explanation: Explanation } | null = null;
 
   constructor(
@@ -35,6 +37,23 @@ export class Targets {
       this.explained.push({ explanation, place });
     });
     return first;
+  }
+
+  /** Add what was asked for in the page. */
+  answer(request: string, explanation: Explanation): void {
+    this.requested.set(request, this.add(explanation));
+  }
+
+  /** The number of what was asked for; undefined where that is not there. */
+  numberOf(request: string): number | undefined {
+    return this.requested.get(request);
+  }
+
+  /** The state that shows one of the values, none of its nodes followed. */
+  choose(number: number): Pick<State, "target" | "explain" | "depth" | "token"> {
+    const target = this.fitted(number);
+    const explain = [...this.requested].find(([, one]) => one === target)?.[0] ?? "";
+    return { target, explain, depth: -1, token: -1 };
   }
 
   get any(): boolean {

@@ -76,7 +76,7 @@ export class MapPanel extends ElementPanel implements MainPanel {
     const told = `${titleOf(view)}: ${size}. Arrow keys move, plus and minus zoom.`;
     const { matches } = this;
     const grey = greyedOf(state, lens, dark);
-    this.heatmap.show({ ...view, label: told, grey, beside: besideOf(view), matches });
+    this.heatmap.show({ ...view, matrix: lens.painted(state), label: told, grey, beside: besideOf(view), matches });
   }
 
   private matching(): Matches {

@@ -7,6 +7,9 @@ import type { Store } from "../model/store";
 import { kindsOf } from "../model/tokens";
 import { Bar, UNITS } from "./bar";
 
+/** With more kinds of units than this the toolbar is full. */
+const MOST_UNITS = 3;
+
 export class Toolbar extends Bar {
   readonly element: HTMLElement;
 
@@ -32,6 +35,14 @@ export class Toolbar extends Bar {
       this.heads(),
       this.difference(),
       h("div", { class: "end" }, this.view(), this.display()),
+    );
+    this.element.classList.toggle("crowded", this.crowded);
+  }
+
+  /** Whether there is so much to choose that names of groups have no room on a usual screen. */
+  private get crowded(): boolean {
+    return this.panes.some(
+      ({ analysis }) => analysis.encoder || analysis.projections || kindsOf(analysis.keys).length > MOST_UNITS,
     );
   }
 
@@ -70,6 +81,7 @@ export class Toolbar extends Bar {
       ],
       (value) => this.set({ own: value as State["own"] }),
     );
+    control.element.classList.add("named");
     this.syncs.push((state) => control.set(this.panes[0]!.state(state).own));
     return control.element;
   }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,10 +17,14 @@ from normscope.errors import InputError, NormscopeError
 from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
+    from normscope.analysis import Analysis
     from normscope.analyzer import Analyzer
     from normscope.call_options import AnalysisOptions
+    from normscope.explain.explanation import Explanation
+    from normscope.explorer.pieces import Precision
 
 _SIDE = "Side by side"
+_RESULTS = (".nc", ".zarr")
 
 EXPLORE_EXAMPLES = (
     'normscope explore "The opera singer caught a soap bubble." --out bubble.html',
@@ -29,6 +34,7 @@ EXPLORE_EXAMPLES = (
 SERVE_EXAMPLES = (
     "normscope serve",
     "normscope serve --model ./my-model --model ./my-other-model --port 9000",
+    "normscope serve long.zarr",
 )
 
 
@@ -39,7 +45,14 @@ def register(app: typer.Typer) -> None:
 
 
 def explore(
-    text: options.TextArgument,
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="TEXT",
+            help="The text to analyse (for a vision model, the file of an image), or a finished result: .nc or .zarr.",
+            show_default=False,
+        ),
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("explorer.html"),
     pair: options.Pair = None,
     target: options.Target = None,
@@ -76,6 +89,12 @@ def explore(
 
     ending(out, ("html", "htm"))
     page_precision = _precision(precision)
+    result = _result(text)
+    if result is not None:
+        if any((pair, target, compare, compare_model)):
+            raise InputError(f"{text!r} is a finished result, shown as it is: leave out the options of an analysis.")
+        _write([_opened(result)], out, page_precision)
+        return
     first = load_analyzer(model)
     asked: AnalysisOptions = {
         "target": target,
@@ -95,14 +114,28 @@ def explore(
 
     for analysis in analyses:
         say_approximate(analysis)
+    _write(analyses, out, page_precision)
+
+
+def _write(results: Sequence[Analysis | Explanation], out: Path, precision: Precision) -> None:
+    from normscope.analysis import Analysis
     from normscope.explorer.page import write_page
+    from normscope.explorer.windows import is_long
 
     with working(f"Writing {out}"):
-        write_page(*analyses, path=out, precision=page_precision)
+        write_page(*results, path=out, precision=precision)
     say_written(out)
+    if any(isinstance(result, Analysis) and is_long(result) for result in results):
+        say("This result is too long for a page, which shows it in blocks of tokens: `normscope serve` looks inside.")
 
 
 def serve(
+    result: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="RESULT", help="A finished result to look at, instead of models: .nc or .zarr.", show_default=False
+        ),
+    ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
@@ -129,22 +162,43 @@ def serve(
     Only this machine can reach it by default.
     """
     try:
-        from normscope.explorer.server import Limits
+        from normscope.explorer.results import ResultApp
+        from normscope.explorer.server import Limits, WebApp
         from normscope.explorer.serving import serve as run
     except ModuleNotFoundError as error:
         raise NormscopeError(
             f"The web app needs {error.name}, which is not installed: pip install 'normscope[server]'."
         ) from error
+    if result is not None:
+        with working(f"Reading {result}"):
+            shown = ResultApp(_opened(result))
+        run(shown, what=result.name, host=host, port=port, say=say)
+        return
     analyzers: dict[str, Analyzer] = {}
     for name in model or [None]:
         analyzer = load_analyzer(replace(loading, model=name))
         same = sum(known.name == analyzer.name for known in analyzers.values())
         analyzers[f"{analyzer.name} ({same + 1})" if same else analyzer.name] = analyzer
     limits = Limits(tokens=most_tokens, kept=most_kept * 2**20)
-    run(analyzers, host=host, port=port, limits=limits, say=say)
+    run(WebApp(analyzers, limits), what=", ".join(analyzers), host=host, port=port, say=say)
 
 
-def _precision(name: str) -> Literal["display", "full"]:
+def _result(text: str) -> Path | None:
+    """The file or folder of a finished result, if that is what a text names."""
+    path = Path(text)
+    try:
+        return path if path.suffix in _RESULTS and path.exists() else None
+    except OSError:  # a text that is longer than any name
+        return None
+
+
+def _opened(path: Path) -> Analysis | Explanation:
+    from normscope.opening import open as open_result
+
+    return open_result(path)
+
+
+def _precision(name: str) -> Precision:
     if name == "display" or name == "full":  # noqa: PLR1714  (so that the type is known)
         return name
     raise InputError(f"The precision of a page is 'display' or 'full', not {name!r}.")

@@ -68,7 +68,15 @@ def run_command(
     names: Annotated[
         list[str], typer.Argument(metavar="EXPERIMENT", help="Names; `normscope experiments` lists them.")
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for tables, figures, manifest and finished shards.")],
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FOLDER",
+            help="Folder for tables, figures, manifest and finished shards; or its URL, such as s3://bucket/run.",
+        ),
+    ],
     corpus: Annotated[
         str | None,
         typer.Option(
@@ -255,7 +263,7 @@ def _engine(name: EngineName, address: str | None, workers: int | None, jobs: in
     return Ray(address, workers)
 
 
-def _tell(out: Path, manifest: dict[str, Any]) -> None:
+def _tell(out: str, manifest: dict[str, Any]) -> None:
     skipped = ", ".join(f"{kind}: {count}" for kind, count in manifest["rows_left_out_or_changed"].items())
     say(f"{manifest['sequences']} sequences, {manifest['tokens']} tokens{f' ({skipped})' if skipped else ''}.")
     for problem in manifest["problems"]:

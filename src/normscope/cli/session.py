@@ -47,6 +47,12 @@ def quiet() -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     warnings.simplefilter("ignore")
+    warnings.filterwarnings("always", "No font here has")
+    warnings.showwarning = _warn
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    say(f"Warning: {message}")
 
 
 def read_text(text: str, pair: str | None) -> str | tuple[str, str]:

@@ -7,8 +7,8 @@ the same tables to the last bit. What is computed for a sequence is the experime
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,8 +24,15 @@ from normscope.corpus_run import output
 from normscope.corpus_run.cost import announced
 from normscope.corpus_run.driver import Driver, RunInterrupted
 from normscope.corpus_run.engines import ChangedModelError, Engine, Here, Processes, WorkerError
-from normscope.corpus_run.folder import AnotherRunError, RunInProgressError, locked_folder
+from normscope.corpus_run.folder import (
+    AnotherRunError,
+    RunFolder,
+    RunInProgressError,
+    locked_folder,
+    mirrored_folder,
+)
 from normscope.corpus_run.manifest import manifest_of
+from normscope.corpus_run.mirror import is_url
 from normscope.corpus_run.settings import Settings, arithmetic
 from normscope.corpus_run.spool import spooled
 from normscope.errors import InputError
@@ -46,7 +53,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RunResult:
-    """The result of a run: the outcome of each experiment by name, its manifest, and its folder (if it has one)."""
+    """The result of a run: the outcome of each experiment by name, its manifest, and its folder (if it has one here)."""
 
     outcomes: dict[str, Outcome]
     manifest: dict[str, Any]
@@ -91,8 +98,8 @@ def run(
         experiments: names (see `normscope.experiments.EXPERIMENTS`) or experiments with options.
         model: as in `normscope.load`, or an analyzer, or a model with its loading options.
         corpus: a file, a dataset's name, a `Corpus`, or a list of texts. `corpus_options` are the options of `Corpus`.
-        out: folder for tables, figures, manifest and shards; without it everything stays in memory. In a folder with an
-            unfinished run of the same settings, that run is resumed.
+        out: folder for tables, figures, manifest and shards, or its URL (such as `s3://bucket/run`); without it everything
+            stays in memory. In a folder with an unfinished run of the same settings, that run is resumed.
         options: options of experiments by experiment name.
         masking: mask tokens for the experiments whose paper does (`paper`), for all, or for none.
         seed: of masking, sampling and the bootstrap.
@@ -130,10 +137,9 @@ def run(
         approximate=approximate,
     )
     with ExitStack() as exits:
-        path = Path(exits.enter_context(TemporaryDirectory(prefix="normscope-run-")) if out is None else out)
-        folder = exits.enter_context(locked_folder(path))
+        folder = exits.enter_context(_folder(out))
         analyzer = model if isinstance(model, Analyzer) else cast(ModelOptions, source).load()
-        driver = Driver(settings, analyzer, folder, exits.enter_context(spooled(path, shard_size)))
+        driver = Driver(settings, analyzer, folder, exits.enter_context(spooled(folder.path, shard_size)))
         started = time.monotonic()
         record = driver.prepare(overwrite=overwrite)
         expected = announced(driver, aloud=progress is not False)
@@ -141,8 +147,21 @@ def run(
         outcomes = driver.finish()
         manifest = {**manifest_of(driver, record, outcomes, time.monotonic() - started), "expected": expected}
         if out is not None:
-            output.write(path, outcomes, manifest)
-    return RunResult(outcomes, manifest, None if out is None else path)
+            output.write(folder.path, outcomes, manifest)
+            folder.publish()
+    return RunResult(outcomes, manifest, None if out is None or folder.mirror is not None else folder.path)
+
+
+@contextmanager
+def _folder(out: str | Path | None) -> Generator[RunFolder]:
+    """The folder in which a run works: that of a path, or one on this machine for a URL or for none."""
+    if isinstance(out, str) and is_url(out):
+        with mirrored_folder(out) as folder:
+            yield folder
+        return
+    with ExitStack() as exits:
+        path = exits.enter_context(TemporaryDirectory(prefix="normscope-run-")) if out is None else out
+        yield exits.enter_context(locked_folder(Path(path)))
 
 
 def _source(

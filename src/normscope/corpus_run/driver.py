@@ -102,7 +102,7 @@ class Driver:
             return
         done = self.spool.sequences - sum(map(self.spool.sequences_of, missing))
         counts = self._written(engine, Work(self.plan, model, self.analyzer.facts))
-        kept = f"sequences are done and kept in {str(self.folder.path)!r}. The same command resumes the run."
+        kept = f"sequences are done and kept in {self.folder.name!r}. The same command resumes the run."
         try:
             for count in shown(counts, total=self.spool.sequences, done=done, progress=progress):
                 done += count

@@ -1,4 +1,4 @@
-"""The folder of a run: it belongs to one run, and only one process works in it at a time.
+"""The folder of a run: it belongs to one run, and only one process works in it at a time. It may have a mirror at a URL.
 
 Nothing in a folder is touched unless a run's own file shows that the folder is a run's, or the folder is empty.
 """
@@ -12,10 +12,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from filelock import FileLock, Timeout
 
+from normscope.corpus_run.mirror import Mirror
 from normscope.corpus_run.settings import LAYOUT, differences
 from normscope.corpus_run.shards import Shards
 from normscope.errors import FileError, InputError, listing
@@ -39,20 +41,30 @@ class RunFolder:
     """The folder of a run, locked. Made by `locked_folder`."""
 
     path: Path
+    mirror: Mirror | None = None
+
+    @property
+    def name(self) -> str:
+        """Where a user finds the run."""
+        return str(self.path) if self.mirror is None else self.mirror.url
 
     @cached_property
     def shards(self) -> Shards:
-        return Shards(self.path / "shards")
+        return Shards(self.path / "shards", self.mirror)
 
     def claim(self, record: dict[str, Any], *, overwrite: bool) -> None:
         """Make the folder that of the run with these settings, or see that it already is; remove what a kill left."""
         existing = _record(self.path)
         if existing != record:
             if existing is not None and not overwrite:
-                raise AnotherRunError(_refusal(self.path, existing, record))
+                raise AnotherRunError(_refusal(self.name, existing, record))
             self._clear()
             with replacing(self.path / SETTINGS) as temporary:
                 temporary.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            if self.mirror is not None:
+                self.mirror.put(self.path / SETTINGS, SETTINGS)
+        elif self.mirror is not None:
+            self.mirror.fetch_shards(self.path / "shards")
         sweep(self.path, SETTINGS, MANIFEST, "report.html")
         sweep(self.path / "tables")
         sweep(self.path / "figures")
@@ -64,10 +76,35 @@ class RunFolder:
                 if (self.path / name).exists():
                     shutil.rmtree(self.path / name)
             (self.path / MANIFEST).unlink(missing_ok=True)
+            if self.mirror is not None:
+                self.mirror.clear(sorted(self.mirror.names() & {*_FOLDERS, MANIFEST}))
         except OSError as error:
             raise FileError(
                 f"The older run in {str(self.path)!r} cannot be removed: {error.strerror or error}."
             ) from error
+
+    def publish(self) -> None:
+        """Copy what a finished run has written to the mirror, its manifest last."""
+        if self.mirror is None:
+            return
+        for name in ("tables", "figures"):
+            for path in sorted((self.path / name).iterdir()):
+                self.mirror.put(path, f"{name}/{path.name}")
+        self.mirror.put(self.path / MANIFEST, MANIFEST)
+
+
+@contextmanager
+def mirrored_folder(url: str) -> Generator[RunFolder]:
+    """A folder on this machine for as long as it is needed, with the run at a URL as its mirror."""
+    mirror = Mirror(url)
+    names = {name for name in mirror.names() if not name.startswith(".")}
+    if names and SETTINGS not in names:
+        raise AnotherRunError(_not_empty(mirror.url))
+    with TemporaryDirectory(prefix="normscope-run-") as folder:
+        if names:
+            mirror.fetch(SETTINGS, Path(folder) / SETTINGS)
+            _record(Path(folder))
+        yield RunFolder(Path(folder), mirror)
 
 
 @contextmanager
@@ -122,9 +159,7 @@ def _record(path: Path) -> dict[str, Any] | None:
     file = path / SETTINGS
     if not file.exists():
         if any(content.name != _LOCK and not content.name.startswith(".run-") for content in path.iterdir()):
-            raise AnotherRunError(
-                f"{str(path)!r} is not empty and holds no run: nothing in it is replaced. Choose another folder (--out)."
-            )
+            raise AnotherRunError(_not_empty(str(path)))
         return None
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
@@ -138,11 +173,13 @@ def _record(path: Path) -> dict[str, Any] | None:
     return record
 
 
-def _refusal(path: Path, existing: dict[str, Any], record: dict[str, Any]) -> str:
+def _not_empty(name: str) -> str:
+    return f"{name!r} is not empty and holds no run: nothing in it is replaced. Choose another folder (--out)."
+
+
+def _refusal(name: str, existing: dict[str, Any], record: dict[str, Any]) -> str:
     if existing.get("layout") != LAYOUT:
         how = f"was made by another version of normscope ({existing['normscope']}), and cannot be resumed"
     else:
         how = f"differs in {listing(differences(existing, record))}"
-    return (
-        f"{str(path)!r} holds another run: it {how}. Choose another folder (--out), or replace that run (--overwrite)."
-    )
+    return f"{name!r} holds another run: it {how}. Choose another folder (--out), or replace that run (--overwrite)."

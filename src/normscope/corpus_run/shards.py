@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from normscope.corpus_run import shard_files
+from normscope.corpus_run.mirror import Mirror
 from normscope.errors import FileError
 from normscope.experiments.partial import Partial
 
@@ -61,10 +62,10 @@ class Span:
 
 
 class Shards:
-    """The shards of one run, below a folder. `prepare` finds out which are done."""
+    """The shards of one run, below a folder, and in a mirror if it has one. `prepare` finds out which are done."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, mirror: Mirror | None = None) -> None:
+        self.folder, self._mirror = folder, mirror
         self._spans: set[Span] = set()
 
     def done(self, index: int) -> bool:
@@ -84,11 +85,13 @@ class Shards:
                 self._remove(span)
         for span in sorted(self._spans):
             self._merge(span)
+        self._reflect()
 
     def write(self, index: int, partials: Mapping[str, Partial]) -> None:
         """Write a shard, and merge it with its neighbours as far as they are there."""
         self._write(Span(index), partials)
         self._merge(Span(index))
+        self._reflect()
 
     def read(self) -> Iterator[dict[str, Partial]]:
         """The partial results, in the order of the corpus, one folder at a time; rows stay on disk."""
@@ -132,6 +135,10 @@ class Shards:
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         self._spans.add(span)
+
+    def _reflect(self) -> None:
+        if self._mirror is not None:
+            self._mirror.keep_shards(self.folder, [span.name for span in self._spans])
 
     def _remove(self, span: Span) -> None:
         self._spans.discard(span)

@@ -1,4 +1,4 @@
-"""ff-amplification (2023, Tables 2 and 3): which pairs of subwords the feed-forward brings together.
+"""ff-amplification (2024, Tables 2 and 3): which pairs of subwords the feed-forward brings together.
 
 Every map is scaled so that its columns sum to 1; the map after the feed-forward minus the map before it is the
 amplification of each (query, key) pair, averaged over all occurrences of the two subword types. The same for the whole
@@ -82,7 +82,7 @@ class FeedForwardAmplification(Experiment):
     kinds: tuple[str, ...] = (*KINDS, LN)
 
     name: ClassVar[str] = "ff-amplification"
-    paper: ClassVar[str] = "Kobayashi et al. 2023"
+    paper: ClassVar[str] = "Kobayashi et al. 2024"
     shows: ClassVar[str] = "Tables 2, 3"
     summary: ClassVar[str] = (
         "the pairs of subword types that the feed-forward (and the group around it) brings together most"

@@ -1,4 +1,4 @@
-"""ff-norms and outlier-dimensions (2023, Figures 10 and 11): what the feed-forward puts out beside what bypasses it."""
+"""ff-norms and outlier-dimensions (2024, Figures 10 and 11): what the feed-forward puts out beside what bypasses it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FeedForwardNormsExperiment(Experiment):
     masked: bool = True
 
     name: ClassVar[str] = "ff-norms"
-    paper: ClassVar[str] = "Kobayashi et al. 2023"
+    paper: ClassVar[str] = "Kobayashi et al. 2024"
     shows: ClassVar[str] = "Figure 10"
     summary: ClassVar[str] = "norm of the feed-forward's output beside the norm of what bypasses it"
     columns: ClassVar[dict[str, str]] = {
@@ -72,7 +72,7 @@ class OutlierDimensions(Experiment):
     masked: bool = True
 
     name: ClassVar[str] = "outlier-dimensions"
-    paper: ClassVar[str] = "Kobayashi et al. 2023"
+    paper: ClassVar[str] = "Kobayashi et al. 2024"
     shows: ClassVar[str] = "Figure 11, removal"
     summary: ClassVar[str] = (
         "dimensions of the feed-forward beside the gamma of the norm after it, and the map without the outliers"

@@ -59,6 +59,14 @@ def log_scale(axes: Axes, direction: Literal["x", "y"]) -> None:
     axis.set_minor_formatter(FuncFormatter(between))
 
 
+def signed_log_scale(axes: Axes, *, threshold: float) -> None:
+    """A vertical axis that is logarithmic on both sides of zero, beyond a threshold."""
+    axes.set_yscale("symlog", linthresh=threshold)
+    axes.yaxis.set_major_formatter(FuncFormatter(_signed))
+    if axes.dataLim.ymin >= 0:
+        axes.set_ylim(bottom=0)
+
+
 def power_of_ten(value: float) -> str:
     """As a plain number near 1, as a power otherwise."""
     exponent = round(math.log10(value)) if value > 0 else 0
@@ -71,6 +79,10 @@ def power_of_ten(value: float) -> str:
 
 def _plainly(value: float, _place: object = None) -> str:
     return power_of_ten(value)
+
+
+def _signed(value: float, _place: object = None) -> str:
+    return "0" if value == 0 else ("-" if value < 0 else "") + power_of_ten(abs(value))
 
 
 def count_bar(shown: ScalarMappable, axes: Axes | Sequence[Axes], label: str) -> None:

@@ -1,4 +1,4 @@
-"""Figures of amplified groups: the means of the two sides by layer (2023, Figure 7) and their distributions (Figure 8)."""
+"""Figures of amplified groups: the means of the two sides by layer (2024, Figure 7) and their distributions (Figure 8)."""
 
 from __future__ import annotations
 

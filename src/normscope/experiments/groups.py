@@ -1,4 +1,4 @@
-"""ff-amplification of groups (2023, Figures 7 and 8): pairs within a word, or within an entity, against other pairs.
+"""ff-amplification of groups (2024, Figures 7 and 8): pairs within a word, or within an entity, against other pairs.
 
 As in the paper, a pair is an ordered pair of subword types: its amplification is the mean over its occurrences (here: those
 at one token distance), and what was seen once is left out. The other pairs are sampled so that they have exactly the token
@@ -56,7 +56,7 @@ class GroupAmplification(Experiment):
     correction: str = "none"
 
     label: ClassVar[str]
-    paper: ClassVar[str] = "Kobayashi et al. 2023"
+    paper: ClassVar[str] = "Kobayashi et al. 2024"
     columns: ClassVar[dict[str, str]] = {
         "kind": "ff: the feed-forward alone; group: norm, feed-forward, residual and norm",
         "layer": "layer, from 1",

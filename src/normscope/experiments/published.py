@@ -17,7 +17,7 @@ _ABOUT = 0.1
 """By how much the number of sequences may differ from the paper's."""
 
 INFERRED = "inferred"
-"""The 2023 paper does not say how maps were scaled before they were compared; its values stand beside `column` (the
+"""The 2024 paper does not say how maps were scaled before they were compared; its values stand beside `column` (the
 documentation has the arithmetic)."""
 
 

@@ -155,14 +155,14 @@ SIMILARITY: dict[tuple[str, str], dict[tuple[str, str], float]] = {
         ("AttnRes", "AttnResLnFfResLn"): 0.99,
     }
 }
-"""2023, Table 1 and text."""
+"""2024, Table 1 and text."""
 
 FEED_FORWARD_LAYERS = {("bert-base", WIKIPEDIA, 10): 0.40, ("bert-base", WIKIPEDIA, 11): 0.50}
 REMOVED = {("bert-base", WIKIPEDIA, 10): (0.40, 0.88), ("bert-base", WIKIPEDIA, 11): (0.50, 0.94)}
-"""2023, Section 5: before and after the outlier dimensions are removed."""
+"""2024, Section 5: before and after the outlier dimensions are removed."""
 
 SIGNIFICANT = {
     ("word-split", "bert-base", WIKIPEDIA): frozenset({3, 4, 5, 6, 7, 9, 10, 11}),
     ("entities", "bert-base", CONLL): frozenset(range(3, 12)),
 }
-"""2023, Figure 7: the layers in which the feed-forward amplifies the group's pairs significantly."""
+"""2024, Figure 7: the layers in which the feed-forward amplifies the group's pairs significantly."""

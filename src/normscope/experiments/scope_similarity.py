@@ -1,4 +1,4 @@
-"""scope-similarity (2023, Table 1, Figures 5, 9 and 12): how much the map changes from one scope to another.
+"""scope-similarity (2024, Table 1, Figures 5, 9 and 12): how much the map changes from one scope to another.
 
 Per layer and sequence, two maps are flattened and compared by Spearman's rank correlation; mean over sequences, then over
 layers. Plain flattening cannot give the published numbers (the documentation has the arithmetic), so the tables carry maps
@@ -34,7 +34,7 @@ class ScopeSimilarity(Experiment):
 
     name: ClassVar[str] = "scope-similarity"
     ranks_only: ClassVar[bool] = True
-    paper: ClassVar[str] = "Kobayashi et al. 2023"
+    paper: ClassVar[str] = "Kobayashi et al. 2024"
     shows: ClassVar[str] = "Table 1, Figures 5, 9, 12"
     summary: ClassVar[str] = "rank correlation of the maps at two scopes: adjacent, against the FF input, all pairs"
     columns: ClassVar[dict[str, str]] = {

@@ -54,16 +54,18 @@ class WeightVersusNorm(Experiment):
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         weights = head_maps(observation, ATTENTION_WEIGHTS)
-        values = np.broadcast_to(observation.result(ValueNorms())[:, :, None, :], weights.shape)
-        category = np.broadcast_to(categories(observation, model), weights.shape)
-        there = np.isfinite(weights)
-        cells = (category[there] * _WEIGHTS.size + _WEIGHTS.places(weights[there])) * _NORMS.size
-        cells, counts = np.unique(cells + _NORMS.places(values[there]), return_counts=True)
-        table = pa.table({"cell": cells, "count": counts.astype(np.int64)})
+        # Category and norm are those of the key, whatever the query: their bins are looked up once for all queries.
+        of_key = categories(observation, model) * _WEIGHTS.size * _NORMS.size
+        of_key = (of_key + _NORMS.places(observation.result(ValueNorms()))).astype(np.int32)
+        cells = _WEIGHTS.places(weights).astype(np.int32) * np.int32(_NORMS.size) + of_key[:, :, None]
+        cells, counts = np.unique(cells[np.isfinite(weights)], return_counts=True)
+        table = pa.table({"cell": cells.astype(np.int64), "count": counts.astype(np.int64)})
         return Partial(rows={"joint": Rows((table,), keys=("cell",))})
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
-        table = partial.rows["joint"].select("SELECT cell, sum(count)::BIGINT AS count FROM rows GROUP BY cell")
+        table = partial.rows["joint"].select(
+            "SELECT cell, sum(count)::BIGINT AS count FROM rows GROUP BY cell ORDER BY cell"
+        )
         joint = _Joint.of_cells(table["cell"].to_numpy(), table["count"].to_numpy(), categories_of(facts.model))
         records = [
             {"category": name, **dict(zip(("spearman", "error"), part.spearman(), strict=True)), "pairs": part.pairs}

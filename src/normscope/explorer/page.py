@@ -19,6 +19,7 @@ from normscope.errors import NormscopeError
 from normscope.explain.explanation import Explanation
 from normscope.explorer.payload import payload_json
 from normscope.explorer.pieces import Precision
+from normscope.explorer.windows import Windows, is_long
 from normscope.location import model_name
 
 FRAME_HEIGHT = 860
@@ -57,9 +58,21 @@ def bundle() -> str:
 
 
 def page_html(*results: Analysis | Explanation, precision: Precision = "display") -> str:
-    """The page of one analysis or of two side by side, of explanations, or of both, as HTML."""
-    titles = dict.fromkeys(_title(result) for result in results)
-    return render(payload_json(*results, precision=precision), title=" and ".join(titles))
+    """The page of one analysis or of two side by side, of explanations, or of both, as HTML.
+
+    An analysis of so long a text that no page could take its maps is shown in blocks of tokens, whose values add up.
+    """
+    return render(opening_json(*results, precision=precision), title=title(*results))
+
+
+def opening_json(*results: Analysis | Explanation, precision: Precision = "display") -> str:
+    """What a page begins with: the results themselves, or a long one in blocks, where it says how long it is."""
+    match results:
+        case (Analysis() as analysis,) if is_long(analysis):
+            windows = Windows(analysis)
+            return payload_json(windows.whole(), precision=precision, windows=windows.facts)
+        case _:
+            return payload_json(*results, precision=precision)
 
 
 def write_page(*results: Analysis | Explanation, path: str | Path, precision: Precision = "display") -> Path:
@@ -82,12 +95,12 @@ def render(data: str, *, title: str) -> str:
     )
 
 
-def shell(data: str, *, title: str, script_url: str) -> str:
+def shell(data: str, *, title: str, script_url: str, door: str = "server") -> str:
     """The web app's page: the same, with its script from the server, whose headers carry the policy."""
     return _TEMPLATE.format(
         policy="default-src 'self'; img-src data: blob:; base-uri 'none'; form-action 'none'",
         title=escape(title),
-        door="server",
+        door=door,
         data=data,
         source=f' src="{escape(script_url, quote=True)}"',
         script="",
@@ -96,6 +109,8 @@ def shell(data: str, *, title: str, script_url: str) -> str:
 
 def frame(*results: Analysis | Explanation) -> str | None:
     """The page inside a frame, for notebooks without the widget; `None` where it would be too large for that."""
+    if any(isinstance(result, Analysis) and is_long(result) for result in results):
+        return None
     html = page_html(*results)
     if len(html) > LARGEST_FRAME:
         return None
@@ -103,6 +118,11 @@ def frame(*results: Analysis | Explanation) -> str | None:
         f'<iframe srcdoc="{escape(html, quote=True)}" sandbox="allow-scripts allow-downloads" '
         f'style="width:100%;height:{FRAME_HEIGHT}px;border:0" title="normscope explorer"></iframe>'
     )
+
+
+def title(*results: Analysis | Explanation) -> str:
+    """What a page of some results is called."""
+    return " and ".join(dict.fromkeys(map(_title, results)))
 
 
 def _title(result: Analysis | Explanation) -> str:

@@ -7,7 +7,7 @@ of an explanation, and `pieces` what both are made of.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,11 +32,15 @@ _WORDS = {"Attn": "attention", "Cross": "cross-attention", "Res": "residual", "L
 
 
 def build_payload(
-    *results: Analysis | Explanation, precision: Precision = "display", predictions: Sequence[dict[str, Any]] = ()
+    *results: Analysis | Explanation,
+    precision: Precision = "display",
+    predictions: Sequence[dict[str, Any]] = (),
+    windows: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """What the front end needs of one analysis, or of two to compare, and of explanations beside them or alone.
 
     `predictions` of all places of the first text, where a host knows them; without, those that explanations tell of.
+    `windows` are the facts of a result of which this is a part.
     """
     analyses = [result for result in results if isinstance(result, Analysis)]
     explanations = [result for result in results if isinstance(result, Explanation)]
@@ -51,14 +55,18 @@ def build_payload(
         "analyses": [_analysis(analysis, precision) for analysis in analyses],
         "explanations": [explanation_payload(explanation, precision) for explanation in explanations],
         "predictions": list(predictions),
+        "windows": None if windows is None else dict(windows),
     }
 
 
 def payload_json(
-    *results: Analysis | Explanation, precision: Precision = "display", predictions: Sequence[dict[str, Any]] = ()
+    *results: Analysis | Explanation,
+    precision: Precision = "display",
+    predictions: Sequence[dict[str, Any]] = (),
+    windows: Mapping[str, int] | None = None,
 ) -> str:
     """The payload as JSON that is pure ASCII and free of `<`, `>` and `&`, so that it can stand inside HTML."""
-    payload = build_payload(*results, precision=precision, predictions=predictions)
+    payload = build_payload(*results, precision=precision, predictions=predictions, windows=windows)
     text = json.dumps(payload, ensure_ascii=True, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

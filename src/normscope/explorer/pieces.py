@@ -53,6 +53,7 @@ def tokens(dataset: xr.Dataset, dimension: str) -> dict[str, list[Any]]:
         "group": (f"{dimension}_group", str),
         "row": (f"{dimension}_row", int),
         "column": (f"{dimension}_column", int),
+        "count": (f"{dimension}_count", int),
     }
     table = {
         field: [kind(value) for value in dataset[name].values]

@@ -8,28 +8,34 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import uvicorn
+from starlette.applications import Starlette
 
-from normscope.analyzer import Analyzer
 from normscope.errors import InputError
 from normscope.explorer.guard import is_loopback
-from normscope.explorer.server import Limits, WebApp
 
 _MOST_CONNECTIONS = 512
 
 
+@runtime_checkable
+class Served(Protocol):
+    """An application that can be guarded for an address."""
+
+    def starlette(self, *, host: str, token: str | None) -> Starlette: ...
+
+
 def serve(
-    analyzers: Mapping[str, Analyzer],
+    web: Served,
     *,
+    what: str,
     host: str = "127.0.0.1",
     port: int = 8311,
-    limits: Limits | None = None,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve the explorer until interrupted."""
-    web = WebApp(analyzers, limits)
+    """Serve an application of the explorer until interrupted; `what` says what it shows."""
     listening = _listen(host, port)
     token = None if is_loopback(host) else secrets.token_urlsafe(24)
     app = web.starlette(host=host, token=token)
@@ -38,7 +44,7 @@ def serve(
             f"Warning: {host} can be reached by other machines, without encryption. Whoever has the address below, with "
             "its token, can run analyses here. Prefer the default (127.0.0.1) and an SSH tunnel."
         )
-    say(f"Serving {', '.join(web.analyzers)} at {_address(host, listening, token)} (Ctrl-C ends it)")
+    say(f"Serving {what} at {_address(host, listening, token)} (Ctrl-C ends it)")
     config = uvicorn.Config(
         app,
         log_level="warning",

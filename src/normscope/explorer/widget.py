@@ -1,6 +1,6 @@
 """The explorer in a notebook, through anywidget: Jupyter, VS Code, Colab and marimo show it, and it loads nothing.
 
-Owns the widget's traits and the one message that the front end sends: a map at full precision.
+Owns the widget's traits and the messages that the front end sends: for a map at full precision, or for a window.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import traitlets
 from normscope.analysis import Analysis
 from normscope.errors import NormscopeError
 from normscope.explain.explanation import Explanation
-from normscope.explorer.page import bundle, frame
-from normscope.explorer.payload import exact_map, payload_json
+from normscope.explorer.page import bundle, frame, opening_json
+from normscope.explorer.payload import exact_map
+from normscope.explorer.windows import Windows, window_json
 
 
 class ExplorerWidget(anywidget.AnyWidget):
@@ -25,23 +26,32 @@ class ExplorerWidget(anywidget.AnyWidget):
     state = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, *results: Analysis | Explanation, state: str = "") -> None:
-        super().__init__(payload=payload_json(*results), state=state)
+        super().__init__(payload=opening_json(*results), state=state)
         self._results = results
         self._analyses = [result for result in results if isinstance(result, Analysis)]
         self.on_msg(self._answer)
 
     def _answer(self, _: Any, content: dict[str, Any], __: list[bytes]) -> None:
-        """Answer a request for exact values; anything else is not for us."""
-        if content.get("kind") != "exact":
+        """Answer a request for exact values or for a window; anything else is not for us."""
+        answers = {"exact": self._exact, "window": self._window}
+        answer = answers.get(str(content.get("kind")))
+        if answer is None:
             return
         try:
-            analysis = self._analyses[int(content["analysis"])]
-            analysis = analysis.encoder if content.get("encoder") is True else analysis
-            values = exact_map(analysis, str(content["scope"]), int(content["layer"]), int(content["head"]) or None)
+            values = answer(content)
         except (NormscopeError, KeyError, ValueError, IndexError, TypeError) as error:
             self.send({"id": content.get("id"), "error": f"there is no such map ({error})"})
             return
-        self.send({"id": content.get("id")}, buffers=[values.tobytes()])
+        self.send({"id": content.get("id")}, buffers=[values])
+
+    def _exact(self, content: dict[str, Any]) -> bytes:
+        analysis = self._analyses[int(content["analysis"])]
+        analysis = analysis.encoder if content.get("encoder") is True else analysis
+        head = int(content["head"]) or None
+        return exact_map(analysis, str(content["scope"]), int(content["layer"]), head).tobytes()
+
+    def _window(self, content: dict[str, Any]) -> bytes:
+        return window_json(Windows(self._analyses[0]), int(content["row"]), int(content["column"])).encode("ascii")
 
     def _repr_html_(self) -> str | None:
         """For viewers of saved notebooks that know no widgets."""

@@ -16,14 +16,41 @@ from normscope.decompose import Approximation, LayerResult, Reached, decompose, 
 from normscope.decompose.products import TOLERANCE
 from normscope.errors import InputError
 from normscope.measures.approximated import Approximate, ApproximateLayer
-from normscope.measures.base import Errors, LayerMeasure, Measure, Reach
+from normscope.measures.base import Errors, Measure, Reach
 from normscope.measures.removal import MapWithoutDimensions
 from normscope.scopes import Scope, components_needed
 from normscope.trace import FeedForward, LayerTrace
 
 
+class DecomposedLayers(dict[int, LayerResult]):
+    """The results of all layers in their order, whose maps are parts of one array `[scope, layer, query, key]`."""
+
+    def __init__(self, layers: dict[int, LayerResult]) -> None:
+        """Take over what the layers have. They are left empty, so that no map but those of one layer is there twice."""
+        super().__init__()
+        self.maps: np.ndarray | None = None
+        count = len(layers)
+        for place, number in enumerate(sorted(layers)):
+            result = layers.pop(number)
+            self[number] = replace(result, maps=self._taken(result, place, count)) if result.maps else result
+
+    def _taken(self, result: LayerResult, place: int, count: int) -> dict[str, Tensor]:
+        """The maps of a layer, moved to its place in the array."""
+        if self.maps is None:
+            first = next(iter(result.maps.values()))
+            self.maps = np.empty((len(result.scopes), count, *first.shape), first.cpu().numpy().dtype)
+        maps: dict[str, Tensor] = {}
+        for scope, target in zip(result.scopes, self.maps[:, place], strict=True):
+            if scope in result.maps:
+                target[:] = result.maps[scope].cpu().numpy()
+                maps[scope] = torch.from_numpy(target)
+            else:
+                target[:] = np.nan
+        return maps
+
+
 @dataclass(frozen=True)
-class Decomposition(LayerMeasure[LayerResult]):
+class Decomposition(Measure[dict[int, LayerResult], DecomposedLayers]):
     """Maps `maps`, mixing ratios at these scopes and at `ratios`, and the maps of single heads.
 
     Without maps it takes the cheap route, a few vectors per query. All of it is proved against the model's own states.
@@ -59,6 +86,12 @@ class Decomposition(LayerMeasure[LayerResult]):
     def by_rows(self) -> bool:
         return True
 
+    def start(self) -> dict[int, LayerResult]:
+        return {}
+
+    def finish(self, state: dict[int, LayerResult]) -> DecomposedLayers:
+        return DecomposedLayers(state)
+
     def add(self, state: dict[int, LayerResult], layer: int, trace: LayerTrace) -> dict[int, LayerResult]:
         result = self._result(state, layer, trace)
         return {**state, layer: state[layer].followed_by(result) if layer in state else result}
@@ -78,7 +111,7 @@ class Decomposition(LayerMeasure[LayerResult]):
     def errors(self, state: dict[int, LayerResult], layer: int) -> Errors:
         return state[layer].errors
 
-    def also(self, result: Mapping[int, LayerResult]) -> Mapping[Measure[Any, Any], Any]:
+    def also(self, result: DecomposedLayers) -> Mapping[Measure[Any, Any], Any]:
         return {
             measure: np.stack([layer.without[str(measure.fraction)].cpu().numpy() for layer in result.values()])
             for measure in self.without
@@ -99,14 +132,12 @@ class Decomposition(LayerMeasure[LayerResult]):
             heads=self.heads or other.heads,
         )
 
-    def variables(self, result: Mapping[int, LayerResult]) -> dict[str, Any]:
+    def variables(self, result: DecomposedLayers) -> dict[str, Any]:
         layers = list(result.values())
         scopes = [Scope(scope) for scope in layers[0].scopes]
         variables: dict[str, Any] = {"scope": [str(scope) for scope in scopes]}
-        if self.maps and layers[0].maps:
-            dimensions = ("scope", "layer", "query", "key")
-            maps = by_scope([layer.maps for layer in layers], scopes)
-            variables[schema.MAP] = (dimensions, maps, {"quantity": "norm"})
+        if result.maps is not None:
+            variables[schema.MAP] = (("scope", "layer", "query", "key"), result.maps, {"quantity": "norm"})
         variables |= _ratio_variables(layers, scopes)
         if layers[0].heads:
             variables |= head_variables([layer.heads for layer in layers])
@@ -157,8 +188,13 @@ def _union(first: tuple[Scope, ...], second: tuple[Scope, ...]) -> tuple[Scope, 
 
 def by_scope(tables: Sequence[Mapping[str, Tensor]], scopes: Sequence[Scope]) -> np.ndarray:
     """`[scope, layer, ...]`, NaN where a table has nothing for a scope."""
-    missing = torch.full_like(next(iter(tables[0].values())), torch.nan)
-    return np.stack([np.stack([table.get(scope, missing).cpu().numpy() for table in tables]) for scope in scopes])
+    like = next(iter(tables[0].values())).cpu().numpy()
+    values = np.full((len(scopes), len(tables), *like.shape), np.nan, like.dtype)
+    for place, scope in enumerate(scopes):
+        for layer, table in enumerate(tables):
+            if scope in table:
+                values[place, layer] = table[scope].cpu().numpy()
+    return values
 
 
 def _ratio_variables(layers: Sequence[LayerResult], scopes: Sequence[Scope]) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class Norms(LayerMethod):
     quantity: ClassVar[str] = "norm"
     cost: ClassVar[str] = "one product of n x n vectors with the feed-forward's second matrix in every layer"
     operations: ClassVar[str] = "2 L n^2 F d"
-    paper: ClassVar[str] = "Kobayashi et al. 2020, 2021, 2023"
+    paper: ClassVar[str] = "Kobayashi et al. 2020, 2021, 2024"
     passes_per_token: ClassVar[bool] = True
 
     def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:

@@ -84,7 +84,10 @@ def estimate(
             seconds += count * len(asked.layers) * machine.layer
     if machine is not None:
         seconds += sum(machine.seconds(work) for work in total.values())
-    return Estimate(total, int(worst + 2 * results), int(results), None if machine is None else seconds, tuple(lengths))
+    twice = results / len(asked.layers)  # the maps of one layer, while they are moved to their place
+    return Estimate(
+        total, int(worst + results + twice), int(results), None if machine is None else seconds, tuple(lengths)
+    )
 
 
 def of_sequence(blocks: Sequence[BlockSizes], extent: Extent, asked: Asked) -> dict[str, Work]:

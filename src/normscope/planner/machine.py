@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
+from torch import Tensor
 
 from normscope.planner.sizes import BlockSizes
 from normscope.planner.work import Work
@@ -16,6 +17,10 @@ Clock = Callable[[], float]
 
 _ROUNDS = 3
 _ROWS = 1024
+_PASSED = 1 << 22
+"""Numbers of a pass over memory, to a place that is new, as most results of an engine are."""
+_PAIRS = (128, 512)
+"""Keys and queries whose norms are taken from Gram matrices: more than a processor keeps near."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +62,9 @@ def calibrate(
         random(keys, rows, width),
     )
     double = torch.float64 if device is None or device.type != "mps" else torch.float32
-    grams = torch.randn(keys, block.heads, block.heads, dtype=double, device=device)
-    doubles = weights.to(double)
-    memory = random(1 << 24)
+    grams = torch.randn(_PAIRS[0], block.heads, block.heads, dtype=double, device=device)
+    pairs = random(*_PAIRS, block.heads)
+    memory = random(_PASSED)
 
     def run(task: Callable[[], object]) -> float:
         return _best(task, clock, device)
@@ -67,9 +72,14 @@ def calibrate(
     return Machine(
         products=2.0 * _ROWS * block.neurons * block.d / run(lambda: torch.mm(left, right, out=out)),
         thin=2.0 * hidden.numel() * block.heads / run(lambda: torch.bmm(weights, factors, out=hidden)),
-        thin_double=2.0 * doubles.numel() * block.heads / run(lambda: torch.bmm(doubles, grams)),
-        passed=2.0 * memory.numel() * memory.element_size() / run(lambda: memory.mul_(1.0)),
+        thin_double=2.0 * pairs.numel() * block.heads / run(lambda: _squares(pairs.to(double), grams)),
+        passed=2.0 * memory.numel() * memory.element_size() / run(lambda: memory * 1.0),
     )
+
+
+def _squares(weights: Tensor, grams: Tensor) -> Tensor:
+    """The squared norms of parts, as `decompose.factored` takes them."""
+    return (weights @ grams).mul_(weights).sum(-1)
 
 
 def _best(task: Callable[[], object], clock: Clock, device: torch.device | None) -> float:

@@ -16,7 +16,10 @@ from normscope.planner.sizes import BlockSizes
 
 @dataclass(frozen=True)
 class Work:
-    """Operations of large products, of thin ones and of thin ones in float64; bytes that are read or written."""
+    """Operations of large products, of thin ones and of thin ones in float64; bytes that are read or written.
+
+    Thin ones in float64 are those of Gram matrices. What is read and written around them is part of them.
+    """
 
     products: float = 0.0
     thin: float = 0.0
@@ -101,9 +104,9 @@ def attention_maps(block: BlockSizes, extent: Extent, scopes: int) -> Work:
     one = Work(
         products=2.0 * n * block.values * d,
         thin_double=2.0 * n * h * h * d + 2.0 * extent.pairs * h * h,
-        passed=8.0 * (3 * n * h * d + 4 * extent.pairs * h),
+        passed=24.0 * n * h * d,
     )
-    copies = Work(passed=2.0 * extent.queries * n * h * extent.item)
+    copies = Work(passed=8.0 * extent.queries * n * h * extent.item)  # a transposed copy, at a quarter of the speed
     return one * scopes + copies
 
 

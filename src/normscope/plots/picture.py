@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from io import BytesIO
 
 from matplotlib.figure import Figure
 
-from normscope.plots.style import publication
+from normscope.plots.style import publication, told_of_missing_glyphs
 
 
 class Picture(Figure):
@@ -15,7 +14,6 @@ class Picture(Figure):
 
     def _repr_png_(self) -> bytes:
         content = BytesIO()
-        with publication(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        with publication(), told_of_missing_glyphs():
             self.savefig(content, format="png", dpi=120, bbox_inches="tight", pad_inches=0.05)
         return content.getvalue()

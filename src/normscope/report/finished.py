@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from normscope.corpus_run.folder import MANIFEST, SETTINGS
 from normscope.errors import FileError, InputError
 from normscope.experiments.arrow import Table
+from normscope.location import short_name
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,12 @@ class FinishedRun:
         return {
             "model": self.title,
             "weights": f"{manifest['model']['fingerprint']} ({manifest['model']['dtype']})",
-            "corpus": f"{corpus.get('path', 'none')} ({settings.get('corpus_fingerprint') or '-'})",
+            "corpus": f"{short_name(str(corpus.get('path', 'none')))} ({settings.get('corpus_fingerprint') or '-'})",
             "sequences": f"{manifest['sequences']} ({manifest['tokens']} tokens)",
             "left out or cut": changes or "none",
             "masking": self._masking(),
             "seed": str(settings["seed"]),
-            "worst completeness error": str(manifest["worst_completeness_error"]),
+            "worst completeness error": _rounded(manifest["worst_completeness_error"]),
             **self._approximate(),
             "normscope": manifest["versions"]["normscope"],
             "finished": manifest["finished"],
@@ -89,3 +90,8 @@ class FinishedRun:
         cannot = [name for name, facts in self.experiments.items() if "no mask token" in str(facts.get("masking", ""))]
         impossible = f"; nothing can be masked for {', '.join(cannot)}: the model has no mask token" if cannot else ""
         return f"{asked} (masked: {', '.join(masked) or 'none'}{impossible})" if known else asked
+
+
+def _rounded(error: Any) -> str:
+    """A small number in a few digits; whatever else a manifest says, as it is."""
+    return f"{error:.1e}" if isinstance(error, float) else str(error)

@@ -2,9 +2,9 @@
 import { type Control, menu } from "../../draw/controls";
 import { bdi, h } from "../../draw/dom";
 import type { FlowView } from "../../draw/flowview";
-import type { ExplainRequest } from "../../hosts/host";
 import * as format from "../../model/format";
 import type { OptionPayload, PredictionPayload } from "../../model/payload";
+import type { ExplainRequest } from "../../model/request";
 import { label, phrase, shortLabel, unitsOf } from "../../model/tokens";
 import { ElementPanel } from "../panel";
 

@@ -30,7 +30,7 @@ export class FlowToolbar extends Bar {
   }
 
   private target(): HTMLElement {
-    const control = menu("Explain", [], (value) => this.store.set({ target: Number(value), depth: -1, token: -1 }));
+    const control = menu("Explain", [], (value) => this.store.set(this.targets.choose(Number(value))));
     control.element.classList.add("target");
     let filled = "";
     this.syncs.push((state) => {

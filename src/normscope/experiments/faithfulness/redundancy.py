@@ -45,7 +45,7 @@ class Redundancy(Trial):
 
     name: ClassVar[str] = "redundancy"
     tasks: ClassVar[tuple[str, ...]] = ("none", *PREDICTIONS, "token-classification")
-    paper: ClassVar[str] = "1 - rho after Kobayashi et al. 2023"
+    paper: ClassVar[str] = "1 - rho after Kobayashi et al. 2024"
     shows: ClassVar[str] = "what components change and what the model loses without them"
     summary: ClassVar[str] = "how much each component changes the map, beside the loss when it is skipped"
     columns: ClassVar[dict[str, str]] = {
@@ -217,5 +217,5 @@ def _figure(records: list[dict[str, Any]], model: ModelFacts) -> Figure:
             series[name] = np.array([values.get(layer, np.nan) for layer in model.layers])
         figures.lines(axes, model.layers, series, label=labels[measure])
         if measure != "change":
-            axes.set_yscale("symlog", linthresh=0.01)
+            figures.signed_log_scale(axes, threshold=0.01)
     return figure

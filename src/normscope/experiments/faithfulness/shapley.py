@@ -1,6 +1,6 @@
 """shapley: do the integrated gradients of the feed-forward maps agree with Shapley values?
 
-The 2023 paper leaves this open. Per layer and query, the keys are ranked by the length of their vectors after the
+The 2024 paper leaves this open. Per layer and query, the keys are ranked by the length of their vectors after the
 feed-forward, by both methods, and the rankings compared.
 """
 
@@ -45,7 +45,7 @@ class Shapley(Trial):
     cells: int = 20
 
     name: ClassVar[str] = "shapley"
-    paper: ClassVar[str] = "left open by Kobayashi et al. 2023"
+    paper: ClassVar[str] = "left open by Kobayashi et al. 2024"
     shows: ClassVar[str] = "integrated gradients against Shapley values"
     summary: ClassVar[str] = "do the feed-forward maps by integrated gradients agree with Shapley values?"
     unit: ClassVar[str] = "coalitions"

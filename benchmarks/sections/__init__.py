@@ -1,0 +1,18 @@
+"""The sections of the benchmarks, by their names, in the order in which they are run."""
+
+from measuring import Section
+
+from sections import approximate, corpus, engine, explain, peers, planner, redraw, shares, start_up, workers
+
+SECTIONS: dict[str, Section] = {
+    "engine": engine.SECTION,
+    "profile": shares.SECTION,
+    "explain": explain.SECTION,
+    "approximate": approximate.SECTION,
+    "planner": planner.SECTION,
+    "corpus": corpus.SECTION,
+    "workers": workers.SECTION,
+    "redraw": redraw.SECTION,
+    "start-up": start_up.SECTION,
+    "peers": peers.SECTION,
+}

@@ -1,0 +1,45 @@
+"""Corpus runs with one and two processes: seconds by the clock, since processes are there to shorten these."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from measuring import MINILM, Column, Row, Section
+
+from normscope.corpora import bundled
+from normscope.corpus_run import run
+
+EXPERIMENTS = ("scope-similarity", "mixing-ratio")
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    tokens, sequences = (32, 32) if quick else (128, 48)
+    seconds: dict[int, float] = {}
+    for workers in (1, 2):
+        started = time.monotonic()
+        run(
+            EXPERIMENTS,
+            **dict(corpus=str(bundled()), unit="packed", max_tokens=tokens, limit=sequences),
+            **dict(jobs=workers, shard_size=4),
+        )
+        seconds[workers] = time.monotonic() - started
+        yield {
+            **dict(model=MINILM, tokens=tokens, workers=workers, sequences=sequences, seconds=seconds[workers]),
+            **dict(rate=sequences * tokens / seconds[workers], ratio=seconds[1] / seconds[workers]),
+        }
+
+
+SECTION = Section(
+    "Corpus runs with one and two workers, by the clock, loading included",
+    (
+        Column("model", "model"),
+        Column("tokens", "n"),
+        Column("sequences", "sequences"),
+        Column("workers", "workers"),
+        Column("seconds", "time", "{:.1f} s"),
+        Column("rate", "tokens a second", "{:.0f}"),
+        Column("ratio", "times faster than one", "{:.2f}"),
+    ),
+    rows,
+)

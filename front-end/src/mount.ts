@@ -1,0 +1,10 @@
+/** What a door shows of a payload: the explorer, or where the result is too long for one, its windows. */
+import { mountExplorer } from "./explorer";
+import type { Host } from "./hosts/host";
+import type { Payload } from "./model/payload";
+import { mountWindows } from "./windows";
+
+/** Show a payload in an element, until the function that this gives is called. */
+export function mount(root: HTMLElement, payload: Payload, host: Host): Promise<() => void> {
+  return payload.windows ? mountWindows(root, payload, host) : mountExplorer(root, payload, host);
+}

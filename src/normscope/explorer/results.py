@@ -1,0 +1,74 @@
+"""A finished result as a local web app: the page asks for what it shows, so that a result of any length can be looked at.
+
+Owns the routes; `windows` reads the parts, and `guard` decides who may ask. The result is the one given at the start.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from normscope.analysis import Analysis
+from normscope.errors import NormscopeError
+from normscope.explain.explanation import Explanation
+from normscope.explorer.guard import Guard, Rules
+from normscope.explorer.page import bundle, opening_json, shell, title
+from normscope.explorer.windows import Windows, is_long, window_json
+
+_LARGEST_BODY = 1024
+
+
+class ResultApp:
+    """The routes, over one result. What the page begins with is made once, before anyone asks."""
+
+    def __init__(self, result: Analysis | Explanation) -> None:
+        long = isinstance(result, Analysis) and is_long(result)
+        self._windows = Windows(result) if isinstance(result, Analysis) and long else None
+        self._opening = opening_json(result).encode("ascii")
+        self._title = title(result)
+        self._reading = threading.Lock()
+
+    def starlette(self, *, host: str = "127.0.0.1", token: str | None = None) -> Starlette:
+        """The application, guarded for an address."""
+        app = Starlette(
+            routes=[
+                Route("/", self.home),
+                Route("/explorer.js", self.script),
+                Route("/api/result", self.result),
+                Route("/api/window", self.window),
+            ],
+            middleware=[Middleware(Guard, rules=Rules(host, token, _LARGEST_BODY))],
+        )
+        app.router.redirect_slashes = False
+        return app
+
+    async def home(self, _: Request) -> Response:
+        return HTMLResponse(shell(json.dumps({}), title=self._title, script_url="/explorer.js", door="result"))
+
+    async def script(self, _: Request) -> Response:
+        return Response(bundle(), media_type="text/javascript")
+
+    async def result(self, _: Request) -> Response:
+        return Response(self._opening, media_type="application/json")
+
+    def window(self, request: Request) -> Response:
+        """One window (in a thread, one at a time: reading takes memory)."""
+        asked = request.query_params
+        try:
+            row, column = int(asked["row"]), int(asked["column"])
+        except (KeyError, ValueError):
+            return JSONResponse({"error": "A window has a 'row' and a 'column', which are numbers."}, status_code=422)
+        if self._windows is None:
+            return JSONResponse({"error": "This result is shown whole."}, status_code=404)
+        try:
+            with self._reading:
+                content = window_json(self._windows, row, column)
+        except (NormscopeError, OSError) as error:
+            return JSONResponse({"error": f"The result cannot be read (any more): {error}"}, status_code=500)
+        return Response(content.encode("ascii"), media_type="application/json")

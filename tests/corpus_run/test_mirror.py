@@ -1,0 +1,150 @@
+"""Runs whose folder is a URL: the same tables, resumed from what is there, and nothing half-written or of someone else's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+import normscope as ns
+from corpus_run.small import save_model, tables
+from normscope.corpus_run import AnotherRunError
+from normscope.corpus_run.engines import Finished, Here, Work
+from normscope.corpus_run.mirror import Mirror
+from normscope.corpus_run.spool import Shard
+from normscope.errors import FileError, InputError
+from normscope.experiments import run
+
+NAMES = ["mixing-ratio"]
+TEXTS = [
+    "The singer caught a soap bubble.",
+    "It rained.",
+    "The singer caught the rain.",
+    "Nobody sang.",
+    "A bubble burst.",
+]
+
+
+@dataclass
+class Counted:
+    """Computes here and notes which shards; an event may happen after one of them."""
+
+    analyzer: Any
+    shards: list[int]
+    event: Callable[[int], None] = lambda index: None
+
+    def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
+        for finished in Here(self.analyzer).compute(work, shards):
+            self.shards.append(finished[0])
+            yield finished
+            self.event(finished[0])
+
+
+def interrupt(index: int) -> None:
+    if index == 2:
+        raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def small(analyzer: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return ns.load(save_model(tmp_path_factory.mktemp("model"), analyzer.tokenizer, 0))
+
+
+@pytest.fixture(scope="module")
+def here(small: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The tables of the same run in a folder."""
+    folder = tmp_path_factory.mktemp("here") / "run"
+    run(NAMES, model=small, corpus=TEXTS, out=folder, shard_size=1)
+    return tables(folder)
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[str]:
+    """A URL where nothing can be renamed, as in an object store."""
+    yield f"memory://{tmp_path}/run"
+    fsspec.filesystem("memory").store.clear()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> str:
+    return f"file://{tmp_path}/run"
+
+
+def content(url: str) -> dict[str, bytes]:
+    """Every file below a URL, by its path there."""
+    files, root = fsspec.url_to_fs(url)
+    return {str(path).removeprefix(root).lstrip("/"): files.cat_file(path) for path in files.find(root)}
+
+
+@pytest.mark.parametrize("where", ["memory", "disk"])
+def test_tables_at_a_url_are_those_of_a_folder(
+    small: Any, here: dict[str, bytes], where: str, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue(where)
+    result = run(NAMES, model=small, corpus=TEXTS, out=url, shard_size=1)
+    files = content(url)
+    assert {name.removeprefix("tables/"): value for name, value in files.items() if name.startswith("tables/")} == here
+    assert {"run.json", "manifest.json", "shards/000000-000003.tar", "shards/000004.tar"} <= set(files)
+    assert [name for name in files if name.startswith("figures/")]
+    assert not [name for name in files if "/." in name or name.startswith(".")]
+    assert result.folder is None
+
+
+def test_a_run_at_a_url_goes_on_with_the_shards_that_are_there(small: Any, here: dict[str, bytes], memory: str) -> None:
+    asked: dict[str, Any] = {"model": small, "corpus": TEXTS, "out": memory, "shard_size": 1}
+    with pytest.raises(KeyboardInterrupt, match=r"3 of 5 sequences are done and kept in 'memory://"):
+        run(NAMES, engine=Counted(small, [], interrupt), **asked)
+    assert {name for name in content(memory) if name.startswith("shards/")} == {
+        "shards/000000-000001.tar",
+        "shards/000002.tar",
+    }
+    computed: list[int] = []
+    run(NAMES, engine=Counted(small, computed), **asked)
+    assert computed == [3, 4]
+    assert {name: content(memory)[f"tables/{name}"] for name in here} == here
+
+
+def test_another_run_at_a_url_is_replaced_only_when_that_is_asked_for(small: Any, memory: str) -> None:
+    run(NAMES, model=small, corpus=TEXTS, out=memory, shard_size=1)
+    before = content(memory)
+    with pytest.raises(AnotherRunError, match=r"holds another run: it differs in shard_size"):
+        run(NAMES, model=small, corpus=TEXTS, out=memory, shard_size=5)
+    assert content(memory) == before
+    run(["ff-norms"], model=small, corpus=TEXTS, out=memory, shard_size=5, overwrite=True)
+    after = content(memory)
+    assert {name for name in after if name.startswith("shards/")} == {"shards/000000.tar"}
+    assert not [name for name in after if "mixing" in name]
+
+
+def test_files_of_someone_else_at_a_url_are_left_alone(small: Any, disk: str) -> None:
+    files, root = fsspec.url_to_fs(disk)
+    files.makedirs(root, exist_ok=True)
+    files.pipe_file(f"{root}/diary.txt", b"mine")
+    with pytest.raises(AnotherRunError, match="is not empty and holds no run"):
+        run(NAMES, model=small, corpus=TEXTS, out=disk, shard_size=1)
+    assert content(disk) == {"diary.txt": b"mine"}
+
+
+def test_a_damaged_shard_at_a_url_is_named(small: Any, disk: str) -> None:
+    asked: dict[str, Any] = {"model": small, "corpus": TEXTS, "out": disk, "shard_size": 1}
+    run(NAMES, **asked)
+    files, root = fsspec.url_to_fs(disk)
+    files.pipe_file(f"{root}/shards/000004.tar", b"not an archive")
+    with pytest.raises(FileError, match=r"shards/000004\.tar is damaged"):
+        run(NAMES, **asked)
+
+
+def test_a_shard_that_cannot_be_copied_whole_does_not_appear(tmp_path: Path, memory: str) -> None:
+    with pytest.raises(FileError, match="No such file"):
+        Mirror(memory).keep_shards(tmp_path, ["000000"])
+    assert not content(memory)
+
+
+@pytest.mark.parametrize(("name", "why"), [("nosuch://bucket/run", "nosuch"), ("smb://host/run", "smb")])
+def test_a_url_that_nothing_here_can_reach_is_refused(small: Any, name: str, why: str) -> None:
+    with pytest.raises(InputError, match=rf"The URL '{name}' cannot be used: .*{why}"):
+        run(NAMES, model=small, corpus=TEXTS, out=name)

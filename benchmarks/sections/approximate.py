@@ -12,7 +12,11 @@ from normscope.corpora import bundled
 from normscope.decompose import Approximation
 
 EXACT = "exact"
-SETTINGS = (Approximation(0.2), Approximation(1.0, 64), Approximation(0.2, 64), Approximation(0.2, 128))
+SETTINGS = {
+    128: (Approximation(0.2), Approximation(1.0, 64), Approximation(1.0, 96), Approximation(0.2, 96)),
+    1024: (Approximation(1.0, 96), Approximation(1.0, 64, patterns=128), Approximation(1.0, 96, patterns=128)),
+}
+"""What is tried for a number of tokens: what may be worth it there."""
 
 
 def rows(quick: bool) -> Iterator[Row]:
@@ -24,19 +28,27 @@ def _wide(lengths: tuple[int, ...]) -> Iterator[Row]:
     wide = made(BERT, layers=1)
     for length in lengths:
         tasks = {EXACT: lambda n=length: wide.analyze(ids(n))}
-        for near in SETTINGS:
-            name = f"{near.name} (neurons {near.neurons:g}, directions {near.directions or 'all'})"
-            tasks[name] = lambda n=length, near=near: wide.analyze(ids(n), approximate=near)
+        for near in SETTINGS[length]:
+            tasks[_described(near)] = lambda n=length, near=near: wide.analyze(ids(n), approximate=near)
         times = smallest(tasks)
         for name, seconds in times.items():
             yield dict(model=BERT, tokens=length, what=name, seconds=seconds, ratio=times[EXACT] / seconds)
+
+
+def _described(near: Approximation) -> str:
+    numbers = {
+        "neurons": near.neurons if near.neurons < 1 else None,
+        "directions": near.directions,
+        "patterns": near.patterns,
+    }
+    return f"{near.name} ({', '.join(f'{name} {number:g}' for name, number in numbers.items() if number is not None)})"
 
 
 def _reached() -> Iterator[Row]:
     small = ns.load()
     text = Path(bundled()).read_text()[:600]
     length = len(small.analyze(text, truncate=True, scopes="AttnW").tokens)
-    names = ("slopes", "sketch", "both", "fast")
+    names = ("slopes", "sketch", "both", "patterns", "fast")
     tasks = {EXACT: lambda: small.analyze(text, truncate=True)}
     tasks |= {name: lambda name=name: small.analyze(text, truncate=True, approximate=name) for name in names}
     times = smallest(tasks)

@@ -16,7 +16,7 @@ Arithmetic = Literal["float32", "float64"]
 Masking = Literal["paper", "all", "none"]
 """Mask tokens for the experiments whose paper does, for all, or for none."""
 
-ApproximationName = Literal["slopes", "sketch", "both", "fast"]
+ApproximationName = Literal["slopes", "sketch", "both", "patterns", "fast"]
 """How maps from the feed-forward on may be approximated; 'fast' takes the cheapest way that keeps the ranks."""
 
 Products = Literal["tf32", "bf16"]

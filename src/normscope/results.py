@@ -46,10 +46,11 @@ def _approximation(variables: Mapping[str, Any]) -> dict[str, str | float]:
     """What a result says of itself if its maps are approximate; nothing if they are exact."""
     if schema.APPROXIMATION_SPEARMAN not in variables:
         return {}
-    neurons, directions = (
-        variables[name][1] for name in (schema.APPROXIMATION_NEURONS, schema.APPROXIMATION_DIRECTIONS)
-    )
-    kinds = {Approximation(float(n), int(d) or None).name for n, d in zip(neurons, directions, strict=True)}
+    numbers = (schema.APPROXIMATION_NEURONS, schema.APPROXIMATION_DIRECTIONS, schema.APPROXIMATION_PATTERNS)
+    kinds = {
+        Approximation(float(neurons), int(directions) or None, patterns=int(patterns) or None).name
+        for neurons, directions, patterns in zip(*(variables[name][1] for name in numbers), strict=True)
+    }
     if schema.APPROXIMATION_PRODUCTS in variables:
         kinds = {Approximation(products=each.item()).name for each in variables[schema.APPROXIMATION_PRODUCTS][1]}
     return {

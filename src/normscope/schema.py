@@ -33,6 +33,7 @@ APPROXIMATION_SPEARMAN = "approximation_spearman"
 APPROXIMATION_NEURONS = "approximation_neurons"
 APPROXIMATION_DIRECTIONS = "approximation_directions"
 APPROXIMATION_PRODUCTS = "approximation_products"
+APPROXIMATION_PATTERNS = "approximation_patterns"
 
 NORMS = "norms"
 """The method whose maps are norms of parts, layer by layer."""

@@ -22,6 +22,7 @@ from normscope.decompose.expand import TILE_NEURONS, Memory
 from normscope.decompose.known import Known
 from normscope.decompose.lens import Directions, Lens, Samples, Sketch, Whole, views_of
 from normscope.decompose.linear import SlopedNetwork
+from normscope.decompose.patterns import PatternMatrices, Patterns
 from normscope.decompose.sampling import Later, Pairs
 from normscope.decompose.sums import Sums
 from normscope.errors import UnsupportedArchitectureError
@@ -84,15 +85,37 @@ class ApproximateExpansion:
         return [[group.through(linear) for linear in self.network.projections] for group in self.groups]
 
     @cached_property
+    def sizes(self) -> list[Float[Tensor, " f"]]:
+        """For each branch, how much goes through every neuron: what it takes in from sampled parts x what it gives out."""
+        squares = [hidden.square().mean((0, 1)) for hidden in self._sampled_hidden(0, [1.0] * len(self.slopes))]
+        return [each.sqrt() * self.network.output.weight.norm(dim=0) for each in squares]
+
+    @cached_property
+    def patterns(self) -> list[Patterns]:
+        """For each branch, what the slopes of all queries are made of; nothing where every query has its own."""
+        count = self.approximation.patterns
+        if count is None or count > len(self.sums.queries):
+            return []
+        return [Patterns.of(slope, size, count) for slope, size in zip(self.slopes, self.sizes, strict=True)]
+
+    @cached_property
+    def pattern_matrices(self) -> list[PatternMatrices]:
+        """For each group of keys, `K diag(pattern) S` of the patterns of all branches."""
+        shares = torch.cat([each.shares for each in self.patterns], dim=1)
+        return [PatternMatrices(shares, self._of_patterns(of_group)) for of_group in self.folded]
+
+    def _of_patterns(self, folded: Sequence[Float[Tensor, "_ f"]]) -> Float[Tensor, "pattern _ direction"]:
+        branches = [self._around(each, patterns.slopes) for each, patterns in zip(folded, self.patterns, strict=True)]
+        return torch.cat([each.unflatten(1, (-1, self.lens.second.shape[1])).transpose(0, 1) for each in branches])
+
+    @cached_property
     def chosen(self) -> Int[Tensor, "query chosen"] | None:
         """The neurons of every query that matter most: slope difference x what they take in x what they give out."""
         if self.main is None:
             return None
-        sizes = [hidden.square().mean((0, 1)) for hidden in self._sampled_hidden(0, [1.0] * len(self.slopes))]
-        squares = sum(slope.square() * size for slope, size in zip(self.slopes, sizes, strict=True))
+        squares = sum((slope * size).square() for slope, size in zip(self.slopes, self.sizes, strict=True))
         assert isinstance(squares, Tensor)
-        importance = squares * self.network.output.weight.square().sum(0)
-        return importance.topk(self.approximation.selected(importance.shape[1]), dim=1, sorted=False).indices
+        return squares.topk(self.approximation.selected(squares.shape[1]), dim=1, sorted=False).indices
 
     def _sampled_hidden(
         self, place: int, slopes: Sequence[Tensor | float]
@@ -133,7 +156,7 @@ class ApproximateExpansion:
         keys = sum(len(group.weights) for group in self.groups)
         height = max(1, (EXPANDED_VECTORS if self.expands else FOLDED_VECTORS) // keys)
         for start in range(0, len(self.sums.queries), height):
-            rows = slice(start, start + height)
+            rows = slice(start, min(start + height, len(self.sums.queries)))
             places = {group.kind: place for place, group in enumerate(self.groups)}
             weights = {
                 kind: [] if self.main is None else [self.weights[place][:, rows]] for kind, place in places.items()
@@ -165,6 +188,8 @@ class ApproximateExpansion:
         """What a tile's queries add to the main part, as the lens shows it."""
         if self.chosen is not None:
             return self._of_chosen(place, rows, self.chosen[rows])
+        if self.patterns:
+            return torch.bmm(self._weighted_values(place, rows), self.pattern_matrices[place].of(rows))
         return self._expanded(place, rows) if self.expands else self._folded(place, rows)
 
     def _expanded(self, place: int, rows: slice) -> Float[Tensor, "row key direction"]:
@@ -191,14 +216,18 @@ class ApproximateExpansion:
 
     def _folded(self, place: int, rows: slice) -> Float[Tensor, "row key direction"]:
         """`(a v) (K diag(c) S)`: the slopes of all queries of the tile go onto the narrow matrix, in one product."""
-        second = self.lens.second
         matrices: Tensor | None = None
         for folded, slope in zip(self.folded[place], self.slopes, strict=True):
-            scaled = (slope[rows].T[..., None] * second[:, None]).flatten(1)
-            matrices = folded @ scaled if matrices is None else matrices.addmm_(folded, scaled)
+            around = self._around(folded, slope[rows])
+            matrices = around if matrices is None else matrices.add_(around)
         assert matrices is not None
-        matrices = matrices.unflatten(1, (-1, second.shape[1])).transpose(0, 1)
+        matrices = matrices.unflatten(1, (-1, self.lens.second.shape[1])).transpose(0, 1)
         return torch.bmm(self._weighted_values(place, rows), matrices)
+
+    def _around(self, folded: Float[Tensor, "_ f"], slopes: Float[Tensor, "several f"]) -> Float[Tensor, "_ out"]:
+        """`K diag(c) S` for several slopes `c`, side by side, in one product."""
+        scaled = slopes.T[..., None] * self.lens.second[:, None]
+        return folded @ scaled.flatten(1)
 
     def _weighted_values(self, place: int, rows: slice) -> Float[Tensor, "row key value"]:
         """All weighted values of a pair, one after the other."""

@@ -32,17 +32,19 @@ class Approximation:
     `neurons` is the share of neurons that keep each query's own slope; the others take the median slope over queries, which
     stays in factored form. With 1 there is no main slope. `directions` is how many directions of the output a norm is
     estimated from: two thirds of them those along which sampled parts lie, the others random; `None` takes all.
+    `patterns` is how many patterns the slopes of all queries are made of; `None` leaves every query its own.
     """
 
     neurons: float = 1.0
     directions: int | None = None
     seed: int = 0
     products: Products | None = None
+    patterns: int | None = None
 
     def __post_init__(self) -> None:
         if self.products not in (None, *get_args(Products)):
             raise InputError(f"products is one of {listing(get_args(Products))}, not {self.products!r}.")
-        if self.products is not None and (self.neurons, self.directions) != (1, None):
+        if self.products is not None and (self.neurons, self.directions, self.patterns) != (1, None, None):
             raise InputError(
                 f"Products in {self.products} are for maps that are not approximated otherwise: ask for one of the two."
             )
@@ -52,12 +54,19 @@ class Approximation:
             )
         if self.directions is not None and self.directions < 2:
             raise InputError(f"A sketch has at least 2 directions, not {self.directions}.")
+        if self.patterns is not None and (self.patterns < 2 or self.neurons < 1):
+            raise InputError(
+                f"Slopes are made of at least 2 patterns, for all neurons (1.0 of them), not of {self.patterns} for "
+                f"{self.neurons} of them."
+            )
 
     @property
     def name(self) -> str:
         """As results say it."""
         if self.products is not None:
             return f"{self.products} products"
+        if self.patterns is not None:
+            return "patterns"
         if self.directions is None:
             return "exact" if self.neurons == 1 else "slopes"
         return "sketch" if self.neurons == 1 else "both"
@@ -65,6 +74,11 @@ class Approximation:
     def selected(self, neurons: int) -> int:
         """How many of so many neurons keep their own slopes."""
         return max(1, min(neurons, round(self.neurons * neurons)))
+
+    @property
+    def kind(self) -> tuple[float, int | None]:
+        """What is the same for all approximations that differ by their directions alone."""
+        return self.neurons, self.patterns
 
     def width(self, d: int) -> int:
         """How many numbers a part vector is looked at by."""
@@ -75,9 +89,13 @@ class Approximation:
     ) -> tuple[float, float]:
         """Multiplications for one query in two ways, counted as those of large products.
 
-        The first expands every key to all neurons; the second multiplies the matrices around the query's slopes first.
+        The first expands every key to all neurons; the second multiplies the matrices around the query's slopes first. With
+        patterns there is one way, as they are folded once for all queries.
         """
         width = self.width(d) + (0 if self.directions is None else NARROW)
+        if self.patterns is not None:
+            only = values * (branches * self.patterns * width + keys * (width + PASSED))
+            return only, only
         kept = self.selected(neurons)
         picked, product = (0.0, width) if kept == neurons else (PICKED, THIN * width)
         expanding = keys * (branches * neurons * (THIN * heads + PASSED) + kept * (product + picked))

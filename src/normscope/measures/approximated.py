@@ -43,6 +43,7 @@ NAMED: dict[str, Approximate] = {
     "slopes": Approximation(neurons=0.2),
     "sketch": Approximation(directions=128),
     "both": Approximation(neurons=0.2, directions=128),
+    "patterns": Approximation(directions=128, patterns=128),
     "fast": Fast(),
 }
 """Approximations by name."""
@@ -89,8 +90,10 @@ class ApproximateLayer:
         )
         everything = torch.arange(len(rows), device=rows.device)
         while (candidate := search.next()) is not None:
-            # What a layer below was approximated by shows what to expect; without one, the sample is tried first.
-            tried = sample._measured(candidate, exact, everything).reached_or_exact if before is None else None
+            # What a layer below was approximated by shows what to expect; without one, the sample is tried first. It shows
+            # nothing of patterns that all queries share.
+            alone = before is None and candidate.patterns is None
+            tried = sample._measured(candidate, exact, everything).reached_or_exact if alone else None
             if tried is not None and search.misses(tried):
                 continue
             result = self._measured(candidate, exact, rows)

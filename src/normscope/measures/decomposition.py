@@ -178,6 +178,7 @@ def _approximation_variables(reached: Sequence[Reached], scopes: Sequence[Scope]
         schema.APPROXIMATION_SPEARMAN: table([layer.spearman for layer in reached], 1.0),
         schema.APPROXIMATION_NEURONS: ("layer", np.array([spec.neurons for spec in specs])),
         schema.APPROXIMATION_DIRECTIONS: ("layer", np.array([spec.directions or 0 for spec in specs])),
+        schema.APPROXIMATION_PATTERNS: ("layer", np.array([spec.patterns or 0 for spec in specs])),
         **({schema.APPROXIMATION_PRODUCTS: ("layer", np.array(products))} if any(products) else {}),
     }
 

@@ -21,7 +21,7 @@ class Search:
         self._missed: dict[Approximation, float] = {}
         self._expected_by: dict[Approximation, float] = {}
         if before is not None and before.approximation in candidates:
-            candidates = [each for each in candidates if each.neurons == before.approximation.neurons]
+            candidates = [each for each in candidates if each.kind == before.approximation.kind]
             self._expected_by = {before.approximation: 1 - before.worst}
         self.candidates = candidates
 
@@ -40,8 +40,8 @@ class Search:
         return not miss <= self.allowed
 
     def _expectation(self, candidate: Approximation) -> float:
-        """What a candidate will miss, judged by those with the same share of neurons; nothing is known without one."""
-        known = {each: miss for each, miss in self._missed.items() if each.neurons == candidate.neurons}
+        """What a candidate will miss, judged by those of the same kind; nothing is known without one."""
+        known = {each: miss for each, miss in self._missed.items() if each.kind == candidate.kind}
         known = known or self._expected_by
         if candidate.directions is None:
             return 0.0

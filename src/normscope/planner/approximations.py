@@ -5,6 +5,7 @@ Counts are for choosing among them, and follow `decompose.approximate`; no machi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 from normscope.decompose import Approximation
@@ -19,14 +20,14 @@ TYPICAL = Machine(products=1.0, thin=0.5, thin_double=0.25, passed=0.25)
 WORTHWHILE = 0.6
 """The share of the exact maps' work up to which an approximation is tried: it also has to be measured."""
 
-_NEURONS = (1.0, 0.3)
+_KINDS = (Approximation(), Approximation(neurons=0.3), Approximation(patterns=128))
 _DIRECTIONS = (48, 64, 96, 128, 192, 256, 384, None)
 
 
 def candidates(block: BlockSizes, extent: Extent, scopes: int) -> list[Approximation]:
     """Approximations that are expected to save time, cheapest first."""
     limit = WORTHWHILE * TYPICAL.seconds(feed_forward_maps(block, extent, scopes))
-    every = [Approximation(neurons, directions) for neurons, directions in product(_NEURONS, _DIRECTIONS)]
+    every = [replace(kind, directions=directions) for kind, directions in product(_KINDS, _DIRECTIONS)]
     costs = {each: TYPICAL.seconds(approximate_maps(block, extent, scopes, each)) for each in every}
     return sorted((each for each, cost in costs.items() if cost <= limit), key=costs.__getitem__)
 
@@ -37,7 +38,9 @@ def approximate_maps(block: BlockSizes, extent: Extent, scopes: int, approximati
     width = approximation.width(d)
     by_query = approximation.operations(d, neurons, block.heads, values, block.branches, extent.tokens)
     common = values * d * neurons * block.branches
-    if by_query[0] < by_query[1]:
+    if approximation.patterns is not None:
+        common += approximation.patterns * values * neurons * block.branches * width
+    elif by_query[0] < by_query[1]:
         common += extent.tokens * values * neurons * block.branches
     if approximation.neurons < 1:
         common += values * neurons * d

@@ -165,8 +165,9 @@ class Analyzer(Subject):
                 or, with options other than its defaults, as `normscope.methods.method(name, ...)` gives it.
             projections: beside the norms, also the projections, for `Analysis.map(..., quantity="projection")`.
             approximate: compute the maps from the feed-forward on approximately, and measure their error on sampled queries:
-                `"slopes"`, `"sketch"`, `"both"`, an `Approximation` of your own, or `"fast"`, the cheapest with a rank
-                correlation of at least 0.999 in every layer, exact where there is none. The result says what it reached.
+                `"slopes"`, `"sketch"`, `"both"`, `"patterns"`, an `Approximation` of your own, or `"fast"`, the cheapest
+                with a rank correlation of at least 0.999 in every layer, exact where there is none. The result says what it
+                reached.
             products: multiply the parts with the feed-forward's second matrix in `"tf32"` or `"bf16"`, on devices that are
                 faster in it. The result says so as for approximate maps, and its parts have to add up less exactly.
             words: the inputs are lists of words.

@@ -15,7 +15,7 @@ import xarray as xr
 import normscope as ns
 from normscope import export
 from normscope.export import export_map, export_mixing_ratios, write_figure
-from normscope.plots import plot_map
+from normscope.plots import plot_map, style
 
 TEXT = 'Say "hello, world" for $5.'
 
@@ -210,12 +210,17 @@ def test_a_layer_or_head_that_is_not_there_is_refused_in_every_format(
     assert not list(tmp_path.iterdir())
 
 
-def test_characters_that_no_font_has_do_not_warn_when_written(analysis: ns.Analysis, tmp_path: Path) -> None:
+def test_characters_that_no_font_has_stay_text_in_svg_and_are_told_of_once_elsewhere(
+    analysis: ns.Analysis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(style, "_WIDE_FONTS", ())
     names = np.array(["日本", *analysis.tokens[1:]], dtype=object)
     odd = ns.Analysis(analysis.dataset.assign_coords(key_token=("key", names)))
     drawn = write_figure(plot_map(odd, "Attn", 1), tmp_path / "map.svg").read_text(encoding="utf-8")
     assert "日本" in drawn
-    write_figure(plot_map(odd, "Attn", 1), tmp_path / "map.png")
+    with pytest.warns(style.MissingGlyphs, match="日本") as told:
+        write_figure(plot_map(odd, "Attn", 1), tmp_path / "map.png")
+    assert len(told) == 1
 
 
 def test_the_endings_offered_are_all_tested_here() -> None:

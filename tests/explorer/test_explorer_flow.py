@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from explorer_flow import assert_widths_add_up
+from explorer_flow import assert_widths_add_up, heights
 from explorer_samples import HOSTILE, sample_explanation
 from tiny_heads import tiny_head
 

@@ -48,6 +48,7 @@ def main() -> None:
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
     console = Console(width=160)
+    console.print(machine())
     for name in options.section:
         result = result_of(name, SECTIONS[name], quick=options.quick)
         with replacing(options.out / f"{name}.json") as temporary:
@@ -57,7 +58,6 @@ def main() -> None:
     results = [json.loads(path.read_text()) for path in paths if path.exists()]
     with replacing(options.out / "bench.png") as temporary:
         figure_of(results).savefig(temporary, format="png", dpi=160)
-    console.print(results[-1]["machine"])
     console.print(f"Written to {options.out}.")
 
 

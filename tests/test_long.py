@@ -43,8 +43,8 @@ def model(request: pytest.FixtureRequest) -> ns.Analyzer:
 def blocks_of_seven(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Everything is long; the rows of every attention that was computed are noted."""
     monkeypatch.setattr(passes, "LONG", 2)
-    monkeypatch.setattr(passes, "ROWS_AT_ONCE", 7)
     monkeypatch.setattr(capture, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(capture, "_PAIRS_AT_ONCE", 7)
     heights: list[int] = []
     trace_of_rows = capture.BoundBlock.trace_of_rows
 
@@ -64,6 +64,10 @@ def test_maps_by_blocks_of_rows_are_those_of_the_whole(model: ns.Analyzer, reque
     for name in ("map", "mixing_ratio", "head_map"):
         np.testing.assert_allclose(blocks.dataset[name], whole.dataset[name], rtol=2e-5, atol=1e-7)
     assert float(blocks.completeness.max()) < 1e-4
+
+
+def test_more_rows_are_measured_together_where_they_are_shorter() -> None:
+    assert [capture.rows_together(length) for length in (1024, 2048, 4096, 100_000)] == [1024, 512, 256, 256]
 
 
 def test_selected_queries_are_the_only_rows_that_are_computed(model: ns.Analyzer, blocks_of_seven: list[int]) -> None:

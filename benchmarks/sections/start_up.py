@@ -6,14 +6,17 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from measuring import Column, Row, Section
 
+COMMAND = str(Path(sys.executable).with_name("normscope"))
 COMMANDS = {
-    "normscope --version": ["-m", "normscope.cli", "--version"],
-    "normscope --help": ["-m", "normscope.cli", "--help"],
-    "normscope map --help": ["-m", "normscope.cli", "map", "--help"],
-    "normscope map (a usage error)": ["-m", "normscope.cli", "map"],
+    "normscope --version": [COMMAND, "--version"],
+    "normscope --help": [COMMAND, "--help"],
+    "normscope map --help": [COMMAND, "map", "--help"],
+    "normscope map (a usage error)": [COMMAND, "map"],
+    "normscope mapp (no such command)": [COMMAND, "mapp"],
     "import normscope": ["-c", "import normscope"],
     "python alone": ["-c", "pass"],
 }

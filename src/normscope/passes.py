@@ -16,7 +16,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from normscope.capture import LONG, ROWS_AT_ONCE, Side, capture_sides
+from normscope.capture import LONG, Side, capture_sides, rows_together
 from normscope.errors import CompletenessError
 from normscope.families.spec import Stack
 from normscope.inputs import Batch, TokenSequence, batches
@@ -150,7 +150,7 @@ class _Fold:
         place = self.batch.places[sequence]
         length = (self.batch.target_lengths or self.batch.lengths)[sequence]
         rows = torch.arange(length) if self.rows is None else torch.tensor(self.rows[place])
-        return list(rows.to(self.analyzer.model.device).split(ROWS_AT_ONCE))
+        return list(rows.to(self.analyzer.model.device).split(rows_together(length)))
 
     def results(self, place: int) -> Results:
         """The results of the measures for one sequence."""

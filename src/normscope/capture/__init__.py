@@ -32,7 +32,17 @@ from normscope.families import Family
 from normscope.families.spec import DispatchedAttention, DispatchedCrossAttention, HookedAttention, Part, Stack
 from normscope.trace import LayerTrace
 
-__all__ = ["LONG", "ROWS_AT_ONCE", "Side", "blocks_of", "capture", "capture_sides", "family_in", "module_between"]
+__all__ = [
+    "LONG",
+    "ROWS_AT_ONCE",
+    "Side",
+    "blocks_of",
+    "capture",
+    "capture_sides",
+    "family_in",
+    "module_between",
+    "rows_together",
+]
 
 Consumer = Callable[[int, int, LayerTrace], None]
 """Told the layer (from 1), the sequence of the batch (from 0), and the trace."""
@@ -60,7 +70,14 @@ LONG = 1024
 """From this many tokens on, the attention weights of a layer are not stored but computed again for blocks of query rows."""
 
 ROWS_AT_ONCE = 256
-"""Query rows of a long sequence that are computed together."""
+"""Query rows of a long sequence whose attention is computed together."""
+
+_PAIRS_AT_ONCE = 4096 * ROWS_AT_ONCE
+
+
+def rows_together(length: int) -> int:
+    """Query rows of a long sequence that are measured together: what they share is computed once for all of them."""
+    return max(ROWS_AT_ONCE, _PAIRS_AT_ONCE // length)
 
 
 class _AllDone(Exception):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from normscope.capture import LONG, ROWS_AT_ONCE
+from normscope.capture import LONG, ROWS_AT_ONCE, rows_together
 from normscope.decompose.expand import CAUSAL_SHARE, TILE_NEURONS, TILE_VECTORS
 from normscope.planner.sizes import BlockSizes
 
@@ -148,7 +148,7 @@ def memory(block: BlockSizes, extent: Extent, *, maps: bool, feed_forward: bool,
     n, q, h, item = extent.tokens, extent.queries, block.heads, extent.item
     rows = n
     if n >= LONG:  # attention weights are computed again for some rows, never stored
-        rows, q, together = min(n, ROWS_AT_ONCE), min(q, ROWS_AT_ONCE), 1
+        rows, q, together = min(n, ROWS_AT_ONCE), min(q, rows_together(n)), 1
     states = n * (12.0 * block.d + 4.0 * block.branches * block.neurons) * item
     shown = together * (3.0 * rows * n * h * item + states)
     if not maps:

@@ -13,6 +13,7 @@ from normscope.decompose import Approximation, approximate, decompose, patterns
 from normscope.errors import InputError, UnsupportedArchitectureError
 from normscope.materialised import oracle
 from normscope.measures.approximated import FEWEST, SAMPLED, sampled, spearman
+from normscope.planner import approximations
 from normscope.scopes import scopes_of
 from normscope.trace import FeedForward, OwnFeedForward
 
@@ -116,7 +117,10 @@ def test_measured_errors_are_those_of_the_sampled_queries(analyzer: ns.Analyzer)
     assert len(sampled(4096, torch.device("cpu"))) == SAMPLED
 
 
-def test_fast_keeps_its_promise_in_every_layer_and_says_what_it_took(analyzer: ns.Analyzer) -> None:
+def test_fast_keeps_its_promise_in_every_layer_and_says_what_it_took(
+    analyzer: ns.Analyzer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(approximations, "WORTHWHILE", 1.0)  # so that a short text is worth it
     exact, near = analyzer.analyze(TEXT), analyzer.analyze(TEXT, approximate="fast")
     assert float(near.dataset["approximation_spearman"].min()) >= 0.999
     for layer in exact.layers:
@@ -125,6 +129,12 @@ def test_fast_keeps_its_promise_in_every_layer_and_says_what_it_took(analyzer: n
     assert "approximate" in repr(near)
     assert near.approximate is not None
     assert exact.approximate is None
+
+
+def test_fast_is_exact_where_nothing_would_save_time(analyzer: ns.Analyzer) -> None:
+    near = analyzer.analyze("A soap bubble.", approximate="fast")
+    assert near.approximate == "exact"
+    assert "all maps are exact" in repr(near)
 
 
 def test_a_file_keeps_that_its_maps_are_approximate(analyzer: ns.Analyzer, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ class Analysis:
 
     @property
     def approximate(self) -> str | None:
-        """How the maps from the feed-forward on were approximated; `None` if they are exact."""
+        """How the maps from the feed-forward on were approximated; `None` if not at all, `"exact"` if `"fast"` could not."""
         kind = self._dataset.attrs.get("approximate")
         return None if kind is None else str(kind)
 

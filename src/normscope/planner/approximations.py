@@ -17,7 +17,7 @@ from normscope.planner.work import Extent, Work, feed_forward_maps
 TYPICAL = Machine(products=1.0, thin=0.5, thin_double=0.25, passed=0.25)
 """Rates of a machine beside that of its large products, where none is measured."""
 
-WORTHWHILE = 0.6
+WORTHWHILE = 0.3
 """The share of the exact maps' work up to which an approximation is tried: it also has to be measured."""
 
 _KINDS = (Approximation(), Approximation(neurons=0.3), Approximation(patterns=128))

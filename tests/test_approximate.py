@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ import normscope as ns
 from normscope.decompose import Approximation, approximate, decompose, patterns
 from normscope.errors import InputError, UnsupportedArchitectureError
 from normscope.materialised import oracle
-from normscope.measures.approximated import FEWEST, SAMPLED, sampled, spearman
+from normscope.measures.approximated import FEWEST, SAMPLED, Fast, sampled, spearman
 from normscope.planner import approximations
 from normscope.scopes import scopes_of
 from normscope.trace import FeedForward, OwnFeedForward
@@ -135,6 +136,24 @@ def test_fast_is_exact_where_nothing_would_save_time(analyzer: ns.Analyzer) -> N
     near = analyzer.analyze("A soap bubble.", approximate="fast")
     assert near.approximate == "exact"
     assert "all maps are exact" in repr(near)
+
+
+def test_a_layer_above_an_exact_one_is_tried_on_sampled_queries_first(
+    analyzer: ns.Analyzer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a search in vain costs little."""
+    monkeypatch.setattr(approximations, "WORTHWHILE", 1.0)
+    heights: list[int] = []
+    tiles = approximate.ApproximateExpansion.tiles
+
+    def noting(self: approximate.ApproximateExpansion) -> Any:
+        heights.append(len(self.sums.queries))
+        return tiles(self)
+
+    monkeypatch.setattr(approximate.ApproximateExpansion, "tiles", noting)
+    near = analyzer.analyze(TEXT, approximate=Fast(spearman=1 - 1e-9))
+    assert near.approximate == "exact"
+    assert set(heights) == {FEWEST}
 
 
 def test_a_file_keeps_that_its_maps_are_approximate(analyzer: ns.Analyzer, tmp_path: Path) -> None:

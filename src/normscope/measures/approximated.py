@@ -77,30 +77,35 @@ class ApproximateLayer:
         scopes = [scope for scope in self.maps if FeedForward.name in scope.components]
         if not scopes:
             return self._decomposed(None)
-        rows = sampled(len(self.trace.queries), self.trace.queries.device)
-        exact = decompose(self.trace.select(rows), scopes, value_bias=self.value_bias).maps
         if isinstance(asked, Approximation):
-            return self._measured(asked, exact, rows)
-        return self._searched(asked, exact, rows, before)
+            return self._measured(asked, *self._exact_rows(scopes))
+        search = Search(self._candidates(len(scopes)), 1 - asked.spearman, before)
+        result = self._searched(search, scopes) if search.candidates else None
+        if result is not None:
+            return result
+        nothing_missed = Reached(EXACT, dict.fromkeys(scopes, 0.0), dict.fromkeys(scopes, 1.0))
+        return replace(self._decomposed(None), reached=nothing_missed)
 
-    def _searched(self, asked: Fast, exact: dict[str, Tensor], rows: Tensor, before: Reached | None) -> LayerResult:
-        search = Search(self._candidates(len(exact)), 1 - asked.spearman, before)
-        sample = replace(
-            self, trace=self.trace.select(rows), maps=[Scope(scope) for scope in exact], ratios=(), heads=False
-        )
+    def _exact_rows(self, scopes: Sequence[Scope]) -> tuple[dict[str, Tensor], Tensor]:
+        """Exact maps of a few queries, and which queries these are."""
+        rows = sampled(len(self.trace.queries), self.trace.queries.device)
+        return decompose(self.trace.select(rows), scopes, value_bias=self.value_bias).maps, rows
+
+    def _searched(self, search: Search, scopes: Sequence[Scope]) -> LayerResult | None:
+        """The maps of the first candidate that is good enough, if there is one."""
+        exact, rows = self._exact_rows(scopes)
+        sample = replace(self, trace=self.trace.select(rows), maps=scopes, ratios=(), heads=False)
         everything = torch.arange(len(rows), device=rows.device)
         while (candidate := search.next()) is not None:
-            # What a layer below was approximated by shows what to expect; without one, the sample is tried first. It shows
+            # What a layer below was approximated by shows what to expect; without it, the sample is tried first. It shows
             # nothing of patterns that all queries share.
-            alone = before is None and candidate.patterns is None
-            tried = sample._measured(candidate, exact, everything).reached_or_exact if alone else None
-            if tried is not None and search.misses(tried):
+            alone = not search.is_informed and candidate.patterns is None
+            if alone and search.misses(sample._measured(candidate, exact, everything).reached_or_exact):
                 continue
             result = self._measured(candidate, exact, rows)
             if not search.misses(result.reached_or_exact):
                 return result
-        result = self._decomposed(None)
-        return replace(result, reached=Reached(EXACT, dict.fromkeys(exact, 0.0), dict.fromkeys(exact, 1.0)))
+        return None
 
     def _candidates(self, scopes: int) -> list[Approximation]:
         trace = self.trace

@@ -25,6 +25,11 @@ class Search:
             self._expected_by = {before.approximation: 1 - before.worst}
         self.candidates = candidates
 
+    @property
+    def is_informed(self) -> bool:
+        """Whether a layer below shows what to expect."""
+        return bool(self._expected_by)
+
     def next(self) -> Approximation | None:
         """The cheapest that neither missed nor is expected to miss."""
         for candidate in self.candidates:

@@ -27,8 +27,9 @@ _DIRECTIONS = (48, 64, 96, 128, 192, 256, 384, None)
 def candidates(block: BlockSizes, extent: Extent, scopes: int) -> list[Approximation]:
     """Approximations that are expected to save time, cheapest first."""
     limit = WORTHWHILE * TYPICAL.seconds(feed_forward_maps(block, extent, scopes))
-    every = [replace(kind, directions=directions) for kind, directions in product(_KINDS, _DIRECTIONS)]
-    costs = {each: TYPICAL.seconds(approximate_maps(block, extent, scopes, each)) for each in every}
+    every = (replace(kind, directions=directions) for kind, directions in product(_KINDS, _DIRECTIONS))
+    near = [each for each in every if each != Approximation()]
+    costs = {each: TYPICAL.seconds(approximate_maps(block, extent, scopes, each)) for each in near}
     return sorted((each for each, cost in costs.items() if cost <= limit), key=costs.__getitem__)
 
 

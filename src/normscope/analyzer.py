@@ -104,7 +104,14 @@ class Analyzer(Subject):
     """
 
     def of_stack(self, stack: StackName) -> Analyzer:
-        """The model with one of its two stacks as what is analysed. The encoder reads its text alone, without a target."""
+        """The model with one of its two stacks as what is analysed. The encoder reads its text alone, without a target.
+
+        Examples:
+            >>> from transformers import BartConfig, BartModel
+            >>> bart = ns.load(BartModel(BartConfig(vocab_size=40, d_model=16)))
+            >>> bart.of_stack("encoder").scopes == bart.encoder_scopes
+            True
+        """
         if self.family.encoder is None:
             raise InputError(f"{self.name} has no encoder and decoder, but one stack: leave out stack (--stack).")
         return self._of_encoder if stack == "encoder" else self
@@ -186,6 +193,14 @@ class Analyzer(Subject):
 
         Raises:
             CompletenessError: if the parts do not add up to the model's own states within the tolerance.
+
+        Examples:
+            >>> analyzer.analyze("The opera singer caught a soap bubble.").map("AttnResLnFf").shape  # [layer, query, key]
+            (6, 10, 10)
+            >>> analyzer.analyze("A text.", scopes="AttnRes", layers=3, queries=-1).map("AttnRes").shape
+            (1, 1, 5)
+            >>> [len(analysis.tokens) for analysis in analyzer.analyze(["A text.", "Another text of the list."])]
+            [5, 8]
         """
         chosen = layer_method(method)
         sequences, single = asking.read(self, inputs, target, words=words, truncate=truncate)
@@ -214,7 +229,14 @@ class Analyzer(Subject):
         dtype: torch.dtype | None = None,
         tell: Tell | None = None,
     ) -> Analysis:
-        """The maps of all layers by a method, for a sequence that is ready for the model."""
+        """The maps of all layers by a method, for a sequence that is ready for the model.
+
+        Examples:
+            >>> from normscope.inputs import read_inputs
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> analyzer.maps_by(sequences[0], ns.method("alti")).map("AttnResLn").shape  # [layer, query, key]
+            (6, 5, 5)
+        """
         request = asking.map_request(self, method, MapRequest((), scopes is not None), scopes, None, None, dtype)
         if method.across_layers:
             return AcrossLayers(self, method, request).analyses([sequence], self.layers, None, tell)[0]
@@ -249,6 +271,11 @@ class Analyzer(Subject):
         """Mixing ratios `[scope, layer, query]` without any map, for about the price of a few forward passes.
 
         Arguments and return value are as in `analyze`; the completeness error of each layer comes as a coordinate.
+
+        Examples:
+            >>> ratios = analyzer.mixing_ratios("A text.", scopes=["AttnW", "AttnRes"])
+            >>> ratios.shape, bool(ratios.sel(scope="AttnRes").mean() < ratios.sel(scope="AttnW").mean())
+            ((2, 6, 5), True)
         """
         own, _ = asking.scopes_asked(self, scopes)
         measure = Decomposition(ratios=tuple(own), value_bias=value_bias)
@@ -312,6 +339,13 @@ class Analyzer(Subject):
 
         Raises:
             CompletenessError: if relevance and biases do not add up to the model's own value at every layer.
+
+        Examples:
+            >>> explanation = analyzer.explain("The opera singer sang.", direction="state", at=3)
+            >>> explanation.attribution.shape, explanation.edges(3).shape  # [token], [query, key]
+            ((7,), (7, 7))
+            >>> analyzer.explain("The opera singer sang.", direction="state", at=3, method="gradient-x-input").adds_up
+            False
         """
         way = attribution(method)
         if heads and not way.follows:
@@ -354,6 +388,11 @@ class Analyzer(Subject):
             clock: what tells the seconds, such as `time.process_time` on a busy machine.
 
         The other arguments are those of `analyze`.
+
+        Examples:
+            >>> estimate = analyzer.estimate(512, scopes="AttnResLn", timed=False)
+            >>> print(estimate)
+            512 tokens: 18 Gflop, 111 MB of memory, 6.3 MB of results
         """
         own, _ = asking.scopes_asked(self, scopes)
         measure = Decomposition(maps=tuple(own), heads=heads) if maps else Decomposition(ratios=tuple(own))
@@ -367,7 +406,12 @@ class Analyzer(Subject):
         return plan(self, request, lengths, short_run=short_run if timed else None, clock=clock)
 
     def traces(self, inputs: Input | ImageInput, *, target: Input | None = None) -> list[LayerTrace]:
-        """The trace of every layer of the main stack for one input: what `decompose` and the `oracle` compute with."""
+        """The trace of every layer of the main stack for one input: what `decompose` and the `oracle` compute with.
+
+        Examples:
+            >>> len(analyzer.traces("A text."))  # one for each layer
+            6
+        """
         sequences, _ = asking.read(self, inputs, target, words=False, truncate=False)
         measure = KeptTraces(below_attention=True)
         (measured,) = Pass(self, asking.request(self, [measure], [], None, None, None)).over(sequences)
@@ -381,7 +425,17 @@ class Analyzer(Subject):
         dtype: torch.dtype | None = None,
         tell: Tell | None = None,
     ) -> list[Measured]:
-        """Any measures of all layers of the main stack, for sequences that are ready for the model."""
+        """Any measures of all layers of the main stack, for sequences that are ready for the model.
+
+        Examples:
+            >>> from normscope.inputs import read_inputs
+            >>> from normscope.measures import Decomposition
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> ratios = Decomposition(ratios=(analyzer.scopes[2],))
+            >>> (measured,) = analyzer.measure(sequences, [ratios])
+            >>> sorted(measured.main[ratios]) == analyzer.layers
+            True
+        """
         return Pass(self, asking.request(self, measures, [], None, None, dtype)).over(
             sequences, progress=False, tell=tell
         )
@@ -389,6 +443,15 @@ class Analyzer(Subject):
     def analysis_of(
         self, measured: Measured, *, value_bias: ValueBias = "token", method: LayerMethod | None = None
     ) -> Analysis:
-        """The analysis that the results of a pass make up."""
+        """The analysis that the results of a pass make up.
+
+        Examples:
+            >>> from normscope.inputs import read_inputs
+            >>> from normscope.measures import Decomposition
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> (measured,) = analyzer.measure(sequences, [Decomposition(maps=(analyzer.scopes[1],))])
+            >>> analyzer.analysis_of(measured).map("Attn").shape  # [layer, query, key]
+            (6, 5, 5)
+        """
         facts = {**self.facts, "value_bias": value_bias, **({} if method is None else method.facts)}
         return results.analysis(measured, facts)

@@ -70,7 +70,13 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
 
 
 def experiment(name: str, options: Mapping[str, Any] | None = None) -> Experiment:
-    """An experiment by name, with options; raises with those that exist."""
+    """An experiment by name, with options; raises with those that exist.
+
+    Examples:
+        >>> from normscope.experiments import experiment
+        >>> experiment("ff-amplification", {"top": 20}).top
+        20
+    """
     kind = EXPERIMENTS.get(name.strip().lower())
     if kind is None:
         raise InputError(unknown(f"There is no experiment {name!r}", name, "Experiments", EXPERIMENTS))

@@ -35,6 +35,13 @@ def write_report(runs: Sequence[str | Path], out: str | Path | None = None, *, t
     """Write the report of finished runs (default: `report.html` in the first run's folder).
 
     `together` shows several runs as one: the mean and the deviation of every number over the runs (seeds, or models).
+
+    Examples:
+        >>> from normscope.experiments import run
+        >>> from normscope.report import write_report
+        >>> _ = run(["ff-norms"], corpus=["The opera singer caught a soap bubble."], out="runs/norms")
+        >>> write_report(["runs/norms"]).name
+        'report.html'
     """
     if not runs:
         raise InputError("Name at least one run's folder.")

@@ -1,4 +1,4 @@
-"""Every picture of the documentation has a tool that makes it, and the runs behind the findings are those of its commands."""
+"""Every picture of the documentation has a tool that makes it, and the runs behind the findings are commands of its page."""
 
 from __future__ import annotations
 

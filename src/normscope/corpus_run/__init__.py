@@ -61,6 +61,7 @@ class RunResult:
 
     @property
     def tables(self) -> dict[str, Table]:
+        """Every table of every experiment, by its name."""
         return {name: table for outcome in self.outcomes.values() for name, table in outcome.tables.items()}
 
     def __repr__(self) -> str:

@@ -27,6 +27,7 @@ _UNLIMITED = 100_000
 
 def load_analyzer(options: ModelOptions) -> Analyzer:
     """The analyzer of a model. A terminal shows that it is being loaded."""
+    options.refuse_unusable()
     with working("Loading the model"):
         quiet()
         return options.load()

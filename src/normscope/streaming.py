@@ -88,8 +88,9 @@ def analysis(
         asked = replace(request, main=streams[0], encoder=streams[1] if len(stacks) > 1 else None)
         (measured,) = Pass(work.analyzer, asked).over(sequences, progress=False, tell=tell)
         made = results.analysis(measured, facts)
-        for part, place in zip([made, *([made.encoder] if made.has_encoder else [])], folders, strict=True):
-            write_rest(part.dataset, place)
+        write_rest(made.dataset, folders[0])
+        if made.has_encoder:
+            write_rest(made.encoder.dataset, folders[1])
     return read(out)
 
 
@@ -152,7 +153,10 @@ def read_zarr(path: str | Path) -> xr.Dataset:
     """The dataset of a folder. Its maps are read when they are looked at, as far as they are."""
     _zarr()
     try:
-        dataset = xr.open_zarr(path, consolidated=False, chunks=None)
+        # What is missing is NaN on disk, too: looking for it again would take longer than reading.
+        dataset = xr.open_zarr(path, consolidated=False, chunks=None, mask_and_scale=False)
+        for variable in dataset.variables.values():
+            variable.attrs.pop("_FillValue", None)
         dataset = dataset.merge(dataset.drop_vars(schema.MAP).load()) if schema.MAP in dataset else dataset
     except (OSError, ValueError, KeyError) as error:
         raise FileError(f"{str(path)!r} is not a Zarr folder that can be read: {error}") from error

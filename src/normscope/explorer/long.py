@@ -13,7 +13,7 @@ from normscope.analysis import Analysis
 from normscope.errors import InputError
 from normscope.explain.explanation import Explanation
 from normscope.explorer.payload import analysis_payload, build_payload
-from normscope.explorer.pieces import Precision
+from normscope.explorer.pieces import Precision, block
 from normscope.explorer.windows import Tell, Windows
 from normscope.labels import readable
 
@@ -60,7 +60,8 @@ class LongResults:
         """
         if part not in get_args(Part) or not any(name == part for _, name in self.windows):
             raise InputError(f"Nothing is shown by windows here that is called {part!r}.")
-        windows = [self.windows.get((place, part)) for place in range(len(self.analyses))]
+        parts = [part if analysis.has_encoder else "decoder" for analysis in self.analyses]
+        windows = [self.windows.get(name) for name in enumerate(parts)]
         return {"analyses": [None if one is None else _window_payload(one, row, column) for one in windows]}
 
     def _stacks(self) -> Iterator[tuple[tuple[int, str], Analysis]]:
@@ -78,9 +79,11 @@ class LongResults:
 
 
 def _window_payload(windows: Windows, row: int, column: int) -> dict[str, Any]:
+    """The payload of a window, which says where it is, and what the own tokens of its queries have wherever they are."""
     window = windows.window(row, column)
     place = {"row": window.row, "column": window.column, "before": window.before}
-    return {**analysis_payload(window.analysis, "display"), "windows": {**windows.size, "place": place}}
+    facts = {"windows": {**windows.size, "place": place}, "own": block(window.own, "full")}
+    return analysis_payload(window.analysis, "display") | facts
 
 
 def _counted(tell: Tell | None, total: int) -> Tell | None:

@@ -64,12 +64,17 @@ class Groups:
 
 @dataclass(frozen=True)
 class Window:
-    """A part of a stack: where it begins, its maps, and how many blocks of keys come before its own keys."""
+    """A part of a stack: where it begins, its maps, and how many blocks of keys come before its own keys.
+
+    `own` are the values `[scope, layer, query]` of the queries' own tokens. Where these are not among the window's own keys,
+    they are left out of the blocks that they are in: most of such a block they are, and the rest must be right, too.
+    """
 
     row: int
     column: int
     analysis: Analysis
     before: int
+    own: np.ndarray
 
 
 class Windows:
@@ -99,25 +104,36 @@ class Windows:
 
     def whole(self, tell: Tell | None = None) -> Analysis:
         """All of it, in blocks of as many tokens each."""
-        rows, columns = self._blocks("query"), self._blocks("key")
-        blocks = _grouped(self.dataset, Groups(rows, self.queries), Groups(columns, self.keys), tell)
+        rows, columns = Groups(self._blocks("query"), self.queries), Groups(self._blocks("key"), self.keys)
+        blocks = _analysis(self.dataset, _maps(self.dataset, rows, columns, tell), rows, columns)
         if schema.IMAGE not in self.dataset:
             return blocks
         return Analysis(blocks.dataset.assign({schema.IMAGE: self.dataset[schema.IMAGE]}))
 
-    def window(self, row: int, column: int, tell: Tell | None = None) -> Window:
+    def window(self, row: int, column: int) -> Window:
         """The window that begins at a query and a key, or near: other queries left out, other keys in blocks."""
         row, column = _fitted(row, self.queries), _fitted(column, self.keys)
         last, right = min(self.queries, row + WINDOW), min(self.keys, column + WINDOW)
         blocks = self._blocks("key")
-        before, after = blocks[blocks < column], blocks[blocks > right]
-        own = np.arange(
-            column, min(self.keys, right + 1)
-        )  # what is cut off the block after it begins a block of its own
-        rows = Groups(np.arange(last - row), last - row)
-        columns = Groups(np.concatenate([before, own, after]), self.keys)
-        part = _grouped(self.dataset.isel(query=slice(row, last)), rows, columns, tell)
-        return Window(row, column, part, len(before))
+        before = blocks[blocks < column]
+        singles = np.arange(column, min(self.keys, right + 1))  # the last begins what is left of the block after it
+        rows, columns = (
+            Groups(np.arange(last - row), last - row),
+            np.concatenate([before, singles, blocks[blocks > right]]),
+        )
+        part = self.dataset.isel(query=slice(row, last))
+        own = _own_keys(part)
+        alone = own[own >= 0]
+        finer = np.union1d(columns, np.union1d(alone, np.minimum(alone + 1, self.keys - 1)))
+        maps = _maps(part, rows, Groups(finer, self.keys), None)
+        places = np.searchsorted(finer, np.maximum(own, 0))
+        queries = np.arange(len(own))
+        values = np.where(own >= 0, maps[:, :, queries, places], np.nan)
+        hidden = (own >= 0) & ((own < column) | (own >= right))
+        maps[:, :, queries[hidden], places[hidden]] = np.nan
+        groups = Groups(columns, self.keys)
+        analysis = _analysis(part, _sums(maps, np.searchsorted(finer, columns)), rows, groups)
+        return Window(row, column, analysis, len(before), values)
 
     def _blocks(self, axis: str) -> np.ndarray:
         """Where the blocks along an axis begin. None is of tokens of two groups, or of patches of two rows of an image."""
@@ -128,8 +144,8 @@ class Windows:
         return np.concatenate([np.arange(*edge, self.block) for edge in pairwise(edges)])
 
 
-def _grouped(dataset: xr.Dataset, queries: Groups, keys: Groups, tell: Tell | None) -> Analysis:
-    """The maps and mixing ratios of groups of tokens, as an analysis."""
+def _maps(dataset: xr.Dataset, queries: Groups, keys: Groups, tell: Tell | None) -> np.ndarray:
+    """`[scope, layer, query, key]`: the maps of groups of tokens."""
     maps = dataset[schema.MAP]
     reduced = np.empty((*maps.shape[:2], len(queries.starts), len(keys.starts)), dtype=np.float32)
     places = list(product(range(maps.shape[1]), range(maps.shape[0])))
@@ -143,8 +159,13 @@ def _grouped(dataset: xr.Dataset, queries: Groups, keys: Groups, tell: Tell | No
             reduced[scope, layer] = values
             if tell is not None:
                 tell(done + 1, len(places))
+    return reduced
+
+
+def _analysis(dataset: xr.Dataset, maps: np.ndarray, queries: Groups, keys: Groups) -> Analysis:
+    """The maps and mixing ratios of groups of tokens, as an analysis."""
     variables: dict[str, Any] = {
-        schema.MAP: (maps.dims, reduced, maps.attrs),
+        schema.MAP: (dataset[schema.MAP].dims, maps, dataset[schema.MAP].attrs),
         schema.COMPLETENESS: dataset[schema.COMPLETENESS],
     }
     for name in (schema.MIXING_RATIO, schema.SOURCE_MIXING_RATIO):
@@ -153,6 +174,17 @@ def _grouped(dataset: xr.Dataset, queries: Groups, keys: Groups, tell: Tell | No
     coordinates: dict[str, Any] = {name: dataset[name] for name in ("scope", "layer")}
     coordinates |= _coordinates(dataset, "query", queries) | _coordinates(dataset, "key", keys)
     return Analysis(xr.Dataset(variables, coordinates, dataset.attrs))
+
+
+def _own_keys(dataset: xr.Dataset) -> np.ndarray:
+    """For every query the index of the same token among the keys, -1 where it is not there."""
+    groups = dataset["key_group"].values if "key_group" in dataset.coords else np.full(dataset.sizes["key"], "self")
+    places = {
+        position: place
+        for place, (position, group) in enumerate(zip(dataset["key"].values.tolist(), groups, strict=True))
+        if group != "source"
+    }
+    return np.array([places.get(position, -1) for position in dataset["query"].values.tolist()])
 
 
 def _fitted(start: int, tokens: int) -> int:
@@ -164,13 +196,19 @@ def _reduced(values: xr.DataArray, queries: Groups, keys: Groups) -> np.ndarray:
     sums = np.zeros((len(queries.starts), len(keys.starts)))
     counts = np.zeros(sums.shape)
     for first in range(0, queries.tokens, _ROWS):
-        rows = values[first : first + _ROWS].values
-        exists = ~np.isnan(rows)
-        added = np.add.reduceat(np.where(exists, rows, rows.dtype.type(0)), keys.starts, axis=1)
-        group = np.searchsorted(queries.starts, np.arange(first, first + len(rows)), side="right") - 1
-        np.add.at(sums, group, added)
-        np.add.at(counts, group, np.logical_or.reduceat(exists, keys.starts, axis=1))
+        added = _sums(values[first : first + _ROWS].values, keys.starts)
+        group = np.searchsorted(queries.starts, np.arange(first, first + len(added)), side="right") - 1
+        exists = ~np.isnan(added)
+        np.add.at(sums, group, np.where(exists, added, 0.0))
+        np.add.at(counts, group, exists)
     return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+
+
+def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The sums of what exists along the last axis, group by group; NaN where nothing does."""
+    exists = ~np.isnan(values)
+    sums = np.add.reduceat(np.where(exists, values, values.dtype.type(0)), starts, axis=-1)
+    return np.where(np.logical_or.reduceat(exists, starts, axis=-1), sums, np.nan)
 
 
 def _means(values: np.ndarray, queries: Groups) -> np.ndarray:

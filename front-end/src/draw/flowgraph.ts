@@ -6,7 +6,7 @@ import { inkOn } from "./colour";
 import { s } from "./dom";
 import { depthName, type FlowView, inkOf, largest, signs, tint } from "./flowview";
 import { FONT } from "./paint";
-import { type Band, middle, type Streams } from "./streams";
+import { type Band, grouped, middle, type Streams, type Stub } from "./streams";
 
 export const LABEL_SIZE = 12;
 export const TARGET_LENGTH = 18;
@@ -15,6 +15,7 @@ const NODE_WIDTH = 5;
 const HEAD_HEIGHTS = [12, 9] as const;
 const FEW_HEADS = 6;
 const LINE_HEIGHT = 12;
+const LONGEST_STUB = 16;
 
 export interface Drawing {
   svg: SVGSVGElement;
@@ -39,6 +40,7 @@ export function drawFlow(view: FlowView, at: Streams): Drawing {
     },
     s("g", {}, ...header(view, at)),
     s("g", {}, ...bands.toSorted((a, b) => Number(b.dataset.size) - Number(a.dataset.size))),
+    s("g", { class: "stubs" }, ...stubs(view, at)),
     s("g", {}, ...nodes(view, at)),
     s("g", {}, ...labels(view, at), ...targetLabel(view, at)),
     below.group,
@@ -86,13 +88,36 @@ function path({ dark }: FlowView, { edge, x, y, width }: Band, index: number): S
   return element;
 }
 
+/** What is no edge as thorns at the nodes, as high at their feet as what they stand for: one path for those of a kind. */
+function stubs({ ink, dark }: FlowView, at: Streams): SVGElement[] {
+  const room = at.columns.length > 1 ? at.columns[1]! - at.columns[0]! : at.width;
+  const length = Math.min(LONGEST_STUB, room / 4);
+  const kinds = grouped(at.stubs, ({ depth, side, kind, value }) => [depth, side, kind, Math.sign(value)].join());
+  return [...kinds.values()].map((alike) => {
+    const { depth, side, kind, value } = alike[0]!;
+    const away = side === "out" ? 1 : -1;
+    const foot = at.columns[depth]! + (away * NODE_WIDTH) / 2;
+    const thorn = ({ y, width }: Stub): string =>
+      `M${foot},${y - width / 2}L${foot + away * length},${y}L${foot},${y + width / 2}Z`;
+    const element = s("path", {
+      class: `stub ${kind}`,
+      d: alike.map(thorn).join(""),
+      fill: kind === "bias" ? ink.muted : inkOf(value, dark),
+      "fill-opacity": 0.5,
+    });
+    const rows = alike.map(({ row }) => row).join();
+    Object.assign(element.dataset, { at: depth, side, kind, sign: Math.sign(value), rows });
+    return element;
+  });
+}
+
 /** Every node's relevance as a bar of the same scale as the edges: what enters it, with its bias, and what leaves it. */
 function nodes(view: FlowView, at: Streams): SVGElement[] {
   const { flow, node, ink, dark } = view;
-  return flow.relevance.flatMap((values, depth) =>
+  return at.relevance.flatMap((values, depth) =>
     [...values].flatMap((value, row) => {
       const place = at.rows[row]!;
-      if (place.folded > 1 || (row >= flow.own && value === 0)) return [];
+      if (at.rows[row - 1] === place || (row >= flow.own && value === 0)) return [];
       const [x, height] = [at.columns[depth]!, Math.max(1.5, Math.abs(value) * at.scale)];
       const chosen = node?.depth === depth && node.row === row;
       const bar = s("rect", {
@@ -105,6 +130,7 @@ function nodes(view: FlowView, at: Streams): SVGElement[] {
         fill: inkOf(value, dark),
         ...(chosen ? { stroke: ink.accent, "stroke-width": 2.5 } : {}),
       });
+      if (place.folded > 1) return [bar];
       const room = at.columns.length > 1 ? at.columns[1]! - at.columns[0]! : 20;
       const reach = Math.min(10, room / 3);
       const target = s("rect", {

@@ -87,6 +87,8 @@ export class FlowGraph extends ElementPanel<FlowView> {
 
   /** How much of each edge is lit, from 0 to 1; all of everything without. */
   private light(parts: Float32Array | null): void {
+    const stubs = this.drawing?.svg.querySelector<SVGElement>(".stubs");
+    if (stubs) stubs.style.opacity = parts ? String(DIMMED) : "";
     this.drawing?.bands.forEach((band, index) => {
       const part = parts ? (parts[index] ?? 0) : 1;
       band.style.opacity = part >= 1 ? "" : String(Math.max(DIMMED, Math.min(1, 0.15 + 1.4 * part)));
@@ -135,8 +137,10 @@ export class FlowGraph extends ElementPanel<FlowView> {
     for (const { from, value } of into.slice(0, 3)) {
       lines.push(h("span", {}, "\u2190 ", name(from), ` ${format.signed(value)}`));
     }
+    if (flow.rest.into[depth]![row] !== 0) line("\u2190 smaller edges", flow.rest.into[depth]![row]!);
     for (const { to, value } of out.slice(0, 3))
       lines.push(h("span", {}, "\u2192 ", name(to), ` ${format.signed(value)}`));
+    if (flow.rest.out[depth]![row] !== 0) line("\u2192 smaller edges", flow.rest.out[depth]![row]!);
     return lines;
   }
 

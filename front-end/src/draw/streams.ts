@@ -48,18 +48,22 @@ export interface Streams {
   stubs: Stub[];
   /** By depth, then row; a fold's first row has what its tokens have together, and the others nothing. */
   relevance: Float64Array[];
+  /** The least height of a row. */
+  smallest: number;
   width: number;
   bottom: number;
 }
 
 const HEADER = 22;
-const SMALLEST_ROW = 15;
-const LARGEST_STREAM = 96;
-const GAP = 3;
+/** Rows of a long text are thinner, so that it can be looked at as a whole. */
+const ROW = { most: 15, least: 5, together: 1100 };
+/** Of the height there is, for the widest stream. */
+const LARGEST_STREAM = 0.25;
+const GAP = 0.2;
 const FOLD = 13;
 /** In pixels: thinner ones cannot be seen. */
 const SMALLEST_STUB = 0.05;
-/** Texts with more tokens fold those through which nothing flows. */
+/** Texts with more tokens also fold those that no edge touches. */
 const MOST_UNFOLDED = 48;
 
 export function streams(flow: Flow, room: Room): Streams {
@@ -70,8 +74,13 @@ export function streams(flow: Flow, room: Room): Streams {
   const folds = foldsOf(flow);
   const totals = totalsOf(flow, folds);
   const flows = thickest(flow, totals);
-  const scale = scaleOf(flows, folds, room.height - HEADER);
-  const rows = rowsOf(flows, folds, scale);
+  const smallest = smallestOf(folds);
+  const heightOf = (row: number, scale: number): number => {
+    const fold = folds[row]!;
+    return fold === 0 ? 0 : GAP * smallest + Math.max(fold > 1 ? FOLD : smallest, flows[row]! * scale);
+  };
+  const scale = scaleOf(flows, heightOf, room.height - HEADER);
+  const rows = rowsOf(folds, (row) => heightOf(row, scale));
   const last = rows[rows.length - 1];
   return {
     scale,
@@ -80,6 +89,7 @@ export function streams(flow: Flow, room: Room): Streams {
     rows,
     ...stacked(flow, totals, { scale, columns, rows }),
     relevance: totals.relevance,
+    smallest,
     width: room.width,
     bottom: last ? last.top + last.height : HEADER,
   };
@@ -132,15 +142,18 @@ function thickest(flow: Flow, { relevance, into, out, bias }: Totals): Float64Ar
   );
 }
 
-/** For every row how many rows from it on are drawn as one; 0 inside a fold. */
+/** For every row how many rows from it on are drawn as one (tokens no value comes to, such as later ones); 0 inside a fold. */
 function foldsOf(flow: Flow): number[] {
   const count = flow.rows.members.length;
   const folds = Array.from({ length: count }, () => 1);
-  if (count <= MOST_UNFOLDED) return folds;
-  const touched = new Set(flow.edges.flatMap(({ from, to }) => [from, to]));
+  const needed = new Set(flow.edges.flatMap(({ from, to }) => [from, to]));
+  if (count <= MOST_UNFOLDED) {
+    const reached = (row: number): boolean => [...flow.relevance, ...flow.bias].some((values) => values[row] !== 0);
+    for (let row = 0; row < count; row++) if (reached(row)) needed.add(row);
+  }
   for (let row = 0; row < count; row++) {
     let end = row;
-    while (end < count && !touched.has(end)) end++;
+    while (end < count && !needed.has(end)) end++;
     if (end - row < 2) continue;
     folds.fill(0, row, end);
     folds[row] = end - row;
@@ -149,16 +162,16 @@ function foldsOf(flow: Flow): number[] {
   return folds;
 }
 
-function heightOf(flow: number, fold: number, scale: number): number {
-  return fold === 0 ? 0 : GAP + Math.max(fold > 1 ? FOLD : SMALLEST_ROW, flow * scale);
+function smallestOf(folds: number[]): number {
+  const rows = folds.filter((fold) => fold > 0).length;
+  return Math.max(ROW.least, Math.min(ROW.most, ROW.together / Math.max(1, rows)));
 }
 
-function scaleOf(flows: Float64Array, folds: number[], height: number): number {
-  const most = Math.max(...flows, 1e-30);
-  const total = (scale: number): number =>
-    folds.reduce((sum, fold, row) => sum + heightOf(flows[row]!, fold, scale), 0);
+function scaleOf(flows: Float64Array, heightOf: (row: number, scale: number) => number, height: number): number {
+  const most = flows.reduce((top, flow) => Math.max(top, flow), 1e-30);
+  const total = (scale: number): number => flows.reduce((sum, _, row) => sum + heightOf(row, scale), 0);
   const room = Math.max(height, total(0) + 240);
-  let [low, high] = [0, LARGEST_STREAM / most];
+  let [low, high] = [0, (LARGEST_STREAM * height) / most];
   if (total(high) <= room) return high;
   for (let step = 0; step < 40; step++) {
     const scale = (low + high) / 2;
@@ -168,7 +181,7 @@ function scaleOf(flows: Float64Array, folds: number[], height: number): number {
   return low;
 }
 
-function rowsOf(flows: Float64Array, folds: number[], scale: number): Row[] {
+function rowsOf(folds: number[], heightOf: (row: number) => number): Row[] {
   const rows: Row[] = [];
   let top = HEADER;
   folds.forEach((fold, row) => {
@@ -176,7 +189,7 @@ function rowsOf(flows: Float64Array, folds: number[], scale: number): Row[] {
       rows.push(rows[row - 1]!);
       return;
     }
-    const height = heightOf(flows[row]!, fold, scale);
+    const height = heightOf(row);
     rows.push({ top, height, folded: fold });
     top += height;
   });

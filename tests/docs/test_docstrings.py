@@ -44,10 +44,10 @@ def _public(entry: Any) -> list[str]:
     """The members that a page shows by itself: those of a module, and of a class those that normscope wrote."""
     if inspect.ismodule(entry):
         return list(entry.__all__)
-    written = [kind for kind in entry.__mro__ if kind.__module__.startswith("normscope.")]
-    return [
-        name for kind in written for name in vars(kind) if not name.startswith("_") and _described(vars(kind)[name])
-    ]
+    written = [vars(kind) for kind in entry.__mro__ if kind.__module__.startswith("normscope.")]
+    fields = getattr(entry, "__dataclass_fields__", {})
+    members = [(name, member) for kind in written for name, member in kind.items() if name not in fields]
+    return [name for name, member in members if not name.startswith("_") and _described(member)]
 
 
 def _described(member: Any) -> bool:

@@ -21,7 +21,7 @@ from normscope.errors import CompletenessError
 from normscope.families.spec import Stack
 from normscope.inputs import Batch, TokenSequence, batches
 from normscope.measures import Measure, Reach
-from normscope.planner.planning import costs
+from normscope.planner.planning import costs, lengths_of
 from normscope.request import Request, StackRequest, query_positions
 from normscope.trace import LayerTrace
 
@@ -92,7 +92,7 @@ class Pass:
 
     def _costs(self, sequences: Sequence[TokenSequence]) -> list[float]:
         """How much work each sequence is, for the progress bar: a long one takes the time of many short ones."""
-        return costs(self.analyzer, self.request, [len(sequence.target or sequence) for sequence in sequences])
+        return costs(self.analyzer, self.request, lengths_of(sequences))
 
     def _layers_per_sequence(self) -> int:
         encoder = self.request.encoder

@@ -51,15 +51,14 @@ def short_analysis(analyzer: Analyzer, request: Request) -> ShortRun:
 
 
 def short_explanation(analyzer: Analyzer, dtype: torch.dtype | None, *, heads: bool) -> ShortRun:
-    """An explanation of the last state of a short input, which every model has."""
+    """An explanation of a short input: of its last state, which every model has, or of all that a decoder reads."""
     inputs, target = _short_input(analyzer)
-    options: dict[str, Any] = {} if target is None else {"target": target["input_ids"][0]}
-    stacks: Stacks = explained_of(analyzer, 1, dtype, heads=heads, head=False)
+    question: dict[str, Any] = {"direction": "state"} if target is None else {"target": target["input_ids"][0]}
+    decodes = target is not None
+    stacks: Stacks = explained_of(analyzer, SHORT if decodes else 1, dtype, heads=heads, head=decodes)
     sequences, _ = asking.read(analyzer, inputs, target, words=False, truncate=False)
     return ShortRun(
-        lambda: analyzer.explain(inputs, direction="state", heads=heads, dtype=dtype, **options),
-        stacks,
-        lengths_of(sequences)[0],
+        lambda: analyzer.explain(inputs, heads=heads, dtype=dtype, **question), stacks, lengths_of(sequences)[0]
     )
 
 

@@ -140,11 +140,39 @@ class Explained:
 
 
 @dataclass(frozen=True)
+class PassedThrough:
+    """A stack that an input goes through without anything being asked of it, as an encoder before its decoder."""
+
+    item: int = 4
+    layers: tuple[int, ...] = ()
+    """Those that something is asked of: none."""
+
+    def by_step(self, blocks: Sequence[BlockSizes], length: Length) -> dict[str, Work]:
+        """The work for one input, by step."""
+        extent = Extent(length.tokens, length.tokens, causal=False, item=self.item)
+        return {"forward pass": sum((forward(block, extent) for block in blocks), Work())}
+
+    def result(self, blocks: Sequence[BlockSizes], length: Length) -> float:
+        """Nothing comes of it."""
+        del blocks, length
+        return 0.0
+
+    def at_once(self, blocks: Sequence[BlockSizes], length: Length, together: int) -> float:
+        """Bytes of one layer's states and attention weights."""
+        extent = Extent(length.tokens, length.tokens, causal=False, item=self.item)
+        return max(memory(block, extent, maps=False, feed_forward=False, together=together) for block in blocks)
+
+
+Question = Asked | Explained | PassedThrough
+"""What may be asked of a stack."""
+
+
+@dataclass(frozen=True)
 class StackWork:
     """What is asked of one stack with these blocks."""
 
     blocks: Sequence[BlockSizes]
-    asked: Asked | Explained
+    asked: Question
     lengths: Sequence[Length]
 
 
@@ -194,7 +222,7 @@ def estimate(stacks: Mapping[str, StackWork], machine: Machine | None = None) ->
                 title = f"{name} {step}".strip()
                 total[title] = total.get(title, Work()) + work * count
             own += count * stack.asked.result(stack.blocks, length)
-        results, last = results + own, max(last, own / len(stack.asked.layers))
+        results, last = results + own, max(last, own / max(1, len(stack.asked.layers)))
         if machine is not None:
             seconds += len(stack.lengths) * len(stack.asked.layers) * machine.layer
     if machine is not None:

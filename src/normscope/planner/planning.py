@@ -15,7 +15,18 @@ from normscope.families.spec import Stack
 from normscope.inputs import TokenSequence
 from normscope.measures import Decomposition
 from normscope.measures.approximated import Approximate, Fast, sample_size
-from normscope.planner.estimate import Asked, Estimate, Explained, Length, Nearly, StackWork, estimate, size
+from normscope.planner.estimate import (
+    Asked,
+    Estimate,
+    Explained,
+    Length,
+    Nearly,
+    PassedThrough,
+    Question,
+    StackWork,
+    estimate,
+    size,
+)
 from normscope.planner.machine import Clock, Machine, calibrate
 from normscope.planner.sizes import BlockSizes, UnknownSizeError, blocks_in
 from normscope.request import Request, StackRequest
@@ -29,7 +40,7 @@ SHORT = 8
 ENCODER = "encoder's"
 """What the steps of an encoder are called by, beside those of its decoder."""
 
-Stacks = dict[str, "Asked | Explained"]
+Stacks = dict[str, Question]
 """What is asked of the main stack (under the empty name) and of the encoder."""
 
 
@@ -49,18 +60,14 @@ def lengths_of(sequences: Sequence[TokenSequence]) -> list[Length]:
 
 def asked_of(analyzer: Analyzer, request: Request) -> Stacks | None:
     """What of a request the planner counts, or nothing if it has no norms or mixing ratios."""
-    stacks: Stacks = {}
-    for name, part, stack, queries in (
-        ("", request.main, analyzer.family.stack, request.rows),
-        (ENCODER, request.encoder, analyzer.family.encoder, None),
-    ):
-        if part is None or stack is None:
-            continue
-        asked = _of_stack(part, stack, queries, request.arithmetic(analyzer.weight_dtype).itemsize)
-        if asked is None:
-            return None
-        stacks[name] = asked
-    return stacks
+    family, item = analyzer.family, request.arithmetic(analyzer.weight_dtype).itemsize
+    main = _of_stack(request.main, family.stack, request.rows, item)
+    if main is None:
+        return None
+    if family.encoder is None:
+        return {"": main}
+    of_encoder = None if request.encoder is None else _of_stack(request.encoder, family.encoder, None, item)
+    return {"": main, ENCODER: of_encoder or PassedThrough(item)}
 
 
 def _of_stack(part: StackRequest, stack: Stack, queries: int | None, item: int) -> Asked | None:

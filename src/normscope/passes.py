@@ -149,8 +149,8 @@ class _Fold:
         """The query rows of a sequence that are computed together, where its attention weights are never stored."""
         place = self.batch.places[sequence]
         length = (self.batch.target_lengths or self.batch.lengths)[sequence]
-        rows = torch.arange(length) if self.rows is None else torch.tensor(self.rows[place])
-        return list(rows.to(self.analyzer.model.device).split(rows_together(length)))
+        rows = torch.tensor(range(length) if self.rows is None else self.rows[place], device=self.analyzer.model.device)
+        return list(rows.split(rows_together(length)))
 
     def results(self, place: int) -> Results:
         """The results of the measures for one sequence."""

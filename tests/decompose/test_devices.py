@@ -42,7 +42,7 @@ def _pulled_back(trace: LayerTrace) -> dict[str, torch.Tensor]:
 
 
 WORK: dict[str, Callable[[LayerTrace], Any]] = {
-    "maps": lambda trace: _maps(trace),
+    "maps": _maps,
     "heads": lambda trace: _maps(trace, heads=True),
     "bias": lambda trace: _maps(trace, value_bias="bias"),
     "mixing ratios": lambda trace: mixing_ratios(trace, scopes_of(trace.components)).mixing,

@@ -129,9 +129,14 @@ class ApproximateLayer:
         )
 
 
+def sample_size(queries: int) -> int:
+    """How many rows are computed exactly, too."""
+    return min(queries, max(FEWEST, min(SAMPLED, queries // 64)))
+
+
 def sampled(queries: int, device: torch.device) -> Tensor:
     """The rows that are computed exactly, too: spread evenly, with the last."""
-    count = min(queries, max(FEWEST, min(SAMPLED, queries // 64)))
+    count = sample_size(queries)
     return torch.linspace(queries // (2 * count), queries - 1, count, device=device).long()
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from normscope.corpus_run.folder import MANIFEST, SETTINGS
-from normscope.errors import FileError, InputError
+from normscope.errors import FileError
 from normscope.experiments.arrow import Table
 from normscope.location import short_name
+from normscope.run_files import MANIFEST, refuse_unfinished
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,7 @@ class FinishedRun:
     def open(cls, folder: str | Path) -> FinishedRun:
         path = Path(folder)
         manifest = path / MANIFEST
-        if not manifest.is_file():
-            unfinished = " Its run is not finished: run the same command again." if (path / SETTINGS).exists() else ""
-            raise InputError(f"{str(path)!r} holds no finished run (no {MANIFEST}).{unfinished}")
+        refuse_unfinished(path)
         try:
             return cls(path, json.loads(manifest.read_text(encoding="utf-8")))
         except (OSError, ValueError) as error:

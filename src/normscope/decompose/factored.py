@@ -22,14 +22,11 @@ from normscope.decompose.approximation import Approximation
 from normscope.decompose.carrier import SELF, SOURCE, OpenCarrier
 from normscope.decompose.dense import Dense
 from normscope.decompose.expand import Expansion
+from normscope.decompose.grams import NUMBERS, gram_matrices, squared_norms
 from normscope.decompose.linear import SlopedNetwork, scale_
 from normscope.decompose.sampling import Later
 from normscope.errors import UnsupportedArchitectureError
 from normscope.trace import Attention, CrossAttention, Linear, Norm, QueryRows, Shared
-
-_GRAM_ELEMENTS = 1_000_000
-"""How many float64 numbers each of the Gram products may hold at once."""
-
 
 @dataclass(frozen=True)
 class KeyGroup:
@@ -62,6 +59,8 @@ class KeyGroup:
     def select(self, rows: QueryRows) -> KeyGroup:
         selected = replace(self, weights=self.weights[:, rows], scale=self.scale[rows], queries=self.queries[rows])
         selected.__dict__["factors"] = self.factors  # they do not depend on the query
+        if "grams" in self.__dict__:
+            selected.__dict__["grams"] = self.grams
         return selected
 
     def scaled(self, factor: float) -> KeyGroup:
@@ -99,18 +98,22 @@ class KeyGroup:
         weights = (*self.passed, linear.weight)
         return self.shared.once(key, weights, lambda: self.output.flatten(0, 1) @ linear.weight.T)
 
+    @cached_property
+    def grams(self) -> Float[Tensor, "seen_key head head"]:
+        """The Gram matrices of the factors of the keys that the queries can see."""
+        some = max(1, NUMBERS // self.factors[0].numel())
+        return gram_matrices(self.factors[: self.visible()].split(some))
+
     def norms(self) -> Float[Tensor, "query key"]:
-        """`||part[i, j]||` from the Gram matrix of each key's factors, `sqrt(a^T G_j a)`: float64, since heads cancel."""
+        """`||part[i, j]||` from the Gram matrix of each key's factors."""
         keys, queries, heads = self.weights.shape
         norms = self.weights.new_zeros(keys, queries)
-        chunk = max(1, _GRAM_ELEMENTS // (heads * max(queries, self.output.shape[-1])))
-        for start in range(0, self.visible(), chunk):
-            keys_here = slice(start, start + chunk)
-            factors = self.factors[keys_here].double()
-            gram = factors @ factors.transpose(1, 2)
+        some = max(1, NUMBERS // (heads * queries))
+        for start in range(0, self.visible(), some):
+            keys_here = slice(start, min(start + some, self.visible()))
             seeing = self.queries >= start if self.causal else slice(None)
-            weights = self.weights[keys_here, seeing].double()
-            norms[keys_here, seeing] = (weights @ gram).mul_(weights).sum(-1).clamp_(min=0).sqrt_().to(norms.dtype)
+            squares = squared_norms(self.weights[keys_here, seeing], self.grams[keys_here])
+            norms[keys_here, seeing] = squares.sqrt_().to(norms.dtype)
         return norms.T * self.scale[:, None]
 
     def head_norms(self) -> Float[Tensor, "head query key"]:

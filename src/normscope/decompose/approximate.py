@@ -18,12 +18,12 @@ from torch import Tensor
 
 from normscope.decompose.approximation import Approximation
 from normscope.decompose.carrier import SELF, Carrier, OpenCarrier
-from normscope.decompose.expand import Memory
+from normscope.decompose.expand import Memory, Projected
 from normscope.decompose.known import Known, KnownTerms
 from normscope.decompose.lens import Directions, Lens, Samples, Sketch, Whole, views_of
 from normscope.decompose.linear import SlopedNetwork
-from normscope.decompose.products import add_product
 from normscope.decompose.patterns import PatternMatrices, Patterns
+from normscope.decompose.products import add_product
 from normscope.decompose.sampling import Later, Pairs
 from normscope.decompose.sums import Sums
 from normscope.errors import UnsupportedArchitectureError
@@ -55,6 +55,7 @@ class ApproximateExpansion:
         networks: list[SlopedNetwork],
         approximation: Approximation,
         later: Later,
+        projected: Projected | None = None,
     ) -> None:
         everything = torch.arange(len(sums.queries), device=sums.queries.device)
         if len(networks) != 1 or not torch.equal(networks[0].rows, everything):
@@ -63,6 +64,9 @@ class ApproximateExpansion:
                 "Leave out approximate."
             )
         self.groups, self.network, self.approximation, self.later = groups, networks[0], approximation, later
+        self.projected = projected or Projected(groups, self.network)
+        if not self.expands:
+            self.projected.forget()
         self.sums = sums.feed_forward(networks)
         self.weights = [group.scaled_weights for group in groups]
         self.memory = Memory(sums.rows)
@@ -86,11 +90,6 @@ class ApproximateExpansion:
     def by_neuron(self) -> list[list[Float[Tensor, "f _"]]]:
         """The same with one row for each neuron, from which some are taken."""
         return [[folded.T.contiguous() for folded in of_group] for of_group in self.folded]
-
-    @cached_property
-    def projected(self) -> list[list[Float[Tensor, "_ head f"]]]:
-        """For each group of keys and each branch, what every head of a key puts into every neuron."""
-        return [[group.through(linear) for linear in self.network.projections] for group in self.groups]
 
     @cached_property
     def sizes(self) -> list[Float[Tensor, " f"]]:
@@ -225,7 +224,7 @@ class ApproximateExpansion:
         """What some keys put into some activated neurons of every query."""
         weights = self.weights[place][keys, rows]
         total: Tensor | None = None
-        for branch, (projected, slope) in enumerate(zip(self.projected[place], self.slopes, strict=True)):
+        for branch, (projected, slope) in enumerate(zip(self.projected.by_group[place], self.slopes, strict=True)):
             target = self.memory(f"branch {branch}", *weights.shape[:2], neurons.stop - neurons.start)
             torch.bmm(weights, projected[keys, :, neurons], out=target).mul_(slope[rows, neurons])
             total = target if total is None else total.add_(target)

@@ -21,12 +21,14 @@ from normscope.decompose.approximate import Approximate, ApproximateExpansion
 from normscope.decompose.approximation import Approximation
 from normscope.decompose.carrier import SELF, SOURCE, OpenCarrier
 from normscope.decompose.dense import Dense
-from normscope.decompose.expand import Expansion
+from normscope.decompose.expand import Expansion, Projected
 from normscope.decompose.grams import NUMBERS, gram_matrices, squared_norms
 from normscope.decompose.linear import SlopedNetwork, scale_
 from normscope.decompose.sampling import Later
+from normscope.decompose.sums import Sums
 from normscope.errors import UnsupportedArchitectureError
-from normscope.trace import Attention, CrossAttention, Linear, Norm, QueryRows, Shared
+from normscope.trace import Attention, CrossAttention, LayerTrace, Linear, Norm, QueryRows, Shared
+
 
 @dataclass(frozen=True)
 class KeyGroup:
@@ -125,6 +127,11 @@ class KeyGroup:
 class Factored(OpenCarrier):
     """Parts in factored form; none before the attention, where every state is still its own token's."""
 
+    @staticmethod
+    def of_tokens(trace: LayerTrace) -> Factored:
+        """Where a block starts."""
+        return Factored(sums=Sums.of_tokens(trace.hidden, trace.queries))
+
     def select(self, rows: QueryRows) -> Factored:
         return Factored(sums=self.sums.select(rows), groups=tuple(group.select(rows) for group in self.groups))
 
@@ -149,14 +156,14 @@ class Factored(OpenCarrier):
         return Factored(sums=self.sums.normalise(norm, deviation), groups=groups)
 
     def feed_forward(
-        self, networks: list[SlopedNetwork], products: Products | None = None
+        self, networks: list[SlopedNetwork], products: Products | None = None, projected: Projected | None = None
     ) -> Iterator[tuple[slice, Dense]]:
-        yield from Expansion(self.sums, self.groups, networks, products).tiles()
+        yield from Expansion(self.sums, self.groups, networks, products, projected).tiles()
 
     def approximate_feed_forward(
-        self, networks: list[SlopedNetwork], approximation: Approximation, later: Later
+        self, networks: list[SlopedNetwork], approximation: Approximation, later: Later, projected: Projected | None
     ) -> Iterator[tuple[slice, Approximate]]:
-        yield from ApproximateExpansion(self.sums, self.groups, networks, approximation, later).tiles()
+        yield from ApproximateExpansion(self.sums, self.groups, networks, approximation, later, projected).tiles()
 
     def maps(self) -> dict[int, Float[Tensor, "query key"]]:
         maps = {group.kind: group.norms() for group in self.groups}

@@ -152,7 +152,7 @@ class Directions:
         return self.matrix[view * self.d : (view + 1) * self.d] * self.sizes[view]
 
     def pulled_back(self, norms: Sequence[Norm], view: int) -> Float[Tensor, "d direction"]:
-        """What vectors at a view are multiplied by for their products at this one and all later ones, with the `norms` between."""
+        """What gives with vectors at a view the sum of their products there and at all later views."""
         pulled = self.of_view(len(norms)) / self.sizes[len(norms)] ** 2
         for earlier in reversed(range(view, len(norms))):
             pulled = scale_back(norms[earlier], pulled.T).T + self.of_view(earlier) / self.sizes[earlier] ** 2

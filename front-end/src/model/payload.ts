@@ -70,6 +70,10 @@ export interface AnalysisPayload {
   encoder?: AnalysisPayload;
   /** The same as projections, where the analysis has them beside its norms. */
   projections?: AnalysisPayload;
+  /** Of a stack that is shown by windows, in blocks or one of them. */
+  windows?: WindowFacts;
+  /** Of a window: `[scope, layer, query]`, what the queries' own tokens have. Blocks of several tokens are without them. */
+  own?: Block;
 }
 
 /** One value that is explained, and what of it belongs to no token. */
@@ -98,6 +102,8 @@ export interface StackPayload {
   feedForward?: Block;
   bias?: Block;
   edges?: EdgesPayload;
+  /** Of a decoder `[target, layer, source key]`: what every layer takes from the encoder's tokens. */
+  taken?: Block;
 }
 
 /** What a model may say at one place (-1: of the whole input), likeliest first. */
@@ -131,6 +137,4 @@ export interface Payload {
   explanations: ExplanationPayload[];
   /** Of all places of the first text, where they are known. */
   predictions: PredictionPayload[];
-  /** Of a long result, of which this is a part. */
-  windows?: WindowFacts | null;
 }

@@ -41,7 +41,7 @@ EXPANDED_VECTORS = 16384
 CHOSEN_VECTORS = 4096
 """How many it holds when all keys are expanded, and the chosen neurons of every query are taken from them."""
 
-EXPANDED_NUMBERS, NEURONS = 400_000, 768
+EXPANDED_NUMBERS, NEURONS = 524_288, 1024
 """How many numbers are expanded at a time, and of how many neurons: few enough for a cache."""
 
 
@@ -129,7 +129,11 @@ class ApproximateExpansion:
     ) -> list[Float[Tensor, "sampled_key sampled_row f"]]:
         """For each branch, what sampled parts put into every neuron."""
         pairs = self.pairs[place]
-        hidden = [pairs.through(folded.unflatten(0, pairs.group.output.shape[:2])) for folded in self.folded[place]]
+        if self.expands:
+            hidden = [pairs.of_factors(projected) for projected in self.projected.by_group[place]]
+        else:
+            by_head = [folded.unflatten(0, pairs.group.output.shape[:2]) for folded in self.folded[place]]
+            hidden = [pairs.through(folded) for folded in by_head]
         return [each * (s[pairs.rows] if isinstance(s, Tensor) else s) for each, s in zip(hidden, slopes, strict=True)]
 
     def _sampled_remainders(self, place: int) -> Float[Tensor, "sample d"]:

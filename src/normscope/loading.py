@@ -30,7 +30,14 @@ from normscope import embedded
 from normscope.capture import family_in
 from normscope.errors import ModelError, UnsafeWeightsError, UnsupportedArchitectureError
 from normscope.families import Family, family_of
-from normscope.location import has_vocabulary, is_hub_name, model_name, refuse_no_model, refuse_no_tokenizer, refuse_pickle
+from normscope.location import (
+    has_vocabulary,
+    is_hub_name,
+    model_name,
+    refuse_no_model,
+    refuse_no_tokenizer,
+    refuse_pickle,
+)
 
 _HUB_SECONDS = 5
 """How long the hub may take to say whether it has a model."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from normscope.choices import ApproximationName, Arithmetic, Masking, StackName, ValueBias
 from normscope import catalogue
+from normscope.choices import ApproximationName, Arithmetic, Masking, StackName, ValueBias
 from normscope.cli import options
 from normscope.cli.checks import (
     check_corpus,

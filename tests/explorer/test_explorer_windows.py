@@ -46,7 +46,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def opened(long: Path, monkeypatch: pytest.MonkeyPatch) -> Analysis:
     """The same, with a page that takes next to nothing."""
-    monkeypatch.setattr(long_results, "MOST_CELLS", 1000)
+    _shorten(monkeypatch)
     return normscope.open(long)
 
 
@@ -177,7 +177,7 @@ def test_a_bad_window_gets_a_message(server: Running, opened: Analysis) -> None:
 def test_a_widget_gives_windows(opened: Analysis) -> None:
     widget = ExplorerWidget(opened)
     assert json.loads(widget.payload)["analyses"][0]["windows"]["queries"] == TOKENS
-    assert widget.payload == encoded(LongResults(opened).opening())
+    assert widget.payload == encoded(LongResults(opened, served=True).opening())
     sent: list[tuple[Any, Any]] = []
     widget.send = lambda content, buffers=None: sent.append((content, buffers))  # type: ignore[method-assign]
     widget._answer(widget, {"kind": "window", "id": 1, "part": "decoder", "row": 200, "column": 0}, [])
@@ -192,7 +192,7 @@ def test_the_command_takes_a_finished_result(long: Path, tmp_path: Path, monkeyp
     assert done.exit_code == 0, done.output
     assert "in blocks" not in done.output
     assert out.exists()
-    monkeypatch.setattr(long_results, "MOST_CELLS", 1000)
+    _shorten(monkeypatch)
     done = CliRunner().invoke(APP, ["explore", str(long), "--out", str(out)])
     assert "normscope serve" in done.output
     done = CliRunner().invoke(APP, ["explore", str(long), "--out", str(out), "--compare", "another text"])

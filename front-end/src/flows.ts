@@ -51,7 +51,7 @@ export class Flows extends ElementPanel<Scene> implements Part {
     this.panels = [this.graph, ...details];
     const place = h("div", { class: "view" });
     const hint =
-      "rows are tokens, columns are depths; a band is as wide as what flows, orange raises the value and violet lowers it";
+      "A band is as wide as what flows. Orange raises the value, violet lowers it. Thorns: smaller edges together; grey: biases.";
     const card = h(
       "section",
       { class: "card map-card flow-card" },

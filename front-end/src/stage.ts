@@ -17,6 +17,9 @@ import { type Context, ElementPanel, type MainPanel, type Panel } from "./panels
 import { DETAILS, VIEWS, viewFor } from "./panels/views";
 import type { Look, Scene } from "./part";
 
+/** Views whose colours the legend tells of. */
+const COLOURED = new Set(["map", "heads"]);
+
 /** How many of the strongest cells one can go through. */
 const MOST_JUMPS = 50;
 
@@ -32,6 +35,7 @@ export class Stage extends ElementPanel<Scene> {
   private readonly note = h("span", { class: "hint" });
   private readonly tools = h("div", { class: "tools" });
   private readonly place = h("div", { class: "view" });
+  private readonly foot = h("footer");
   private readonly spoken = h("p", { class: "visually-hidden", role: "status" });
   private readonly views = new Map<string, MainPanel>();
   private readonly details: Panel[];
@@ -50,12 +54,13 @@ export class Stage extends ElementPanel<Scene> {
     this.context = { store, pane, panes, choose: (cell) => this.choose(cell), hover: (cell) => this.hover(cell) };
     this.layers = new Layers(store, pane, thumbnails);
     const hint = "rows are queries (what is built), columns are keys (what it is built from)";
+    this.foot.append(this.legend.element, h("p", { class: "hint" }, hint));
     const card = h(
       "section",
       { class: "card map-card" },
       h("header", {}, h("div", {}, this.title, this.note), this.tools, factsCorner(pane.analysis)),
       this.place,
-      h("footer", {}, this.legend.element, h("p", { class: "hint" }, hint)),
+      this.foot,
       this.spoken,
     );
     const inspector = h("div", { class: "inspector" });
@@ -81,6 +86,7 @@ export class Stage extends ElementPanel<Scene> {
     this.note.replaceChildren(bdi(this.pane.analysis.model), this.remarks(shared, view));
     this.legend.update(view.palette, { norm: view.state.norm, title: quantityShown(view) });
     this.mainPanel(view).update(view);
+    this.foot.hidden = !COLOURED.has(this.viewName(view));
     this.speak(view);
     this.layers.update(shared);
     this.updateDetails();

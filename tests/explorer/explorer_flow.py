@@ -1,56 +1,91 @@
-"""The flow as it is drawn: what the heights of bands and nodes say, and whether they add up."""
+"""The flow as it is drawn: what the heights of bands, stubs and nodes say, and whether they add up."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from normscope.explain.explanation import Explanation
 
+_DRAWN = """(graph) => ({
+    bands: [...graph.querySelectorAll(".band")].map((band) => ({ ...band.dataset, d: band.getAttribute("d"),
+        fill: band.getAttribute("fill") })),
+    stubs: [...graph.querySelectorAll(".stub")].map((stub) => ({ ...stub.dataset, d: stub.getAttribute("d") })),
+    nodes: [...graph.querySelectorAll("rect.node")].map((node) => ({ ...node.dataset,
+        height: Number(node.getAttribute("height")), fill: node.getAttribute("fill") })),
+})"""
 
-def heights(shown: Any) -> tuple[dict[Any, float], dict[Any, float], dict[Any, float]]:
-    """Signed heights in the drawn graph: of bands into every node, of bands out of it, and of the node itself."""
-    drawn = shown.page.locator(".flow-graph").evaluate("""(graph) => ({
-        bands: [...graph.querySelectorAll(".band")].map((band) => ({ ...band.dataset, d: band.getAttribute("d"),
-            fill: band.getAttribute("fill") })),
-        nodes: [...graph.querySelectorAll("rect.node")].map((node) => ({ ...node.dataset,
-            height: Number(node.getAttribute("height")), fill: node.getAttribute("fill") })),
-    })""")
-    positive = next(node["fill"] for node in drawn["nodes"] if node["depth"] == "0" and node["row"] == "0")
-    into: dict[Any, float] = defaultdict(float)
-    out: dict[Any, float] = defaultdict(float)
+_THINNEST = 0.05
+"""Stubs that are thinner, in pixels, are not drawn."""
+
+
+class Heights(NamedTuple):
+    """Signed heights in pixels by (depth, row): of bands, of the edges left out and of biases at a node, and of itself."""
+
+    into: dict[Any, float]
+    out: dict[Any, float]
+    rest_into: dict[Any, float]
+    rest_out: dict[Any, float]
+    bias: dict[Any, float]
+    nodes: dict[Any, float]
+
+
+def _numbers(path: str) -> list[float]:
+    return [float(number) for number in re.findall(r"-?[\d.]+(?:e-?\d+)?", path)]
+
+
+def heights(shown: Any, positive: tuple[int, int] = (0, 0)) -> Heights:
+    """What is drawn; `positive` is a node (depth, row) whose relevance is known to be above 0, for its colour."""
+    drawn = shown.page.locator(".flow-graph").evaluate(_DRAWN)
+    place = {"depth": str(positive[0]), "row": str(positive[1])}
+    colour = next(node["fill"] for node in drawn["nodes"] if place.items() <= node.items())
+    found = Heights(*(defaultdict(float) for _ in Heights._fields))
     for band in drawn["bands"]:
-        numbers = [float(number) for number in re.findall(r"-?[\d.]+(?:e-?\d+)?", band["d"])]
         # M x0,top0 C . . . . x1,top1 V bottom1 C . . . . x0,bottom0 Z
-        begin, end = numbers[14] - numbers[1], numbers[8] - numbers[7]
-        sign = 1 if band["fill"] == positive else -1
-        layer = int(band["layer"])
-        out[layer - 1, int(band["from"])] += sign * begin
-        into[layer, int(band["to"])] += sign * end
-    nodes = {
-        (int(node["depth"]), int(node["row"])): node["height"] * (1 if node["fill"] == positive else -1)
-        for node in drawn["nodes"]
-    }
-    return into, out, nodes
+        numbers = _numbers(band["d"])
+        sign, layer = 1 if band["fill"] == colour else -1, int(band["layer"])
+        found.out[layer - 1, int(band["from"])] += sign * (numbers[14] - numbers[1])
+        found.into[layer, int(band["to"])] += sign * (numbers[8] - numbers[7])
+    for stub in drawn["stubs"]:
+        kind = {("out", "rest"): found.rest_out, ("into", "rest"): found.rest_into}.get(
+            (stub["side"], stub["kind"]), found.bias
+        )
+        # M x,top L x,tip L x,bottom Z, once for every row
+        thorns = [_numbers(one) for one in stub["d"].split("Z")[:-1]]
+        for row, thorn in zip(stub["rows"].split(","), thorns, strict=True):
+            kind[int(stub["at"]), int(row)] += int(stub["sign"]) * (thorn[5] - thorn[1])
+    for node in drawn["nodes"]:
+        found.nodes[int(node["depth"]), int(node["row"])] = node["height"] * (1 if node["fill"] == colour else -1)
+    return found
 
 
-def assert_widths_add_up(shown: Any, explanation: Explanation) -> None:
-    """At every node: what comes in, and the bias, is what is there, and what goes out."""
-    into, out, nodes = heights(shown)
+def assert_widths_add_up(shown: Any, explanation: Explanation) -> Heights:
+    """At every node, and at tokens that are folded into one: what is there is what comes in, with edges left out and the
+    bias, and what goes out, with edges left out."""
     relevance, bias = explanation.relevance.values, explanation.dataset["bias"].values[0]
-    assert relevance[0, 0] > 0
-    scale = nodes[0, 0] / relevance[0, 0]
     layers, tokens = bias.shape
+    rows = sorted({int(row) for row in _rows(shown) if int(row) < tokens})
+    sums, biases = (np.add.reduceat(values.astype(np.float64), rows, axis=1) for values in (relevance, bias))
+    first = int(sums[0].argmax())
+    drawn = heights(shown, (0, rows[first]))
+    scale = drawn.nodes[0, rows[first]] / sums[0, first]
     for depth in range(layers + 1):
-        for token in range(tokens):
-            wanted = scale * relevance[depth, token]
-            drawn = nodes[depth, token]
-            assert abs(drawn) == pytest.approx(max(1.5, abs(wanted)), abs=1e-3)
-            assert drawn * wanted >= 0
+        for index, row in enumerate(rows):
+            node, wanted = (depth, row), scale * sums[depth, index]
+            assert abs(drawn.nodes[node]) == pytest.approx(max(1.5, abs(wanted)), abs=1e-3)
+            assert drawn.nodes[node] * wanted >= 0
             if depth < layers:
-                assert out[depth, token] == pytest.approx(wanted, abs=0.01)
+                assert drawn.out[node] + drawn.rest_out[node] == pytest.approx(wanted, abs=_THINNEST + 0.01)
             if depth > 0:
-                assert into[depth, token] + scale * bias[depth - 1, token] == pytest.approx(wanted, abs=0.01)
+                assert drawn.bias[node] == pytest.approx(scale * biases[depth - 1, index], abs=_THINNEST)
+                into = drawn.into[node] + drawn.rest_into[node] + scale * biases[depth - 1, index]
+                assert into == pytest.approx(wanted, abs=_THINNEST + 0.01)
+    return drawn
+
+
+def _rows(shown: Any) -> list[str]:
+    return shown.page.locator(".flow-graph rect.node").evaluate_all("(nodes) => nodes.map((node) => node.dataset.row)")

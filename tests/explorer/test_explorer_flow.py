@@ -29,10 +29,19 @@ def explanation(analyzer: Any) -> Explanation:
     return analyzer.explain(TEXT, direction="state", at=0)
 
 
-def test_widths_add_up_at_every_node(show: Callable[..., Any], explanation: Explanation) -> None:
-    shown = show(explanation, fragment="share=100")
-    assert_widths_add_up(shown, explanation)
+@pytest.mark.parametrize("share", [50, 100])
+def test_widths_add_up_at_every_node_with_the_rest(
+    show: Callable[..., Any], explanation: Explanation, share: int
+) -> None:
+    shown = show(explanation, fragment=f"share={share}")
+    drawn = assert_widths_add_up(shown, explanation)
+    assert any(drawn.rest_out.values()) == any(drawn.rest_into.values()) == (share < 100)
     assert shown.trouble == []
+    told = json.loads(shown.export("json"))["rest"]
+    if share == 100:
+        assert np.abs([*told["into"], *told["out"]]).max() == 0
+    shown.go(f"share={share}&depth=3&token=4")
+    assert ("smaller edges together" in shown.page.locator(".ends").inner_text()) == (share < 100)
 
 
 @pytest.mark.parametrize("share", [50, 90])
@@ -151,12 +160,12 @@ def test_encoder_and_decoder_are_both_followed(show: Callable[..., Any], theme: 
     assert shown.page.locator(".flow-graph .label").count() == explanation.dataset.sizes["key"]
     shown.page.locator(".flows").get_by_label("Encoder").check(force=True)
     shown.settle()
-    _, out, nodes = heights(shown)
+    drawn = heights(shown)
     assert shown.page.locator(".flow-graph .label").count() == 3
     assert all(
-        out[node] == pytest.approx(height, abs=0.01)
-        for node, height in nodes.items()
-        if node in out and abs(height) > 1.5
+        drawn.out[node] == pytest.approx(height, abs=0.01)
+        for node, height in drawn.nodes.items()
+        if node in drawn.out and abs(height) > 1.5
     )
     assert shown.trouble == []
 

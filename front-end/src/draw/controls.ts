@@ -41,7 +41,7 @@ export function segmented(
     },
     allow: (values) => {
       for (const input of inputs) input.parentElement!.hidden = !values.includes(input.value);
-      element.disabled = values.length < 2;
+      element.hidden = new Set(values).size < 2;
     },
   };
 }

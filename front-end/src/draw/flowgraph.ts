@@ -6,15 +6,18 @@ import { inkOn } from "./colour";
 import { s } from "./dom";
 import { depthName, type FlowView, inkOf, largest, signs, tint } from "./flowview";
 import { FONT } from "./paint";
-import { type Band, middle, type Streams } from "./streams";
+import { type Band, grouped, middle, type Streams, type Stub } from "./streams";
 
 export const LABEL_SIZE = 12;
 export const TARGET_LENGTH = 18;
-const NODE_WIDTH = 5;
+const WIDEST_NODE = 5;
 /** Of a few heads, and of many. */
 const HEAD_HEIGHTS = [12, 9] as const;
 const FEW_HEADS = 6;
 const LINE_HEIGHT = 12;
+const LONGEST_STUB = 16;
+/** Pictures below this width have no room for a margin. */
+const NARROW = 480;
 
 export interface Drawing {
   svg: SVGSVGElement;
@@ -24,7 +27,7 @@ export interface Drawing {
 }
 
 export function drawFlow(view: FlowView, at: Streams): Drawing {
-  const bands = at.bands.map((band, index) => path(view, band, index));
+  const bands = at.bands.map((band, index) => path(view, band, index, nodeWidth(at)));
   const below = shares(view, at);
   const height = at.bottom + below.height + 8;
   const svg = s(
@@ -39,6 +42,7 @@ export function drawFlow(view: FlowView, at: Streams): Drawing {
     },
     s("g", {}, ...header(view, at)),
     s("g", {}, ...bands.toSorted((a, b) => Number(b.dataset.size) - Number(a.dataset.size))),
+    s("g", { class: "stubs" }, ...stubs(view, at)),
     s("g", {}, ...nodes(view, at)),
     s("g", {}, ...labels(view, at), ...targetLabel(view, at)),
     below.group,
@@ -47,8 +51,7 @@ export function drawFlow(view: FlowView, at: Streams): Drawing {
 }
 
 function header({ flow, ink }: FlowView, at: Streams): SVGElement[] {
-  const room = at.columns.length > 1 ? at.columns[1]! - at.columns[0]! : at.width;
-  const step = Math.max(1, Math.ceil(24 / room));
+  const step = Math.max(1, Math.ceil(24 / columnWidth(at)));
   return at.columns.flatMap((x, depth) => [
     s("line", { x1: x, x2: x, y1: 18, y2: at.bottom, stroke: ink.line }),
     ...(depth % step === 0 || depth === flow.layers
@@ -63,8 +66,17 @@ function header({ flow, ink }: FlowView, at: Streams): SVGElement[] {
   ]);
 }
 
-function path({ dark }: FlowView, { edge, x, y, width }: Band, index: number): SVGPathElement {
-  const [before, after] = [x[0] + NODE_WIDTH / 2, x[1] - NODE_WIDTH / 2];
+/** Pixels between two depths. */
+function columnWidth({ columns, width }: Streams): number {
+  return columns.length > 1 ? columns[1]! - columns[0]! : width;
+}
+
+function nodeWidth(at: Streams): number {
+  return Math.min(WIDEST_NODE, columnWidth(at) / 2);
+}
+
+function path({ dark }: FlowView, { edge, x, y, width }: Band, index: number, node: number): SVGPathElement {
+  const [before, after] = [x[0] + node / 2, x[1] - node / 2];
   const bend = (before + after) / 2;
   // A ribbon whose height is the width of the band wherever one measures it: at a node the heights add up.
   const [top, bottom] = [y.map((at) => at - width / 2), y.map((at) => at + width / 2)];
@@ -86,27 +98,49 @@ function path({ dark }: FlowView, { edge, x, y, width }: Band, index: number): S
   return element;
 }
 
+/** What is no edge as thorns at the nodes, as high at their feet as what they stand for: one path for those of a kind. */
+function stubs({ ink, dark }: FlowView, at: Streams): SVGElement[] {
+  const length = Math.min(LONGEST_STUB, columnWidth(at) / 4);
+  const kinds = grouped(at.stubs, ({ depth, side, kind, value }) => [depth, side, kind, Math.sign(value)].join());
+  return [...kinds.values()].map((alike) => {
+    const { depth, side, kind, value } = alike[0]!;
+    const away = side === "out" ? 1 : -1;
+    const foot = at.columns[depth]! + (away * nodeWidth(at)) / 2;
+    const thorn = ({ y, width }: Stub): string =>
+      `M${foot},${y - width / 2}L${foot + away * length},${y}L${foot},${y + width / 2}Z`;
+    const element = s("path", {
+      class: `stub ${kind}`,
+      d: alike.map(thorn).join(""),
+      fill: kind === "bias" ? ink.muted : inkOf(value, dark),
+      "fill-opacity": 0.5,
+    });
+    const rows = alike.map(({ row }) => row).join();
+    Object.assign(element.dataset, { at: depth, side, kind, sign: Math.sign(value), rows });
+    return element;
+  });
+}
+
 /** Every node's relevance as a bar of the same scale as the edges: what enters it, with its bias, and what leaves it. */
 function nodes(view: FlowView, at: Streams): SVGElement[] {
   const { flow, node, ink, dark } = view;
-  return flow.relevance.flatMap((values, depth) =>
+  return at.relevance.flatMap((values, depth) =>
     [...values].flatMap((value, row) => {
       const place = at.rows[row]!;
-      if (place.folded > 1 || (row >= flow.own && value === 0)) return [];
+      if (at.rows[row - 1] === place || (row >= flow.own && value === 0)) return [];
       const [x, height] = [at.columns[depth]!, Math.max(1.5, Math.abs(value) * at.scale)];
       const chosen = node?.depth === depth && node.row === row;
       const bar = s("rect", {
         class: "node",
-        x: x - NODE_WIDTH / 2,
+        x: x - nodeWidth(at) / 2,
         y: middle(place) - height / 2,
-        width: NODE_WIDTH,
+        width: nodeWidth(at),
         height,
         rx: 1,
         fill: inkOf(value, dark),
         ...(chosen ? { stroke: ink.accent, "stroke-width": 2.5 } : {}),
       });
-      const room = at.columns.length > 1 ? at.columns[1]! - at.columns[0]! : 20;
-      const reach = Math.min(10, room / 3);
+      if (place.folded > 1) return [bar];
+      const reach = Math.min(10, columnWidth(at) / 3);
       const target = s("rect", {
         class: "reach",
         x: x - reach,
@@ -124,30 +158,36 @@ function nodes(view: FlowView, at: Streams): SVGElement[] {
   );
 }
 
-/** The tokens at the left, tinted by their attribution. */
+/** The tokens at the left, tinted by their attribution; where rows are too thin for all names, some, beside the tints. */
 function labels({ flow, ink, dark, node }: FlowView, at: Streams): SVGElement[] {
   const attribution = flow.relevance[0]!;
   const colours = signs(largest(attribution), dark);
-  const drawn = new Set<unknown>();
+  const thin = at.smallest < LINE_HEIGHT;
+  let bottom = 0;
   return at.rows.flatMap((place, row) => {
-    if (drawn.has(place)) return [];
-    drawn.add(place);
+    if (place === at.rows[row - 1]) return [];
     const y = middle(place);
-    const text = { x: at.left - 14, y, "text-anchor": "end", "dominant-baseline": "central" };
+    const room = y - bottom >= LINE_HEIGHT || node?.row === row;
+    if (room) bottom = y;
+    const text = { x: at.left - (thin ? 24 : 14), y, "text-anchor": "end", "dominant-baseline": "central" };
     if (place.folded > 1) {
+      if (!room) return [];
       return [s("text", { ...text, fill: ink.muted, "font-size": 10.5 }, `\u22ef ${place.folded} tokens`)];
     }
     const value = attribution[row]!;
     const source = row >= flow.own;
     const background = source ? ink.panel : tint(value, colours);
     const name = shortLabel(flow.rows.shown[row]!);
-    const fill = source ? ink.muted : inkOn(background);
+    const fill = source ? ink.muted : thin ? ink.text : inkOn(background);
     const weight = node?.row === row ? 700 : 400;
     const label = s("text", { ...text, fill, "font-weight": weight, class: "label" }, isolated(name));
     label.dataset.depth = "0";
     label.dataset.row = String(row);
-    const width = at.left - 10;
-    return [s("rect", { x: 2, y: y - 7.5, width: width - 2, height: 15, rx: 3, fill: background }), label];
+    const tall = Math.min(15, place.height);
+    const mark = thin
+      ? s("rect", { x: at.left - 20, y: y - tall / 2, width: 10, height: tall, fill: background })
+      : s("rect", { x: 2, y: y - 7.5, width: at.left - 12, height: 15, rx: 3, fill: background });
+    return room ? [mark, label] : [mark];
   });
 }
 
@@ -184,7 +224,8 @@ function shares(view: FlowView, at: Streams): { group: SVGElement; height: numbe
   ];
   let y = 16;
   const step = Math.max(1, Math.ceil(count / FEW_HEADS));
-  group.append(s("text", { x: at.left, y: 6, fill: ink.muted, "font-size": 11 }, sharesTitle(view)));
+  const x = at.width < NARROW ? 2 : at.left;
+  group.append(s("text", { x, y: 6, fill: ink.muted, "font-size": 11 }, sharesTitle(view)));
   lines.forEach(({ name, height, values }, line) => {
     if (line >= count) y += 4;
     const colours = signs(
@@ -209,8 +250,8 @@ function shares(view: FlowView, at: Streams): { group: SVGElement; height: numbe
 }
 
 function sharesTitle({ node, flow }: FlowView): string {
-  if (!node) return "what comes through the heads, the feed-forward and the biases of each layer";
-  return `what heads take from ${isolated(shortLabel(flow.rows.shown[node.row]!))}, and what its feed-forward and biases bring`;
+  if (!node) return "what heads, feed-forward and biases of each layer bring";
+  return `what heads take from ${isolated(shortLabel(flow.rows.shown[node.row]!))}, its feed-forward and biases bring`;
 }
 
 export function nodeTitle({ flow }: FlowView, depth: number, row: number): string {

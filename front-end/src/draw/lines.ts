@@ -71,7 +71,13 @@ function drawAxes(
   root.append("g").attr("class", "grid").attr("transform", `translate(${MARGIN.left},0)`).call(left);
   root
     .append("g")
+    .attr("class", "names")
     .attr("transform", `translate(0,${height - MARGIN.bottom})`)
     .call(bottom);
   root.selectAll(".domain").remove();
+  root.selectAll<SVGTextElement, string>(".names text").each(function (name) {
+    // Centred names at the ends would be cut off.
+    const beyond = x(name)! + this.getComputedTextLength() / 2 - width;
+    if (beyond > 0) this.setAttribute("dx", String(-beyond));
+  });
 }

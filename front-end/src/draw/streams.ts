@@ -25,6 +25,17 @@ export interface Band {
   width: number;
 }
 
+/** What enters or leaves a node and is no edge: edges that are left out, together, or a bias. */
+export interface Stub {
+  depth: number;
+  row: number;
+  side: "into" | "out";
+  kind: "rest" | "bias";
+  value: number;
+  y: number;
+  width: number;
+}
+
 export interface Streams {
   /** Pixels per unit of flow. */
   scale: number;
@@ -34,16 +45,25 @@ export interface Streams {
   /** By row of the flow; rows of a fold share one. */
   rows: Row[];
   bands: Band[];
+  stubs: Stub[];
+  /** By depth, then row; a fold's first row has what its tokens have together, and the others nothing. */
+  relevance: Float64Array[];
+  /** The least height of a row. */
+  smallest: number;
   width: number;
   bottom: number;
 }
 
 const HEADER = 22;
-const SMALLEST_ROW = 15;
-const LARGEST_STREAM = 96;
-const GAP = 3;
+/** Rows of a long text are thinner, so that it can be looked at as a whole. */
+const ROW = { most: 15, least: 5, together: 1100 };
+/** Of the height there is, for the widest stream. */
+const LARGEST_STREAM = 0.25;
+const GAP = 0.2;
 const FOLD = 13;
-/** Texts with more tokens fold those through which nothing flows. */
+/** In pixels: thinner ones cannot be seen. */
+const SMALLEST_STUB = 0.05;
+/** Texts with more tokens also fold those that no edge touches. */
 const MOST_UNFOLDED = 48;
 
 export function streams(flow: Flow, room: Room): Streams {
@@ -51,17 +71,25 @@ export function streams(flow: Flow, room: Room): Streams {
   const right = room.width - Math.ceil(room.target) - 14;
   const depths = flow.relevance.length;
   const columns = Array.from({ length: depths }, (_, at) => left + ((right - left) * at) / Math.max(1, depths - 1));
-  const flows = thickest(flow);
-  const folds = foldsOf(flow, flows);
-  const scale = scaleOf(flows, folds, room.height - HEADER);
-  const rows = rowsOf(flows, folds, scale);
+  const folds = foldsOf(flow);
+  const totals = totalsOf(flow, folds);
+  const flows = thickest(flow, totals);
+  const smallest = smallestOf(folds);
+  const heightOf = (row: number, scale: number): number => {
+    const fold = folds[row]!;
+    return fold === 0 ? 0 : GAP * smallest + Math.max(fold > 1 ? FOLD : smallest, flows[row]! * scale);
+  };
+  const scale = scaleOf(flows, heightOf, room.height - HEADER);
+  const rows = rowsOf(folds, (row) => heightOf(row, scale));
   const last = rows[rows.length - 1];
   return {
     scale,
     left,
     columns,
     rows,
-    bands: bandsOf(flow, { scale, columns, rows }),
+    ...stacked(flow, totals, { scale, columns, rows }),
+    relevance: totals.relevance,
+    smallest,
     width: room.width,
     bottom: last ? last.top + last.height : HEADER,
   };
@@ -71,35 +99,61 @@ export function middle({ top, height }: Row): number {
   return top + height / 2;
 }
 
-/** For every row the most that flows through one of its nodes, by absolute value. */
-function thickest(flow: Flow): Float64Array {
-  const most = new Float64Array(flow.rows.members.length);
-  for (const values of flow.relevance) {
-    for (const [row, value] of values.entries()) most[row] = Math.max(most[row]!, Math.abs(value));
-  }
-  const sums = new Map<string, number>();
-  for (const { layer, from, to, value } of flow.edges) {
-    for (const [row, name] of [
-      [from, `${layer}<${from}`],
-      [to, `${layer}>${to}`],
-    ] as const) {
-      const sum = (sums.get(name) ?? 0) + Math.abs(value);
-      sums.set(name, sum);
-      most[row] = Math.max(most[row]!, sum);
-    }
-  }
-  return most;
+/** What is at every node and beside its edges, by depth, then row; tokens of a fold are put together at its first row. */
+interface Totals {
+  relevance: Float64Array[];
+  into: Float64Array[];
+  out: Float64Array[];
+  bias: Float64Array[];
 }
 
-/** For every row how many rows from it on are drawn as one; 0 inside a fold. */
-function foldsOf(flow: Flow, flows: Float64Array): number[] {
-  const count = flows.length;
+function totalsOf({ relevance, rest, bias }: Flow, folds: number[]): Totals {
+  const together = (values: Float64Array): Float64Array => {
+    const sums = new Float64Array(folds.length);
+    let first = 0;
+    folds.forEach((fold, row) => {
+      if (fold > 0) first = row;
+      sums[first]! += values[row] ?? 0;
+    });
+    return sums;
+  };
+  return {
+    relevance: relevance.map(together),
+    into: rest.into.map(together),
+    out: rest.out.map(together),
+    bias: [new Float64Array(), ...bias].map(together),
+  };
+}
+
+/** For every row the most that is at one of its nodes, or enters or leaves it, by absolute value. */
+function thickest(flow: Flow, { relevance, into, out, bias }: Totals): Float64Array {
+  const size = (values: Float64Array[], depth: number, row: number): number => Math.abs(values[depth]?.[row] ?? 0);
+  const entering = relevance.map((values, depth) =>
+    values.map((_, row) => size(into, depth, row) + size(bias, depth, row)),
+  );
+  const leaving = relevance.map((values, depth) => values.map((_, row) => size(out, depth, row)));
+  for (const { layer, from, to, value } of flow.edges) {
+    leaving[layer - 1]![from]! += Math.abs(value);
+    entering[layer]![to]! += Math.abs(value);
+  }
+  const all = [...relevance, ...entering, ...leaving];
+  return new Float64Array(flow.rows.members.length).map((_, row) =>
+    all.reduce((most, values) => Math.max(most, Math.abs(values[row]!)), 0),
+  );
+}
+
+/** For every row how many rows from it on are drawn as one (tokens no value comes to, such as later ones); 0 inside a fold. */
+function foldsOf(flow: Flow): number[] {
+  const count = flow.rows.members.length;
   const folds = Array.from({ length: count }, () => 1);
-  if (count <= MOST_UNFOLDED) return folds;
-  const touched = new Set(flow.edges.flatMap(({ from, to }) => [from, to]));
+  const needed = new Set(flow.edges.flatMap(({ from, to }) => [from, to]));
+  if (count <= MOST_UNFOLDED) {
+    const reached = (row: number): boolean => [...flow.relevance, ...flow.bias].some((values) => values[row] !== 0);
+    for (let row = 0; row < count; row++) if (reached(row)) needed.add(row);
+  }
   for (let row = 0; row < count; row++) {
     let end = row;
-    while (end < count && !touched.has(end)) end++;
+    while (end < count && !needed.has(end)) end++;
     if (end - row < 2) continue;
     folds.fill(0, row, end);
     folds[row] = end - row;
@@ -108,16 +162,16 @@ function foldsOf(flow: Flow, flows: Float64Array): number[] {
   return folds;
 }
 
-function heightOf(flow: number, fold: number, scale: number): number {
-  return fold === 0 ? 0 : GAP + (fold > 1 ? FOLD : Math.max(SMALLEST_ROW, flow * scale));
+function smallestOf(folds: number[]): number {
+  const rows = folds.filter((fold) => fold > 0).length;
+  return Math.max(ROW.least, Math.min(ROW.most, ROW.together / Math.max(1, rows)));
 }
 
-function scaleOf(flows: Float64Array, folds: number[], height: number): number {
-  const most = Math.max(...flows, 1e-30);
-  const total = (scale: number): number =>
-    folds.reduce((sum, fold, row) => sum + heightOf(flows[row]!, fold, scale), 0);
+function scaleOf(flows: Float64Array, heightOf: (row: number, scale: number) => number, height: number): number {
+  const most = flows.reduce((top, flow) => Math.max(top, flow), 1e-30);
+  const total = (scale: number): number => flows.reduce((sum, _, row) => sum + heightOf(row, scale), 0);
   const room = Math.max(height, total(0) + 240);
-  let [low, high] = [0, LARGEST_STREAM / most];
+  let [low, high] = [0, (LARGEST_STREAM * height) / most];
   if (total(high) <= room) return high;
   for (let step = 0; step < 40; step++) {
     const scale = (low + high) / 2;
@@ -127,7 +181,7 @@ function scaleOf(flows: Float64Array, folds: number[], height: number): number {
   return low;
 }
 
-function rowsOf(flows: Float64Array, folds: number[], scale: number): Row[] {
+function rowsOf(folds: number[], heightOf: (row: number) => number): Row[] {
   const rows: Row[] = [];
   let top = HEADER;
   folds.forEach((fold, row) => {
@@ -135,42 +189,65 @@ function rowsOf(flows: Float64Array, folds: number[], scale: number): Row[] {
       rows.push(rows[row - 1]!);
       return;
     }
-    const height = heightOf(flows[row]!, fold, scale);
+    const height = heightOf(row);
     rows.push({ top, height, folded: fold });
     top += height;
   });
   return rows;
 }
 
-/** The edges, those at a node one upon the other in the order of their other ends. */
-function bandsOf(flow: Flow, { scale, columns, rows }: Pick<Streams, "scale" | "columns" | "rows">): Band[] {
+/** The edges and stubs, those at a node one upon the other: edges in the order of their other ends, then what is no edge. */
+function stacked(
+  flow: Flow,
+  totals: Totals,
+  { scale, columns, rows }: Pick<Streams, "scale" | "columns" | "rows">,
+): Pick<Streams, "bands" | "stubs"> {
   const bands = flow.edges.map((edge): Band => {
-    const [before, after] = [columns[edge.layer - 1]!, columns[edge.layer]!];
-    const y: [number, number] = [middle(rows[edge.from]!), middle(rows[edge.to]!)];
-    return { edge, x: [before, after], y, width: Math.abs(edge.value) * scale };
+    const x: [number, number] = [columns[edge.layer - 1]!, columns[edge.layer]!];
+    return { edge, x, y: [0, 0], width: Math.abs(edge.value) * scale };
   });
-  for (const end of [0, 1] as const) {
-    const here = end === 0 ? "from" : "to";
-    const beyond = end === 0 ? "to" : "from";
-    for (const stack of grouped(bands, ({ edge }) => edge.layer * rows.length + edge[here])) {
-      stack.sort((a, b) => a.edge[beyond] - b.edge[beyond]);
-      let y = middle(rows[stack[0]!.edge[here]]!) - stack.reduce((sum, { width }) => sum + width, 0) / 2;
-      for (const band of stack) {
-        band.y[end] = y + band.width / 2;
-        y += band.width;
-      }
+  const stubs = stubsOf(totals, scale);
+  for (const [end, side] of (["out", "into"] as const).entries()) {
+    const [here, beyond] = end === 0 ? (["from", "to"] as const) : (["to", "from"] as const);
+    const name = (depth: number, row: number): number => depth * rows.length + row;
+    const edges = grouped(bands, ({ edge }) => name(edge.layer - 1 + end, edge[here]));
+    const others = grouped(
+      stubs.filter((stub) => stub.side === side),
+      ({ depth, row }) => name(depth, row),
+    );
+    for (const node of new Set([...edges.keys(), ...others.keys()])) {
+      const touching = (edges.get(node) ?? []).sort((a, b) => a.edge[beyond] - b.edge[beyond]);
+      const beside = others.get(node) ?? [];
+      const total = [...touching, ...beside].reduce((sum, { width }) => sum + width, 0);
+      let top = middle(rows[node % rows.length]!) - total / 2;
+      const next = (width: number): number => {
+        top += width;
+        return top - width / 2;
+      };
+      for (const band of touching) band.y[end] = next(band.width);
+      for (const stub of beside) stub.y = next(stub.width);
     }
   }
-  return bands;
+  return { bands, stubs };
 }
 
-function grouped<Item>(items: Item[], nameOf: (item: Item) => number): Item[][] {
-  const groups = new Map<number, Item[]>();
+export function grouped<Item, Name>(items: Item[], nameOf: (item: Item) => Name): Map<Name, Item[]> {
+  const groups = new Map<Name, Item[]>();
   for (const item of items) {
-    const name = nameOf(item);
-    const group = groups.get(name);
+    const group = groups.get(nameOf(item));
     if (group) group.push(item);
-    else groups.set(name, [item]);
+    else groups.set(nameOf(item), [item]);
   }
-  return [...groups.values()];
+  return groups;
+}
+
+function stubsOf({ into, out, bias }: Totals, scale: number): Stub[] {
+  const of = (values: Float64Array[], side: Stub["side"], kind: Stub["kind"]): Stub[] =>
+    values.flatMap((numbers, depth) =>
+      [...numbers].flatMap((value, row) => {
+        const width = Math.abs(value) * scale;
+        return width < SMALLEST_STUB ? [] : [{ depth, row, side, kind, value, y: 0, width }];
+      }),
+    );
+  return [...of(out, "out", "rest"), ...of(into, "into", "rest"), ...of(bias, "into", "bias")];
 }

@@ -108,6 +108,7 @@ export function flowJson({ explanation, target, flow, state }: FlowView): string
     feed_forward: flow.feedForward.map((values) => [...values]),
     heads: flow.heads.map((heads) => heads.map((values) => [...values])),
     edges: flow.edges,
+    rest: { into: flow.rest.into.map((values) => [...values]), out: flow.rest.out.map((values) => [...values]) },
   };
   return `${JSON.stringify(content, null, 1)}\n`;
 }

@@ -25,6 +25,7 @@ interface Shares {
   feedForward: Rows;
   bias: Rows;
   edges: LayerEdges[];
+  taken: Rows | null;
 }
 
 export class Stack {
@@ -71,6 +72,11 @@ export class Stack {
   /** `[token]`: what a layer's biases add at every token. */
   bias(target: number, layer: number): Float32Array {
     return this.shares!.bias.read(target * this.layers + layer - 1, 1);
+  }
+
+  /** `[source key]`: what a layer takes from the tokens of an encoder; nothing without one. */
+  taken(target: number, layer: number): Float32Array {
+    return this.shares!.taken?.read(target * this.layers + layer - 1, 1) ?? new Float32Array();
   }
 }
 
@@ -127,7 +133,8 @@ export async function decodeExplanation(payload: ExplanationPayload): Promise<Ex
   );
 }
 
-async function decodeStack({ tokens, keys, relevance, heads, feedForward, bias, edges }: StackPayload): Promise<Stack> {
+async function decodeStack(payload: StackPayload): Promise<Stack> {
+  const { tokens, keys, relevance, heads, feedForward, bias, edges, taken } = payload;
   const shares =
     heads && feedForward && bias && edges
       ? {
@@ -135,6 +142,7 @@ async function decodeStack({ tokens, keys, relevance, heads, feedForward, bias, 
           feedForward: await decodeBlock(feedForward),
           bias: await decodeBlock(bias),
           edges: await decodeEdges(edges),
+          taken: taken ? await decodeBlock(taken) : null,
         }
       : null;
   return new Stack(tokens, keys, await decodeBlock(relevance), shares);

@@ -31,10 +31,20 @@ export interface Flow {
   bias: Float64Array[];
   /** By layer, head, then row. */
   heads: Float64Array[][];
+  rest: Rest;
+}
+
+/** What the edges that are left out add up to, by depth, then row: edges and rest together are the relevance. */
+export interface Rest {
+  /** Into a node, beside its bias. */
+  into: Float64Array[];
+  out: Float64Array[];
 }
 
 /** Edges that can be drawn and told apart. */
 const MOST_EDGES = 6000;
+/** A rest below this part of the largest relevance is what float32 leaves of nothing. */
+const ROUNDING = 1e-5;
 
 export function flowOf(stack: Stack, target: number, { share, units }: { share: number; units: UnitKind }): Flow {
   const rows = unitsOf(stack.keys, { kind: units, special: true });
@@ -50,6 +60,7 @@ export function flowOf(stack: Stack, target: number, { share, units }: { share: 
     feedForward: [],
     bias: [],
     heads: [],
+    rest: { into: [], out: [] },
   };
   if (!stack.followed) return flow;
   const most = Math.max(1, Math.floor(MOST_EDGES / Math.max(1, stack.layers)));
@@ -63,9 +74,26 @@ export function flowOf(stack: Stack, target: number, { share, units }: { share: 
     flow.heads.push(
       Array.from({ length: stack.heads }, (_, head) => summed(stack.head(target, layer, head + 1), rows)),
     );
-    for (const { from, value } of edges) if (from >= own) flow.relevance[layer - 1]![from]! += value;
+    stack.taken(target, layer).forEach((value, token) => {
+      flow.relevance[layer - 1]![rows.of[stack.tokens.token.length + token]!]! += value;
+    });
   }
-  return flow;
+  return { ...flow, rest: restOf(flow) };
+}
+
+function restOf({ layers, own, relevance, bias, edges }: Flow): Rest {
+  const out = relevance.map((values, depth) => (depth < layers ? values.slice() : values.map(() => 0)));
+  const into = relevance.map((values, depth) =>
+    values.map((value, row) => (depth > 0 && row < own ? value - bias[depth - 1]![row]! : 0)),
+  );
+  for (const { layer, from, to, value } of edges) {
+    out[layer - 1]![from]! -= value;
+    into[layer]![to]! -= value;
+  }
+  const most = relevance.flatMap((values) => [...values]).reduce((top, value) => Math.max(top, Math.abs(value)), 0);
+  const known = (values: Float64Array): Float64Array =>
+    values.map((value) => (Math.abs(value) > ROUNDING * most ? value : 0));
+  return { into: into.map(known), out: out.map(known) };
 }
 
 function summed(values: Float32Array, rows: Units): Float64Array {

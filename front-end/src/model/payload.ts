@@ -102,6 +102,8 @@ export interface StackPayload {
   feedForward?: Block;
   bias?: Block;
   edges?: EdgesPayload;
+  /** Of a decoder `[target, layer, source key]`: what every layer takes from the encoder's tokens. */
+  taken?: Block;
 }
 
 /** What a model may say at one place (-1: of the whole input), likeliest first. */

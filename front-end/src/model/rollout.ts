@@ -34,6 +34,7 @@ export function rolloutOf(analysis: Analysis, query: number): Explanation {
     feedForward: none(count),
     bias: none(count),
     edges,
+    taken: null,
   });
   const name = unitsOf(keys, { kind: "token", special: true }).shown[query] ?? "";
   const target = { name, position: queries.position[query] ?? 0, value: 1, bias: 0 };

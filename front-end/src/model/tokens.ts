@@ -71,7 +71,8 @@ export function hasWords(table: TokenTable): boolean {
 /** The kinds of units into which tokens can be put together, so that something becomes of them. */
 export function kindsOf(table: TokenTable): UnitKind[] {
   const kinds: UnitKind[] = ["token"];
-  if (table.count) return kinds;
+  const patches = table.row?.some((row) => row >= 0);
+  if (table.count || patches) return kinds;
   const content = table.token.filter((_, index) => table.special[index] !== 1);
   if (hasWords(table)) kinds.push("word");
   if (new Set(namesOf(table, "sentence").filter((name) => name !== null)).size > 1) kinds.push("sentence");

@@ -24,6 +24,8 @@ export class ChainChart extends ElementPanel {
   update(view: View): void {
     const { state, lens, focus, queries, keys } = view;
     const { scopes, scopeNames } = lens.analysis;
+    this.element.hidden = scopes.length < 2;
+    if (this.element.hidden) return;
     const column = focus.column >= 0 ? focus.column : largestKey(view);
     // Of a token's own cell there is something to see only where own tokens are in.
     const own = view.own[focus.row] === column ? "shown" : state.own;

@@ -7,7 +7,11 @@ import { greyedOf, type View } from "../draw/view";
 import * as format from "../model/format";
 import { type Context, ElementPanel, type MainPanel } from "./panel";
 
-const SIZE = 116;
+/** Of a small map, in pixels, without its frame and name. */
+const SIZE = { least: 116, most: 320, beside: 22, below: 46 };
+/** Pixels of the window that everything above and below the maps takes. */
+const CHROME = 420;
+const SMALLEST_HEIGHT = 420;
 const CELL = 16;
 /** Longer texts would take too long to go through all heads of all layers. */
 const MOST_TOKENS = 160;
@@ -24,11 +28,15 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
   );
   private readonly carried = new Map<string, number[]>();
   private view: View | null = null;
+  private drawnWidth = 0;
 
   constructor(private readonly context: Context) {
     super();
     this.element = h("div", { class: "heads-view" }, this.note, this.grid, this.about, this.all);
     this.all.addEventListener("click", (event) => this.clicked(event));
+    this.life.observeSize(this.element, () => {
+      if (this.view && Math.abs(this.element.clientWidth - this.drawnWidth) > 1) this.update(this.view);
+    });
   }
 
   update(view: View): void {
@@ -41,8 +49,21 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
     if (!apart) return;
     const shares = this.shares(view, state.layer);
     const order = [...shares.keys()].sort((a, b) => shares[b]! - shares[a]!);
-    this.grid.replaceChildren(...order.map((index) => this.head(view, index, shares[index]!)));
+    const size = this.sizeFor(order.length);
+    this.grid.style.setProperty("--head", `${size}px`);
+    this.grid.replaceChildren(...order.map((index) => this.head(view, index, shares[index]!, size)));
     this.drawAll(view);
+  }
+
+  /** The largest size at which all heads are seen at once, within bounds. */
+  private sizeFor(heads: number): number {
+    this.drawnWidth = this.element.clientWidth;
+    const height = Math.max(SMALLEST_HEIGHT, window.innerHeight - CHROME);
+    const sizes = Array.from({ length: heads }, (_, index) => {
+      const [columns, rows] = [index + 1, Math.ceil(heads / (index + 1))];
+      return Math.floor(Math.min(this.drawnWidth / columns - SIZE.beside, height / rows - SIZE.below));
+    });
+    return Math.min(SIZE.most, Math.max(SIZE.least, ...sizes));
   }
 
   private told({ state }: View): string {
@@ -74,15 +95,15 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
     return shares;
   }
 
-  private head(view: View, index: number, share: number): HTMLElement {
+  private head(view: View, index: number, share: number, size: number): HTMLElement {
     const { lens, dark } = view;
     const head = lens.analysis.heads!.numbers[index]!;
     const state = { ...view.state, head };
     const canvas = h("canvas", { class: "thumbnail", "aria-hidden": "true" });
-    const context = sized(canvas, SIZE, SIZE);
+    const context = sized(canvas, size, size);
     const matrix = lens.matrix(state);
     const colours = palette(state.colours, lens.colouring(state), { diverging: lens.signed(state), dark });
-    const scale = SIZE / Math.max(matrix.rows, matrix.columns);
+    const scale = size / Math.max(matrix.rows, matrix.columns);
     context.imageSmoothingEnabled = scale < 1;
     context.drawImage(
       cellsOf(matrix, colours, greyedOf(state, lens, dark)),

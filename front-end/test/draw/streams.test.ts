@@ -22,6 +22,10 @@ function flow(rows: number, edges: Flow["edges"]): Flow {
     feedForward: [],
     bias: [],
     heads: [],
+    rest: {
+      into: [new Float64Array(rows), new Float64Array(rows)],
+      out: [new Float64Array(rows), new Float64Array(rows)],
+    },
   };
 }
 
@@ -37,6 +41,19 @@ it("bands are as wide as what flows and lie one upon the other at a node", () =>
   expect(large!.width / small!.width).toBeCloseTo(3);
   expect(small!.y[1] - large!.y[1]).toBeCloseTo((large!.width + small!.width) / 2);
   expect(at.rows[1]!.height).toBeGreaterThanOrEqual(large!.width + small!.width);
+});
+
+it("what is left out is stacked below the edges, and folded tokens are put together", () => {
+  const made = flow(100, [{ layer: 1, from: 40, to: 99, value: 1 }]);
+  made.rest.out[0]!.fill(0.1);
+  made.bias = [new Float64Array(100).fill(0.2)];
+  const at = streams(made, room);
+  const fold = at.stubs.find(({ row, side }) => row === 0 && side === "out")!;
+  expect(fold.value).toBeCloseTo(4);
+  expect(fold.width / at.bands[0]!.width).toBeCloseTo(4);
+  expect(at.relevance[0]![0]).toBeCloseTo(4);
+  const end = at.stubs.find(({ row, kind }) => row === 99 && kind === "bias")!;
+  expect(end.y - at.bands[0]!.y[1]).toBeCloseTo((end.width + at.bands[0]!.width) / 2);
 });
 
 it("tokens of a long text through which nothing flows are folded", () => {

@@ -39,6 +39,7 @@ const stack = new Stack(table, table, new Rows([1, 3, 3], Float32Array.of(5, -1,
   feedForward: new Rows([1, 2, 3], new Float32Array(6)),
   bias: new Rows([1, 2, 3], new Float32Array(6)),
   edges: [edges(first), edges(second)],
+  taken: null,
 });
 
 describe("a flow", () => {
@@ -61,6 +62,14 @@ describe("a flow", () => {
       if (depth > 0) expect(sum(into)).toBe(flow.relevance[depth]![row]);
       if (depth < 2) expect(sum(out)).toBe(flow.relevance[depth]![row]);
     }
+  });
+  it("has a rest that makes up for the edges left out, at every node", () => {
+    const flow = flowOf(stack, 0, { share: 0.6, units: "token" });
+    expect([...flow.rest.out[0]!]).toEqual([1, 2, 1]);
+    expect([...flow.rest.into[1]!]).toEqual([0, 3, 1]);
+    expect([...flow.rest.into[2]!]).toEqual([0, 0, -2]);
+    const whole = flowOf(stack, 0, { share: 1, units: "token" });
+    expect([...whole.rest.out, ...whole.rest.into].every((values) => values.every((value) => value === 0))).toBe(true);
   });
   it("of words is summed, and the sums stay what they are", () => {
     const flow = flowOf(stack, 0, { share: 1, units: "word" });

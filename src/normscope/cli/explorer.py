@@ -91,7 +91,7 @@ def explore(
     It works from disk and loads nothing. Step through the chain of a layer and watch each component rewrite the map;
     click tokens; compare; export.
     """
-    from normscope.export import ending
+    from normscope.endings import ending
 
     ending(out, ("html", "htm"))
     page_precision = _precision(precision)

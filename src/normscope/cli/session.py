@@ -30,6 +30,7 @@ _SECONDS_BEFORE_A_LINE, _SECONDS_BETWEEN_LINES = 2, 10
 
 def load_analyzer(options: ModelOptions) -> Analyzer:
     """The analyzer of a model. A terminal shows that it is being loaded."""
+    options.refuse_unusable()
     with working("Loading the model"):
         quiet()
         return options.load()

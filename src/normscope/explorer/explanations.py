@@ -1,7 +1,8 @@
 """From an explanation to what the front end follows: targets, relevance of all tokens at every depth, and the edges between.
 
 Owns the format of explanations (its other half is `front-end/src/model/explanation.ts`). Edges are float32 and in order of
-size, layer by layer; a page of a long text carries only the largest, and says what share of the flow they are.
+size, layer by layer; a page of a long text carries only the largest, says what share of the flow they are, and draws the
+rest, which follows from the relevance (and for tokens of an encoder from `taken`).
 """
 
 from __future__ import annotations
@@ -77,7 +78,11 @@ def _stack(dataset: xr.Dataset, precision: Precision) -> dict[str, Any]:
         return content
     for field, name in (("heads", names.HEADS), ("feedForward", names.FEED_FORWARD), ("bias", names.BIAS)):
         content[field] = pieces.block(dataset[name].values, "full")
-    return content | {"edges": _edges(dataset[names.EDGES].values, precision)}
+    edges = dataset[names.EDGES].values
+    own = len(content["tokens"]["position"])
+    if edges.shape[-1] > own:
+        content["taken"] = pieces.block(edges[..., own:].sum(axis=2), "full")
+    return content | {"edges": _edges(edges, precision)}
 
 
 def _edges(values: np.ndarray, precision: Precision) -> dict[str, Any]:

@@ -44,9 +44,18 @@ export class Ends extends ElementPanel<FlowView> {
       return;
     }
     const { into, out } = touching(flow, node);
-    const sections: [string, Entry[]][] = [
-      ["came from", into.map(({ from, value }) => ({ row: from, value, node: { depth: node.depth - 1, row: from } }))],
-      ["went to", out.map(({ to, value }) => ({ row: to, value, node: { depth: node.depth + 1, row: to } }))],
+    const rest = (values: Float64Array[]): number => values[node.depth]![node.row]!;
+    const sections: [string, Entry[], number][] = [
+      [
+        "came from",
+        into.map(({ from, value }) => ({ row: from, value, node: { depth: node.depth - 1, row: from } })),
+        rest(flow.rest.into),
+      ],
+      [
+        "went to",
+        out.map(({ to, value }) => ({ row: to, value, node: { depth: node.depth + 1, row: to } })),
+        rest(flow.rest.out),
+      ],
     ];
     const title = h("h2", {}, bdi(nodeTitle(view, node.depth, node.row), { class: "token" }));
     const close = h("button", {
@@ -59,9 +68,11 @@ export class Ends extends ElementPanel<FlowView> {
     this.element.replaceChildren(
       h("header", {}, title, close),
       relevance,
-      ...sections.flatMap(([name, entries]) =>
-        entries.length > 0 ? [h("h3", {}, name), this.bars(view, entries)] : [],
-      ),
+      ...sections.flatMap(([name, entries, others]) => [
+        ...(entries.length > 0 || others !== 0 ? [h("h3", {}, name)] : []),
+        ...(entries.length > 0 ? [this.bars(view, entries)] : []),
+        ...(others !== 0 ? [h("p", { class: "note rest" }, `smaller edges together ${format.signed(others)}`)] : []),
+      ]),
     );
   }
 

@@ -14,6 +14,7 @@ import { ElementPanel } from "../panel";
 /** Pixels of the window that everything above and below the graph takes. */
 const CHROME = 190;
 const SMALLEST_HEIGHT = 420;
+const SMALLEST_COLUMN = 5;
 /** Room for the names of the lines below the graph. */
 const SMALLEST_LABEL = 74;
 const DIMMED = 0.08;
@@ -54,11 +55,13 @@ export class FlowGraph extends ElementPanel<FlowView> {
     this.none.textContent = `The method ${view.explanation.method} attributes a value to the input tokens, but does not follow it through the layers.`;
     if (!view.stack.followed || this.element.clientWidth === 0) return;
     this.drawnWidth = this.element.clientWidth;
+    const labels = this.widest(view.flow.rows.shown.map((text) => shortLabel(text)));
+    const target = this.widest([cut(phrase(view.target.name), TARGET_LENGTH)]);
     this.at = streams(view.flow, {
-      width: Math.max(420, this.drawnWidth),
+      width: Math.max(labels + target + SMALLEST_COLUMN * view.flow.relevance.length, this.drawnWidth),
       height: Math.max(SMALLEST_HEIGHT, window.innerHeight - CHROME),
-      labels: this.widest(view.flow.rows.shown.map((text) => shortLabel(text))),
-      target: this.widest([cut(phrase(view.target.name), TARGET_LENGTH)]),
+      labels,
+      target,
     });
     this.drawing = drawFlow(view, this.at);
     this.holder.replaceChildren(this.drawing.svg);
@@ -87,6 +90,8 @@ export class FlowGraph extends ElementPanel<FlowView> {
 
   /** How much of each edge is lit, from 0 to 1; all of everything without. */
   private light(parts: Float32Array | null): void {
+    const stubs = this.drawing?.svg.querySelector<SVGElement>(".stubs");
+    if (stubs) stubs.style.opacity = parts ? String(DIMMED) : "";
     this.drawing?.bands.forEach((band, index) => {
       const part = parts ? (parts[index] ?? 0) : 1;
       band.style.opacity = part >= 1 ? "" : String(Math.max(DIMMED, Math.min(1, 0.15 + 1.4 * part)));
@@ -135,8 +140,10 @@ export class FlowGraph extends ElementPanel<FlowView> {
     for (const { from, value } of into.slice(0, 3)) {
       lines.push(h("span", {}, "\u2190 ", name(from), ` ${format.signed(value)}`));
     }
+    if (flow.rest.into[depth]![row] !== 0) line("\u2190 smaller edges", flow.rest.into[depth]![row]!);
     for (const { to, value } of out.slice(0, 3))
       lines.push(h("span", {}, "\u2192 ", name(to), ` ${format.signed(value)}`));
+    if (flow.rest.out[depth]![row] !== 0) line("\u2192 smaller edges", flow.rest.out[depth]![row]!);
     return lines;
   }
 

@@ -43,9 +43,15 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def _shorten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have pages take next to nothing."""
+    monkeypatch.setattr(long_results, "MOST_CELLS", 1000)
+    monkeypatch.setattr(long_results, "MOST_SERVED_CELLS", 1000)
+
+
 @pytest.fixture
 def opened(long: Path, monkeypatch: pytest.MonkeyPatch) -> Analysis:
-    """The same, with a page that takes next to nothing."""
+    """The same, with pages that take next to nothing."""
     _shorten(monkeypatch)
     return normscope.open(long)
 

@@ -306,6 +306,7 @@ class Analyzer(Subject):
         at: int | None = None,
         continue_for: int | None = None,
         direction: Tensor | Literal["state"] | None = None,
+        reply: str | Sequence[int] | None = None,
         method: str | Method = PullBack.name,
         heads: bool = False,
         words: bool = False,
@@ -329,6 +330,8 @@ class Analyzer(Subject):
                 most probable one, and explain each.
             direction: instead of a logit, the last state of the token `at` along a vector `[d]` of your own, or along the
                 `"state"` itself. Needs no head. Of an encoder-decoder, `target` is then the text that the decoder reads.
+            reply: of an encoder-decoder, the text (or token ids) that its decoder reads. The target is then a word, or a
+                token id, that could follow its token `at`, as of a causal model.
             method: how to attribute, by name (`normscope methods` lists them) or with options (`normscope.method`). Only
                 the pull-back follows what flows through the layers, adds up exactly, and takes the next two arguments.
             heads: also keep the edges of every head, `[layer, head, query, key]`.
@@ -353,7 +356,7 @@ class Analyzer(Subject):
             raise InputError(
                 f"The method {way.facts['method']!r} does not follow single heads: leave out heads, or use 'pull-back'."
             )
-        wanted = Wanted(target, against, at, continue_for, direction)
+        wanted = Wanted(target, against, at, continue_for, direction, reply)
         sequences, single = asking.read_sources(self, inputs, words=words, truncate=truncate)
         request = PullRequest(heads, dtype, max_memory, tell)
         explanations = [self._explain(item, wanted, way, request) for item in sequences]

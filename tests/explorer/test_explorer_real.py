@@ -104,7 +104,9 @@ def test_an_image_model_of_the_real_size_shows_its_patches(show: Callable[..., A
     assert shown.page.locator(".patches").is_visible()
     shown.go("view=flow")
     assert int(shown.page.locator(".flow-graph").get_attribute("data-drawn")) > 100
-    drawn = assert_widths_add_up(shown, explanation)  # the page carries only the largest edges: the rest makes up for it
+    drawn = assert_widths_add_up(
+        shown, explanation
+    )  # the page carries only the largest edges: the rest makes up for it
     assert any(drawn.rest_out.values())
     assert shown.page.locator(".predictions li").count() == 2
     assert shown.trouble == []

@@ -44,6 +44,20 @@ def test_no_view_is_wider_than_its_screen(show: Callable[..., Any], everything: 
     assert shown.trouble == []
 
 
+def test_menus_open_within_a_phone(show: Callable[..., Any], everything: list[Any]) -> None:
+    shown = show(*everything, **screen("phone"))
+    for view in ("map", "flow"):
+        shown.go(f"view={view}")
+        menus = [one for one in shown.page.locator(".popover").all() if one.is_visible()]
+        assert len(menus) >= 4
+        for menu in menus:
+            menu.evaluate("(element) => { element.open = true; }")
+            box = menu.locator(".panel").bounding_box()
+            assert box["x"] >= 0, (view, menu.inner_text())
+            assert box["x"] + box["width"] <= SCREENS["phone"][0], (view, menu.inner_text())
+            menu.evaluate("(element) => { element.open = false; }")
+
+
 def test_heads_are_as_large_as_the_screen_allows(show: Callable[..., Any], everything: list[Any]) -> None:
     widths = {}
     for name in SCREENS:

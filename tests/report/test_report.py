@@ -132,6 +132,9 @@ def test_what_is_no_finished_run_is_refused(copy: Path, tmp_path: Path) -> None:
     (copy / "tables" / "mixing-ratio.parquet").write_bytes(b"no table")
     with pytest.raises(FileError, match="'mixing-ratio'"):
         write_report([copy])
+    (copy / "manifest.json").write_text('{"model": {}, "sequences": 3}')
+    with pytest.raises(FileError, match="no experiments, settings, versions, finished"):
+        write_report([copy])
     (copy / "manifest.json").unlink()
     with pytest.raises(InputError, match="not finished: run the same command again"):
         write_report([copy])

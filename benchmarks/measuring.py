@@ -42,6 +42,10 @@ class Column:
     form: str = "{}"
 
 
+SUBJECT = Column("model", "model"), Column("tokens", "n")
+"""The columns with which most tables begin."""
+
+
 @dataclass(frozen=True)
 class Section:
     """A part of the benchmarks: what it measures, the columns of its rows, and the column that the figure shows."""
@@ -139,10 +143,11 @@ def peak_megabytes(task: str, arguments: Sequence[str]) -> float:
     return float(answer.stdout.split()[-1])
 
 
-def print_peak(task: Callable[[], Any]) -> None:
+def print_peak(analyzer: ns.Analyzer, length: int, task: Callable[[ns.Analyzer, Inputs], Any]) -> None:
     """Megabytes at the most while doing a task: the kernel's high-water mark is reset before it."""
+    inputs, _ = ids(length), analyzer.facts
     Path("/proc/self/clear_refs").write_text("5")
-    task()
+    task(analyzer, inputs)
     print(int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024)
 
 

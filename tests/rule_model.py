@@ -20,18 +20,22 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[unk]")
 
 
-def rule_model() -> LlamaForCausalLM:
-    """One layer that averages all tokens; `key` alone has what the logit of `good` reads, and takes it from `bad`."""
-    config = LlamaConfig(
+def sizes(*, layers: int, heads: int, hidden: int, neurons: int) -> LlamaConfig:
+    """A small Llama that knows the words."""
+    return LlamaConfig(
         vocab_size=len(WORDS),
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=1,
-        num_key_value_heads=1,
-        intermediate_size=4,
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        intermediate_size=neurons,
         tie_word_embeddings=False,
     )
-    model = LlamaForCausalLM(config)
+
+
+def rule_model() -> LlamaForCausalLM:
+    """One layer that averages all tokens; `key` alone has what the logit of `good` reads, and takes it from `bad`."""
+    model = LlamaForCausalLM(sizes(layers=1, heads=1, hidden=8, neurons=4))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()

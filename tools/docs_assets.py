@@ -1,10 +1,12 @@
 """Make the pictures of the documentation again, from real runs: figures, screenshots, and what the notebooks give out.
 
     python tools/docs_assets.py                                          (with the embedded model alone)
-    python tools/docs_assets.py --causal gpt2 --conll eng.testa --translation MODEL --pairs FILE --gold FILE
-    python tools/docs_assets.py --only findings --runs runs              (after the commands of docs/findings.md)
+    python tools/docs_assets.py --materials FOLDER                       (everything)
+    python tools/docs_assets.py --only findings --materials FOLDER --runs deletion agreement
 
-What needs a model or a corpus that normscope does not have is left as it is, unless it is named.
+Models and corpora that normscope does not have are read from the folder, under the names that docs/findings.md lists. What
+needs one that is not there is left as it is, and named at the end. Runs are written to FOLDER/runs; one that is finished is
+not run again, so remove what is to be made afresh.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from documented_runs import DOCS, Left, commands, made
 from nbclient import NotebookClient
 
 import normscope as ns
@@ -26,60 +29,40 @@ from normscope.explorer import write_page
 from normscope.export import write_figure
 from normscope.plots import plot_amplification, plot_explanation, plot_flow, plot_growth, plot_map, plot_mixing_ratio
 
-DOCS = Path(__file__).parents[1] / "docs"
 IMAGES = DOCS / "images"
 SENTENCE = "The opera singer caught a soap bubble."
 LONG = "The chef who the critics loved finally opened a restaurant in Lyon, and it was unbelievably good."
 CAUSAL = "Friends Juana and Kristi found a mango at the bar. Kristi gave it to"
 LAYER = 3
+CAUSAL_MODEL = "SmolLM2-135M"
 OTHERWISE = ("alignment", "entities", "shapley", "redundancy")
 """Experiments of the papers that need a corpus with labels, or short texts."""
-
-FINDINGS = {
-    "alignment-awi": "align/figures/alignment-awi-argmax",
-    "alignment-layers": "align/figures/alignment-layers",
-    "classifier-agreement": "agreement/figures/agreement",
-    "classifier-deletion-srg": "deletion/figures/deletion-srg",
-    "minilm-entities-ff": "minilm-entities/figures/entities-ff",
-    "roberta-shapley-layers": "shapley-roberta/figures/shapley-layers",
-    **{
-        f"minilm-{name}": f"minilm/figures/{name}"
-        for name in (
-            "categories",
-            "ff-amplification-ff",
-            "mixing-frequency",
-            "mixing-ratio",
-            "outlier-dimensions",
-            "outlier-dimensions-removal",
-            "scope-similarity-adjacent",
-            "weight-vs-norm",
-        )
-    },
-}
-"""The figures of the page of findings, and where the runs that it describes have them."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=tuple(PARTS), help="one part alone")
     parser.add_argument("--tutorial", default="", help="the beginning of a notebook's name, to run that alone")
-    parser.add_argument("--causal", help="a causal language model")
-    parser.add_argument("--conll", help="a corpus with entity labels")
-    parser.add_argument("--translation", help="an encoder-decoder model")
-    parser.add_argument("--pairs", help="sentence pairs for it")
-    parser.add_argument("--gold", help="their alignments")
-    parser.add_argument("--classifier", help="a classifier")
-    parser.add_argument("--sentences", help="sentences for it")
-    parser.add_argument("--evidence", help="rows with known evidence, for the causal language model")
-    parser.add_argument("--runs", type=Path, help="the folder with the runs of docs/findings.md")
+    parser.add_argument(
+        "--materials", type=Path, default=Path(), help="the folder with models and corpora (default: this one)"
+    )
+    parser.add_argument(
+        "--runs", nargs="+", default=(), choices=tuple(commands()), help="some of the findings' runs alone"
+    )
     asked = parser.parse_args()
+    left: list[Left] = []
     for name, part in PARTS.items():
         if asked.only in (None, name):
-            for path in part(asked):
-                print(path.relative_to(DOCS))
+            for item in part(asked):
+                if isinstance(item, Left):
+                    left.append(item)
+                else:
+                    print(item.relative_to(DOCS), flush=True)
+    for item in left:
+        print(f"Left as it was: {', '.join(item.pictures)}: {item.reason}")
 
 
-def figures(asked: argparse.Namespace) -> Iterator[Path]:
+def figures(asked: argparse.Namespace) -> Iterator[Path | Left]:
     """The figures of the guide."""
     analyzer = ns.load()
     analysis = analyzer.analyze(SENTENCE)
@@ -91,8 +74,11 @@ def figures(asked: argparse.Namespace) -> Iterator[Path]:
     yield write_figure(plot_amplification(analysis, "AttnResLn", "AttnResLnFf", LAYER), IMAGES / "amplification.png")
     words = analyzer.analyze("The soap bubble was unbelievably beautiful.").words()
     yield write_figure(plot_map(words, whole, LAYER, normalise="row"), IMAGES / "words.png")
-    if asked.causal:
-        yield from causal_figures(ns.load(asked.causal))
+    if (asked.materials / CAUSAL_MODEL).exists():
+        yield from causal_figures(ns.load(asked.materials / CAUSAL_MODEL))
+    else:
+        names = ("images/causal", "images/explanation", "images/flow")
+        yield Left(names, f"{CAUSAL_MODEL} not in {asked.materials}")
 
 
 def causal_figures(analyzer: ns.Analyzer) -> Iterator[Path]:
@@ -105,14 +91,17 @@ def causal_figures(analyzer: ns.Analyzer) -> Iterator[Path]:
     yield write_figure(plot_flow(explanation.flow(0.7), name="Juana - Kristi"), IMAGES / "flow.png")
 
 
-def screenshot(asked: argparse.Namespace) -> Iterator[Path]:
+def screenshot(asked: argparse.Namespace) -> Iterator[Path | Left]:
     """The explorer in a browser."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415  (only here)
 
-    path = IMAGES / "explorer.png"
+    path, chromium = IMAGES / "explorer.png", shutil.which("chromium")
+    if chromium is None:
+        yield Left(("images/explorer",), "no chromium here")
+        return
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page_file = write_page(ns.load().analyze(LONG, heads=True), path=Path(folder) / "explorer.html")
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1360, "height": 860}, device_scale_factor=1.5)
         page.goto(page_file.as_uri())
         page.locator(".heatmap").wait_for()
@@ -128,22 +117,6 @@ def experiments(asked: argparse.Namespace) -> Iterator[Path]:
     yield from figures_of(names, corpus=bundled(), unit="packed", max_tokens=64)
     yield from figures_of(["shapley"], corpus=bundled(), max_tokens=9)
     yield from figures_of(["redundancy"], corpus=bundled(), max_tokens=16)
-    if asked.conll:
-        yield from figures_of(["entities"], corpus=asked.conll, limit=200)
-    if asked.translation:
-        options: dict[str, Any] = {"gold": asked.gold, "format": "pairs", "max_tokens": 96, "limit": 150}
-        yield from figures_of(["alignment"], corpus=asked.pairs, model=asked.translation, **options)
-    if asked.classifier:
-        sentences: dict[str, Any] = {
-            "corpus": asked.sentences,
-            "model": asked.classifier,
-            "max_tokens": 24,
-            "shuffle": True,
-        }
-        yield from figures_of(["deletion"], limit=40, **sentences)
-        yield from figures_of(["agreement"], limit=20, shard_size=2, **sentences)
-    if asked.evidence:
-        yield from figures_of(["evidence"], corpus=asked.evidence, format="evidence", model=asked.causal, limit=100)
 
 
 def figures_of(names: list[str], **options: Any) -> Iterator[Path]:
@@ -156,11 +129,9 @@ def figures_of(names: list[str], **options: Any) -> Iterator[Path]:
                 yield Path(shutil.copy(figure, DOCS / "experiments" / "images" / figure.name))
 
 
-def findings(asked: argparse.Namespace) -> Iterator[Path]:
-    """The figures of the page of findings, from the runs of its commands."""
-    if asked.runs:
-        for picture, figure in FINDINGS.items():
-            yield Path(shutil.copy(asked.runs / f"{figure}.png", DOCS / "findings" / f"{picture}.png"))
+def findings(asked: argparse.Namespace) -> Iterator[Path | Left]:
+    """The figures of the page of findings, and those that experiments have from there: its commands are run."""
+    yield from made(asked.materials.resolve(), asked.runs)
 
 
 def tutorials(asked: argparse.Namespace) -> Iterator[Path]:

@@ -2,13 +2,28 @@
 
 from measuring import Section
 
-from sections import approximate, corpus, engine, explain, peers, planner, redraw, shares, start_up, workers
+from sections import (
+    accuracy,
+    approximate,
+    corpus,
+    engine,
+    explain,
+    memory,
+    peers,
+    planner,
+    redraw,
+    shares,
+    start_up,
+    workers,
+)
 
 SECTIONS: dict[str, Section] = {
     "engine": engine.SECTION,
     "profile": shares.SECTION,
     "explain": explain.SECTION,
     "approximate": approximate.SECTION,
+    "accuracy": accuracy.SECTION,
+    "memory": memory.SECTION,
     "planner": planner.SECTION,
     "corpus": corpus.SECTION,
     "workers": workers.SECTION,

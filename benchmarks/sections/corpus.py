@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from measuring import MINILM, Column, Row, Section, spent
+from measuring import MINILM, SUBJECT, Column, Row, Section, spent
 
 import normscope as ns
 from normscope.corpora import Corpus, Item, Problems, bundled
@@ -75,8 +75,7 @@ def _timed(each: Experiment, spending: dict[str, float]) -> Experiment:
 SECTION = Section(
     "Corpus runs: time beside the full maps of the same texts",
     (
-        Column("model", "model"),
-        Column("tokens", "n"),
+        *SUBJECT,
         Column("what", "what"),
         Column("seconds", "time", "{:.2f} s"),
         Column("ratio", "beside the maps of one form", "{:.2f}x"),

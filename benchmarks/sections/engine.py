@@ -9,6 +9,7 @@ from typing import Any
 from measuring import (
     BERT,
     MINILM,
+    SUBJECT,
     Column,
     Inputs,
     Row,
@@ -61,16 +62,13 @@ def _row(name: str, length: int) -> Row:
 
 
 def peak(name: str, length: str, task: str) -> None:
-    analyzer, inputs = made(name), ids(int(length))
-    _ = analyzer.facts
-    print_peak(lambda: TASKS[task](analyzer, inputs))
+    print_peak(made(name), int(length), TASKS[task])
 
 
 SECTION = Section(
     "The engine, as multiples of a plain forward pass",
     (
-        Column("model", "model"),
-        Column("tokens", "n"),
+        *SUBJECT,
         Column("forward", "forward", "{:.3f} s"),
         Column("attention", "attention-block maps", "{:.2f}x"),
         Column("mixing", "mixing ratios, all scopes", "{:.2f}x"),

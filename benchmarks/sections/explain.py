@@ -10,6 +10,7 @@ from measuring import (
     BERT,
     GATED,
     LLAMA,
+    SUBJECT,
     WIDE,
     Column,
     Inputs,
@@ -90,16 +91,13 @@ def _row(name: str, length: int) -> Row:
 
 
 def peak(name: str, length: str, task: str) -> None:
-    analyzer, inputs = with_head(name), ids(int(length))
-    _ = analyzer.facts
-    print_peak(lambda: TASKS[task](analyzer, inputs))
+    print_peak(with_head(name), int(length), TASKS[task])
 
 
 SECTION = Section(
     "Explanations, as multiples of a plain forward pass",
     (
-        Column("model", "model"),
-        Column("tokens", "n"),
+        *SUBJECT,
         Column("forward", "forward", "{:.3f} s"),
         Column("explain", "explain", "{:.2f}x"),
         Column("heads", "explain, heads", "{:.2f}x"),

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
-from measuring import BERT, GATED, MINILM, Column, Inputs, Row, Section, forward, ids, made, smallest
+from measuring import BERT, GATED, MINILM, SUBJECT, Column, Inputs, Row, Section, forward, ids, made, smallest
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import normscope as ns
@@ -206,8 +206,7 @@ def _head_view(analyzer: ns.Analyzer, inputs: Inputs) -> Any:
 SECTION = Section(
     "Other tools, as multiples of a plain forward pass of the same model",
     (
-        Column("model", "model"),
-        Column("tokens", "n"),
+        *SUBJECT,
         Column("what", "what"),
         Column("seconds", "time", "{:.3f} s"),
         Column("ratio", "beside the forward pass", "{:.1f}x"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from measuring import MINILM, Column, Row, Section, attention_scopes, ids
+from measuring import MINILM, SUBJECT, Column, Row, Section, attention_scopes, ids
 
 import normscope as ns
 from normscope.explorer import write_page
@@ -56,8 +56,7 @@ def _redraws(page: Path, browser: str) -> list[float]:
 SECTION = Section(
     "The explorer: milliseconds to draw a map again, in chromium",
     (
-        Column("model", "model"),
-        Column("tokens", "n"),
+        *SUBJECT,
         Column("megabytes", "page", "{:.2f} MB"),
         Column("redraws", "redraws"),
         Column("median", "median", "{:.0f} ms"),

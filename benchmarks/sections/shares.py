@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from measuring import Column, Row, Section, floor, ids, made, models, multiplication_rate, sizes, spent
+from measuring import SUBJECT, Column, Row, Section, floor, ids, made, models, multiplication_rate, sizes, spent
 
 PLACES: dict[str, tuple[str, ...]] = {
     "write": ("expand.py:write",),
@@ -63,8 +63,7 @@ def _seconds(statistics: pstats.Stats, functions: tuple[str, ...]) -> float:
 SECTION = Section(
     "Where the time of all maps goes, in % of it",
     (
-        Column("model", "model"),
-        Column("tokens", "n"),
+        *SUBJECT,
         Column("seconds", "all maps", "{:.2f} s"),
         Column("product", "second matrix", "{:.0f} %"),
         Column("neurons", "into the neurons, times slopes", "{:.0f} %"),

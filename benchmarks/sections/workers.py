@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from measuring import MINILM, Column, Row, Section
+from measuring import MINILM, SUBJECT, Column, Row, Section
 
 from normscope.corpora import bundled
 from normscope.corpus_run import run
@@ -36,8 +36,7 @@ def rows(quick: bool) -> Iterator[Row]:
 SECTION = Section(
     "Corpus runs with one and two workers, by the clock, loading included",
     (
-        Column("model", "model"),
-        Column("tokens", "n"),
+        *SUBJECT,
         Column("sequences", "sequences"),
         Column("workers", "workers"),
         Column("seconds", "time", "{:.1f} s"),

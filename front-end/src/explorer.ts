@@ -21,20 +21,26 @@ import { VIEWS, viewsOf } from "./panels/views";
 import type { Part, Scene } from "./part";
 import { act, type Shortcut } from "./shortcuts";
 
-const VERSION = 4;
+const VERSION = 5;
 
-/** Show a payload in an element, until the function that this gives is called. */
-export async function mountExplorer(root: HTMLElement, payload: Payload, host: Host): Promise<() => void> {
+/** Show a payload in an element, until the function that this gives is called; `start` is what it begins with by itself. */
+export async function mountExplorer(
+  root: HTMLElement,
+  payload: Payload,
+  host: Host,
+  start: Partial<State> = {},
+): Promise<() => void> {
   if (payload.version !== VERSION) {
     throw new Error(`This data has format ${payload.version}; this explorer reads ${VERSION}.`);
   }
   const analyses = await Promise.all(payload.analyses.map(decodeAnalysis));
   const explanations = await Promise.all(payload.explanations.map(decodeExplanation));
-  const explorer = new Explorer(root, panesOf(analyses), explanations, payload.predictions, host);
+  const explorer = new Explorer(root, panesOf(analyses), explanations, payload.predictions, host, start);
   return () => explorer.dispose();
 }
 
-function panesOf([one, ...others]: Analysis[]): Pane[] {
+/** What is shown of each analysis, the second one beside the first. */
+export function panesOf([one, ...others]: Analysis[]): Pane[] {
   if (!one) return [];
   const first = new Pane(0, one, null);
   return [first, ...others.map((analysis, index) => new Pane(index + 1, analysis, first))];
@@ -69,13 +75,14 @@ class Explorer {
     private readonly explanations: Explanation[],
     predictions: PredictionPayload[],
     private readonly host: Host,
+    start: Partial<State>,
   ) {
     const analyses = panes.map(({ analysis }) => analysis);
     this.targets = new Targets(explanations, analyses.length === 1 ? analyses[0]! : null, predictions);
     const count = analyses.length;
     const names = analyses.flatMap((analysis, index) => viewsOf(analysis, { index, count }));
     this.views = [...new Set(names), ...(this.targets.any ? [FLOW] : [])];
-    this.initial = initialState(analyses[0] ?? null, explanations[0] ?? null);
+    this.initial = { ...initialState(analyses[0] ?? null, explanations[0] ?? null), ...start };
     this.store = new Store(this.fitted(parseState(host.readState(), this.initial)));
     const choices: Choice[] = this.views.map((value) => ({ value, label: VIEWS[value]?.label ?? "Flow" }));
     this.maps = panes.length > 0 ? new Maps(this.store, panes, host, choices) : null;

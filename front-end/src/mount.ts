@@ -2,9 +2,10 @@
 import { mountExplorer } from "./explorer";
 import type { Host } from "./hosts/host";
 import type { Payload } from "./model/payload";
+import { isLong } from "./model/window";
 import { mountWindows } from "./windows";
 
 /** Show a payload in an element, until the function that this gives is called. */
 export function mount(root: HTMLElement, payload: Payload, host: Host): Promise<() => void> {
-  return payload.windows ? mountWindows(root, payload, host) : mountExplorer(root, payload, host);
+  return isLong(payload) ? mountWindows(root, payload, host) : mountExplorer(root, payload, host);
 }

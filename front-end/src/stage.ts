@@ -111,7 +111,8 @@ export class Stage extends ElementPanel<Scene> {
   jump(by: 1 | -1): void {
     const { view } = this;
     if (!view) return;
-    const cells = strongest(view.matrix, view.own, MOST_JUMPS);
+    // Of a block of tokens, what each of them has on average.
+    const cells = strongest(view.lens.painted(view.state), view.own, MOST_JUMPS);
     const { row, column } = view.selected;
     const now = cells.findIndex((cell) => cell.row === row && cell.column === column);
     const next = now < 0 ? (by > 0 ? 0 : cells.length - 1) : (now + by + cells.length) % cells.length;

@@ -1,28 +1,41 @@
-/** A long result: the whole in blocks, or a window of it, in an explorer of its own below a small map of all. */
+/** Long results: the whole in blocks, or a window of it, in an explorer of its own below a small map of all. */
 import { h } from "./draw/dom";
 import { inkOf } from "./draw/ink";
-import { mountExplorer } from "./explorer";
+import { mountExplorer, panesOf } from "./explorer";
 import type { Host } from "./hosts/host";
 import { Lifetime } from "./lifetime";
 import { decodeAnalysis } from "./model/analysis";
-import { Pane } from "./model/pane";
+import type { Pane } from "./model/pane";
 import type { Payload } from "./model/payload";
 import { initialState, parseState, type State } from "./model/state";
-import { formatPlace, type Place, parsePlace, type WindowFacts, withoutPlace } from "./model/window";
+import {
+  blockAt,
+  factsOf,
+  formatPlace,
+  longest,
+  nextToken,
+  type Place,
+  parsePlace,
+  placeAround,
+  type WindowFacts,
+  withoutPlace,
+  withWindow,
+} from "./model/window";
 import { Navigator } from "./panels/navigator";
+import { act } from "./shortcuts";
 
-/** Show a long result in an element, until the function that this gives is called. */
+/** Show long results in an element, until the function that this gives is called. */
 export async function mountWindows(root: HTMLElement, whole: Payload, host: Host): Promise<() => void> {
-  const pane = new Pane(0, await decodeAnalysis(whole.analyses[0]!), null);
-  const windows = new Windows(root, { whole, pane, facts: whole.windows! }, host);
-  await windows.open(parsePlace(host.readState(), whole.windows!));
+  const panes = panesOf(await Promise.all(whole.analyses.map(decodeAnalysis)));
+  const windows = new Windows(root, whole, panes, host);
+  await windows.open(windows.placeIn(host.readState()));
   return () => windows.dispose();
 }
 
-interface Whole {
-  whole: Payload;
-  pane: Pane;
-  facts: WindowFacts;
+/** A token to choose once a window is there, by its place among all queries, and all keys (-1: none). */
+interface Token {
+  query: number;
+  key: number;
 }
 
 class Windows {
@@ -31,23 +44,35 @@ class Windows {
   private readonly holder = h("div", { class: "root inner" });
   private readonly initial: State;
   private place: Place | null = null;
+  private part: State["part"];
   private asked = 0;
+  /** The key that was found last. */
+  private found = -1;
   /** Clears away the explorer that is shown. */
   private close: () => void = () => undefined;
 
   constructor(
     private readonly root: HTMLElement,
-    private readonly long: Whole,
+    private readonly whole: Payload,
+    panes: readonly Pane[],
     private readonly host: Host,
   ) {
-    this.initial = initialState(long.pane.analysis);
-    this.navigator = new Navigator(long.pane, long.facts, host.window ? (place) => void this.go(place) : null);
+    this.initial = initialState(panes[0]!.analysis);
+    this.part = this.stateIn(host.readState()).part;
+    const going = {
+      look: (place: Place | null) => void this.go(place),
+      inside: () => this.inside(),
+      find: (text: string) => this.find(text),
+    };
+    this.navigator = new Navigator(panes, host.window ? going : null);
     root.replaceChildren();
     root.classList.add("windows");
     this.navigator.mount(root);
     root.append(this.holder);
     const unsubscribe = host.onState?.((fragment) => void this.follow(fragment));
     if (unsubscribe) this.life.atEnd(unsubscribe);
+    const keys = { keys: "g", does: "look inside, and back", acts: { g: () => this.inside() } };
+    this.life.listen<KeyboardEvent>(host.alone ? document : root, "keydown", (event) => act([keys], event));
   }
 
   dispose(): void {
@@ -57,33 +82,103 @@ class Windows {
     this.root.replaceChildren();
   }
 
-  /** Show a window, or the whole (null); what was asked for later wins. */
-  async open(place: Place | null): Promise<void> {
+  /** The window that a fragment names; null where none of what it shows is long. */
+  placeIn(fragment: string): Place | null {
+    const facts = longest(factsOf(this.whole, this.stateIn(fragment).part));
+    return facts && this.host.window ? parsePlace(fragment, facts) : null;
+  }
+
+  /** Show a window, or the whole (null), and a token of it; what was asked for later wins. */
+  async open(place: Place | null, token: Token | null = null): Promise<void> {
     const asked = ++this.asked;
     this.navigator.say("Reading\u2026");
     try {
-      const payload = place && this.host.window ? await this.host.window(place) : this.long.whole;
+      const payload = await this.read(place);
       if (asked !== this.asked || this.life.over) return;
-      this.place = this.host.window ? place : null;
+      this.place = place;
+      if (token) this.choose(payload, token);
       this.close();
-      this.close = await mountExplorer(this.holder, payload, this.inner());
+      this.close = () => undefined;
+      const { layer, scope } = this.initial;
+      const close = await mountExplorer(this.holder, payload, this.inner(), { layer, scope });
+      if (asked !== this.asked || this.life.over) return close();
+      this.close = close;
       this.show(withoutPlace(this.host.readState()));
     } catch (error) {
       this.navigator.say(error instanceof Error ? error.message : String(error));
     }
   }
 
+  private async read(place: Place | null): Promise<Payload> {
+    if (!place || !this.host.window) return this.whole;
+    const { part } = this;
+    return withWindow(this.whole, await this.host.window({ ...place, part }), part);
+  }
+
+  private get facts(): WindowFacts | null {
+    return longest(factsOf(this.whole, this.part));
+  }
+
+  private stateIn(fragment: string): State {
+    return parseState(fragment, this.initial);
+  }
+
   /** Go to another window, where other tokens are chosen, if any. */
-  private async go(place: Place | null): Promise<void> {
+  private async go(place: Place | null, token: Token | null = null): Promise<void> {
     const query = new URLSearchParams(withoutPlace(this.host.readState()));
     query.delete("query");
     query.delete("key");
     this.host.writeState(formatPlace(place, query.toString()));
-    await this.open(place);
+    await this.open(place, token);
+  }
+
+  /** Write into the address which of the tokens of a window are chosen. */
+  private choose(payload: Payload, { query, key }: Token): void {
+    const at = factsOf(payload, this.part).find((facts) => facts?.place)?.place;
+    if (!at) return;
+    const state = new URLSearchParams(this.host.readState());
+    if (query >= 0) state.set("query", String(query - at.row));
+    if (key >= 0) state.set("key", String(at.before + key - at.column));
+    this.host.writeState(state.toString());
+  }
+
+  /** From the whole to the window around the chosen cell, from a window to the whole. */
+  private inside(): void {
+    const { facts } = this;
+    if (!facts || !this.host.window) return;
+    if (this.place) {
+      void this.go(null);
+      return;
+    }
+    const index = factsOf(this.whole, this.part).findIndex((one) => one !== null);
+    const analysis = this.whole.analyses[index]!;
+    const { queries, keys } = this.part === "encoder" ? (analysis.encoder ?? analysis) : analysis;
+    const state = this.stateIn(withoutPlace(this.host.readState()));
+    const middle = ({ first, tokens }: { first: number; tokens: number }): number => first + Math.floor(tokens / 2);
+    const query = middle(blockAt(queries, state.query));
+    const key = state.key < 0 ? query : middle(blockAt(keys, state.key));
+    void this.go(placeAround(query, key, facts));
+  }
+
+  /** Go to the next token with some letters in it: to its row, or, where it is read from a source, to its column. */
+  private find(text: string): void {
+    const { facts } = this;
+    if (!facts) return;
+    this.found = nextToken(facts, text, this.found);
+    if (this.found < 0) {
+      this.navigator.say(`There is no ${text.trim()} in all of it.`);
+      return;
+    }
+    const whole = facts.queries === (facts.source ?? facts.keys);
+    const isQuery = whole && this.found < facts.queries;
+    const place = placeAround(this.found, this.found, facts);
+    const row = isQuery ? place.row : (this.place?.row ?? 0);
+    void this.go({ ...place, row }, { query: isQuery ? this.found : -1, key: isQuery ? -1 : this.found });
   }
 
   private async follow(fragment: string): Promise<void> {
-    const place = parsePlace(fragment, this.long.facts);
+    this.part = this.stateIn(fragment).part;
+    const place = this.placeIn(fragment);
     if (JSON.stringify(place) !== JSON.stringify(this.place)) await this.open(place);
   }
 
@@ -93,10 +188,7 @@ class Windows {
     return {
       ...rest,
       readState: () => withoutPlace(host.readState()),
-      writeState: (fragment) => {
-        host.writeState(formatPlace(this.place, fragment));
-        this.show(fragment);
-      },
+      writeState: (fragment) => this.written(fragment),
       onState: (listener) => host.onState?.((fragment) => listener(withoutPlace(fragment))) ?? (() => undefined),
       dress: (dark) => {
         this.root.dataset.theme = dark ? "dark" : "light";
@@ -105,9 +197,25 @@ class Windows {
     };
   }
 
+  /** What the explorer looks at has changed. The other stack has other tokens, and is shown whole at first. */
+  private written(fragment: string): void {
+    const { part } = this.stateIn(fragment);
+    const other = part !== this.part;
+    this.part = part;
+    this.host.writeState(formatPlace(other ? null : this.place, fragment));
+    if (other && this.place) void this.go(null);
+    else this.show(fragment);
+  }
+
   private show(fragment: string): void {
-    const state = parseState(fragment, this.initial);
     const dark = this.root.dataset.theme === "dark";
-    this.navigator.update({ place: this.place, state, ink: inkOf(this.root), dark });
+    const facts = factsOf(this.whole, this.part);
+    this.navigator.update({
+      place: this.place,
+      facts,
+      state: this.stateIn(fragment),
+      ink: inkOf(this.root),
+      dark,
+    });
   }
 }

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
 from normscope import files, schema, units
+from normscope.choices import NormaliseAxis
 from normscope.errors import InputError, NormscopeError, SelectionError, listing
 from normscope.rollout import checked_identity, normalised_rows, rollout
 from normscope.scopes import HALF_ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-NormaliseAxis = Literal["none", "row", "column"]
 
 
 class Analysis:

@@ -16,6 +16,7 @@ from normscope.errors import InputError, SelectionError
 from normscope.inputs import Input, TokenSequence, read_images, read_inputs, with_targets
 from normscope.measures import Measure
 from normscope.methods import LayerMethod, MapRequest
+from normscope.outline import no_layer, no_target
 from normscope.request import Request, StackRequest, whole_numbers
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, with_derived
 
@@ -38,7 +39,7 @@ def read(
     analyzer: Analyzer, inputs: Any, target: Input | None, *, words: bool, truncate: bool
 ) -> tuple[list[TokenSequence], bool]:
     if analyzer.family.encoder is None and target is not None:
-        raise InputError(f"A target was given, but {analyzer.name} has no encoder: give it one text only.")
+        raise InputError(no_target(analyzer.name))
     sequences, single = read_sources(analyzer, inputs, words=words, truncate=truncate)
     if analyzer.family.encoder is not None:
         options = (analyzer.model, analyzer.tokenizer, analyzer.longest)
@@ -117,7 +118,7 @@ def layers_asked(analyzer: Analyzer, layers: int | Sequence[int] | None) -> list
     asked = whole_numbers(layers)
     for layer in asked:
         if layer not in analyzer.layers:
-            raise SelectionError(f"There is no layer {layer}: {analyzer.name} has layers 1 to {len(analyzer.layers)}.")
+            raise SelectionError(no_layer(layer, analyzer.name, len(analyzer.layers)))
     if not asked:
         raise SelectionError(f"No layer was asked for: {analyzer.name} has layers 1 to {len(analyzer.layers)}.")
     return sorted(set(asked))

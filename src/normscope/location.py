@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from normscope.errors import ModelError, listing
+from normscope.errors import ModelError, UnsafeWeightsError, listing
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _CACHED = re.compile(r"models--(?P<name>[^/]+)/snapshots/[^/]+$")
@@ -59,3 +59,34 @@ def refuse_no_model(location: str) -> None:
         else "it is empty"
     )
     raise ModelError(f"No model was found under {location!r}: the folder has no config.json; {found}.")
+
+
+def refuse_pickle(location: str, *, allow_pickle: bool) -> None:
+    """Refuse a folder whose weights could only be unpickled, without the user's consent."""
+    folder = Path(location)
+    if allow_pickle or not folder.is_dir() or any(folder.glob("*.safetensors")):
+        return
+    pickles = sorted(path.name for path in (*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pth")))
+    if pickles:
+        raise UnsafeWeightsError(
+            f"{location!r} has only a pickle checkpoint ({pickles[0]}), and unpickling can run any code. "
+            f"Convert it to safetensors, or, if you trust it, say allow_pickle=True (--allow-pickle)."
+        )
+
+
+def refuse_no_tokenizer(location: str) -> None:
+    """Refuse a place at which there is no tokenizer."""
+    folder = Path(location)
+    if folder.is_dir() and not has_vocabulary(folder):
+        raise ModelError(f"No tokenizer could be loaded from {location!r}: there is no vocabulary.")
+    if not folder.is_dir() and not is_hub_name(location):
+        raise ModelError(
+            f"No tokenizer could be loaded from {location!r}: there is no such folder, and it is not a name that the hub "
+            f"allows."
+        )
+
+
+def has_vocabulary(folder: Path) -> bool:
+    """Whether a folder holds the vocabulary of a tokenizer."""
+    patterns = ("tokenizer.json", "vocab*", "merges.txt", "*.model", "*.spm", "*.bpe", "*.tiktoken", "tokenizer*.py")
+    return any(next(folder.glob(pattern), None) is not None for pattern in patterns)

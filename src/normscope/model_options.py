@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+from normscope import embedded
 from normscope.documented import Documentation, with_documentation
-from normscope.errors import InputError, listing
-from normscope.location import refuse_no_model
+from normscope.errors import InputError, listing, unknown
+from normscope.location import is_hub_name, model_name, refuse_no_model, refuse_no_tokenizer, refuse_pickle
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from normscope.analyzer import Analyzer
+    from normscope.outline import Outline
 
     Model = PreTrainedModel | str | Path
     Tokenizer = PreTrainedTokenizerBase | str | Path
@@ -24,6 +27,8 @@ else:  # importing torch takes seconds, and a command line that only shows its o
     Model = Tokenizer = Dtype = Device = Any
 
 _DTYPES = ("float64", "float32", "bfloat16", "float16")
+_DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mtia", "xla", "meta")
+_DEVICE = re.compile(r"([a-z]+)(:[0-9]+)?")
 
 
 class LoadingOptions(TypedDict, total=False):
@@ -74,6 +79,9 @@ class ModelOptions:
     def __post_init__(self) -> None:
         if isinstance(self.dtype, str) and self.dtype not in _DTYPES:
             raise InputError(f"There is no dtype {self.dtype!r} here. Known: {listing(_DTYPES)}.")
+        device = _DEVICE.fullmatch(self.device) if isinstance(self.device, str) else None
+        if isinstance(self.device, str) and (device is None or device[1] not in _DEVICES):
+            raise InputError(unknown(f"There is no device {self.device!r}", self.device, "Devices", _DEVICES))
 
     @classmethod
     def of(cls, model: Model | None, options: LoadingOptions) -> ModelOptions:
@@ -89,10 +97,30 @@ class ModelOptions:
         """Whether the model exists in this process only."""
         return not isinstance(self.model, str | Path | None)
 
+    def refuse_unusable(self) -> None:
+        """Refuse what the names of files show already: no model, pickled weights, no tokenizer. Nothing is loaded."""
+        if self.model is None:
+            embedded.installed_folder()
+        elif isinstance(self.model, str | Path):
+            refuse_no_model(str(self.model))
+            refuse_pickle(str(self.model), allow_pickle=self.allow_pickle)
+        if isinstance(self.tokenizer, str | Path):
+            refuse_no_tokenizer(str(self.tokenizer))
+
+    def outline(self) -> Outline | None:
+        """What the configuration tells of the model before it is loaded; `None` for a live one, or one of the hub."""
+        self.refuse_unusable()
+        if self.is_live or self.trust_remote_code or (self.model is not None and is_hub_name(str(self.model))):
+            return None
+        from normscope.outline import Outline  # noqa: PLC0415  (only a command line asks before it loads)
+
+        if self.model is None:
+            return Outline.read(embedded.installed_folder(), embedded.NAME)
+        return Outline.read(Path(str(self.model)), model_name(str(self.model)))
+
     def load(self) -> Analyzer:
         """The analyzer of the model."""
-        if isinstance(self.model, str | Path):
-            refuse_no_model(str(self.model))
+        self.refuse_unusable()
         import torch  # noqa: PLC0415  (as above)
 
         from normscope import analyzer  # noqa: PLC0415  (which is all of normscope, and this but its options)

@@ -23,7 +23,7 @@ def open(path: str | Path) -> Any:
         ['[CLS]', 'a', 'text', '.', '[SEP]']
     """
     if Path(path).is_dir():
-        return Analysis(streaming.read_zarr(path))
+        return streaming.read(path)
     tree = files.read_netcdf(path)
     main = tree[schema.DECODER] if schema.DECODER in tree.children else tree
     kind = Explanation if main.attrs.get("kind") == KIND else Analysis

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -141,14 +141,13 @@ class _Fold:
 
     def side(self, lengths: Sequence[int], source_lengths: Sequence[int] | None = None) -> Side:
         long = max(lengths) >= LONG and all(measure.by_rows for measure in self.request.measures)
-        blocks = self._blocks if long and not self.reach.below_attention else None
+        blocks = partial(self._blocks, lengths) if long and not self.reach.below_attention else None
         components = self.reach.components
         return Side(self.stack, lengths, self.request.layers, self._consume, source_lengths, components, blocks)
 
-    def _blocks(self, sequence: int) -> list[torch.Tensor]:
+    def _blocks(self, lengths: Sequence[int], sequence: int) -> list[torch.Tensor]:
         """The query rows of a sequence that are computed together, where its attention weights are never stored."""
-        place = self.batch.places[sequence]
-        length = (self.batch.target_lengths or self.batch.lengths)[sequence]
+        place, length = self.batch.places[sequence], lengths[sequence]
         rows = torch.arange(length) if self.rows is None else torch.tensor(self.rows[place])
         return list(rows.to(self.analyzer.model.device).split(rows_together(length)))
 

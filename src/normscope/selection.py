@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
 
-from normscope.analysis import NormaliseAxis, normalise
-from normscope.errors import InputError, SelectionError, listing
+from normscope.analysis import normalise
+from normscope.choices import NormaliseAxis, normalise_axis
+from normscope.errors import SelectionError, listing
 from normscope.scopes import Scope, resolve, resolve_all
 
 if TYPE_CHECKING:
@@ -74,14 +75,6 @@ def select_map(
         values = values.sel(head=_check_head(values, head))
     quantity = str(values.attrs.get("quantity", "norm"))
     return MapSelection(resolve(scope, analysis.scopes), head, axis, normalise(values, axis), quantity)
-
-
-def normalise_axis(name: str) -> NormaliseAxis:
-    """The way of normalising that a name stands for."""
-    for axis in get_args(NormaliseAxis):
-        if name == axis:
-            return axis
-    raise InputError(f"Maps are normalised by {listing(get_args(NormaliseAxis))}, not by {name!r}.")
 
 
 def check_layers(analysis: Analysis, layers: int | Sequence[int] | None) -> list[int]:

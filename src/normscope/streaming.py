@@ -24,7 +24,7 @@ from normscope.files import escaped, unescaped
 from normscope.inputs import TokenSequence
 from normscope.measures import Decomposition
 from normscope.passes import Pass, Tell
-from normscope.request import query_positions
+from normscope.request import StackRequest, query_positions
 from normscope.scopes import Scope
 from normscope.trace import LayerTrace
 
@@ -76,15 +76,41 @@ def analysis(
 ) -> Analysis:
     """The analysis of one input with its maps on disk."""
     request = work.request
-    (measure, *others), (sequence, *more) = request.main.measures, sequences
-    if others or more or request.encoder is not None or not isinstance(measure, Decomposition):
-        raise InputError("out= streams the norm maps of one input and one stack: leave out other inputs and methods.")
+    sequence, *more = sequences
+    stacks = [request.main, *([] if request.encoder is None else [request.encoder])]
+    if more or not all(isinstance(each.measures[0], Decomposition) and len(each.measures) == 1 for each in stacks):
+        raise InputError("out= streams the norm maps of one input: leave out other inputs and methods.")
     with folder_in_the_making(out) as folder:
-        store = MapStore(folder, request.main.layers, len(query_positions(request.queries, len(sequence))))
-        main = replace(request.main, measures=[streamed(measure, store)])
-        (measured,) = Pass(work.analyzer, replace(request, main=main)).over(sequences, progress=False, tell=tell)
-        write_rest(results.main_dataset(measured, facts), folder)
-    return Analysis(read_zarr(out))
+        folders = _folders(folder, len(stacks))
+        main = query_positions(request.queries, len(sequence.target or sequence))
+        heights = [len(main), len(sequence)][: len(stacks)]
+        streams = [_streamed_stack(*each) for each in zip(stacks, folders, heights, strict=True)]
+        asked = replace(request, main=streams[0], encoder=streams[1] if len(stacks) > 1 else None)
+        (measured,) = Pass(work.analyzer, asked).over(sequences, progress=False, tell=tell)
+        made = results.analysis(measured, facts)
+        write_rest(made.dataset, folders[0])
+        if made.has_encoder:
+            write_rest(made.encoder.dataset, folders[1])
+    return read(out)
+
+
+def read(path: str | Path) -> Analysis:
+    """The analysis of a folder: its only stack, or decoder and encoder."""
+    decoder, encoder = _folders(Path(path), 2)
+    if not decoder.is_dir():
+        return Analysis(read_zarr(path))
+    return Analysis(read_zarr(decoder), Analysis(read_zarr(encoder)))
+
+
+def _folders(folder: Path, stacks: int) -> list[Path]:
+    """Where the stacks of a result are: the only one in the folder itself, two beside each other below it."""
+    return [folder] if stacks == 1 else [folder / schema.DECODER, folder / schema.ENCODER]
+
+
+def _streamed_stack(stack: StackRequest, folder: Path, queries: int) -> StackRequest:
+    (measure,) = stack.measures
+    assert isinstance(measure, Decomposition)
+    return replace(stack, measures=[streamed(measure, MapStore(folder, stack.layers, queries))])
 
 
 def streamed(measure: Decomposition, store: MapStore) -> StreamedDecomposition:
@@ -127,7 +153,10 @@ def read_zarr(path: str | Path) -> xr.Dataset:
     """The dataset of a folder. Its maps are read when they are looked at, as far as they are."""
     _zarr()
     try:
-        dataset = xr.open_zarr(path, consolidated=False, chunks=None)
+        # What is missing is NaN on disk, too: looking for it again would take longer than reading.
+        dataset = xr.open_zarr(path, consolidated=False, chunks=None, mask_and_scale=False)
+        for variable in dataset.variables.values():
+            variable.attrs.pop("_FillValue", None)
         dataset = dataset.merge(dataset.drop_vars(schema.MAP).load()) if schema.MAP in dataset else dataset
     except (OSError, ValueError, KeyError) as error:
         raise FileError(f"{str(path)!r} is not a Zarr folder that can be read: {error}") from error

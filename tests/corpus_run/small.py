@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import BertConfig, BertModel
+
+from normscope.experiments import run
 
 
 def save_model(folder: Path, tokenizer: Any, seed: int = 0) -> Path:
@@ -21,3 +24,9 @@ def save_model(folder: Path, tokenizer: Any, seed: int = 0) -> Path:
 def tables(folder: Path) -> dict[str, bytes]:
     """The tables of a run, as they are on disk."""
     return {path.name: path.read_bytes() for path in sorted((folder / "tables").iterdir())}
+
+
+def tables_of(model: Any, experiments: Sequence[str], texts: Sequence[str], folder: Path) -> dict[str, bytes]:
+    """The tables of an undisturbed run, a text a shard."""
+    run(list(experiments), model=model, corpus=list(texts), out=folder, shard_size=1)
+    return tables(folder)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import normscope as ns
-from corpus_run.small import save_model, tables
+from corpus_run.small import save_model, tables, tables_of
 from normscope.corpora import CorpusError
 from normscope.corpus_run import AnotherRunError, RunInterrupted
 from normscope.corpus_run.engines import ChangedModelError, Finished, Here, Processes, Work, Worker
@@ -29,16 +29,8 @@ TEXTS = ["The singer caught a soap bubble.", "It rained.", "The singer caught th
 
 
 @pytest.fixture(scope="module")
-def small(analyzer: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A model of one layer."""
-    return ns.load(save_model(tmp_path_factory.mktemp("model"), analyzer.tokenizer, 0))
-
-
-@pytest.fixture(scope="module")
 def undisturbed(small: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    folder = tmp_path_factory.mktemp("undisturbed") / "run"
-    run(NAMES, model=small, corpus=TEXTS, out=folder, shard_size=1)
-    return tables(folder)
+    return tables_of(small, NAMES, TEXTS, tmp_path_factory.mktemp("undisturbed") / "run")
 
 
 @dataclass

@@ -10,8 +10,7 @@ from typing import Any
 import fsspec
 import pytest
 
-import normscope as ns
-from corpus_run.small import save_model, tables
+from corpus_run.small import tables_of
 from normscope.corpus_run import AnotherRunError
 from normscope.corpus_run.engines import Finished, Here, Work
 from normscope.corpus_run.mirror import Mirror
@@ -50,16 +49,9 @@ def interrupt(index: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def small(analyzer: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return ns.load(save_model(tmp_path_factory.mktemp("model"), analyzer.tokenizer, 0))
-
-
-@pytest.fixture(scope="module")
 def here(small: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The tables of the same run in a folder."""
-    folder = tmp_path_factory.mktemp("here") / "run"
-    run(NAMES, model=small, corpus=TEXTS, out=folder, shard_size=1)
-    return tables(folder)
+    return tables_of(small, NAMES, TEXTS, tmp_path_factory.mktemp("here") / "run")
 
 
 @pytest.fixture

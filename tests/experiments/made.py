@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import xarray as xr
 
 from normscope import Analysis
 from normscope.experiments import Observation
+from normscope.experiments.base import ModelFacts
 
 SCOPES = ("AttnW", "Attn", "AttnRes", "AttnResLn", "AttnResLnFf", "AttnResLnFfRes", "AttnResLnFfResLn")
+TOKENS = ["[CLS]", "a", "b", ",", "a", "[SEP]"]
 
 
 def analysis(
@@ -68,3 +71,21 @@ def rows(outcome: Any, table: str, **wanted: Any) -> list[dict[str, Any]]:
 
 def observed(item: Analysis, number: int, **extra: Any) -> Observation:
     return Observation(item, number, **extra)
+
+
+def causal(tokens: list[str], seed: int = 0) -> tuple[Observation, ModelFacts]:
+    """A sequence of a causal model, in which the first token's ratios are 0, and what is known of the model."""
+    ratios = {scope: np.random.default_rng(seed).random((2, len(tokens))) for scope in SCOPES[:4]}
+    for values in ratios.values():
+        values[:, 0] = 0
+    item = analysis({}, tokens, mixing=ratios)
+    return Observation(item, seed), replace(ModelFacts.of_analysis(item), causal=True)
+
+
+def normalised(values: np.ndarray, axis: str) -> np.ndarray:
+    """A map of norms as shares of its rows or columns, or as it is."""
+    return {
+        "none": values,
+        "row": values / values.sum(-1, keepdims=True),
+        "column": values / values.sum(-2, keepdims=True),
+    }[axis]

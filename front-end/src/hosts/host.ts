@@ -1,7 +1,7 @@
 /** What differs between the doors: where the state lives, and whether more values can still be asked for. */
-import type { ExplanationPayload, Payload } from "../model/payload";
+import type { ExplanationPayload } from "../model/payload";
 import type { ExplainRequest } from "../model/request";
-import type { Place } from "../model/window";
+import type { PartName, Place, WindowPayload } from "../model/window";
 
 export interface Host {
   readState(): string;
@@ -16,9 +16,9 @@ export interface Host {
   dress?(dark: boolean): void;
   /** Explains another prediction of the text that is shown, where someone can compute it. */
   explain?: Explain;
+  /** A window of long results, where someone can read it. */
+  window?(place: Place & { part: PartName }): Promise<WindowPayload>;
   /** Float32 values [query, key] of one map at full precision, where something that has them is still there. */
-  /** A window of a long result, where someone can read it. */
-  window?(place: Place): Promise<Payload>;
   exact?(request: ExactRequest): Promise<Float32Array>;
 }
 

@@ -1,12 +1,12 @@
-/** A finished result behind a server of its own: what the page begins with, and the windows of a long one, when asked for. */
+/** Finished results behind a server of their own: what the page begins with, and the windows of long ones, when asked for. */
 import type { Payload } from "../model/payload";
 import type { Host } from "./host";
 
-async function fetched(path: string): Promise<Payload> {
+async function fetched<Content>(path: string): Promise<Content> {
   const answer = await fetch(path).catch(() => {
     throw new Error("The server does not answer. Is it still running?");
   });
-  const said = (await answer.json()) as Payload & { error?: string };
+  const said = (await answer.json()) as Content & { error?: string };
   if (!answer.ok) throw new Error(said.error ?? "The server refused.");
   return said;
 }
@@ -16,5 +16,8 @@ export function opening(): Promise<Payload> {
 }
 
 export function resultHost(addressBar: Host): Host {
-  return { ...addressBar, window: ({ row, column }) => fetched(`/api/window?row=${row}&column=${column}`) };
+  return {
+    ...addressBar,
+    window: ({ row, column, part }) => fetched(`/api/window?part=${part}&row=${row}&column=${column}`),
+  };
 }

@@ -2,6 +2,7 @@
 import { failure } from "../explorer";
 import { Lifetime } from "../lifetime";
 import type { Payload } from "../model/payload";
+import type { WindowPayload } from "../model/window";
 import { mount } from "../mount";
 import type { Host } from "./host";
 import { shadow } from "./shadow";
@@ -46,7 +47,7 @@ function widgetHost(model: WidgetModel, life: Lifetime): Host {
     exact: async (request) => new Float32Array(await ask(model, life, { id: ++asked, kind: "exact", ...request })),
     window: async (place) => {
       const answer = await ask(model, life, { id: ++asked, kind: "window", ...place });
-      return JSON.parse(new TextDecoder().decode(answer)) as Payload;
+      return JSON.parse(new TextDecoder().decode(answer)) as WindowPayload;
     },
   };
 }

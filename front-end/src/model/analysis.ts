@@ -31,6 +31,7 @@ export interface Contents {
   picture: Picture | null;
   encoder: Analysis | null;
   projections?: Analysis | null;
+  owns?: Rows | null;
 }
 
 export class Analysis {
@@ -171,6 +172,12 @@ export class Analysis {
     return !this.quantised || this.exactMaps.has(`${scope}/${layer}/${head}`);
   }
 
+  /** What the own token of every query has, also where that is not among the keys but in a block of them; else null. */
+  owns(scope: string, layer: number): Float32Array | null {
+    const place = this.scopeNames.indexOf(scope) * this.layers.length + this.layers.indexOf(layer);
+    return this.contents.owns?.read(place, 1) ?? null;
+  }
+
   /** Mixing ratio of every query; empty where there is none. `source` is the share of the source sentence. */
   ratios(scope: string, layer: number, source = false): Float32Array {
     const rows = source ? this.contents.sourceMixing : this.contents.mixing;
@@ -180,7 +187,7 @@ export class Analysis {
 }
 
 export async function decodeAnalysis(payload: AnalysisPayload): Promise<Analysis> {
-  const { image, heads, mixing, sourceMixing, encoder, projections } = payload;
+  const { image, heads, mixing, sourceMixing, encoder, projections, own } = payload;
   return new Analysis({
     ...payload,
     map: await decodeBlock(payload.map),
@@ -190,6 +197,7 @@ export async function decodeAnalysis(payload: AnalysisPayload): Promise<Analysis
     picture: image ? await pictureOf(image) : null,
     encoder: encoder ? await decodeAnalysis(encoder) : null,
     projections: projections ? await decodeAnalysis(projections) : null,
+    owns: own ? await decodeBlock(own) : null,
   });
 }
 

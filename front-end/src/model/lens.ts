@@ -67,7 +67,7 @@ export class Lens {
   private plain(state: Selection): Matrix {
     return this.remember(identity(state), () => {
       const summed = this.summed(state);
-      if (state.own !== "out") return normalise(summed, state.norm);
+      if (state.own !== "out") return normalise(this.withOwn(summed, state), state.norm);
       // What is left of a row with signs may add up to nothing, so that its shares are of the sizes.
       const signed = this.analysis.scope(state.scope)?.signed ?? false;
       return normalise(withoutOwn(summed, this.own(state)), state.norm, signed);
@@ -81,23 +81,49 @@ export class Lens {
     return aggregate(values, analysis.keys.token.length, this.queries(state), this.keys(state));
   }
 
+  /** A window's map with own tokens also in those blocks that are told without them. */
+  private withOwn(matrix: Matrix, state: Selection): Matrix {
+    const owns = this.analysis.owns(state.scope, state.layer);
+    if (!owns) return matrix;
+    const [own, values] = [this.own(state), matrix.values.slice()];
+    this.hiding(state).forEach((column, row) => {
+      const at = row * matrix.columns + column;
+      if (own[row]! < 0 && column >= 0 && !Number.isNaN(owns[row]!)) values[at] = (values[at]! || 0) + owns[row]!;
+    });
+    return { ...matrix, values };
+  }
+
   /** For every row of a view the column of the same token, or the same word; -1 where there is none. */
   own(state: Selection): Int32Array {
-    const name = `${state.units}/${state.special}`;
-    let own = this.owns.get(name);
-    if (!own) {
-      const { analysis } = this;
+    const { queries, keys } = this.analysis;
+    return this.columns(`own/${state.units}/${state.special}`, state, (query, key) => {
+      const same = (queries.count?.[query] ?? 1) === (keys.count?.[key] ?? 1);
+      return same && queries.position[query] === keys.position[key];
+    });
+  }
+
+  /** The same, where several tokens are one column: the one that the row's token is in. */
+  private hiding(state: Selection): Int32Array {
+    const { queries, keys } = this.analysis;
+    return this.columns(`hiding/${state.units}/${state.special}`, state, (query, key) => {
+      const after = queries.position[query]! - keys.position[key]!;
+      return after >= 0 && after < (keys.count?.[key] ?? 1);
+    });
+  }
+
+  /** For every row of a view the column of a key of the same text that belongs to it. */
+  private columns(name: string, state: Selection, belongs: (query: number, key: number) => boolean): Int32Array {
+    let columns = this.owns.get(name);
+    if (!columns) {
+      const { group, token } = this.analysis.keys;
+      const candidates = [...token.keys()].filter((key) => group?.[key] !== "source");
       const [queries, keys] = [this.queries(state), this.keys(state)];
-      const places = new Map<number, number>();
-      analysis.keys.position.forEach((position, token) => {
-        if (analysis.keys.group?.[token] !== "source") places.set(position, token);
+      columns = Int32Array.from(queries.members, ([first]) => {
+        return keys.of[candidates.find((key) => belongs(first!, key)) ?? -1] ?? -1;
       });
-      own = Int32Array.from(queries.members, ([first]) => {
-        return keys.of[places.get(analysis.queries.position[first!]!) ?? -1] ?? -1;
-      });
-      this.owns.set(name, own);
+      this.owns.set(name, columns);
     }
-    return own;
+    return columns;
   }
 
   /** What part of every row its own token is, whether that is shown or not. */
@@ -105,7 +131,8 @@ export class Lens {
     const name = identity({ ...state, norm: "none", own: "shown" });
     let shares = this.shares.get(name);
     if (!shares) {
-      shares = ownShares(this.matrix({ ...state, base: "", norm: "none", own: "shown" }), this.own(state));
+      const whole = this.matrix({ ...state, base: "", norm: "none", own: "shown" });
+      shares = ownShares(whole, this.own(state), this.analysis.owns(state.scope, state.layer));
       this.shares.set(name, shares);
     }
     return shares;

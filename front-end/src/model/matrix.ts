@@ -61,16 +61,17 @@ export function withoutOwn(matrix: Matrix, own: Int32Array): Matrix {
   return { ...matrix, values };
 }
 
-/** What part of every row (by absolute value) is its own token's. */
-export function ownShares({ columns, values }: Matrix, own: Int32Array): Float32Array {
+/** What part of every row (by absolute value) is its own token's; `owns` is what that has where it is in no column alone. */
+export function ownShares({ columns, values }: Matrix, own: Int32Array, owns: Float32Array | null): Float32Array {
   return Float32Array.from(own, (column, row) => {
-    if (column < 0) return Number.NaN;
+    const value = column < 0 ? owns?.[row] : values[row * columns + column];
+    if (value === undefined) return Number.NaN;
     let sum = 0;
     for (let at = row * columns; at < (row + 1) * columns; at++) {
       const value = Math.abs(values[at]!);
       if (!Number.isNaN(value)) sum += value;
     }
-    return Math.abs(values[row * columns + column]!) / sum;
+    return Math.abs(value) / sum;
   });
 }
 

@@ -70,6 +70,10 @@ export interface AnalysisPayload {
   encoder?: AnalysisPayload;
   /** The same as projections, where the analysis has them beside its norms. */
   projections?: AnalysisPayload;
+  /** Of a stack that is shown by windows, in blocks or one of them. */
+  windows?: WindowFacts;
+  /** Of a window: `[scope, layer, query]`, what the queries' own tokens have. Blocks of several tokens are without them. */
+  own?: Block;
 }
 
 /** One value that is explained, and what of it belongs to no token. */
@@ -133,6 +137,4 @@ export interface Payload {
   explanations: ExplanationPayload[];
   /** Of all places of the first text, where they are known. */
   predictions: PredictionPayload[];
-  /** Of a long result, of which this is a part. */
-  windows?: WindowFacts | null;
 }

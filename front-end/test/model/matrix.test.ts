@@ -73,7 +73,7 @@ describe("own tokens", () => {
     expect([...rest.values]).toEqual([Number.NaN, 0.5, 0.5, 0.25, 0.75, Number.NaN]);
   });
   it("have a share that is told", () => {
-    const shares = ownShares(matrix, own);
+    const shares = ownShares(matrix, own, null);
     expect(shares[0]).toBeCloseTo(0.6);
     expect(shares[1]).toBeNaN();
   });

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { fittedPlace, formatPlace, parsePlace, withoutPlace } from "../../src/model/window";
 
-const FACTS = { queries: 1000, keys: 2000, block: 16, window: 128 };
+const FACTS = { queries: 1000, keys: 2000, source: null, block: 16, window: 128 };
 
 test("a place in a fragment is read back, and kept within the result", () => {
   expect(parsePlace("row=5&column=7&layer=2", FACTS)).toEqual({ row: 5, column: 7 });

@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 
 from normscope.cli import options
+from normscope.cli.checks import check_model
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import load_analyzer, result_console
@@ -64,6 +65,7 @@ def estimate_command(
     """
     if (text is None) == (tokens is None):
         raise InputError("Give a text or a number of tokens (--tokens), one of the two.")
+    check_model(model, scopes=scope or ())
     analyzer = load_analyzer(model)
     asked = [text] * inputs if text is not None else [tokens or 0] * inputs
     rows = None if queries is None else list(range(queries))

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from normscope.catalogue import METHODS
 from normscope.cli import options
+from normscope.cli.checks import (
+    check_explanation_file,
+    check_method,
+    check_model,
+    check_question,
+    check_text,
+    read_bytes,
+)
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import load_analyzer, named, read_text, result_console, say_written, working
-from normscope.errors import InputError
 from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
@@ -32,8 +39,6 @@ METHODS_EXAMPLES = (
     "normscope methods",
     "normscope methods gradient",
 )
-
-_SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
 def register(app: typer.Typer) -> None:
@@ -139,8 +144,12 @@ def explain_command(
     The logit is that of a word or label, and by default it is taken apart exactly. With --out it is written as a
     picture (svg, png, pdf), a page (html), a table (csv, parquet, json) or netCDF (nc).
     """
-    way, memory = _method(method, option or []), _bytes(max_memory)
-    _check_output(out, flow)
+    check_text(text, pair)
+    check_method(method, option or [], heads=heads)
+    check_question(target, against, continue_for, state=state)
+    check_explanation_file(out, flow)
+    memory = read_bytes(max_memory)
+    check_model(model)
     analyzer = load_analyzer(model)
     explanation = analyzer.explain(
         read_text(text, pair),
@@ -149,7 +158,7 @@ def explain_command(
         at=at,
         continue_for=continue_for,
         direction="state" if state else None,
-        method=way,
+        method=_method(method, option or []),
         heads=heads,
         max_memory=memory,
         truncate=truncate,
@@ -161,40 +170,18 @@ def explain_command(
 
 def methods_command(name: options.NamePart = None) -> None:
     """List the methods: what each measures, what it costs, and where it comes from."""
-    from normscope.methods import method, methods
+    names = named(name, METHODS, "method")
+    from normscope.methods import method
     from normscope.methods.table import methods_table
 
-    result_console().print(
-        methods_table([method(each) for each in named(name, (known.name for known in methods()), "method")])
-    )
+    result_console().print(methods_table([method(each) for each in names]))
 
 
 def _method(name: str, given: list[str]) -> Method:
-    """The method of a name with its options, before any model is loaded."""
+    """The method of a name with its options."""
     from normscope.methods import attribution, read_method
 
     return attribution(read_method(name, given))
-
-
-def _bytes(size: str | None) -> int | None:
-    if size is None:
-        return None
-    match = re.fullmatch(r"([0-9.]+)\s*([kmg]?)i?b?", size.strip().lower())
-    if match is None or match[1].count(".") > 1:
-        raise InputError(f"A size of memory is a number of bytes, or such as 500M or 2G, not {size!r}.")
-    return int(float(match[1]) * _SIZES[match[2]])
-
-
-def _check_output(out: Path | None, flow: float | None) -> None:
-    """Refuse what cannot work before a model is loaded."""
-    from normscope.explain.export import ENDINGS
-    from normscope.export import FIGURES, ending
-
-    kind = None if out is None else ending(out, ENDINGS)
-    if flow is not None and kind not in FIGURES:
-        raise InputError(f"A flow graph is a picture: give --out with one of {', '.join(FIGURES)}.")
-    if flow is not None and not 0 < flow <= 1:
-        raise InputError(f"The share of the flow is above 0 and at most 1, not {flow}.")
 
 
 def _label(analyzer: Analyzer, name: str | None) -> str | int | None:

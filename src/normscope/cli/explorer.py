@@ -35,6 +35,7 @@ SERVE_EXAMPLES = (
     "normscope serve",
     "normscope serve --model ./my-model --model ./my-other-model --port 9000",
     "normscope serve long.zarr",
+    "normscope serve one.zarr other.zarr",
 )
 
 
@@ -60,7 +61,12 @@ def explore(
     heads: Annotated[bool, typer.Option("--heads", help="Also the maps of single heads.")] = False,
     compare: Annotated[
         str | None,
-        typer.Option("--compare", help="A second text to show beside it.", show_default=False, rich_help_panel=_SIDE),
+        typer.Option(
+            "--compare",
+            help="A second text to show beside it; beside a finished result, another one.",
+            show_default=False,
+            rich_help_panel=_SIDE,
+        ),
     ] = None,
     compare_model: Annotated[
         str | None,
@@ -85,15 +91,19 @@ def explore(
     It works from disk and loads nothing. Step through the chain of a layer and watch each component rewrite the map;
     click tokens; compare; export.
     """
-    from normscope.export import ending
+    from normscope.endings import ending
 
     ending(out, ("html", "htm"))
     page_precision = _precision(precision)
     result = _result(text)
     if result is not None:
-        if any((pair, target, compare, compare_model)):
-            raise InputError(f"{text!r} is a finished result, shown as it is: leave out the options of an analysis.")
-        _write([_opened(result)], out, page_precision)
+        other = None if compare is None else _result(compare)
+        if any((pair, target, compare_model)) or (compare is not None and other is None):
+            raise InputError(
+                f"{text!r} is a finished result, shown as it is: leave out the options of an analysis. --compare takes "
+                f"another finished result here."
+            )
+        _write(_opened(result, *([] if other is None else [other])), out, page_precision)
         return
     first = load_analyzer(model)
     asked: AnalysisOptions = {
@@ -118,22 +128,23 @@ def explore(
 
 
 def _write(results: Sequence[Analysis | Explanation], out: Path, precision: Precision) -> None:
-    from normscope.analysis import Analysis
+    from normscope.explorer.long import LongResults
     from normscope.explorer.page import write_page
-    from normscope.explorer.windows import is_long
 
-    with working(f"Writing {out}"):
-        write_page(*results, path=out, precision=precision)
+    with working(f"Writing {out}") as tell:
+        write_page(*results, path=out, precision=precision, tell=tell)
     say_written(out)
-    if any(isinstance(result, Analysis) and is_long(result) for result in results):
+    if LongResults(*results).any:
         say("This result is too long for a page, which shows it in blocks of tokens: `normscope serve` looks inside.")
 
 
 def serve(
     result: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Argument(
-            metavar="RESULT", help="A finished result to look at, instead of models: .nc or .zarr.", show_default=False
+            metavar="RESULT",
+            help="A finished result to look at, instead of models, or two side by side: .nc or .zarr.",
+            show_default=False,
         ),
     ] = None,
     model: Annotated[
@@ -169,10 +180,12 @@ def serve(
         raise NormscopeError(
             f"The web app needs {error.name}, which is not installed: pip install 'normscope[server]'."
         ) from error
-    if result is not None:
-        with working(f"Reading {result}"):
-            shown = ResultApp(_opened(result))
-        run(shown, what=result.name, host=host, port=port, say=say)
+    if result:
+        names = " and ".join(path.name for path in result)
+        results = _opened(*result)
+        with working(f"Reading {names}") as tell:
+            shown = ResultApp(*results, tell=tell)
+        run(shown, what=names, host=host, port=port, say=say)
         return
     analyzers: dict[str, Analyzer] = {}
     for name in model or [None]:
@@ -192,10 +205,11 @@ def _result(text: str) -> Path | None:
         return None
 
 
-def _opened(path: Path) -> Analysis | Explanation:
-    from normscope.opening import open as open_result
+def _opened(*paths: Path) -> list[Analysis | Explanation]:
+    with working(f"Opening {' and '.join(path.name for path in paths)}"):
+        from normscope.opening import open as open_result
 
-    return open_result(path)
+        return [open_result(path) for path in paths]
 
 
 def _precision(name: str) -> Precision:

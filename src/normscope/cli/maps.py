@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from normscope.cli import options
+from normscope.cli.checks import (
+    ALL,
+    check_approximation,
+    check_growth,
+    check_head,
+    check_map_file,
+    check_model,
+    check_text,
+    scope_names,
+)
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import (
@@ -20,15 +30,14 @@ from normscope.cli.session import (
     units_of,
     working,
 )
-from normscope.errors import FileError, InputError, SelectionError, listing
+from normscope.errors import SelectionError
 from normscope.model_options import ModelOptions
+from normscope.outline import no_encoder
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
 
 if TYPE_CHECKING:
     from normscope.analysis import Analysis
     from normscope.analyzer import Analyzer
-
-_ALL = "all"
 
 MAP_EXAMPLES = (
     'normscope map "The opera singer caught a soap bubble."',
@@ -85,7 +94,11 @@ def map_command(
     computed. On the terminal the default is the last layer, in a file all layers. With --out the map is written as a picture
     (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
     """
-    _check_request(out, scope, normalise)
+    check_text(text, pair)
+    check_map_file(out, scope, normalise)
+    check_head(head, scope)
+    check_approximation(approximate, products)
+    check_model(model, scopes=scope_names(scope), layer=layer, encoder=encoder, target=target)
     analyzer = load_analyzer(model)
     scopes = _scopes(analyzer, scope, head, encoder=encoder)
     layers = layer if layer is not None or out is not None else analyzer.layers[-1]
@@ -135,11 +148,9 @@ def growth_command(
 
     The picture is a strip of maps, one for each scope, by default of the last layer.
     """
-    from normscope.export import FIGURES, ending, write_figure
-    from normscope.selection import normalise_axis
-
-    ending(out, FIGURES)
-    normalise_axis(normalise)
+    check_text(text, pair)
+    check_growth(out, normalise)
+    check_model(model, layer=layer, encoder=encoder, target=target)
     analyzer = load_analyzer(model)
     if layer is None:
         layer = analyzer.layers[-1]
@@ -149,35 +160,19 @@ def growth_command(
     )
     analysis = units_of(analysis, words=words, no_special=no_special, encoder=encoder)
     with working(f"Drawing {out}"):
+        from normscope.export import write_figure
         from normscope.plots import plot_growth
 
         write_figure(plot_growth(analysis, layer, normalise=normalise), out)
     say_written(out)
 
 
-def _check_request(out: Path | None, scope: str | None, normalise: str) -> None:
-    """Refuse what cannot work before a model is loaded."""
-    from normscope.export import FIGURES, NETCDF, TABLES, ending
-    from normscope.selection import normalise_axis
-
-    normalise_axis(normalise)
-    kind = None if out is None else ending(out, (*FIGURES, *TABLES, NETCDF))
-    if scope == _ALL and kind not in (*TABLES, NETCDF):
-        given = "without --out they would go to the terminal" if out is None else f"{str(out)!r} is a picture"
-        raise InputError(
-            f"All scopes together go into a table or netCDF file ({listing((*TABLES, NETCDF))}), and {given}. Name such a "
-            f"file or one scope, or draw all scopes of a layer: normscope growth."
-        )
-    if kind == NETCDF and normalise != "none":
-        raise FileError("A netCDF file holds the norms as they are: leave out --normalise, or write a table (csv).")
-
-
 def _scopes(analyzer: Analyzer, scope: str | None, head: int | None, *, encoder: bool) -> list[Scope]:
     """The scopes meant by `--scope`: by default the whole layer, or with a head the last where heads are apart."""
     chain = analyzer.encoder_scopes if encoder else analyzer.scopes
     if encoder and not chain:
-        raise SelectionError(f"There is no encoder apart in {analyzer.name}: leave out --encoder.")
-    if scope == _ALL:
+        raise SelectionError(no_encoder(analyzer.name))
+    if scope == ALL:
         return chain
     if scope is None:
         return [Scope("Attn")] if head is not None else chain[-1:]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from normscope.cli import options
+from normscope.cli.checks import ALL, check_mixing_file, check_model, check_text, scope_names
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import load_analyzer, read_text, result_console, say_written, working
@@ -20,8 +21,6 @@ EXAMPLES = (
     'normscope mix "The opera singer caught a soap bubble." --scope AttnRes --out mixing.svg',
     'normscope mix "The opera singer caught a soap bubble." --scope all --out mixing.csv',
 )
-
-_ALL = "all"
 
 
 def register(app: typer.Typer) -> None:
@@ -57,18 +56,19 @@ def mix_command(
     the price of a few forward passes. With --out the ratios are written as a picture (svg, png, pdf), a table (csv, parquet,
     json) or netCDF (nc).
     """
-    from normscope.export import FIGURES, NETCDF, TABLES, ending, export_mixing_ratios
-
-    if out is not None:
-        ending(out, (*FIGURES, *TABLES, NETCDF))
+    check_text(text, pair)
+    check_mixing_file(out, scope)
+    check_model(model, scopes=scope_names(scope), layer=layer, target=target)
     analyzer = load_analyzer(model)
-    scopes = None if scope == _ALL else [scope or analyzer.scopes[-1]]
+    scopes = None if scope == ALL else [scope or analyzer.scopes[-1]]
     ratios: xr.DataArray = analyzer.mixing_ratios(
         read_text(text, pair), target=target, scopes=scopes, layers=layer, truncate=truncate, value_bias=value_bias
     )
     if no_special:
         ratios = ratios.isel(query=~ratios["query_special"].values)
     if out is not None:
+        from normscope.export import export_mixing_ratios
+
         with working(f"Writing {out}"):
             export_mixing_ratios(ratios, out)
         say_written(out)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from normscope.cli import options
+from normscope.cli.checks import check_model, check_text
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import load_analyzer, named, result_console, say
@@ -57,6 +58,9 @@ def check_command(
     This is checked in every layer, after every component. Exits with 1 if it fails. A model without a tokenizer is
     given random token ids.
     """
+    if text is not None:
+        check_text(text)
+    check_model(model)
     analyzer = load_analyzer(model)
     start = perf_counter()
     analysis = _analyze(analyzer, text)
@@ -116,12 +120,14 @@ def _random_pixels(analyzer: Analyzer) -> Tensor:
 def models_command(name: options.NamePart = None) -> None:
     """List the architectures that are understood, by their model_type."""
     from normscope.families import families
+
+    known = families()
+    names = named(name, known, "architecture")
     from normscope.terminal import plain_table
 
     console = result_console()
     headings = ["model_type", "family", "kind", "topology", "feed-forward", "attention", "chain"]
-    known = families()
-    rows = [[each, *describe(each, known[each])] for each in named(name, known, "architecture")]
+    rows = [[each, *describe(each, known[each])] for each in names]
     needed = sum(1 + max(map(len, column)) for column in zip(headings, *rows, strict=True))
     if needed > console.width:  # the chain is the longest, and the topology tells as much
         headings, rows = headings[:-1], [row[:-1] for row in rows]

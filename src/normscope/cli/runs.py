@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from normscope import catalogue
 from normscope.choices import ApproximationName, Arithmetic, Masking, StackName, ValueBias
 from normscope.cli import options
+from normscope.cli.checks import (
+    check_corpus,
+    check_counts,
+    check_experiments,
+    check_folder,
+    check_model,
+    check_runs,
+    read_experiment_options,
+)
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import Expansion, expanded
 from normscope.cli.session import named, quiet, result_console, say, say_written
@@ -19,7 +29,6 @@ from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
     from normscope.corpus_run.engines import Engine
-    from normscope.experiments import Experiment
 
 EXPERIMENTS_EXAMPLES = (
     "normscope experiments",
@@ -51,6 +60,7 @@ def register(app: typer.Typer) -> None:
 
 def experiments_command(name: options.NamePart = None) -> None:
     """List the experiments: name, paper, what they show, options."""
+    names = named(name, catalogue.EXPERIMENTS, "experiment")
     from rich.table import Table
 
     from normscope.experiments import EXPERIMENTS
@@ -58,7 +68,7 @@ def experiments_command(name: options.NamePart = None) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "paper", "shows", "what it finds", "options (-O name.option=value)"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "name")
-    for kind in [EXPERIMENTS[each] for each in named(name, EXPERIMENTS, "experiment")]:
+    for kind in [EXPERIMENTS[each] for each in names]:
         defaults = ", ".join(f"{field.name}={_shown(field.default)}" for field in fields(kind))
         table.add_row(kind.name, kind.paper, kind.shows, kind.summary, defaults)
     result_console().print(table)
@@ -199,10 +209,17 @@ def run_command(
 
     After an interruption, the same command resumes the run.
     """
+    check_experiments(names, approximate)
+    settings = [*(option or []), *([f"alignment.setting={setting}"] if setting else [])]
+    experiment_options = read_experiment_options(settings, names)
+    check_corpus(names, corpus, corpus_options, ranks)
+    check_counts(jobs=jobs, shard_size=shard_size)
+    check_folder(out)
+    check_model(model)
+    shared_out = _engine(engine, ray_address, workers, jobs)
     from normscope.corpus_run import RunInterrupted, run
 
     quiet()
-    experiment_options = _read_options([*(option or []), *([f"alignment.setting={setting}"] if setting else [])], names)
     try:
         result = run(
             names,
@@ -222,7 +239,7 @@ def run_command(
             approximate=approximate,
             overwrite=overwrite,
             progress=None,
-            engine=_engine(engine, ray_address, workers, jobs),
+            engine=shared_out,
             **corpus_options,
         )
     except RunInterrupted as interruption:
@@ -243,6 +260,7 @@ def report_command(
     ] = False,
 ) -> None:
     """Write one self-contained HTML report of one run, or of several side by side or together."""
+    check_runs(runs)
     from normscope.report import write_report
 
     path = write_report(runs, out, together=together)
@@ -277,37 +295,3 @@ def _tell(out: str, manifest: dict[str, Any]) -> None:
 
 def _shown(value: object) -> str:
     return ",".join(str(item) for item in value) if isinstance(value, tuple) else str(value)
-
-
-def _read_options(given: list[str], names: list[str]) -> dict[str, dict[str, Any]]:
-    """`experiment.option=value` strings as typed options by experiment."""
-    from normscope.experiments import experiment
-
-    by_experiment: dict[str, dict[str, Any]] = {}
-    for text in given:
-        target, separator, value = text.partition("=")
-        name, dot, option = target.partition(".")
-        if not separator or not dot:
-            raise InputError(f"An option is EXPERIMENT.OPTION=VALUE, not {text!r}.")
-        if name not in names:
-            raise InputError(f"The option {text!r} is for {name!r}, which is not among the experiments to run.")
-        by_experiment.setdefault(name, {})[option] = _typed(experiment(name), option, value)
-    return by_experiment
-
-
-def _typed(of: Experiment, option: str, value: str) -> Any:
-    """A value in the type of the option's default; unknown options are left for the experiment to refuse."""
-    default = of.options().get(option)
-    try:
-        match default:
-            case bool():
-                return {"true": True, "false": False}[value.lower()]
-            case int() | float():
-                return type(default)(value)
-            case tuple():
-                return tuple(item.strip() for item in value.split(","))
-            case _:
-                return value
-    except (KeyError, ValueError) as error:
-        kind = "true or false" if isinstance(default, bool) else f"a number such as {default}"
-        raise InputError(f"{of.name}: {option} is {kind}, not {value!r}.") from error

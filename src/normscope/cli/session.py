@@ -6,8 +6,10 @@ Results go to stdout, everything else to stderr.
 from __future__ import annotations
 
 import os
+import threading
+import time
 import warnings
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,20 +25,42 @@ if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
 
 _UNLIMITED = 100_000
+_SECONDS_BEFORE_A_LINE, _SECONDS_BETWEEN_LINES = 2, 10
 
 
 def load_analyzer(options: ModelOptions) -> Analyzer:
     """The analyzer of a model. A terminal shows that it is being loaded."""
+    options.refuse_unusable()
     with working("Loading the model"):
         quiet()
         return options.load()
 
 
 @contextmanager
-def working(message: str) -> Generator[None]:
-    """Say on a terminal what is being done, as long as it takes."""
-    with Console(stderr=True).status(message):
-        yield
+def working(message: str) -> Generator[Callable[[int, int], None]]:
+    """Say what is being done, as long as it takes; what this gives can be told how many maps of how many are done.
+
+    A terminal shows it at once. Elsewhere a line is written when it has taken a while, and again now and then.
+    """
+    console = Console(stderr=True, highlight=False)
+    if console.is_terminal:
+        with console.status(message) as status:
+            yield lambda done, total: status.update(f"{message}: {done} of {total} maps")
+        return
+    timer = threading.Timer(_SECONDS_BEFORE_A_LINE, lambda: say(f"{message}\u2026"))
+    timer.start()
+    last = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _SECONDS_BETWEEN_LINES and done < total:
+            last = time.monotonic()
+            say(f"{message}: {done} of {total} maps")
+
+    try:
+        yield tell
+    finally:
+        timer.cancel()
 
 
 def quiet() -> None:

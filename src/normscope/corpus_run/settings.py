@@ -11,10 +11,11 @@ from typing import Any, get_args
 
 import torch
 
+from normscope.catalogue import refuse_exact_experiments
 from normscope.choices import ApproximationName, Arithmetic, Masking, StackName, ValueBias
 from normscope.corpora import Corpus
-from normscope.errors import InputError, listing
-from normscope.experiments import EXPERIMENTS, Experiment
+from normscope.errors import InputError
+from normscope.experiments import Experiment
 
 LAYOUT = 2
 """The layout of `run.json`. The first had no number."""
@@ -54,17 +55,7 @@ class Settings:
         check_choice("The arithmetic", self.dtype, (None, *get_args(Arithmetic)))
         check_choice("approximate", self.approximate, (None, *get_args(ApproximationName)))
         if self.approximate is not None:
-            self._refuse_values()
-
-    def _refuse_values(self) -> None:
-        """Approximate maps are for experiments that look at ranks alone."""
-        exact = [item.name for item in self.experiments if not item.ranks_only]
-        if exact:
-            allowed = listing([name for name, kind in EXPERIMENTS.items() if kind.ranks_only])
-            raise InputError(
-                f"{listing(exact)}: exact values are needed, and approximate={self.approximate!r} (--approximate) was asked "
-                f"for. It is for experiments that use the ranks of maps alone: {allowed}. Leave it out, or run these apart."
-            )
+            refuse_exact_experiments([item.name for item in self.experiments if not item.ranks_only], self.approximate)
 
     @property
     def torch_dtype(self) -> torch.dtype | None:

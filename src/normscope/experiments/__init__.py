@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from normscope.errors import InputError, unknown
+from normscope.catalogue import experiment_name, refuse_experiment_options
 from normscope.experiments.alignment import Alignment
 from normscope.experiments.amplification import FeedForwardAmplification
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
@@ -71,13 +70,8 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
 
 def experiment(name: str, options: Mapping[str, Any] | None = None) -> Experiment:
     """An experiment by name, with options; raises with those that exist."""
-    kind = EXPERIMENTS.get(name.strip().lower())
-    if kind is None:
-        raise InputError(unknown(f"There is no experiment {name!r}", name, "Experiments", EXPERIMENTS))
-    known = [field.name for field in fields(kind)]
-    for option in options or {}:
-        if option not in known:
-            raise InputError(unknown(f"{name} has no option {option!r}", option, "Its options", known))
+    kind = EXPERIMENTS[experiment_name(name)]
+    refuse_experiment_options(name, options or {})
     return kind(**(options or {}))
 
 

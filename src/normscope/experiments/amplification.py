@@ -20,7 +20,8 @@ import pyarrow as pa
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from normscope.analysis import NormaliseAxis, normalise
+from normscope.analysis import normalise
+from normscope.choices import NormaliseAxis
 from normscope.errors import InputError
 from normscope.experiments import chain, figures, tables
 from normscope.experiments.arrow import Table

@@ -10,7 +10,8 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from normscope.analysis import NormaliseAxis, normalise
+from normscope.analysis import normalise
+from normscope.choices import NormaliseAxis
 from normscope.errors import InputError
 from normscope.experiments import chain, figures, published, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts

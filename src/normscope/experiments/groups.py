@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from normscope.analysis import NormaliseAxis
+from normscope.choices import NormaliseAxis
 from normscope.errors import InputError
 from normscope.experiments import group_figures, published, tables
 from normscope.experiments.amplification import KINDS, UNIT, changes, scopes_needed, type_ids

@@ -16,7 +16,8 @@ from typing import ClassVar
 import numpy as np
 from matplotlib.figure import Figure
 
-from normscope.analysis import NormaliseAxis, normalise
+from normscope.analysis import normalise
+from normscope.choices import NormaliseAxis
 from normscope.experiments import chain, figures, published, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.exact import Moments

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from normscope.endings import EXPLANATIONS, FIGURES, NETCDF, PAGE, ending
 from normscope.errors import FileError
-from normscope.export import FIGURES, NETCDF, TABLES, Table, ending, plain, write_figure, write_json, write_table
+from normscope.export import Table, plain, write_figure, write_json, write_table
 
 if TYPE_CHECKING:
     from normscope.explain.explanation import Explanation
-
-PAGE = "html"
-ENDINGS = (*FIGURES, PAGE, *TABLES, NETCDF)
 
 
 def export_explanation(
@@ -29,7 +27,7 @@ def export_explanation(
         flow: in a picture, the graph of the edges that carry this share of the flow, instead of the coloured text.
         options: for pictures, those of `normscope.plots.plot_explanation` or `plot_flow`.
     """
-    kind = ending(path, ENDINGS)
+    kind = ending(path, EXPLANATIONS)
     if flow is not None and kind not in FIGURES:
         raise FileError(f"A flow graph alone is a picture: give a file that ends in {', '.join(FIGURES)}.")
     if kind in FIGURES:

@@ -17,9 +17,10 @@ from normscope import files
 from normscope.analysis import Analysis
 from normscope.errors import NormscopeError
 from normscope.explain.explanation import Explanation
-from normscope.explorer.payload import payload_json
+from normscope.explorer.long import LongResults
+from normscope.explorer.payload import encoded
 from normscope.explorer.pieces import Precision
-from normscope.explorer.windows import Windows, is_long
+from normscope.explorer.windows import Tell
 from normscope.location import model_name
 
 FRAME_HEIGHT = 860
@@ -57,27 +58,20 @@ def bundle() -> str:
     return script
 
 
-def page_html(*results: Analysis | Explanation, precision: Precision = "display") -> str:
+def page_html(*results: Analysis | Explanation, precision: Precision = "display", tell: Tell | None = None) -> str:
     """The page of one analysis or of two side by side, of explanations, or of both, as HTML.
 
-    An analysis of so long a text that no page could take its maps is shown in blocks of tokens, whose values add up.
+    An analysis of so long a text that no page could take its maps is shown in blocks of tokens, whose values add up; `tell`
+    is then told how many of its maps are read, of how many.
     """
-    return render(opening_json(*results, precision=precision), title=title(*results))
+    return render(encoded(LongResults(*results).opening(precision, tell)), title=title(*results))
 
 
-def opening_json(*results: Analysis | Explanation, precision: Precision = "display") -> str:
-    """What a page begins with: the results themselves, or a long one in blocks, where it says how long it is."""
-    match results:
-        case (Analysis() as analysis,) if is_long(analysis):
-            windows = Windows(analysis)
-            return payload_json(windows.whole(), precision=precision, windows=windows.facts)
-        case _:
-            return payload_json(*results, precision=precision)
-
-
-def write_page(*results: Analysis | Explanation, path: str | Path, precision: Precision = "display") -> Path:
+def write_page(
+    *results: Analysis | Explanation, path: str | Path, precision: Precision = "display", tell: Tell | None = None
+) -> Path:
     """Write the page to a file, all of it or nothing."""
-    html = page_html(*results, precision=precision)
+    html = page_html(*results, precision=precision, tell=tell)
     with files.replacing(path) as temporary:
         temporary.write_text(html, encoding="utf-8")
     return Path(path)
@@ -109,7 +103,7 @@ def shell(data: str, *, title: str, script_url: str, door: str = "server") -> st
 
 def frame(*results: Analysis | Explanation) -> str | None:
     """The page inside a frame, for notebooks without the widget; `None` where it would be too large for that."""
-    if any(isinstance(result, Analysis) and is_long(result) for result in results):
+    if LongResults(*results).any:
         return None
     html = page_html(*results)
     if len(html) > LARGEST_FRAME:

@@ -22,7 +22,7 @@ from normscope.explorer.explanations import explanation_payload
 from normscope.explorer.pieces import Precision
 from normscope.scopes import Scope
 
-VERSION = 4
+VERSION = 5
 
 MOST_ANALYSES = 2
 MOST_EXPLANATIONS = 16
@@ -35,12 +35,10 @@ def build_payload(
     *results: Analysis | Explanation,
     precision: Precision = "display",
     predictions: Sequence[dict[str, Any]] = (),
-    windows: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """What the front end needs of one analysis, or of two to compare, and of explanations beside them or alone.
 
     `predictions` of all places of the first text, where a host knows them; without, those that explanations tell of.
-    `windows` are the facts of a result of which this is a part.
     """
     analyses = [result for result in results if isinstance(result, Analysis)]
     explanations = [result for result in results if isinstance(result, Explanation)]
@@ -52,10 +50,9 @@ def build_payload(
         raise InputError(f"The precision of a page is 'display' or 'full', not {precision!r}.")
     return {
         "version": VERSION,
-        "analyses": [_analysis(analysis, precision) for analysis in analyses],
+        "analyses": [analysis_payload(analysis, precision) for analysis in analyses],
         "explanations": [explanation_payload(explanation, precision) for explanation in explanations],
         "predictions": list(predictions),
-        "windows": None if windows is None else dict(windows),
     }
 
 
@@ -63,10 +60,13 @@ def payload_json(
     *results: Analysis | Explanation,
     precision: Precision = "display",
     predictions: Sequence[dict[str, Any]] = (),
-    windows: Mapping[str, int] | None = None,
 ) -> str:
-    """The payload as JSON that is pure ASCII and free of `<`, `>` and `&`, so that it can stand inside HTML."""
-    payload = build_payload(*results, precision=precision, predictions=predictions, windows=windows)
+    """The payload as JSON that can stand inside HTML."""
+    return encoded(build_payload(*results, precision=precision, predictions=predictions))
+
+
+def encoded(payload: Mapping[str, Any]) -> str:
+    """JSON that is pure ASCII and free of `<`, `>` and `&`, so that it can stand inside HTML."""
     text = json.dumps(payload, ensure_ascii=True, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
@@ -79,7 +79,8 @@ def exact_map(analysis: Analysis, scope: str, layer: int, head: int | None = Non
     return np.ascontiguousarray(values.values, dtype="<f4")
 
 
-def _analysis(analysis: Analysis, precision: Precision) -> dict[str, Any]:
+def analysis_payload(analysis: Analysis, precision: Precision) -> dict[str, Any]:
+    """What the front end needs of one analysis."""
     dataset = analysis.dataset
     if schema.MAP not in dataset:
         raise InputError("There are no maps to explore here, only mixing ratios: use `analyze`, not `mixing_ratios`.")
@@ -106,9 +107,9 @@ def _analysis(analysis: Analysis, precision: Precision) -> dict[str, Any]:
     if "image" in dataset:
         content["image"] = pieces.image(dataset["image"].values)
     if schema.PROJECTION in dataset:
-        content["projections"] = _analysis(_projections(dataset), precision)
+        content["projections"] = analysis_payload(_projections(dataset), precision)
     if analysis.has_encoder:
-        content["encoder"] = _analysis(analysis.encoder, precision)
+        content["encoder"] = analysis_payload(analysis.encoder, precision)
     return content
 
 

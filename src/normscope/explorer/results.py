@@ -1,6 +1,6 @@
-"""A finished result as a local web app: the page asks for what it shows, so that a result of any length can be looked at.
+"""Finished results as a local web app: the page asks for what it shows, so that a result of any length can be looked at.
 
-Owns the routes; `windows` reads the parts, and `guard` decides who may ask. The result is the one given at the start.
+Owns the routes; `long` reads the parts, and `guard` decides who may ask. The results are those given at the start.
 """
 
 from __future__ import annotations
@@ -15,23 +15,27 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from normscope.analysis import Analysis
-from normscope.errors import NormscopeError
+from normscope.errors import InputError, NormscopeError
 from normscope.explain.explanation import Explanation
 from normscope.explorer.guard import Guard, Rules
-from normscope.explorer.page import bundle, opening_json, shell, title
-from normscope.explorer.windows import Windows, is_long, window_json
+from normscope.explorer.long import LongResults
+from normscope.explorer.page import bundle, shell, title
+from normscope.explorer.payload import encoded
+from normscope.explorer.windows import Tell
 
 _LARGEST_BODY = 1024
 
 
 class ResultApp:
-    """The routes, over one result. What the page begins with is made once, before anyone asks."""
+    """The routes, over one result or two side by side. What the page begins with is made once, before anyone asks.
 
-    def __init__(self, result: Analysis | Explanation) -> None:
-        long = isinstance(result, Analysis) and is_long(result)
-        self._windows = Windows(result) if isinstance(result, Analysis) and long else None
-        self._opening = opening_json(result).encode("ascii")
-        self._title = title(result)
+    `tell` is told how many maps of a long result are read for that, of how many.
+    """
+
+    def __init__(self, *results: Analysis | Explanation, tell: Tell | None = None) -> None:
+        self._long = LongResults(*results)
+        self._opening = encoded(self._long.opening(tell=tell)).encode("ascii")
+        self._title = title(*results)
         self._reading = threading.Lock()
 
     def starlette(self, *, host: str = "127.0.0.1", token: str | None = None) -> Starlette:
@@ -64,11 +68,11 @@ class ResultApp:
             row, column = int(asked["row"]), int(asked["column"])
         except (KeyError, ValueError):
             return JSONResponse({"error": "A window has a 'row' and a 'column', which are numbers."}, status_code=422)
-        if self._windows is None:
-            return JSONResponse({"error": "This result is shown whole."}, status_code=404)
         try:
             with self._reading:
-                content = window_json(self._windows, row, column)
+                content = encoded(self._long.window(asked.get("part", "decoder"), row, column))
+        except InputError as error:
+            return JSONResponse({"error": str(error)}, status_code=404)
         except (NormscopeError, OSError) as error:
             return JSONResponse({"error": f"The result cannot be read (any more): {error}"}, status_code=500)
         return Response(content.encode("ascii"), media_type="application/json")

@@ -13,9 +13,9 @@ import traitlets
 from normscope.analysis import Analysis
 from normscope.errors import NormscopeError
 from normscope.explain.explanation import Explanation
-from normscope.explorer.page import bundle, frame, opening_json
-from normscope.explorer.payload import exact_map
-from normscope.explorer.windows import Windows, window_json
+from normscope.explorer.long import LongResults
+from normscope.explorer.page import bundle, frame
+from normscope.explorer.payload import encoded, exact_map
 
 
 class ExplorerWidget(anywidget.AnyWidget):
@@ -26,7 +26,8 @@ class ExplorerWidget(anywidget.AnyWidget):
     state = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, *results: Analysis | Explanation, state: str = "") -> None:
-        super().__init__(payload=opening_json(*results), state=state)
+        self._long = LongResults(*results)
+        super().__init__(payload=encoded(self._long.opening()), state=state)
         self._results = results
         self._analyses = [result for result in results if isinstance(result, Analysis)]
         self.on_msg(self._answer)
@@ -51,7 +52,8 @@ class ExplorerWidget(anywidget.AnyWidget):
         return exact_map(analysis, str(content["scope"]), int(content["layer"]), head).tobytes()
 
     def _window(self, content: dict[str, Any]) -> bytes:
-        return window_json(Windows(self._analyses[0]), int(content["row"]), int(content["column"])).encode("ascii")
+        window = self._long.window(str(content["part"]), int(content["row"]), int(content["column"]))
+        return encoded(window).encode("ascii")
 
     def _repr_html_(self) -> str | None:
         """For viewers of saved notebooks that know no widgets."""

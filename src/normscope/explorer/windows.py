@@ -1,4 +1,4 @@
-"""Results too long for a page, window by window: some rows at full detail, everything around them in blocks that keep sums.
+"""A stack too long for a page, window by window: some rows at full detail, everything around them in blocks that keep sums.
 
 Keys outside a window are added up and queries averaged, block by block, so that a row's shares are those of the whole row.
 Maps are read from disk a few rows at a time, and nothing larger than those is in memory.
@@ -7,55 +7,47 @@ Maps are read from disk a few rows at a time, and nothing larger than those is i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import product
-from typing import Any
+from itertools import pairwise, product
+from typing import Any, TypedDict
 
 import numpy as np
 import xarray as xr
 
 from normscope import schema
 from normscope.analysis import Analysis
-from normscope.errors import InputError
-from normscope.explorer.payload import payload_json
 from normscope.inputs import NO_WORD
 from normscope.labels import pieces
-
-MOST_CELLS = 64_000_000
-"""Cells of all maps up to which a page takes a result whole: about 100 MB of it."""
 
 WINDOW = 128
 """Rows and columns of a window."""
 
 _BLOCKS = 128
-"""Blocks that a whole axis is put into, at most."""
+"""Blocks that a whole axis is put into, or about as many."""
 
 _ROWS = 256
 """Rows that are read from disk together."""
+
+_TOGETHER = 4
+"""Maps that are read at the same time."""
 
 _WORDS_SHOWN = 3
 _SPACE = "\N{NO-BREAK SPACE}"
 """In the name of a block: a token's own space would be drawn as a sign."""
 
 Tell = Callable[[int, int], None]
+"""Told how many maps are read, of how many."""
 
 
-def is_long(analysis: Analysis) -> bool:
-    """Whether a result has more cells than a page takes, and can be shown by windows."""
-    dataset = analysis.dataset
-    return schema.MAP in dataset and dataset[schema.MAP].size > MOST_CELLS and _of_one_text(analysis)
+class Size(TypedDict):
+    """What a page needs to know to ask for windows: tokens along both axes, where the source begins among the keys."""
 
-
-def _of_one_text(analysis: Analysis) -> bool:
-    coordinates = analysis.dataset.coords
-    several = "key_group" in coordinates and len(set(coordinates["key_group"].values)) > 1
-    return not several and not analysis.has_encoder and "key_row" not in coordinates
-
-
-def window_json(windows: Windows, row: int, column: int) -> str:
-    """The payload of one window."""
-    return payload_json(windows.window(row, column), windows=windows.facts)
+    queries: int
+    keys: int
+    source: int | None
+    block: int
+    window: int
 
 
 @dataclass(frozen=True)
@@ -70,63 +62,129 @@ class Groups:
         return np.append(self.starts[1:], self.tokens)
 
 
-class Windows:
-    """The parts of one long result, each an analysis like any other."""
+@dataclass(frozen=True)
+class Window:
+    """A part of a stack: where it begins, its maps, and how many blocks of keys come before its own keys.
 
-    def __init__(self, analysis: Analysis) -> None:
-        dataset = analysis.dataset
-        if schema.MAP not in dataset or not _of_one_text(analysis):
-            raise InputError("Only the maps of one text are shown by windows: no decoder with its encoder, no image.")
+    `own` are the values `[scope, layer, query]` of the queries' own tokens. Where these are not among the window's own keys,
+    they are left out of the blocks that they are in: most of such a block they are, and the rest must be right, too.
+    """
+
+    row: int
+    column: int
+    analysis: Analysis
+    before: int
+    own: np.ndarray
+
+
+class Windows:
+    """The parts of one long stack, each an analysis like any other."""
+
+    def __init__(self, dataset: xr.Dataset) -> None:
         self.dataset = dataset
         self.queries, self.keys = dataset.sizes["query"], dataset.sizes["key"]
         longest = max(self.queries, self.keys)
         self.block = 1 << max(0, (longest - 1) // _BLOCKS).bit_length()
 
-    @cached_property
-    def facts(self) -> dict[str, int]:
-        """What a page needs to know to ask for windows."""
-        return {"queries": self.queries, "keys": self.keys, "block": self.block, "window": WINDOW}
+    @property
+    def size(self) -> Size:
+        source = np.flatnonzero(self.dataset["key_group"].values == "source") if "key_group" in self.dataset else []
+        return {
+            "queries": self.queries,
+            "keys": self.keys,
+            "source": int(source[0]) if len(source) else None,
+            "block": self.block,
+            "window": WINDOW,
+        }
+
+    @property
+    def maps(self) -> int:
+        """How many maps are read for any part of it."""
+        return self.dataset.sizes["scope"] * self.dataset.sizes["layer"]
 
     def whole(self, tell: Tell | None = None) -> Analysis:
         """All of it, in blocks of as many tokens each."""
-        rows, columns = self._blocks(0, self.queries), self._blocks(0, self.keys)
-        return _grouped(self.dataset, Groups(rows, self.queries), Groups(columns, self.keys), tell)
+        rows, columns = Groups(self._blocks("query"), self.queries), Groups(self._blocks("key"), self.keys)
+        blocks = _analysis(self.dataset, _maps(self.dataset, rows, columns, tell), rows, columns)
+        if schema.IMAGE not in self.dataset:
+            return blocks
+        return Analysis(blocks.dataset.assign({schema.IMAGE: self.dataset[schema.IMAGE]}))
 
-    def window(self, row: int, column: int, tell: Tell | None = None) -> Analysis:
+    def window(self, row: int, column: int) -> Window:
         """The window that begins at a query and a key, or near: other queries left out, other keys in blocks."""
         row, column = _fitted(row, self.queries), _fitted(column, self.keys)
         last, right = min(self.queries, row + WINDOW), min(self.keys, column + WINDOW)
-        columns = [self._blocks(0, column), np.arange(column, right), self._blocks(right, self.keys)]
-        rows = Groups(np.arange(last - row), last - row)
+        blocks = self._blocks("key")
+        before = blocks[blocks < column]
+        singles = np.arange(column, min(self.keys, right + 1))  # the last begins what is left of the block after it
+        rows, columns = (
+            Groups(np.arange(last - row), last - row),
+            np.concatenate([before, singles, blocks[blocks > right]]),
+        )
         part = self.dataset.isel(query=slice(row, last))
-        return _grouped(part, rows, Groups(np.concatenate(columns), self.keys), tell)
+        own = _own_keys(part)
+        alone = own[own >= 0]
+        finer = np.union1d(columns, np.union1d(alone, np.minimum(alone + 1, self.keys - 1)))
+        maps = _maps(part, rows, Groups(finer, self.keys), None)
+        places = np.searchsorted(finer, np.maximum(own, 0))
+        queries = np.arange(len(own))
+        values = np.where(own >= 0, maps[:, :, queries, places], np.nan)
+        hidden = (own >= 0) & ((own < column) | (own >= right))
+        maps[:, :, queries[hidden], places[hidden]] = np.nan
+        groups = Groups(columns, self.keys)
+        analysis = _analysis(part, _sums(maps, np.searchsorted(finer, columns)), rows, groups)
+        return Window(row, column, analysis, len(before), values)
 
-    def _blocks(self, first: int, last: int) -> np.ndarray:
-        """Where the blocks of the whole begin between two tokens, the first of them perhaps cut off."""
-        if first >= last:
-            return np.empty(0, dtype=np.int64)
-        return np.maximum(np.arange(first - first % self.block, last, self.block), first)
+    def _blocks(self, axis: str) -> np.ndarray:
+        """Where the blocks along an axis begin. None is of tokens of two groups, or of patches of two rows of an image."""
+        tokens = self.dataset.sizes[axis]
+        labels = [self.dataset[name].values for name in (f"{axis}_group", f"{axis}_row") if name in self.dataset.coords]
+        changes = [np.flatnonzero(each[1:] != each[:-1]) + 1 for each in labels]
+        edges = np.unique(np.concatenate([[0], *changes, [tokens]])).tolist()
+        return np.concatenate([np.arange(*edge, self.block) for edge in pairwise(edges)])
 
 
-def _grouped(dataset: xr.Dataset, queries: Groups, keys: Groups, tell: Tell | None) -> Analysis:
-    """The maps and mixing ratios of groups of tokens, as an analysis."""
+def _maps(dataset: xr.Dataset, queries: Groups, keys: Groups, tell: Tell | None) -> np.ndarray:
+    """`[scope, layer, query, key]`: the maps of groups of tokens."""
     maps = dataset[schema.MAP]
     reduced = np.empty((*maps.shape[:2], len(queries.starts), len(keys.starts)), dtype=np.float32)
     places = list(product(range(maps.shape[1]), range(maps.shape[0])))
-    for done, (layer, scope) in enumerate(places):
-        if tell is not None:
-            tell(done, len(places))
-        reduced[scope, layer] = _reduced(maps[scope, layer], queries, keys)
+
+    def reduced_at(place: tuple[int, int]) -> np.ndarray:
+        layer, scope = place
+        return _reduced(maps[scope, layer], queries, keys)
+
+    with ThreadPoolExecutor(_TOGETHER) as threads:
+        for done, ((layer, scope), values) in enumerate(zip(places, threads.map(reduced_at, places), strict=True)):
+            reduced[scope, layer] = values
+            if tell is not None:
+                tell(done + 1, len(places))
+    return reduced
+
+
+def _analysis(dataset: xr.Dataset, maps: np.ndarray, queries: Groups, keys: Groups) -> Analysis:
+    """The maps and mixing ratios of groups of tokens, as an analysis."""
     variables: dict[str, Any] = {
-        schema.MAP: (maps.dims, reduced, maps.attrs),
+        schema.MAP: (dataset[schema.MAP].dims, maps, dataset[schema.MAP].attrs),
         schema.COMPLETENESS: dataset[schema.COMPLETENESS],
     }
-    if schema.MIXING_RATIO in dataset:
-        ratios = dataset[schema.MIXING_RATIO]
-        variables[schema.MIXING_RATIO] = ratios.dims, _means(ratios.values, queries), ratios.attrs
+    for name in (schema.MIXING_RATIO, schema.SOURCE_MIXING_RATIO):
+        if name in dataset:
+            variables[name] = dataset[name].dims, _means(dataset[name].values, queries), dataset[name].attrs
     coordinates: dict[str, Any] = {name: dataset[name] for name in ("scope", "layer")}
     coordinates |= _coordinates(dataset, "query", queries) | _coordinates(dataset, "key", keys)
     return Analysis(xr.Dataset(variables, coordinates, dataset.attrs))
+
+
+def _own_keys(dataset: xr.Dataset) -> np.ndarray:
+    """For every query the index of the same token among the keys, -1 where it is not there."""
+    groups = dataset["key_group"].values if "key_group" in dataset.coords else np.full(dataset.sizes["key"], "self")
+    places = {
+        position: place
+        for place, (position, group) in enumerate(zip(dataset["key"].values.tolist(), groups, strict=True))
+        if group != "source"
+    }
+    return np.array([places.get(position, -1) for position in dataset["query"].values.tolist()])
 
 
 def _fitted(start: int, tokens: int) -> int:
@@ -138,14 +196,19 @@ def _reduced(values: xr.DataArray, queries: Groups, keys: Groups) -> np.ndarray:
     sums = np.zeros((len(queries.starts), len(keys.starts)))
     counts = np.zeros(sums.shape)
     for first in range(0, queries.tokens, _ROWS):
-        rows = np.asarray(values[first : first + _ROWS].values, dtype=np.float64)
-        exists = ~np.isnan(rows)
-        there = np.add.reduceat(exists, keys.starts, axis=1) > 0
-        added = np.add.reduceat(np.where(exists, rows, 0.0), keys.starts, axis=1)
-        group = np.searchsorted(queries.starts, np.arange(first, first + len(rows)), side="right") - 1
-        np.add.at(sums, group, added)
-        np.add.at(counts, group, there)
+        added = _sums(values[first : first + _ROWS].values, keys.starts)
+        group = np.searchsorted(queries.starts, np.arange(first, first + len(added)), side="right") - 1
+        exists = ~np.isnan(added)
+        np.add.at(sums, group, np.where(exists, added, 0.0))
+        np.add.at(counts, group, exists)
     return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+
+
+def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """The sums of what exists along the last axis, group by group; NaN where nothing does."""
+    exists = ~np.isnan(values)
+    sums = np.add.reduceat(np.where(exists, values, values.dtype.type(0)), starts, axis=-1)
+    return np.where(np.logical_or.reduceat(exists, starts, axis=-1), sums, np.nan)
 
 
 def _means(values: np.ndarray, queries: Groups) -> np.ndarray:

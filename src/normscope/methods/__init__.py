@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from normscope.catalogue import folded, read_options, refuse_method_options
 from normscope.errors import InputError, listing, unknown
 from normscope.methods.base import Gives, Method
 from normscope.methods.layer import LAYER_METHODS, LayerMethod, MapRequest, Propagated
@@ -75,44 +75,16 @@ def method(name: str | Method, gives: Gives | None = None, **options: Any) -> Me
     if isinstance(name, Method):
         return _fitting(name, gives)
     by_name = {kind.name: kind for kind in _METHODS}
-    kind = by_name.get(_folded(name))
+    kind = by_name.get(folded(name))
     if kind is None:
         raise InputError(_unknown(name, {each.name: each for each in methods(gives)}))
-    _check_options(kind, options)
+    refuse_method_options(kind.name, kind().options, options)
     return _fitting(kind(**options), gives)
 
 
 def read_method(name: str, pairs: Sequence[str], gives: Gives | None = None) -> Method:
     """The method of a name with options as texts, `option=value`: numbers and truth values are read as such."""
-    options: dict[str, Any] = {}
-    for pair in pairs:
-        option, separator, value = pair.partition("=")
-        if not separator:
-            raise InputError(f"An option of a method is written name=value, not {pair!r}.")
-        options[option.strip()] = _value(value)
-    return method(name, gives, **options)
-
-
-_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-
-
-def _check_options(kind: type[Method], options: Mapping[str, Any]) -> None:
-    known = kind().options
-    for option, value in options.items():
-        if option not in known:
-            there_are = f"it has {listing(known)}" if known else "it has none"
-            raise InputError(f"The method {kind.name!r} has no option {option!r}: {there_are}.")
-        wanted = type(known[option])
-        fits = type(value) is wanted or (wanted is float and type(value) is int)
-        if wanted in _WORDS and not fits:
-            raise InputError(f"The option {option!r} of the method {kind.name!r} is {_WORDS[wanted]}, not {value!r}.")
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    return method(name, gives, **read_options(pairs))
 
 
 def attribution(name: str | Method, **options: Any) -> Attribution:
@@ -129,10 +101,6 @@ def layer_method(name: str | Method) -> LayerMethod:
     asked = method(name, "layer maps")
     assert isinstance(asked, LayerMethod)
     return asked
-
-
-def _folded(name: str) -> str:
-    return name.strip().lower().replace("_", "-").replace(" ", "-")
 
 
 def _fitting(asked: Method, gives: Gives | None) -> Method:

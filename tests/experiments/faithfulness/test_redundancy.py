@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rule_model import WORDS, tokenizer
+from rule_model import sizes, tokenizer
 from tiny_models import shaken
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 import normscope as ns
 from normscope.corpus_run import run
@@ -23,15 +23,7 @@ LAYER = 2
 
 
 def causal() -> LlamaForCausalLM:
-    config = LlamaConfig(
-        vocab_size=len(WORDS),
-        hidden_size=12,
-        num_hidden_layers=3,
-        num_attention_heads=3,
-        num_key_value_heads=3,
-        intermediate_size=20,
-    )
-    return shaken(LlamaForCausalLM(config), 0.4)
+    return shaken(LlamaForCausalLM(sizes(layers=3, heads=3, hidden=12, neurons=20)), 0.4)
 
 
 def traced(analyzer: ns.Analyzer) -> tuple[TokenSequence, dict[int, LayerTrace]]:

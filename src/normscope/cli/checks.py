@@ -1,0 +1,221 @@
+"""What a command line is refused for before anything large is imported: the one place where commands check what was given.
+
+What only the model itself can tell is checked when it is there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from normscope import catalogue
+from normscope.choices import normalise_axis
+from normscope.endings import EXPLANATIONS, FIGURES, MAPS, NETCDF, TABLES, ending
+from normscope.errors import FileError, InputError, SelectionError, listing
+from normscope.model_options import ModelOptions
+from normscope.outline import refuse_layer, refuse_scope, refuse_stacks
+from normscope.scopes import ATTENTIONS, Scope
+
+if TYPE_CHECKING:
+    from normscope.corpora import CorpusOptions
+
+ALL = "all"
+"""Every scope, where a scope is asked for."""
+
+_SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+
+
+def check_text(*texts: str | None) -> None:
+    """Refuse an input without a word in it."""
+    if not "".join(text or "" for text in texts).strip():
+        raise InputError("The text is empty. Give at least one word.")
+
+
+def check_model(
+    model: ModelOptions,
+    *,
+    scopes: Iterable[str] = (),
+    layer: int | None = None,
+    encoder: bool = False,
+    target: str | None = None,
+) -> None:
+    """Refuse a model that is not there, and what its configuration shows that it does not have."""
+    outline = model.outline()
+    refuse_stacks(outline, encoder=encoder, target=target)
+    if layer is not None:
+        refuse_layer(layer, outline)
+    for scope in scopes:
+        refuse_scope(scope, outline, encoder=encoder)
+
+
+def scope_names(scope: str | None) -> list[str]:
+    """The scopes that `--scope` names one by one."""
+    return [] if scope is None or scope == ALL else [scope]
+
+
+def check_map_file(out: Path | None, scope: str | None, normalise: str) -> None:
+    """Refuse a file that cannot hold the maps that were asked for."""
+    normalise_axis(normalise)
+    kind = None if out is None else ending(out, MAPS)
+    if scope == ALL and kind not in (*TABLES, NETCDF):
+        given = "without --out they would go to the terminal" if out is None else f"{str(out)!r} is a picture"
+        raise InputError(
+            f"All scopes together go into a table or netCDF file ({listing((*TABLES, NETCDF))}), and {given}. Name such a "
+            f"file or one scope, or draw all scopes of a layer: normscope growth."
+        )
+    if kind == NETCDF and normalise != "none":
+        raise FileError("A netCDF file holds the norms as they are: leave out --normalise, or write a table (csv).")
+
+
+def check_head(head: int | None, scope: str | None) -> None:
+    """Refuse a head where heads are not apart, or that is not counted from 1."""
+    if head is None:
+        return
+    if head < 1:
+        raise SelectionError(f"There is no head {head}: heads are counted from 1.")
+    last = "" if scope is None else Scope(scope).last
+    if last and last not in ATTENTIONS:
+        raise SelectionError(f"Heads are apart only at AttnW, Attn; at {scope} they are already mixed.")
+
+
+def check_mixing_file(out: Path | None, scope: str | None) -> None:
+    """Refuse a file that cannot hold the mixing ratios that were asked for."""
+    kind = None if out is None else ending(out, MAPS)
+    if scope == ALL and kind in FIGURES:
+        raise InputError(f"A picture shows one scope: name one (--scope), or write a table ({listing(TABLES)}).")
+
+
+def check_growth(out: Path, normalise: str) -> None:
+    ending(out, FIGURES)
+    normalise_axis(normalise)
+
+
+def check_approximation(approximate: str | None, products: str | None) -> None:
+    if approximate is not None and products is not None:
+        raise InputError(f"Ask for --approximate {approximate} or for --products {products}, not for both.")
+
+
+# ---- explanations ------------------------------------------------------------------------------------------------------
+
+
+def check_method(name: str, options: Sequence[str], *, heads: bool) -> None:
+    """Refuse a method that does not exist, or options that it does not have."""
+    catalogue.refuse_method(name, catalogue.read_options(options))
+    if heads and catalogue.folded(name) != catalogue.FOLLOWING:
+        raise InputError(
+            f"The method {name!r} does not follow single heads: leave out --heads, or use {catalogue.FOLLOWING!r}."
+        )
+
+
+def check_explanation_file(out: Path | None, flow: float | None) -> None:
+    """Refuse a file that cannot hold the explanation that was asked for."""
+    kind = None if out is None else ending(out, EXPLANATIONS)
+    if flow is not None and kind not in FIGURES:
+        raise InputError(f"A flow graph is a picture: give --out with one of {', '.join(FIGURES)}.")
+    if flow is not None and not 0 < flow <= 1:
+        raise InputError(f"The share of the flow is above 0 and at most 1, not {flow}.")
+
+
+def check_question(target: str | None, against: str | None, continue_for: int | None, *, state: bool) -> None:
+    """Refuse a question that contradicts itself."""
+    if state and (against is not None or continue_for is not None):
+        raise InputError("--state takes the place of --against and --continue-for: give one of them.")
+    if continue_for is None:
+        return
+    if target is not None or against is not None:
+        raise InputError("--continue-for takes the place of --target and --against: give one of them.")
+    if continue_for < 1:
+        raise InputError(f"A text is continued for at least one token, not for {continue_for}.")
+
+
+def read_bytes(size: str | None) -> int | None:
+    """A number of bytes from what people write."""
+    if size is None:
+        return None
+    match = re.fullmatch(r"([0-9.]+)\s*([kmg]?)i?b?", size.strip().lower())
+    if match is None or match[1].count(".") > 1:
+        raise InputError(f"A size of memory is a number of bytes, or such as 500M or 2G, not {size!r}.")
+    return int(float(match[1]) * _SIZES[match[2]])
+
+
+# ---- runs --------------------------------------------------------------------------------------------------------------
+
+
+def check_experiments(names: Sequence[str], approximate: str | None) -> None:
+    """Refuse experiments that do not exist, that are named twice, or that cannot be approximated."""
+    known = [catalogue.experiment_name(name) for name in names]
+    if len(set(known)) < len(known):
+        raise InputError("Name at least one experiment, and each only once.")
+    if approximate is not None:
+        catalogue.refuse_exact_experiments(known, approximate)
+
+
+def check_corpus(names: Sequence[str], corpus: str | None, options: CorpusOptions, ranks: Path | None) -> None:
+    """Refuse a corpus that is missing where one is needed, or whose options or file do not exist."""
+    from normscope.corpora import Corpus, CorpusError
+
+    entries = [catalogue.EXPERIMENTS[catalogue.experiment_name(name)] for name in names]
+    if corpus is None and any(entry.reads_corpus for entry in entries):
+        raise InputError("These experiments need a corpus: name one (--corpus).")
+    if corpus is not None:
+        files = Corpus.of(corpus, options)
+        if files.actual_format != "dataset" and not Path(corpus).exists():
+            raise CorpusError(f"There is no corpus file {corpus!r}.")
+        if files.gold is not None and not Path(files.gold).exists():
+            raise CorpusError(f"There is no file {files.gold!r} with gold alignments.")
+    if ranks is not None and not ranks.is_file():
+        raise CorpusError(f"There is no file {str(ranks)!r} with token frequencies.")
+
+
+def check_counts(*, jobs: int, shard_size: int) -> None:
+    for option, count in (("--jobs", jobs), ("--shard-size", shard_size)):
+        if count < 1:
+            raise InputError(f"{option} is at least 1, not {count}.")
+
+
+def check_folder(out: str) -> None:
+    """Refuse a file where a folder is to be."""
+    if "://" not in out and Path(out).is_file():
+        raise FileError(f"{out!r} is a file, and a run needs a folder. Choose another name (--out).")
+
+
+def read_experiment_options(given: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """`experiment.option=value` strings as typed options by experiment."""
+    by_experiment: dict[str, dict[str, Any]] = {}
+    for text in given:
+        target, separator, value = text.partition("=")
+        name, dot, option = target.partition(".")
+        if not separator or not dot:
+            raise InputError(f"An option is EXPERIMENT.OPTION=VALUE, not {text!r}.")
+        if name not in names:
+            raise InputError(f"The option {text!r} is for {name!r}, which is not among the experiments to run.")
+        by_experiment.setdefault(name, {})[option] = _typed(name, option, value)
+    return by_experiment
+
+
+def _typed(experiment: str, option: str, value: str) -> Any:
+    """A value in the type of the option's default."""
+    catalogue.refuse_experiment_options(experiment, {option: value})
+    default = catalogue.EXPERIMENTS[catalogue.experiment_name(experiment)].options[option]
+    try:
+        match default:
+            case bool():
+                return {"true": True, "false": False}[value.lower()]
+            case int() | float():
+                return type(default)(value)
+            case tuple():
+                return tuple(item.strip() for item in value.split(","))
+            case _:
+                return value
+    except (KeyError, ValueError) as error:
+        kind = "true or false" if isinstance(default, bool) else f"a number such as {default}"
+        raise InputError(f"{experiment}: {option} is {kind}, not {value!r}.") from error
+
+
+def check_runs(folders: Sequence[Path]) -> None:
+    """Refuse folders of runs that are not there."""
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"There is no folder {str(folder)!r} with a finished run.")

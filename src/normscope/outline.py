@@ -1,0 +1,145 @@
+"""What the `config.json` of a saved model tells before the model is loaded: its family, scopes and number of layers.
+
+Nothing large is imported. What does not show there is `None`, and is asked of the model itself once it is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from normscope.errors import InputError, SelectionError
+from normscope.families import families, family_of
+from normscope.scopes import HALF_ATTENTION_WEIGHTS, Scope, resolve, scopes_of
+
+if TYPE_CHECKING:
+    from normscope.families.spec import Family, Stack
+
+_Value = TypeVar("_Value")
+
+
+class _UnsaidError(LookupError):
+    """A configuration does not say something: its default is known to transformers alone.
+
+    It is no `AttributeError`, so that no one takes a default of their own instead.
+    """
+
+
+@dataclass(frozen=True)
+class _SavedConfig:
+    """A `config.json` with its entries as attributes."""
+
+    entries: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name not in self.entries:
+            raise _UnsaidError(name)
+        return self.entries[name]
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A saved model by its configuration, under the name that messages call it by."""
+
+    name: str
+    family: Family
+    config: Any
+
+    @classmethod
+    def read(cls, folder: Path, name: str) -> Outline | None:
+        """The outline of the model in a folder, if its configuration can be read and names a type of model.
+
+        Raises `UnsupportedArchitectureError` for a type that no family describes.
+        """
+        try:
+            entries = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        if not isinstance(entries, dict) or not isinstance(entries.get("model_type"), str):
+            return None
+        return cls(name, family_of(entries["model_type"]), _SavedConfig(entries))
+
+    @property
+    def layers(self) -> int | None:
+        """How many layers the main stack has."""
+        return _if_said(lambda: self.family.stack.depth(self.config))
+
+    def scopes(self, *, encoder: bool = False) -> list[Scope] | None:
+        """All scopes of a stack that `--scope` may name."""
+        if encoder:
+            return None if self.family.encoder is None else self._scopes_of(self.family.encoder)
+        own = self._scopes_of(self.family.stack)
+        if own is None or self.family.encoder is None:
+            return own
+        # A class may hold the encoder or the decoder alone, which only the model itself shows.
+        alone = [self._scopes_of(stack) for stack in (self.family.encoder, self.family.stack.without_cross())]
+        return None if None in alone else list(dict.fromkeys([*own, *(s for each in alone for s in each or [])]))
+
+    def _scopes_of(self, stack: Stack) -> list[Scope] | None:
+        components = _fixed(stack) or _if_said(lambda: stack.components(self.config))
+        return None if components is None else [*scopes_of(components), HALF_ATTENTION_WEIGHTS]
+
+
+def _fixed(stack: Stack) -> list[str] | None:
+    """The components of a stack, if they are those of every model of its family."""
+    from normscope.families.spec import Topology  # noqa: PLC0415  (descriptions take a while to import)
+
+    return stack.topology.components() if isinstance(stack.topology, Topology) else None
+
+
+def _if_said(read: Callable[[], _Value]) -> _Value | None:
+    try:
+        return read()
+    except (_UnsaidError, TypeError):
+        return None
+
+
+def scopes_anywhere() -> list[Scope]:
+    """The scopes of all architectures that are known by themselves, without a configuration."""
+    stacks = [stack for family in families().values() for stack in (family.stack, family.encoder) if stack is not None]
+    chains = [components for stack in stacks if (components := _fixed(stack)) is not None]
+    return [*dict.fromkeys(scope for chain in chains for scope in scopes_of(chain)), HALF_ATTENTION_WEIGHTS]
+
+
+def refuse_scope(name: str, outline: Outline | None, *, encoder: bool = False) -> None:
+    """Refuse a scope that the model, as far as it is known, does not have."""
+    available = scopes_anywhere() if outline is None else outline.scopes(encoder=encoder)
+    if available is not None:
+        resolve(name, available)
+
+
+def refuse_layer(layer: int, outline: Outline | None) -> None:
+    """Refuse a layer that the model, as far as it is known, does not have."""
+    count = None if outline is None else outline.layers
+    if outline is not None and count is not None and not 1 <= layer <= count:
+        raise SelectionError(no_layer(layer, outline.name, count))
+    if layer < 1:
+        raise SelectionError(f"There is no layer {layer}: layers are counted from 1.")
+
+
+def no_layer(layer: int, name: str, count: int) -> str:
+    """What to say of a layer that a model does not have."""
+    return f"There is no layer {layer}: {name} has layers 1 to {count}."
+
+
+def refuse_stacks(outline: Outline | None, *, encoder: bool, target: str | None) -> None:
+    """Refuse what only a model with an encoder and a decoder has."""
+    if outline is None or outline.family.encoder is not None:
+        return
+    if encoder:
+        raise SelectionError(no_encoder(outline.name))
+    if target is not None:
+        raise InputError(no_target(outline.name))
+
+
+def no_encoder(name: str) -> str:
+    return f"There is no encoder apart in {name}: leave out --encoder."
+
+
+def no_target(name: str) -> str:
+    return f"A target was given, but {name} has no encoder: give it one text only."

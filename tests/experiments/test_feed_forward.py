@@ -1,0 +1,54 @@
+"""Norms of the feed-forward network and its outlier dimensions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from experiments.made import TOKENS, random_analysis, rows
+from normscope.experiments import Observation
+from normscope.experiments.feed_forward import FeedForwardNormsExperiment, OutlierDimensions
+from normscope.measures.removal import MapWithoutDimensions
+from normscope.measures.vectors import FeedForwardDimensions, FeedForwardNorms
+
+
+def test_norms_of_the_feed_forward_are_averaged_over_tokens() -> None:
+    norms = np.random.default_rng(2).random((2, 2, 6))
+    outcome = FeedForwardNormsExperiment().over(
+        [Observation(random_analysis(0, TOKENS), 0, results={FeedForwardNorms(): norms})]
+    )
+    (found,) = rows(outcome, "ff-norms", layer=2, vector="bypass")
+    assert found["mean"] == pytest.approx(norms[1, 1].mean())
+
+
+def test_removing_outliers_compares_the_changed_map_with_the_one_before_the_feed_forward() -> None:
+    item = random_analysis(0, TOKENS)
+    removed = item.map("AttnResLn").values * 2  # same order: similarity 1
+    dimensions = np.random.default_rng(3).random((2, 3, 200))
+    results = {MapWithoutDimensions(0.01): removed, FeedForwardDimensions(): dimensions}
+    outcome = OutlierDimensions().over([Observation(item, 0, results=results)])
+    (found,) = rows(outcome, "outlier-dimensions", normalisation="none", layer=1)
+    expected = stats.spearmanr(*(item.map(s).values[0].reshape(-1) for s in ("AttnResLn", "AttnResLnFf"))).statistic
+    assert (found["before"], found["after"]) == (pytest.approx(expected), pytest.approx(1))
+    chosen = rows(outcome, "outlier-dimensions-values", layer=1, removed=True)
+    assert {row["dimension"] for row in chosen} == set(np.argsort(dimensions[0, 2])[:2])
+
+
+def test_values_of_dimensions_are_means_over_all_tokens_and_not_over_sequences() -> None:
+    chance = np.random.default_rng(4)
+    observations, tokens_of = [], (TOKENS, TOKENS[:3])
+    absolute = [chance.random((2, 2, len(tokens), 20)) for tokens in tokens_of]
+    gamma = chance.random((2, 1, 20))
+    for number, (tokens, values) in enumerate(zip(tokens_of, absolute, strict=True)):
+        item = random_analysis(number, tokens)
+        results = {
+            MapWithoutDimensions(0.1): item.map("AttnResLnFf").values,
+            FeedForwardDimensions(): np.concatenate([values.mean(2), gamma], 1),
+        }
+        observations.append(Observation(item, number, results=results))
+    outcome = OutlierDimensions(fraction=0.1).over(observations)
+    pooled = np.concatenate(absolute, 2).mean(2)
+    found = rows(outcome, "outlier-dimensions-values", layer=2)
+    assert [row["output"] for row in found] == pytest.approx(pooled[1, 1].tolist())
+    assert [row["gamma"] for row in found] == pytest.approx(gamma[1, 0].tolist())

@@ -15,7 +15,6 @@ from normscope.errors import FileError, InputError
 from normscope.experiments.arrow import Table
 from normscope.location import short_name
 
-
 _PARTS = ("model", "experiments", "settings", "versions", "finished")
 """What the manifests of all versions have."""
 

@@ -15,6 +15,9 @@ from normscope.experiments.arrow import Table
 from normscope.location import short_name
 from normscope.run_files import MANIFEST, refuse_unfinished
 
+_PARTS = ("model", "experiments", "settings", "versions", "finished")
+"""What the manifests of all versions have."""
+
 
 @dataclass(frozen=True)
 class FinishedRun:
@@ -29,9 +32,16 @@ class FinishedRun:
         manifest = path / MANIFEST
         refuse_unfinished(path)
         try:
-            return cls(path, json.loads(manifest.read_text(encoding="utf-8")))
+            content = json.loads(manifest.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise FileError(f"{str(manifest)!r} cannot be read: {error}.") from error
+        missing = [name for name in _PARTS if not isinstance(content, dict) or name not in content]
+        if missing:
+            raise FileError(
+                f"{str(manifest)!r} is not the manifest of a finished run: it has no {', '.join(missing)}. "
+                "Remove it and run the same command again."
+            )
+        return cls(path, content)
 
     @property
     def title(self) -> str:

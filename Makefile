@@ -100,7 +100,7 @@ docs: $(INSTALLED) ## Build the documentation into site/, strictly and without a
 	@echo "Open site/index.html in a browser."
 
 .PHONY: docs-assets
-docs-assets: $(INSTALLED) ## Make the figures, screenshots and notebooks of the documentation again (ASSETS="--causal gpt2")
+docs-assets: $(INSTALLED) ## Make the figures, screenshots and notebooks of the documentation again (ASSETS="--materials FOLDER")
 	$(BIN)/python tools/docs_assets.py $(ASSETS)
 
 .PHONY: dist

@@ -35,8 +35,11 @@ LONG = "The chef who the critics loved finally opened a restaurant in Lyon, and 
 CAUSAL = "Friends Juana and Kristi found a mango at the bar. Kristi gave it to"
 LAYER = 3
 CAUSAL_MODEL = "SmolLM2-135M"
-OTHERWISE = ("alignment", "entities", "shapley", "redundancy")
+NOT_PLAIN = ("alignment", "entities", "shapley", "redundancy")
 """Experiments of the papers that need a corpus with labels, or short texts."""
+
+SHORT = {"shapley": 9, "redundancy": 16}
+"""Experiments that are run on short texts, and of how many tokens at the most."""
 
 
 def main() -> None:
@@ -111,12 +114,16 @@ def screenshot(asked: argparse.Namespace) -> Iterator[Path | Left]:
     yield path
 
 
+def plain_experiments() -> list[str]:
+    """The experiments of the papers that any text will do for."""
+    return [name for name, kind in EXPERIMENTS.items() if "Kobayashi" in kind.paper and name not in NOT_PLAIN]
+
+
 def experiments(asked: argparse.Namespace) -> Iterator[Path]:
     """The figures of the experiments: the embedded model on the text that comes with normscope."""
-    names = [name for name, kind in EXPERIMENTS.items() if "Kobayashi" in kind.paper and name not in OTHERWISE]
-    yield from figures_of(names, corpus=bundled(), unit="packed", max_tokens=64)
-    yield from figures_of(["shapley"], corpus=bundled(), max_tokens=9)
-    yield from figures_of(["redundancy"], corpus=bundled(), max_tokens=16)
+    yield from figures_of(plain_experiments(), corpus=bundled(), unit="packed", max_tokens=64)
+    for name, longest in SHORT.items():
+        yield from figures_of([name], corpus=bundled(), max_tokens=longest)
 
 
 def figures_of(names: list[str], **options: Any) -> Iterator[Path]:

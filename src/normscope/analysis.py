@@ -31,7 +31,7 @@ class Analysis:
     Examples:
         >>> import normscope as ns
         >>> analysis = ns.load().analyze("The opera singer caught a soap bubble.")
-        >>> analysis.map("AttnResLnFf").sel(layer=3).shape                # [query, key]
+        >>> analysis.map("AttnResLnFf").sel(layer=3).shape  # [query, key]
         (10, 10)
         >>> bool(abs(analysis.normalised("AttnResLnFf", "row").sum("key") - 1).max() < 1e-5)
         True
@@ -46,7 +46,12 @@ class Analysis:
 
     @classmethod
     def from_tree(cls, tree: xr.DataTree) -> Analysis:
-        """The analysis that a tree of datasets holds, as `tree` gives it."""
+        """The analysis that a tree of datasets holds, as `tree` gives it.
+
+        Examples:
+            >>> ns.Analysis.from_tree(analysis.tree).scopes == analysis.scopes
+            True
+        """
         if schema.DECODER not in tree.children:
             return cls(tree.to_dataset())
         main, encoder = (tree[name].to_dataset() for name in (schema.DECODER, schema.ENCODER))
@@ -83,10 +88,12 @@ class Analysis:
 
     @property
     def has_encoder(self) -> bool:
+        """Whether this is the analysis of a decoder, with that of its encoder as `encoder`."""
         return self._encoder is not None
 
     @property
     def layers(self) -> list[int]:
+        """The layers analysed, numbered from 1."""
         return [int(layer) for layer in self._dataset["layer"].values]
 
     @property
@@ -141,6 +148,13 @@ class Analysis:
 
         `quantity` is what its cells measure, by default what the method does. `"projection"` is there of analyses with
         `projections=True` too: signed, adding up over keys to 1 less the bias' share, and split over heads at every scope.
+
+        Examples:
+            >>> analysis.map("AttnResLnFf").shape  # [layer, query, key]
+            (6, 10, 10)
+            >>> row = analysis.map("AttnResLnFf").sel(layer=3).isel(query=2)  # what "opera" is made of
+            >>> analysis.tokens[int(row.argmax("key"))]
+            'opera'
         """
         name = resolve(scope, self.scopes)
         if quantity is not None and quantity != self._quantity_at(name):
@@ -181,6 +195,10 @@ class Analysis:
         Keys that do not exist count nothing. In a decoder the encoder's states are keys that enter every layer as they are;
         what lies before them is in the rollout of `encoder`. Maps of a method that goes through all layers, such as
         `"propagated"`, are from the inputs already: they are only normalised.
+
+        Examples:
+            >>> analysis.rollout("AttnResLnFfResLn").sel(layer=6).shape  # [query, key], from the inputs on
+            (10, 10)
         """
         name = self._rollout_scope(scope)
         if "from_layer" in self._dataset.attrs:
@@ -210,16 +228,33 @@ class Analysis:
         return values.assign_attrs(quantity=_quantity(values, name))
 
     def normalised(self, scope: str, axis: NormaliseAxis = "row") -> xr.DataArray:
-        """A map with every row (query) or every column (key) scaled to sum to 1, or as it is."""
+        """`[layer, query, key]`: a map with every row (query) or every column (key) scaled to sum to 1, or as it is.
+
+        Examples:
+            >>> analysis.normalised("Attn", "column").sum("query").round(4).values.min().item()
+            1.0
+        """
         return normalise(self.map(scope), axis)
 
     def amplification(self, before: str, after: str, *, axis: NormaliseAxis = "column") -> xr.DataArray:
-        """`[layer, query, key]`: how the components between two scopes change the (normalised) map."""
+        """`[layer, query, key]`: how the components between two scopes change the (normalised) map.
+
+        Examples:
+            >>> change = analysis.amplification("AttnResLn", "AttnResLnFf")
+            >>> change.name, change.shape
+            ('AttnResLnFf - AttnResLn', (6, 10, 10))
+        """
         difference = self.normalised(after, axis) - self.normalised(before, axis)
         return difference.rename(f"{resolve(after, self.scopes)} - {resolve(before, self.scopes)}")
 
     def mixing_ratio(self, scope: str) -> xr.DataArray:
-        """`[layer, query]`: how much of a state comes from other tokens, from 0 (none) to 1 (all)."""
+        """`[layer, query]`: how much of a state comes from other tokens, from 0 (none) to 1 (all).
+
+        Examples:
+            >>> ratio = analysis.mixing_ratio("AttnResLnFfResLn")
+            >>> ratio.shape, bool(((ratio >= 0) & (ratio <= 1)).all())
+            ((6, 10), True)
+        """
         name = resolve(scope, self.scopes)
         if schema.MIXING_RATIO not in self._dataset:
             raise SelectionError(f"There are no mixing ratios here: maps of the method {self.method!r} have none.")
@@ -228,7 +263,13 @@ class Analysis:
 
     def mixing_shares(self, scope: str) -> xr.DataArray:
         """`[share, layer, query]`, summing to 1: how much of a state comes from its own token, from other tokens of the
-        sequence, and (after a cross-attention) from the encoder's tokens."""
+        sequence, and (after a cross-attention) from the encoder's tokens.
+
+        Examples:
+            >>> shares = analysis.mixing_shares("AttnRes")
+            >>> [str(name) for name in shares["share"].values], shares.shape
+            (['own', 'others', 'source'], (3, 6, 10))
+        """
         name = resolve(scope, self.scopes)
         ratio = self.mixing_ratio(name)
         source = xr.zeros_like(ratio)
@@ -240,11 +281,22 @@ class Analysis:
     # ---- other units ---------------------------------------------------------------------------------------------------
 
     def words(self, *, keys: units.Reduction = "sum", queries: units.Reduction = "mean") -> Analysis:
-        """The same with words for tokens: summed over the tokens of a key word, averaged over those of a query word."""
+        """The same with words for tokens: summed over the tokens of a key word, averaged over those of a query word.
+
+        Examples:
+            >>> read = analyzer.analyze("unbelievably", scopes="Attn", layers=1)
+            >>> len(read.tokens), read.words().tokens
+            (7, ['[CLS]', 'unbelievably', '[SEP]'])
+        """
         return self._with(lambda dataset: units.by_word(dataset, keys=keys, queries=queries))
 
     def without_special_tokens(self) -> Analysis:
-        """The same without the rows and columns of special tokens. Values are not renormalised."""
+        """The same without the rows and columns of special tokens. Values are not renormalised.
+
+        Examples:
+            >>> analysis.without_special_tokens().tokens
+            ['the', 'opera', 'singer', 'caught', 'a', 'soap', 'bubble', '.']
+        """
         return self._with(units.without_special)
 
     def _with(self, change: Callable[[xr.Dataset], xr.Dataset]) -> Analysis:
@@ -257,6 +309,9 @@ class Analysis:
         """A heat map of one layer, or of all layers as small multiples; of an image, over the image itself.
 
         Options are those of `normscope.plots.plot_map`, or of `plot_image_map` for an image.
+
+        Examples:
+            >>> analysis.plot("AttnResLnFf", layer=3, normalise="row").savefig("map.svg")
         """
         from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
 
@@ -264,7 +319,11 @@ class Analysis:
         return plot(self, scope, layer, **options)
 
     def explore(self, compare: Analysis | None = None) -> Any:
-        """The explorer as a notebook widget, alone or beside another analysis (needs the extra `notebook`)."""
+        """The explorer as a notebook widget, alone or beside another analysis (needs the extra `notebook`).
+
+        Examples:
+            >>> widget = analysis.explore()  # at the end of a cell, it shows itself
+        """
         try:
             from normscope.explorer.widget import ExplorerWidget  # noqa: PLC0415  (an extra)
         except ModuleNotFoundError as error:
@@ -278,7 +337,13 @@ class Analysis:
         return frame(self)
 
     def save(self, path: str | Path) -> Path:
-        """Write everything to a netCDF file, which opens without normscope too."""
+        """Write everything to a netCDF file, which opens without normscope too.
+
+        Examples:
+            >>> path = analysis.save("bubble.nc")
+            >>> ns.open(path).tokens == analysis.tokens
+            True
+        """
         return files.write_netcdf(self.tree, path)
 
 

@@ -51,6 +51,11 @@ def export_map(
         head: a head, at the scopes where heads are apart.
         normalise: `"none"`, `"row"` or `"column"`.
         options: for pictures, those of `normscope.plots.plot_map`.
+
+    Examples:
+        >>> from normscope.export import export_map
+        >>> export_map(analysis, "maps.csv", ["Attn", "AttnRes"]).name
+        'maps.csv'
     """
     kind = ending(path, MAPS)
     scopes = check_scopes(analysis, scope)
@@ -74,7 +79,13 @@ def export_map(
 def export_mixing_ratios(
     ratios: xr.DataArray, path: str | Path, scope: str | Sequence[str] | None = None, **options: Any
 ) -> Path:
-    """Write mixing ratios `[scope, layer, query]` to a file: svg, png, pdf, csv, parquet, json or nc by its ending."""
+    """Write mixing ratios `[scope, layer, query]` to a file: svg, png, pdf, csv, parquet, json or nc by its ending.
+
+    Examples:
+        >>> from normscope.export import export_mixing_ratios
+        >>> export_mixing_ratios(analyzer.mixing_ratios("A text."), "ratios.parquet").name
+        'ratios.parquet'
+    """
     kind = ending(path, MAPS)
     scopes = resolve_all(scope, [str(name) for name in ratios["scope"].values])
     if kind in FIGURES:
@@ -198,7 +209,13 @@ def plain(attributes: dict[Any, Any]) -> dict[str, Any]:
 
 
 def write_figure(figure: Figure, path: str | Path) -> Path:
-    """Write a figure as svg, png or pdf; the same figure always gives the same file."""
+    """Write a figure as svg, png or pdf; the same figure always gives the same file.
+
+    Examples:
+        >>> from normscope.export import write_figure
+        >>> write_figure(analysis.plot("Attn", layer=3), "map.pdf").name
+        'map.pdf'
+    """
     kind = ending(path, FIGURES)
     from normscope.plots.style import publication, told_of_missing_glyphs  # noqa: PLC0415  (matplotlib is slow to import)
 

@@ -27,10 +27,12 @@ class Subject:
 
     @property
     def model(self) -> PreTrainedModel:
+        """The model itself, as transformers has it."""
         return self._loaded.model
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase | None:
+        """What makes tokens of a text, or `None`: then inputs are token ids."""
         return self._loaded.tokenizer
 
     @property
@@ -40,6 +42,7 @@ class Subject:
 
     @property
     def family(self) -> Family:
+        """The description of the architecture: where a block keeps its parts, and in what order they act."""
         return self._loaded.family
 
     @property

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from .samples import TEXT, process
 
@@ -19,3 +24,12 @@ def test_a_process_that_fails_says_why_on_stderr_without_a_traceback(tmp_path: P
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("Error: No model was found under")
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("typed", "completed"), [("ma", "map"), ("map --sco", "--scope"), ("run --eng", "--engine")])
+def test_a_shell_completes_commands_and_options(typed: str, completed: str) -> None:
+    words = ["normscope", *typed.split()]
+    asked = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1), "_NORMSCOPE_COMPLETE": "complete_bash"}
+    command = [sys.executable, "-c", "from normscope.cli import main; main()"]
+    done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [completed]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -42,12 +44,15 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A cluster whose head computes nothing, with two nodes of one core, which can import the tests."""
     paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    folder = tempfile.mkdtemp(prefix="ray-")  # Ray's own may be another user's; short, since names of sockets are
+    monkeypatch.setenv("RAY_TMPDIR", folder)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     for _ in range(2):
         cluster.add_node(num_cpus=1)
     yield cluster
     ray.shutdown()
     cluster.shutdown()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

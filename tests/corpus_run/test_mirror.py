@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +129,16 @@ def test_a_damaged_shard_at_a_url_is_named(small: Any, disk: str) -> None:
     files.pipe_file(f"{root}/shards/000004.tar", b"not an archive")
     with pytest.raises(FileError, match=r"shards/000004\.tar is damaged"):
         run(NAMES, **asked)
+
+
+def test_a_shard_at_a_url_writes_nothing_but_its_own_files(tmp_path: Path, memory: str) -> None:
+    (tmp_path / "outside").write_text("mine", encoding="utf-8")
+    files, root = fsspec.url_to_fs(memory)
+    with files.open(f"{root}/shards/000000.tar", "wb") as file, tarfile.open(fileobj=file, mode="w|") as archive:
+        archive.add(tmp_path / "outside", "../outside")
+    with pytest.raises(FileError, match=r"'\.\./outside' is no file of a shard"):
+        Mirror(memory).fetch_shards(tmp_path / "shards")
+    assert list((tmp_path / "shards" / "000000").iterdir()) == []
 
 
 def test_a_shard_that_cannot_be_copied_whole_does_not_appear(tmp_path: Path, memory: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import nbformat
@@ -14,6 +15,8 @@ from nbformat.v4 import new_code_cell, new_notebook
 from docs.pages import DOCS, ROOT
 
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.ipynb"))
+SECONDS = 180
+"""What all tutorials may take together, on one core."""
 
 
 def test_every_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,12 +28,20 @@ def test_every_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         read = nbformat.read(path, as_version=4).cells
         cells += [new_code_cell(cell.source) for cell in read if cell.cell_type == "code"]
     notebook = new_notebook(cells=cells)
+    before = _seconds_of_children()
     client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}})
     try:
         client.execute()
     except CellExecutionError as error:
         done = [cell.source for cell in notebook.cells if cell.get("execution_count")]
         pytest.fail(f"{[source for source in done if source.startswith('%reset')][-1]}\n{error}")
+    assert _seconds_of_children() - before < SECONDS
+
+
+def _seconds_of_children() -> float:
+    """Seconds of CPU of the processes that have ended: those of the clock depend on what else is running."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)

@@ -95,6 +95,12 @@ class Corpus:
 
     `path` is a file, or the name of a dataset; for `texts` in memory use `Corpus.of_texts`. `seed` is that of the sample
     which `shuffle` takes; the sample stays in the order of the corpus.
+
+    Examples:
+        >>> from normscope.corpora import Corpus, Problems, bundled
+        >>> corpus = Corpus(str(bundled()), unit="paragraph")
+        >>> len(list(corpus.records(Problems("refuse"))))
+        8
     """
 
     path: str
@@ -170,7 +176,12 @@ class Corpus:
 
     @classmethod
     def of(cls, source: str | Path | Corpus | Sequence[str], options: CorpusOptions, *, seed: int = 0) -> Corpus:
-        """The corpus that a path, a list of texts or a corpus stands for, with options; refuses those that do not exist."""
+        """The corpus that a path, a list of texts or a corpus stands for, with options; refuses those that do not exist.
+
+        Examples:
+            >>> Corpus.of(["A text.", "Another."], {"max_tokens": 64}).max_tokens
+            64
+        """
         for name in options:
             if name not in CorpusOptions.__annotations__:
                 known = listing(CorpusOptions.__annotations__)
@@ -183,7 +194,12 @@ class Corpus:
 
     @classmethod
     def of_texts(cls, texts: Sequence[str], options: CorpusOptions | None = None, *, seed: int = 0) -> Corpus:
-        """A list of texts, each a sequence (or, with the unit `packed`, all cut to `max_tokens`)."""
+        """A list of texts, each a sequence (or, with the unit `packed`, all cut to `max_tokens`).
+
+        Examples:
+            >>> Corpus.of_texts(["A text.", "Another."]).texts
+            ('A text.', 'Another.')
+        """
         return cls.of(tuple(texts), options or {}, seed=seed)
 
     def fitting(self, longest: int | None) -> Corpus:

@@ -61,6 +61,7 @@ class RunResult:
 
     @property
     def tables(self) -> dict[str, Table]:
+        """Every table of every experiment, by its name."""
         return {name: table for outcome in self.outcomes.values() for name, table in outcome.tables.items()}
 
     def __repr__(self) -> str:
@@ -117,6 +118,12 @@ def run(
         progress: show a progress bar (`None`: in a terminal).
         loading: further options of `normscope.load`, such as dtype, tokenizer or revision.
         engine: what computes the shards, instead of `jobs` processes.
+
+    Examples:
+        >>> from normscope.experiments import run
+        >>> result = run(["mixing-ratio"], corpus=["The opera singer caught a soap bubble."], out="runs/bubble")
+        >>> result.tables["mixing-ratio"].num_rows > 0
+        True
     """
     source = _source(model, loading, jobs)
     selection = [

@@ -7,6 +7,7 @@ it is whole) and in the end its tables are copied to the URL, from where any mac
 from __future__ import annotations
 
 import os
+import shutil
 import tarfile
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -66,7 +67,7 @@ class Mirror:
             with self._reached(), self._files.open(self._path(_SHARDS, name), "rb") as file:
                 try:
                     with tarfile.open(fileobj=file, mode="r|") as archive:
-                        archive.extractall(folder / name.removesuffix(_ARCHIVE), filter="data")
+                        _unpack(archive, folder / name.removesuffix(_ARCHIVE))
                 except tarfile.TarError as error:
                     raise FileError(
                         f"The shard {self.url}/{_SHARDS}/{name} is damaged ({error}). Delete it and run the same command "
@@ -111,6 +112,17 @@ class Mirror:
             yield
         except (OSError, ValueError, RuntimeError) as error:
             raise FileError(f"{self.url!r} cannot be used: {error}.") from error
+
+
+def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
+    """Write plain files with plain names, and nothing else: the filters of tarfile came with Python 3.11.4 only."""
+    folder.mkdir()
+    for member in archive:
+        content = archive.extractfile(member) if member.isfile() else None
+        if content is None or Path(member.name).name != member.name:
+            raise tarfile.TarError(f"{member.name!r} is no file of a shard")
+        with content, (folder / member.name).open("wb") as target:
+            shutil.copyfileobj(content, target)
 
 
 def _file_system(url: str) -> tuple[Any, str]:

@@ -137,7 +137,9 @@ class Directions:
         self.d, size = views[0].shape[-1], stacked.shape[-1]
         self.main = max(1, min(round(_MAIN * width), width - 1, len(everything)))
         generator = torch.Generator().manual_seed(seed)
-        random = torch.randn(size, width, generator=generator, dtype=stacked.dtype).to(stacked.device)
+        random = torch.randn(size, width, generator=generator, dtype=stacked.dtype, device=generator.device).to(
+            stacked.device
+        )
         first = random[:, : self.main]
         for _ in range(2):
             first = torch.linalg.qr(everything.T @ (everything @ first)).Q

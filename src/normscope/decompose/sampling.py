@@ -36,8 +36,8 @@ class Pairs:
 
     @staticmethod
     def sampled(group: KeyGroup, seed: int) -> Pairs:
-        keys = torch.linspace(0, group.visible() - 1, min(_KEYS, group.visible())).long()
-        keys = keys.to(group.weights.device)
+        visible, device = group.visible(), group.weights.device
+        keys = torch.linspace(0, visible - 1, min(_KEYS, visible), device=device).long()
         seen = group.weights[keys].abs().sum(-1).cpu() > 0
         generator = torch.Generator().manual_seed(seed)
         rows = torch.multinomial(seen + 1e-9, _ROWS_PER_KEY, replacement=True, generator=generator)

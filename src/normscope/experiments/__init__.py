@@ -69,7 +69,13 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
 
 
 def experiment(name: str, options: Mapping[str, Any] | None = None) -> Experiment:
-    """An experiment by name, with options; raises with those that exist."""
+    """An experiment by name, with options; raises with those that exist.
+
+    Examples:
+        >>> from normscope.experiments import experiment
+        >>> experiment("ff-amplification", {"top": 20}).top
+        20
+    """
     kind = EXPERIMENTS[experiment_name(name)]
     refuse_experiment_options(name, options or {})
     return kind(**(options or {}))

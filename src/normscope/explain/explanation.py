@@ -44,7 +44,12 @@ class Explanation:
 
     @classmethod
     def from_tree(cls, tree: xr.DataTree) -> Explanation:
-        """The explanation that a tree of datasets holds, as `tree` gives it."""
+        """The explanation that a tree of datasets holds, as `tree` gives it.
+
+        Examples:
+            >>> ns.Explanation.from_tree(explanation.tree).values == explanation.values
+            True
+        """
         if schema.DECODER not in tree.children:
             return cls(tree.to_dataset())
         return cls(tree[schema.DECODER].to_dataset(), tree[schema.ENCODER].to_dataset())
@@ -65,6 +70,7 @@ class Explanation:
 
     @property
     def has_encoder(self) -> bool:
+        """Whether there is an encoder, with numbers of its own."""
         return self._encoder is not None
 
     @property
@@ -74,6 +80,7 @@ class Explanation:
 
     @property
     def method(self) -> str:
+        """How the value was attributed: by the `pull-back`, or by another method."""
         return str(self._dataset.attrs["method"])
 
     @property
@@ -98,6 +105,7 @@ class Explanation:
 
     @property
     def attrs(self) -> dict[str, Any]:
+        """Where the result came from: model, fingerprint, family, dtype, versions."""
         return dict(self._dataset.attrs)
 
     @property
@@ -149,7 +157,7 @@ class Explanation:
 
     @property
     def bias(self) -> xr.DataArray | float:
-        """The share that belongs to no token: the biases of all layers and of the head."""
+        """What belongs to no token: the biases of all layers and of the head; `[target]` where there are several values."""
         return self._of_targets(self._biases())
 
     @property
@@ -190,7 +198,12 @@ class Explanation:
         return self._squeezed(self._dataset[names.PROBABILITY]) if names.PROBABILITY in self._dataset else None
 
     def top_predictions(self, target: int = 0) -> list[tuple[str, float]]:
-        """The likeliest labels where a value is read off, with their probabilities; none where there is no choice."""
+        """The likeliest labels where a value is read off, with their probabilities; none where there is no choice.
+
+        Examples:
+            >>> explanation.top_predictions()  # a bare model predicts nothing
+            []
+        """
         if names.PROBABILITY not in self._dataset:
             return []
         ranked = self._dataset[names.PROBABILITY].isel(target=target)
@@ -202,7 +215,12 @@ class Explanation:
     # ---- what flows ----------------------------------------------------------------------------------------------------
 
     def edges(self, layer: int, *, encoder: bool = False) -> xr.DataArray:
-        """`[query, key]`, signed: what flows from each token before a layer to each token after it."""
+        """`[query, key]`, signed: what flows from each token before a layer to each token after it.
+
+        Examples:
+            >>> explanation.edges(3).shape  # [query, key]
+            (7, 7)
+        """
         values = self._flowing(names.EDGES, encoder=encoder)
         layers = [int(number) for number in values["layer"].values]
         if layer not in layers:
@@ -230,7 +248,13 @@ class Explanation:
         return self._squeezed(self._flowing(names.FEED_FORWARD).rename(query="token"))
 
     def flow(self, share: float = 0.9, *, target: int = 0, encoder: bool = False) -> Flow:
-        """The smallest graph of edges that carries a share of the flow through every layer."""
+        """The smallest graph of edges that carries a share of the flow through every layer.
+
+        Examples:
+            >>> flow = explanation.flow(share=0.5)
+            >>> bool((flow.carried >= 0.5).all())
+            True
+        """
         edges = self._flowing(names.EDGES, encoder=encoder).sel(target=target)
         relevance = self._flowing(names.RELEVANCE, encoder=encoder).sel(target=target)
         tokens, keys = ([str(name) for name in edges[f"{axis}_token"].values] for axis in ("query", "key"))
@@ -239,7 +263,13 @@ class Explanation:
     # ---- other units ---------------------------------------------------------------------------------------------------
 
     def words(self) -> Explanation:
-        """The same with words for tokens. Everything is summed, so that all sums stay what they are."""
+        """The same with words for tokens. Everything is summed, so that all sums stay what they are.
+
+        Examples:
+            >>> words = explanation.words()
+            >>> abs(float(words.attribution.sum()) - float(explanation.attribution.sum())) < 1e-4
+            True
+        """
         changed = [
             None if data is None else units.by_word(data, keys="sum", queries="sum", alone="sum")
             for data in (self._dataset, self._encoder)
@@ -249,13 +279,21 @@ class Explanation:
     # ---- out of here ---------------------------------------------------------------------------------------------------
 
     def plot(self, **options: Any) -> Figure:
-        """The text coloured by attribution (an image for an image); options are those of `plots.plot_explanation`."""
+        """The text coloured by attribution (an image for an image); options are those of `plots.plot_explanation`.
+
+        Examples:
+            >>> explanation.plot().savefig("why.svg")
+        """
         from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
 
         return plots.plot_explanation(self, **options)
 
     def plot_flow(self, share: float = 0.9, *, target: int = 0, encoder: bool = False, **options: Any) -> Figure:
-        """The graph of `flow` as a picture; options are those of `plots.plot_flow`."""
+        """The graph of `flow` as a picture; options are those of `plots.plot_flow`.
+
+        Examples:
+            >>> explanation.plot_flow(share=0.5).savefig("flow.svg")
+        """
         from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
 
         options.setdefault("name", "" if encoder else labels.name_of(self.targets[target]))
@@ -265,6 +303,9 @@ class Explanation:
         """The explorer as a notebook widget: what flows to the prediction, and whatever is to be shown with it.
 
         Others are explanations to choose from in the same widget, or an analysis (needs the extra `notebook`).
+
+        Examples:
+            >>> widget = explanation.explore()  # at the end of a cell, it shows itself
         """
         try:
             from normscope.explorer.widget import ExplorerWidget  # noqa: PLC0415  (an extra)
@@ -273,7 +314,13 @@ class Explanation:
         return ExplorerWidget(self, *others)
 
     def save(self, path: str | Path) -> Path:
-        """Write everything to a netCDF file, which opens without normscope too."""
+        """Write everything to a netCDF file, which opens without normscope too.
+
+        Examples:
+            >>> path = explanation.save("why.nc")
+            >>> ns.open(path).values == explanation.values
+            True
+        """
         return files.write_netcdf(self.tree, path)
 
     def _repr_html_(self) -> str:

@@ -32,6 +32,12 @@ class Flow:
 
     `edges` are in order of layer, then of size; `relevance[depth, token]` is that of the nodes; `carried[layer]` is the
     share of all flow (by absolute value) that the edges kept really carry.
+
+    Examples:
+        >>> flow = explanation.flow(share=0.5)
+        >>> edge = max(flow, key=lambda edge: edge.value)
+        >>> flow.key_tokens[edge.key], flow.tokens[edge.query]
+        ('singer', 'singer')
     """
 
     share: float
@@ -53,16 +59,26 @@ class Flow:
 
     @property
     def layers(self) -> int:
+        """How many layers the value flows through."""
         return len(self.carried)
 
     def plot(self, **options: Any) -> Figure:
-        """The graph as a picture; options are those of `plots.plot_flow`."""
+        """The graph as a picture; options are those of `plots.plot_flow`.
+
+        Examples:
+            >>> explanation.flow(share=0.5).plot().savefig("flow.svg")
+        """
         from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
 
         return plots.plot_flow(self, **options)
 
     def nodes(self) -> set[tuple[int, int]]:
-        """The tokens that an edge touches, as (depth, place); depth 0 is before the first layer."""
+        """The tokens that an edge touches, as (depth, place); depth 0 is before the first layer.
+
+        Examples:
+            >>> sorted(explanation.flow(share=0.5).nodes())[0]
+            (0, 3)
+        """
         length = len(self.tokens)
         below = {(edge.layer - 1, edge.key) for edge in self.edges if edge.key < length}
         return below | {(edge.layer, edge.query) for edge in self.edges}

@@ -70,7 +70,13 @@ def page_html(*results: Analysis | Explanation, precision: Precision = "display"
 def write_page(
     *results: Analysis | Explanation, path: str | Path, precision: Precision = "display", tell: Tell | None = None
 ) -> Path:
-    """Write the page to a file, all of it or nothing."""
+    """Write the page to a file, all of it or nothing.
+
+    Examples:
+        >>> from normscope.explorer import write_page
+        >>> write_page(analysis, path="bubble.html").name
+        'bubble.html'
+    """
     html = page_html(*results, precision=precision, tell=tell)
     with files.replacing(path) as temporary:
         temporary.write_text(html, encoding="utf-8")

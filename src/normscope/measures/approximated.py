@@ -135,6 +135,11 @@ class Sample:
         )
 
 
+def sample_size(queries: int) -> int:
+    """How many rows are computed exactly, too."""
+    return min(queries, max(FEWEST, min(SAMPLED, queries // 64)))
+
+
 def _searched(search: Search, sample: Sample) -> LayerResult | None:
     """The maps of the first candidate that is good enough, if there is one."""
     while (candidate := search.next()) is not None:
@@ -151,7 +156,7 @@ def _searched(search: Search, sample: Sample) -> LayerResult | None:
 
 def sampled(queries: int, device: torch.device) -> Tensor:
     """The rows that are computed exactly, too: spread evenly, with the last."""
-    count = min(queries, max(FEWEST, min(SAMPLED, queries // 64)))
+    count = sample_size(queries)
     return torch.linspace(queries // (2 * count), queries - 1, count, device=device).long()
 
 

@@ -65,6 +65,10 @@ def plot_explanation(
         width: the width of a line of text, in inches.
         opacity: how much of an image the shares cover, from 0 to 1.
         title: the title (default: what is explained, and how it adds up).
+
+    Examples:
+        >>> from normscope.plots import plot_explanation
+        >>> plot_explanation(explanation).savefig("why.svg")
     """
     shares = _shares(explanation, target)
     palette = colour_map((DIVERGING if explanation.signed else SEQUENTIAL) if colours is None else colours)

@@ -42,6 +42,10 @@ def plot_flow(flow: Flow, *, name: str = "", width: float | None = None, title: 
         name: what is explained, written where the flow ends.
         width: the width of the graph, in inches (default: by the number of layers).
         title: the title (default: which share of the flow is shown).
+
+    Examples:
+        >>> from normscope.plots import plot_flow
+        >>> plot_flow(explanation.flow(share=0.5), name="singer").savefig("flow.svg")
     """
     if not flow.edges:
         raise SelectionError("There is nothing to draw: nothing flows here.")

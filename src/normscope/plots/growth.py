@@ -50,6 +50,10 @@ def plot_growth(
         colour_scale: `"sqrt"` or `"linear"`.
         limit: the value of the darkest colour.
         title: the title (default: the layer and the text).
+
+    Examples:
+        >>> from normscope.plots import plot_growth
+        >>> plot_growth(analysis, 3).savefig("growth.svg")
     """
     shown = check_scopes(analysis, scopes)
     selections = [select_map(analysis, scope, layer, normalised=normalise) for scope in shown]
@@ -76,7 +80,12 @@ def plot_grid(
     colour_scale: str = "sqrt",
     title: str | None = None,
 ) -> Figure:
-    """All maps: layers from top to bottom, scopes from left to right. Arguments are those of `plot_growth`."""
+    """All maps: layers from top to bottom, scopes from left to right. Arguments are those of `plot_growth`.
+
+    Examples:
+        >>> from normscope.plots import plot_grid
+        >>> plot_grid(analysis, scopes=["Attn", "AttnRes"]).savefig("grid.png")
+    """
     shown, numbers = check_scopes(analysis, scopes), check_layers(analysis, layers)
     maps = {
         f"{scope}, layer {number}": select_map(analysis, scope, number, normalised=normalise).of_layer(number)

@@ -46,6 +46,15 @@ def plot_image_map(
         colours: a matplotlib colour map or its name.
         opacity: how much of the image the map covers, from 0 to 1.
         title: the title (default: scope and query).
+
+    Examples:
+        >>> import torch
+        >>> from normscope.plots import plot_image_map
+        >>> from transformers import ViTConfig, ViTModel
+        >>> sizes = dict(image_size=12, patch_size=4, hidden_size=12, num_hidden_layers=1, num_attention_heads=3)
+        >>> vit = ns.load(ViTModel(ViTConfig(intermediate_size=16, **sizes)))
+        >>> patches = vit.analyze({"pixel_values": torch.rand(1, 3, 12, 12)})
+        >>> plot_image_map(patches, vit.scopes[-1], 1).savefig("patches.png")
     """
     if "key_row" not in analysis.dataset.coords:
         raise InputError("There are no patches here: this analysis is not one of an image.")

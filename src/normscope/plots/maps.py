@@ -51,6 +51,10 @@ def plot_map(
         colour_scale: `"sqrt"` keeps small values apart beside a strong diagonal, `"linear"` does not.
         limit: the value of the darkest colour (default: the largest but for outliers). All panels share it.
         title: the title (default: scope and layer).
+
+    Examples:
+        >>> from normscope.plots import plot_map
+        >>> plot_map(analysis, "AttnResLnFf", 3, normalise="row").savefig("map.svg")
     """
     selection = select_map(analysis, scope, layer, head=head, normalised=normalise).without_missing_keys()
     norm = sequential_norm(selection.values.values, limit, colour_scale)
@@ -71,7 +75,12 @@ def plot_amplification(
     limit: float | None = None,
     title: str | None = None,
 ) -> Figure:
-    """How the components between two scopes change the map: more in one colour, less in the other, none in white."""
+    """How the components between two scopes change the map: more in one colour, less in the other, none in white.
+
+    Examples:
+        >>> from normscope.plots import plot_amplification
+        >>> plot_amplification(analysis, "AttnResLn", "AttnResLnFf", 3).savefig("change.svg")
+    """
     axis = normalise_axis(normalise)
     layers = check_layers(analysis, layer)
     change = analysis.amplification(before, after, axis=axis).sel(layer=layers)

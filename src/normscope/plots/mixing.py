@@ -38,6 +38,10 @@ def plot_mixing_ratio(
         colours: a matplotlib colour map or its name.
         limit: the ratio of the darkest colour.
         title: the title (default: the scope).
+
+    Examples:
+        >>> from normscope.plots import plot_mixing_ratio
+        >>> plot_mixing_ratio(analysis, "AttnRes").savefig("mixing.svg")
     """
     values, name = ratios_at(ratios, scope)
     if not values.size:

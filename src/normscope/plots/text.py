@@ -70,6 +70,10 @@ def plot_tokens(
         limit: the value of the darkest colour (default: the largest of this query).
         width: the width of a line, in inches.
         title: the title (default: query, scope and layer).
+
+    Examples:
+        >>> from normscope.plots import plot_tokens
+        >>> plot_tokens(analysis, "AttnRes", 3, "bubble").savefig("row.svg")
     """
     selection = select_map(analysis, scope, layer, head=head, normalised=normalise).without_missing_keys()
     values = selection.of_layer(layer)

@@ -44,6 +44,12 @@ def assert_family(
         inputs: what to call the bare model with, two sequences of which the second is padded on the right (9 and 6
             tokens; for an encoder-decoder also a target of 7 and 5). Made up from the configuration by default.
         tolerance: the largest relative error allowed, for float32 models.
+
+    Examples:
+        >>> from normscope.testing import assert_family
+        >>> from transformers import BertConfig, BertModel
+        >>> tiny = BertConfig(hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=16)
+        >>> assert_family(ns.families()["bert"], BertModel(tiny).double())
     """
     family = family_in(model, family)
     inputs = dict(random_inputs(family, model) if inputs is None else inputs)

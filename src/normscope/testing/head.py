@@ -38,6 +38,12 @@ def assert_head(
         inputs: what to call it with: sequences padded on the right. Made up from the configuration by default.
         lengths: the lengths of the sequences that the head's stack of blocks sees, where inputs are given.
         tolerance: the largest error allowed, relative to the largest logit, for float32 models.
+
+    Examples:
+        >>> from normscope.testing import assert_head
+        >>> from transformers import BertConfig, BertForSequenceClassification
+        >>> tiny = BertConfig(hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=16)
+        >>> assert_head(BertForSequenceClassification(tiny))
     """
     family, head = family_of(model.config.model_type), head_of(model)
     if inputs is None or lengths is None:

@@ -63,10 +63,10 @@ def heights(shown: Any, positive: tuple[int, int] = (0, 0)) -> Heights:
     return found
 
 
-def assert_widths_add_up(shown: Any, explanation: Explanation) -> Heights:
+def assert_widths_add_up(shown: Any, explanation: Explanation, target: int = 0) -> Heights:
     """At every node, and at tokens that are folded into one: what is there is what comes in, with edges left out and the
-    bias, and what goes out, with edges left out."""
-    relevance, bias = explanation.relevance.values, explanation.dataset["bias"].values[0]
+    bias, and what goes out, with edges left out; at a token of an encoder, what the layer takes from it."""
+    relevance, bias, edges = (explanation.dataset[name].values[target] for name in ("relevance", "bias", "edges"))
     layers, tokens = bias.shape
     rows = sorted({int(row) for row in _rows(shown) if int(row) < tokens})
     sums, biases = (np.add.reduceat(values.astype(np.float64), rows, axis=1) for values in (relevance, bias))
@@ -84,6 +84,12 @@ def assert_widths_add_up(shown: Any, explanation: Explanation) -> Heights:
                 assert drawn.bias[node] == pytest.approx(scale * biases[depth - 1, index], abs=_THINNEST)
                 into = drawn.into[node] + drawn.rest_into[node] + scale * biases[depth - 1, index]
                 assert into == pytest.approx(wanted, abs=_THINNEST + 0.01)
+    for (depth, row), height in drawn.nodes.items():
+        if row >= tokens:
+            taken = scale * float(edges[depth, :, row].sum())
+            assert abs(height) == pytest.approx(max(1.5, abs(taken)), abs=1e-3)
+            out = drawn.out[depth, row] + drawn.rest_out[depth, row]
+            assert out == pytest.approx(taken, abs=_THINNEST + 0.01)
     return drawn
 
 

@@ -157,7 +157,9 @@ def test_encoder_and_decoder_are_both_followed(show: Callable[..., Any], theme: 
     assert isinstance(explanation, Explanation)
     assert explanation.has_encoder
     shown = show(explanation, fragment=f"theme={theme}&share=100")
-    assert shown.page.locator(".flow-graph .label").count() == explanation.dataset.sizes["key"]
+    later = explanation.dataset.sizes["key"] - 4  # tokens after the one that is explained: nothing flows through them
+    assert shown.page.locator(".flow-graph .label").count() == 4
+    assert f"{later} tokens" in shown.page.locator(".flow-graph").inner_text()
     shown.page.locator(".flows").get_by_label("Encoder").check(force=True)
     shown.settle()
     drawn = heights(shown)

@@ -1,5 +1,5 @@
-"""Pages of real analyses in a real browser: MiniLM always; a Llama with real weights, and Marian and ViT of their real sizes
-with random ones, among the slow tests."""
+"""Pages of real analyses in a real browser: MiniLM always; a Llama and a Marian with real weights, and a ViT of its real
+size with random ones, among the slow tests."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import translator
 from explorer_flow import assert_widths_add_up
 from explorer_values import assert_same, expected
 from stories import ONCE_UPON_A_TIME, fetched
-from transformers import MarianConfig, MarianMTModel, ViTConfig, ViTForImageClassification
+from transformers import ViTConfig, ViTForImageClassification
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 import normscope
+from normscope.explain.explanation import Explanation
 from normscope.explorer import page_html
 
 TEXT = "The chef who the critics loved finally opened a restaurant in Lyon, and it was unbelievably good."
 FULL = "AttnResLnFfResLn"
+TODAY_IS_FINE = ["\u2581今天", "天气", "很", "好", "。"]
 LONG = "The chef who ran to the store was out of food, so she went home and slept until it was dark. "
 
 
@@ -76,18 +79,27 @@ def test_a_real_causal_model_from_map_to_prediction(
 
 
 @pytest.mark.slow
-def test_a_translator_of_the_real_size_shows_both_stacks(show: Callable[..., Any]) -> None:
-    torch.manual_seed(0)
-    sizes = dict(d_model=512, encoder_layers=6, decoder_layers=6, encoder_ffn_dim=2048, decoder_ffn_dim=2048)
-    heads = dict(encoder_attention_heads=8, decoder_attention_heads=8)
-    marian = normscope.load(MarianMTModel(MarianConfig(**sizes, **heads)).eval())
-    target = {"input_ids": torch.arange(20, 28)[None]}
-    analysis = marian.analyze({"input_ids": torch.arange(5, 17)[None]}, target=target)
-    shown = show(analysis)
+def test_a_real_translator_shows_both_stacks_and_what_flows_from_each(
+    show: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    model, words = translator.fetched(tmp_path_factory.mktemp("translator"))
+    marian = normscope.load(model)
+    source = {"input_ids": torch.tensor([[words.index(word) for word in (*TODAY_IS_FINE, translator.END)]])}
+    said = model.generate(**source, max_new_tokens=20, do_sample=False)  # type: ignore[operator]
+    assert "".join(words[label] for label in said[0, 1:-1]).replace("\u2581", " ").strip() == "It's a nice day."
+    target = {"input_ids": said[:, :-1]}
+    analysis = marian.analyze(source, target=target)
+    explanation = marian.explain(source, target=said[0, 1:-1].tolist())
+    assert isinstance(explanation, Explanation)
+    shown = show(analysis, explanation)
     assert_same(shown.values(), expected(analysis.normalised(str(marian.scopes[-1])).sel(layer=1)))
     shown.go("part=encoder&layer=2&own=shown&scale=root")
-    encoder = analysis.encoder
-    assert_same(shown.values(), expected(encoder.normalised(FULL).sel(layer=2)))
+    assert_same(shown.values(), expected(analysis.encoder.normalised(FULL).sel(layer=2)))
+    for share in (60, 100):
+        shown.go(f"view=flow&target=4&share={share}")
+        drawn = assert_widths_add_up(shown, explanation, 4)
+        assert any(drawn.rest_out.values()) == (share < 100)
+    assert any(row >= explanation.dataset.sizes["query"] for _, row in drawn.nodes)
     assert shown.trouble == []
 
 

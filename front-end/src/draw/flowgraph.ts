@@ -139,7 +139,6 @@ function nodes(view: FlowView, at: Streams): SVGElement[] {
         fill: inkOf(value, dark),
         ...(chosen ? { stroke: ink.accent, "stroke-width": 2.5 } : {}),
       });
-      if (place.folded > 1) return [bar];
       const reach = Math.min(10, columnWidth(at) / 3);
       const target = s("rect", {
         class: "reach",
@@ -153,7 +152,7 @@ function nodes(view: FlowView, at: Streams): SVGElement[] {
         element.dataset.depth = String(depth);
         element.dataset.row = String(row);
       }
-      return [bar, target];
+      return place.folded > 1 ? [bar] : [bar, target];
     }),
   );
 }

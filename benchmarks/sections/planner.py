@@ -17,9 +17,20 @@ from normscope.planner import Estimate
 Foretold = Callable[..., Estimate]
 Kinds = dict[str, tuple[Foretold, Callable[[], Any]]]
 
-MARIAN = dict(vocab_size=20000, d_model=512, encoder_layers=2, decoder_layers=2)
-MARIAN |= dict(encoder_attention_heads=8, decoder_attention_heads=8, encoder_ffn_dim=2048, decoder_ffn_dim=2048)
-MARIAN |= dict(pad_token_id=0, eos_token_id=1, decoder_start_token_id=0, max_position_embeddings=512)
+MARIAN: dict[str, Any] = dict(
+    vocab_size=20000,
+    d_model=512,
+    encoder_layers=2,
+    decoder_layers=2,
+    encoder_attention_heads=8,
+    decoder_attention_heads=8,
+    encoder_ffn_dim=2048,
+    decoder_ffn_dim=2048,
+    pad_token_id=0,
+    eos_token_id=1,
+    decoder_start_token_id=0,
+    max_position_embeddings=512,
+)
 
 
 def rows(quick: bool) -> Iterator[Row]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertModel, GPT2Config, GPT2Model, LlamaConfig, LlamaModel
+from transformers import BertConfig, BertModel, GPT2Config, GPT2Model, LlamaConfig, LlamaModel, T5Config, T5Model
 
 import normscope as ns
 from normscope import capture, passes
@@ -115,6 +115,22 @@ def test_a_streamed_result_opens_as_any_other(
             np.testing.assert_allclose(analysis.map(scope), kept.map(scope), rtol=2e-5, atol=1e-7)
         np.testing.assert_allclose(analysis.completeness, kept.completeness, atol=1e-5)
     assert [path.name for path in tmp_path.iterdir()] == ["maps.zarr"]
+
+
+def test_an_encoder_decoder_goes_by_rows_and_to_disk(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    torch.manual_seed(0)
+    sizes = dict(d_model=12, d_kv=4, d_ff=16, num_layers=2, num_heads=3, vocab_size=50, decoder_start_token_id=0)
+    analyzer = ns.load(T5Model(T5Config(**sizes)).eval())
+    target = {"input_ids": torch.arange(7, 30)[None]}
+    kept = analyzer.analyze(IDS, target=target)
+    heights = request.getfixturevalue("blocks_of_seven")
+    analyzer.analyze(IDS, target=target, out=tmp_path / "maps.zarr")
+    assert heights.count(5) == 2  # the last rows of the 40 of the encoder, in both layers
+    streamed = ns.open(tmp_path / "maps.zarr")
+    for part, whole in ((streamed, kept), (streamed.encoder, kept.encoder)):
+        assert set(part.dataset.variables) == set(whole.dataset.variables)
+        np.testing.assert_allclose(part.dataset["map"], whole.dataset["map"], rtol=2e-5, atol=1e-7)
+    np.testing.assert_allclose(streamed.dataset["source_mixing_ratio"], kept.dataset["source_mixing_ratio"], rtol=1e-4)
 
 
 def test_streamed_maps_are_not_in_memory_until_they_are_looked_at(tmp_path: Path) -> None:

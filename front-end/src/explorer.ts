@@ -14,7 +14,7 @@ import { type ExplainRequest, formatRequest, parseRequest } from "./model/reques
 import { FLOW, fitFlow, fitState, formatState, initialState, parseState, type State } from "./model/state";
 import { Store } from "./model/store";
 import { Targets } from "./model/targets";
-import { kindsOf, label } from "./model/tokens";
+import { countOf, kindsOf, label } from "./model/tokens";
 import { Exports } from "./panels/exports";
 import { Masthead } from "./panels/masthead";
 import { VIEWS, viewsOf } from "./panels/views";
@@ -116,7 +116,7 @@ class Explorer {
   /** What the head of the page names: the analyses, or else the texts that are explained. */
   private results(): { facts: Analysis["facts"]; tokens: number }[] {
     if (this.panes.length > 0) {
-      return this.panes.map(({ analysis }) => ({ facts: analysis.facts, tokens: analysis.keys.token.length }));
+      return this.panes.map(({ analysis }) => ({ facts: analysis.facts, tokens: countOf(analysis.keys) }));
     }
     const texts = new Map(this.explanations.map((one) => [one.text, one]));
     return [...texts.values()].slice(0, 2).map((one) => ({

@@ -37,7 +37,8 @@ from normscope.methods.across import AcrossLayers
 from normscope.methods.prediction import Attribution, PullBack
 from normscope.passes import Measured, Pass, Tell
 from normscope.planner import Clock, Estimate
-from normscope.planner.planning import SHORT, plan, refuse_memory
+from normscope.planner import asking as planned
+from normscope.planner.planning import asked_of, explained_of, lengths_of, plan, refuse_memory
 from normscope.subject import Subject
 from normscope.trace import LayerTrace
 
@@ -212,7 +213,7 @@ class Analyzer(Subject):
         if out is not None:
             return streaming.analysis(Pass(self, request), sequences, facts, out, tell)
         if max_memory is not None:
-            refuse_memory(self, request, [len(sequence) for sequence in sequences], max_memory)
+            refuse_memory(self, request, lengths_of(sequences), max_memory)
         if chosen.across_layers:
             run = AcrossLayers(self, chosen, request)
             analyses = run.analyses(sequences, asking.layers_asked(self, layers), queries, tell)
@@ -305,6 +306,7 @@ class Analyzer(Subject):
         at: int | None = None,
         continue_for: int | None = None,
         direction: Tensor | Literal["state"] | None = None,
+        reply: str | Sequence[int] | None = None,
         method: str | Method = PullBack.name,
         heads: bool = False,
         words: bool = False,
@@ -328,6 +330,8 @@ class Analyzer(Subject):
                 most probable one, and explain each.
             direction: instead of a logit, the last state of the token `at` along a vector `[d]` of your own, or along the
                 `"state"` itself. Needs no head. Of an encoder-decoder, `target` is then the text that the decoder reads.
+            reply: of an encoder-decoder, the text (or token ids) that its decoder reads. The target is then a word, or a
+                token id, that could follow its token `at`, as of a causal model.
             method: how to attribute, by name (`normscope methods` lists them) or with options (`normscope.method`). Only
                 the pull-back follows what flows through the layers, adds up exactly, and takes the next two arguments.
             heads: also keep the edges of every head, `[layer, head, query, key]`.
@@ -352,7 +356,7 @@ class Analyzer(Subject):
             raise InputError(
                 f"The method {way.facts['method']!r} does not follow single heads: leave out heads, or use 'pull-back'."
             )
-        wanted = Wanted(target, against, at, continue_for, direction)
+        wanted = Wanted(target, against, at, continue_for, direction, reply)
         sequences, single = asking.read_sources(self, inputs, words=words, truncate=truncate)
         request = PullRequest(heads, dtype, max_memory, tell)
         explanations = [self._explain(item, wanted, way, request) for item in sequences]
@@ -367,12 +371,14 @@ class Analyzer(Subject):
 
     def estimate(
         self,
-        inputs: Input | int | Sequence[int],
+        inputs: Input | ImageInput | int | Sequence[int],
         *,
+        target: Input | int | Sequence[int] | None = None,
         scopes: str | Sequence[str] | None = None,
         layers: int | Sequence[int] | None = None,
         queries: int | Sequence[int] | None = None,
         heads: bool = False,
+        approximate: str | Approximate | None = None,
         maps: bool = True,
         words: bool = False,
         truncate: bool = False,
@@ -383,7 +389,10 @@ class Analyzer(Subject):
         """What `analyze` (or, without `maps`, `mixing_ratios`) would take: operations, memory and time, before it starts.
 
         Args:
-            inputs: texts as in `analyze`, or a number of tokens, or a list of such numbers.
+            inputs: texts or images as in `analyze`, or a number of tokens, or a list of such numbers.
+            target: of an encoder-decoder model, the texts or numbers of tokens that the decoder reads; without it, as many
+                as its source has. What the model would generate cannot be foretold.
+            approximate: as in `analyze`. With `"fast"` the estimate is the most that its search takes.
             timed: measure this machine for about a second, to know the time. A model on the meta device has none.
             clock: what tells the seconds, such as `time.process_time` on a busy machine.
 
@@ -394,16 +403,44 @@ class Analyzer(Subject):
             >>> print(estimate)
             512 tokens: 18 Gflop, 111 MB of memory, 6.3 MB of results
         """
-        own, _ = asking.scopes_asked(self, scopes)
-        measure = Decomposition(maps=tuple(own), heads=heads) if maps else Decomposition(ratios=tuple(own))
-        request = asking.request(self, [measure], [], layers, queries, dtype)
-        lengths = asking.lengths(self, inputs, words=words, truncate=truncate)
+        if maps:
+            wanted = MapRequest((), scopes is not None, heads, approximate=approximation(approximate))
+            request = asking.map_request(self, layer_method(schema.NORMS), wanted, scopes, layers, queries, dtype)
+        else:
+            own, _ = asking.scopes_asked(self, scopes)
+            request = asking.request(self, [Decomposition(ratios=tuple(own))], [], layers, queries, dtype)
+        lengths = planned.lengths(self, inputs, target, words=words, truncate=truncate)
+        short_run = planned.short_analysis(self, request) if timed else None
+        return plan(self, asked_of(self, request), lengths, short_run=short_run, clock=clock)
 
-        def short_run() -> object:
-            sequences, _ = asking.read(self, {"input_ids": [[1] * SHORT]}, None, words=False, truncate=False)
-            return Pass(self, replace(request, queries=None)).over(sequences, progress=False)
+    def estimate_explanation(
+        self,
+        inputs: Input | ImageInput | int | Sequence[int],
+        *,
+        target: Input | int | Sequence[int] | None = None,
+        values: int = 1,
+        heads: bool = False,
+        words: bool = False,
+        truncate: bool = False,
+        dtype: torch.dtype | None = None,
+        timed: bool = True,
+        clock: Clock = time.perf_counter,
+    ) -> Estimate:
+        """What `explain` by its pull-back would take: operations, memory and time, before it starts.
 
-        return plan(self, request, lengths, short_run=short_run if timed else None, clock=clock)
+        Args:
+            inputs: as in `estimate`.
+            target: of an encoder-decoder model, as in `estimate`.
+            values: how many values are explained: the tokens of a continuation, or 1.
+
+        The other arguments are those of `estimate`.
+        """
+        if values < 1:
+            raise InputError(f"At least one value is explained, not {values}.")
+        stacks = explained_of(self, values, dtype, heads=heads, head=True)
+        lengths = planned.lengths(self, inputs, target, words=words, truncate=truncate)
+        short_run = planned.short_explanation(self, dtype, heads=heads) if timed else None
+        return plan(self, stacks, lengths, short_run=short_run, clock=clock)
 
     def traces(self, inputs: Input | ImageInput, *, target: Input | None = None) -> list[LayerTrace]:
         """The trace of every layer of the main stack for one input: what `decompose` and the `oracle` compute with.

@@ -39,7 +39,7 @@ def read(
     analyzer: Analyzer, inputs: Any, target: Input | None, *, words: bool, truncate: bool
 ) -> tuple[list[TokenSequence], bool]:
     if analyzer.family.encoder is None and target is not None:
-        raise InputError(no_target(analyzer.name))
+        refuse_target(analyzer)
     sequences, single = read_sources(analyzer, inputs, words=words, truncate=truncate)
     if analyzer.family.encoder is not None:
         options = (analyzer.model, analyzer.tokenizer, analyzer.longest)
@@ -49,14 +49,9 @@ def read(
     return sequences, single
 
 
-def lengths(analyzer: Analyzer, inputs: Any, *, words: bool, truncate: bool) -> list[int]:
-    """The numbers of tokens of texts, or those numbers themselves."""
-    if isinstance(inputs, int) or (
-        isinstance(inputs, list) and all(isinstance(item, int) for item in cast("list[Any]", inputs))
-    ):
-        return whole_numbers(inputs)
-    sequences, _ = read(analyzer, inputs, None, words=words, truncate=truncate)
-    return [len(sequence) for sequence in sequences]
+def refuse_target(analyzer: Analyzer) -> None:
+    """Refuse a target for a model that has no decoder to read it."""
+    raise InputError(no_target(analyzer.name))
 
 
 def refuse_unknown_ids(analyzer: Analyzer, sequence: TokenSequence) -> None:

@@ -54,6 +54,7 @@ class ExplainOptions(TypedDict, total=False):
     at: int | None
     continue_for: int | None
     direction: Tensor | Literal["state"] | None
+    reply: str | Sequence[int] | None
     method: str | Method
     heads: bool
     truncate: bool

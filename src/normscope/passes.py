@@ -21,7 +21,7 @@ from normscope.errors import CompletenessError
 from normscope.families.spec import Stack
 from normscope.inputs import Batch, TokenSequence, batches
 from normscope.measures import Measure, Reach
-from normscope.planner.planning import costs
+from normscope.planner.planning import costs, lengths_of
 from normscope.request import Request, StackRequest, query_positions
 from normscope.trace import LayerTrace
 
@@ -92,7 +92,7 @@ class Pass:
 
     def _costs(self, sequences: Sequence[TokenSequence]) -> list[float]:
         """How much work each sequence is, for the progress bar: a long one takes the time of many short ones."""
-        return costs(self.analyzer, self.request, [len(sequence.target or sequence) for sequence in sequences])
+        return costs(self.analyzer, self.request, lengths_of(sequences))
 
     def _layers_per_sequence(self) -> int:
         encoder = self.request.encoder
@@ -148,8 +148,8 @@ class _Fold:
     def _blocks(self, lengths: Sequence[int], sequence: int) -> list[torch.Tensor]:
         """The query rows of a sequence that are computed together, where its attention weights are never stored."""
         place, length = self.batch.places[sequence], lengths[sequence]
-        rows = torch.arange(length) if self.rows is None else torch.tensor(self.rows[place])
-        return list(rows.to(self.analyzer.model.device).split(rows_together(length)))
+        rows = torch.tensor(range(length) if self.rows is None else self.rows[place], device=self.analyzer.model.device)
+        return list(rows.split(rows_together(length)))
 
     def results(self, place: int) -> Results:
         """The results of the measures for one sequence."""

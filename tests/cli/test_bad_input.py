@@ -37,7 +37,7 @@ from .samples import TEXT, Output, tiny_bert
         (["map", TEXT, "--layer", "0"], "has layers 1 to 6"),
         (["map", TEXT, "--layer", "two"], "valid integer"),
         (["map", TEXT, "--head", "13"], "Heads: 1 to 12"),
-        (["map", TEXT, "--head", "0"], "Heads: 1 to 12"),
+        (["map", TEXT, "--head", "0"], "heads are counted from 1"),
         (["map", TEXT, "--head", "1", "--scope", "AttnRes"], "already mixed"),
         (["map", TEXT, "--normalise", "rows"], "none, row, column"),
         (["map", TEXT, "--value-bias", "none"], "'token', 'bias'"),

@@ -36,7 +36,7 @@ def test_the_size_of_tiles_makes_no_difference(
     topology: str, causal: bool, vectors: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(expand, "TILE_VECTORS", vectors)
-    monkeypatch.setattr(factored, "_GRAM_ELEMENTS", vectors)
+    monkeypatch.setattr(factored, "NUMBERS", vectors)
     trace, truth = solved(topology, Shape(causal=causal))
     assert_correct(decompose(trace, all_scopes(trace)), trace, truth)
 

@@ -119,6 +119,27 @@ def test_an_encoder_decoder_reads_two_texts(server: Running) -> None:
     assert explanation["encoder"]["tokens"]["token"] == analysis["encoder"]["queries"]["token"]
 
 
+@pytest.mark.parametrize("target", ["A restaurant opened.", None])
+def test_what_a_decoder_could_say_is_predicted_everywhere_and_explained(
+    server: Running, analyzers: dict[str, Any], target: str | None
+) -> None:
+    translator = analyzers["translator"]
+    predicted = predictions_of(Order(translator, TEXT, target))
+    own = translator.explain(TEXT, target=target)
+    assert [one["position"] for one in predicted] == own.dataset["target_position"].values.tolist()
+    likeliest = predicted[-1]["options"][0]
+    assert own.dataset["target_name"].values[-1] == likeliest["name"]
+    option = predicted[2]["options"][1]
+    asked = {"text": TEXT, "model": "translator", "target": target, "at": 2}
+    (explanation,) = answered(server, {"explain": {**asked, "label": option["label"]}})["explanations"]
+    (value,) = explanation["targets"]
+    assert (value["name"], value["position"]) == (option["name"], 2)
+    assert explanation["error"] < 1e-4
+    assert explanation["encoder"]["tokens"]["token"][1] == "the"
+    (words,) = answered(server, {"explain": {**asked, "label": "unbelievably"}})["explanations"]
+    assert [one["position"] for one in words["targets"]] == [2, 3, 4, 5, 6]
+
+
 def test_images_and_methods_are_taken(server: Running) -> None:
     pixels = np.random.default_rng(0).integers(0, 255, (30, 40, 3), dtype=np.uint8)
     stream = BytesIO()
@@ -169,6 +190,29 @@ def test_progress_over_models_of_different_depth_is_steady() -> None:
                 tell(done, layers)
     assert [done for done, _ in told] == [0, 1, 2, 3, 4, 5, 6, 6, 7, 8]
     assert {total for _, total in told} == {8}
+
+
+def test_what_a_translator_could_say_is_chosen_in_the_page(browser: Any, server: Running) -> None:
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    trouble: list[str] = []
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    fragment = "text=The+chef+opened+a+restaurant.&model=translator&reply=A+restaurant+opened.&view=flow"
+    page.goto(f"{server.url}/#{fragment}")
+    page.locator(".flow-graph[data-drawn]").wait_for()
+    page.locator(".predictions").get_by_label("after").select_option(label="restaurant")
+    second = page.locator(".predictions .link").nth(1)
+    name = second.inner_text()
+    second.click()
+    page.locator(".predictions li.chosen", has_text=name).wait_for()
+    assert name in page.locator("h1:visible").inner_text()
+    page.get_by_label("Encoder", exact=True).last.check(force=True)
+    assert page.locator(".predictions").get_by_label("after").locator("option:checked").inner_text() == "restaurant"
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    page.locator(".predictions li.chosen", has_text=name).wait_for()
+    assert trouble == []
+    page.close()
 
 
 def test_a_prediction_is_chosen_in_the_page_and_the_address_brings_it_back(browser: Any, server: Running) -> None:

@@ -19,8 +19,11 @@ from typer.testing import CliRunner
 import normscope
 from normscope import Analysis, streaming
 from normscope.cli import explorer as commands
+from normscope.explorer import long as long_results
 from normscope.explorer import page_html, windows
-from normscope.explorer.page import frame, opening_json
+from normscope.explorer.long import LongResults
+from normscope.explorer.page import frame
+from normscope.explorer.payload import encoded
 from normscope.explorer.results import ResultApp
 from normscope.explorer.widget import ExplorerWidget
 from normscope.explorer.windows import WINDOW, Windows
@@ -40,15 +43,21 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def _shorten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have pages take next to nothing."""
+    monkeypatch.setattr(long_results, "MOST_CELLS", 1000)
+    monkeypatch.setattr(long_results, "MOST_SERVED_CELLS", 1000)
+
+
 @pytest.fixture
 def opened(long: Path, monkeypatch: pytest.MonkeyPatch) -> Analysis:
-    """The same, with a page that takes next to nothing."""
-    monkeypatch.setattr(windows, "MOST_CELLS", 1000)
+    """The same, with pages that take next to nothing."""
+    _shorten(monkeypatch)
     return normscope.open(long)
 
 
 def test_blocks_add_up_keys_and_average_queries(opened: Analysis) -> None:
-    parts = Windows(opened)
+    parts = Windows(opened.dataset)
     assert parts.block == 8
     whole = parts.whole().dataset["map"].values
     maps = opened.dataset["map"].values
@@ -64,7 +73,8 @@ def test_blocks_add_up_keys_and_average_queries(opened: Analysis) -> None:
 
 @pytest.mark.parametrize(("row", "column"), [(0, 0), (300, 301), (517, 64), (10**6, 10**6)])
 def test_a_window_has_its_own_cells_and_whole_rows(opened: Analysis, row: int, column: int) -> None:
-    part = Windows(opened).window(row, column).dataset
+    window = Windows(opened.dataset).window(row, column)
+    part = window.analysis.dataset
     row, column = min(row, TOKENS - WINDOW), min(column, TOKENS - WINDOW)
     maps = opened.dataset["map"].values[:, :, row : row + WINDOW]
     counts = part["key_count"].values
@@ -73,7 +83,11 @@ def test_a_window_has_its_own_cells_and_whole_rows(opened: Analysis, row: int, c
     inside = np.flatnonzero((part["key"].values >= column) & (part["key"].values < column + WINDOW))
     assert (counts[inside] == 1).all()
     assert np.array_equal(part["map"].values[..., inside], maps[..., column : column + WINDOW], equal_nan=True)
-    assert np.allclose(np.nansum(part["map"].values, -1), np.nansum(maps, -1), rtol=1e-5)
+    own = np.arange(row, row + WINDOW)
+    assert np.array_equal(window.own, maps[:, :, np.arange(WINDOW), own])
+    hidden = (own < column) | (own >= column + WINDOW)  # told apart from the block that it is in
+    whole = np.nansum(part["map"].values, -1) + np.where(hidden, window.own, 0)
+    assert np.allclose(whole, np.nansum(maps, -1), rtol=1e-5)
     assert part["key_token"].values[inside[0]] == f"w{column}"
 
 
@@ -87,16 +101,8 @@ def test_only_the_rows_of_a_window_are_read(opened: Analysis, monkeypatch: pytes
         return reduced(values, queries, keys)
 
     monkeypatch.setattr(windows, "_reduced", noting)
-    Windows(opened).window(100, 0)
+    Windows(opened.dataset).window(100, 0)
     assert heights == [WINDOW] * 6
-
-
-def test_two_stacks_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "MOST_CELLS", 1)
-    decoder = sample(["a", "b"], source=["c", "d"], encoder=sample(["c", "d"]))
-    assert not windows.is_long(decoder)
-    with pytest.raises(normscope.InputError, match="one text"):
-        Windows(decoder)
 
 
 def test_a_page_of_a_long_result_is_small_and_says_so(show: Any, opened: Analysis) -> None:
@@ -169,18 +175,18 @@ def test_a_bad_window_gets_a_message(server: Running, opened: Analysis) -> None:
     small = Running(ResultApp(sample(["a"])).starlette())
     with small.client() as client:
         assert client.get("/api/window?row=0&column=0").status_code == 404
-        assert client.get("/api/result").json()["windows"] is None
+        assert "windows" not in client.get("/api/result").json()["analyses"][0]
     small.stop()
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_widget_gives_windows(opened: Analysis) -> None:
     widget = ExplorerWidget(opened)
-    assert json.loads(widget.payload)["windows"]["queries"] == TOKENS
-    assert widget.payload == opening_json(opened)
+    assert json.loads(widget.payload)["analyses"][0]["windows"]["queries"] == TOKENS
+    assert widget.payload == encoded(LongResults(opened, served=True).opening())
     sent: list[tuple[Any, Any]] = []
     widget.send = lambda content, buffers=None: sent.append((content, buffers))  # type: ignore[method-assign]
-    widget._answer(widget, {"kind": "window", "id": 1, "row": 200, "column": 0}, [])
+    widget._answer(widget, {"kind": "window", "id": 1, "part": "decoder", "row": 200, "column": 0}, [])
     ((content, (buffer,)),) = sent
     assert content == {"id": 1}
     assert json.loads(buffer)["analyses"][0]["queries"]["position"][0] == 200
@@ -192,7 +198,7 @@ def test_the_command_takes_a_finished_result(long: Path, tmp_path: Path, monkeyp
     assert done.exit_code == 0, done.output
     assert "in blocks" not in done.output
     assert out.exists()
-    monkeypatch.setattr(windows, "MOST_CELLS", 1000)
+    _shorten(monkeypatch)
     done = CliRunner().invoke(APP, ["explore", str(long), "--out", str(out)])
     assert "normscope serve" in done.output
     done = CliRunner().invoke(APP, ["explore", str(long), "--out", str(out), "--compare", "another text"])

@@ -132,6 +132,9 @@ def test_what_is_no_finished_run_is_refused(copy: Path, tmp_path: Path) -> None:
     (copy / "tables" / "mixing-ratio.parquet").write_bytes(b"no table")
     with pytest.raises(FileError, match="'mixing-ratio'"):
         write_report([copy])
+    (copy / "manifest.json").write_text('{"model": {}, "sequences": 3}')
+    with pytest.raises(FileError, match="no experiments, settings, versions, finished"):
+        write_report([copy])
     (copy / "manifest.json").unlink()
     with pytest.raises(InputError, match="not finished: run the same command again"):
         write_report([copy])
@@ -152,7 +155,7 @@ def test_a_report_says_what_was_found_and_sorts_its_tables(finished: Path, tmp_p
     whole = next(row for row in table if row["scope"] == "AttnResLn" and row["tokens"] == "overall")
     assert f"{whole['mean']:.0%} of a state comes from other tokens" in page.locator(".finding").first.inner_text()
     assert page.locator("nav a").all_inner_texts() == ["Run", *NAMES]
-    assert page.locator("figure figcaption").first.inner_text() == "Mixing ratio"
+    assert page.locator("figure figcaption").first.inner_text().startswith("Mean mixing ratio in percent")
     shown = page.locator("details[open] table.sorted").first
     head = shown.locator("th", has_text="mean")
     for order in (1, -1):

@@ -174,7 +174,7 @@ export class WebApp {
 
   private hostOf(id: string, order: Order): Host {
     const { addressBar } = this;
-    const explains = this.form.model.task !== null && !this.form.model.decodes;
+    const explains = this.form.model.task !== null;
     return {
       ...addressBar,
       readState: () => looked(addressBar.readState()),
@@ -221,8 +221,9 @@ function requested(order: Order, { other, heads }: Asked): unknown {
 }
 
 async function explained(order: Order, request: ExplainRequest): Promise<Payload["explanations"][number]> {
-  const { text, model, pair, image } = order;
-  const payload = await new ServerJob().run({ explain: { text, model, pair, image, ...request } }, () => undefined);
+  const { text, model, pair, target, image } = order;
+  const asked = { text, model, pair, target, image, ...request };
+  const payload = await new ServerJob().run({ explain: asked }, () => undefined);
   const [explanation] = payload.explanations;
   if (!explanation) throw new Error("The server explained nothing.");
   return explanation;

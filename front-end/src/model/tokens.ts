@@ -63,6 +63,11 @@ const NO_WORD = -1;
 const MOST_BLOCKS = 48;
 const SENTENCE_END = /[.!?\u2026\u3002\uff01\uff1f][)"'\u201d\u2019\]]*$|[\n\u010a]$/u;
 
+/** How many tokens there are, those in blocks counted one by one. */
+export function countOf({ token, count }: TokenTable): number {
+  return count ? count.reduce((sum, tokens) => sum + tokens, 0) : token.length;
+}
+
 /** Whether words are known at all. */
 export function hasWords(table: TokenTable): boolean {
   return table.word.some((word) => word !== NO_WORD);

@@ -38,7 +38,8 @@ export class Patches extends ElementPanel {
 
   private grid(): { rows: number; columns: number } {
     const { keys } = this.view!.lens.analysis;
-    return { rows: Math.max(...(keys.row ?? [0])) + 1, columns: Math.max(...(keys.column ?? [0])) + 1 };
+    const ends = (keys.column ?? [0]).map((column, token) => column + (keys.count?.[token] ?? 1));
+    return { rows: Math.max(...(keys.row ?? [0])) + 1, columns: Math.max(...ends) };
   }
 
   private draw(): void {
@@ -51,14 +52,15 @@ export class Patches extends ElementPanel {
     context.drawImage(picture(analysis.picture!), 0, 0, SIZE, height);
     const [width, tall] = [SIZE / columns, height / rows];
     const strength = Number(this.strength.value) / 100;
+    const painted = { ...view, matrix: view.lens.painted(view.state) };
     view.keys.members.forEach((members, column) => {
-      const value = valueAt(view, view.focus.row, column);
+      const value = valueAt(painted, view.focus.row, column);
       for (const token of members) {
         const [row, at] = [analysis.keys.row?.[token] ?? -1, analysis.keys.column?.[token] ?? -1];
         if (row < 0 || at < 0 || Number.isNaN(value)) continue;
         context.globalAlpha = strength;
         context.fillStyle = view.palette.css[shade(value, view.palette)]!;
-        context.fillRect(at * width, row * tall, width, tall);
+        context.fillRect(at * width, row * tall, width * (analysis.keys.count?.[token] ?? 1), tall);
         context.globalAlpha = 1;
       }
     });
@@ -73,14 +75,17 @@ export class Patches extends ElementPanel {
     const { analysis } = view.lens;
     const position = analysis.queries.position[view.queries.members[view.focus.row]?.[0] ?? -1];
     const token = analysis.keys.position.indexOf(position ?? -1);
+    const patches = analysis.keys.count?.[token] ?? 1;
     const [row, column] = [analysis.keys.row?.[token] ?? -1, analysis.keys.column?.[token] ?? -1];
     if (row < 0) return;
-    context.strokeStyle = "#ffffff";
-    context.lineWidth = 4;
-    context.strokeRect(column * width, row * tall, width, tall);
-    context.strokeStyle = view.ink.accent;
-    context.lineWidth = 2;
-    context.strokeRect(column * width, row * tall, width, tall);
+    for (const [colour, line] of [
+      ["#ffffff", 4],
+      [view.ink.accent, 2],
+    ] as const) {
+      context.strokeStyle = colour;
+      context.lineWidth = line;
+      context.strokeRect(column * width, row * tall, width * patches, tall);
+    }
   }
 
   private clicked(event: MouseEvent): void {
@@ -90,7 +95,10 @@ export class Patches extends ElementPanel {
     const column = Math.floor((event.offsetX / this.canvas.clientWidth) * columns);
     const row = Math.floor((event.offsetY / this.canvas.clientHeight) * rows);
     const { keys, queries } = view.lens.analysis;
-    const token = keys.row?.findIndex((at, index) => at === row && keys.column?.[index] === column) ?? -1;
+    // Of a block of patches in one row, the block.
+    const inside = (first: number, token: number): boolean =>
+      column >= first && column < first + (keys.count?.[token] ?? 1);
+    const token = keys.row?.findIndex((at, index) => at === row && inside(keys.column?.[index] ?? -1, index)) ?? -1;
     const query = queries.position.indexOf(keys.position[token] ?? -1);
     const unit = view.queries.of[query] ?? -1;
     this.context.choose(

@@ -34,8 +34,9 @@ export class Ribbon extends ElementPanel {
     if (this.built !== view.keys) this.build(view);
     const { focus, palette, keys } = view;
     const query = this.keyOfQuery(view, focus.row);
+    const painted = { ...view, matrix: view.lens.painted(view.state) };
     this.keys.forEach((button, column) => {
-      const value = valueAt(view, focus.row, column);
+      const value = valueAt(painted, focus.row, column);
       const colour = Number.isNaN(value) ? "" : palette.css[shade(value, palette)]!;
       button.style.background = colour;
       button.style.color = colour === "" ? "" : inkOn(colour);

@@ -212,10 +212,3 @@ def _typed(experiment: str, option: str, value: str) -> Any:
     except (KeyError, ValueError) as error:
         kind = "true or false" if isinstance(default, bool) else f"a number such as {default}"
         raise InputError(f"{experiment}: {option} is {kind}, not {value!r}.") from error
-
-
-def check_runs(folders: Sequence[Path]) -> None:
-    """Refuse folders of runs that are not there."""
-    for folder in folders:
-        if not folder.is_dir():
-            raise InputError(f"There is no folder {str(folder)!r} with a finished run.")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from normscope.cli import options
-from normscope.cli.checks import check_model
+from normscope.cli.checks import check_model, check_text
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import load_analyzer, result_console
@@ -22,6 +22,8 @@ EXAMPLES = (
     'normscope estimate "The opera singer caught a soap bubble."',
     "normscope estimate --tokens 512 --inputs 1000",
     "normscope estimate --tokens 512 --scope AttnResLn --no-time --json",
+    "normscope estimate --tokens 512 --approximate sketch",
+    "normscope estimate --tokens 200 --explain",
 )
 
 _COUNTED = "What is counted"
@@ -33,12 +35,29 @@ def register(app: typer.Typer) -> None:
 
 
 def estimate_command(
-    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The text to analyse.", show_default=False)] = None,
+    text: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TEXT", help="The text to analyse; for a vision model, the file of an image.", show_default=False
+        ),
+    ] = None,
     tokens: Annotated[
         int | None,
         typer.Option("--tokens", "-n", min=1, help="Instead of a text, its number of tokens.", show_default=False),
     ] = None,
     inputs: Annotated[int, typer.Option("--inputs", min=1, help="How many inputs of this length.")] = 1,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            help="For an encoder-decoder model, what the decoder reads. Default: as many tokens as the text has.",
+            show_default=False,
+        ),
+    ] = None,
+    target_tokens: Annotated[
+        int | None,
+        typer.Option("--target-tokens", min=1, help="Instead of a target, its number of tokens.", show_default=False),
+    ] = None,
     scope: Annotated[
         list[str] | None,
         typer.Option("--scope", "-s", help="The scopes (default: all).", show_default=False, rich_help_panel=_COUNTED),
@@ -49,6 +68,24 @@ def estimate_command(
             "--queries", min=1, help="Rows of each map (default: all).", show_default=False, rich_help_panel=_COUNTED
         ),
     ] = None,
+    layer: Annotated[
+        int | None,
+        typer.Option("--layer", "-l", help="One layer, from 1.", show_default=False, rich_help_panel=_COUNTED),
+    ] = None,
+    heads: Annotated[
+        bool, typer.Option("--heads", help="Also what single heads do.", rich_help_panel=_COUNTED)
+    ] = False,
+    approximate: options.Approximate = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="An explanation of a prediction, instead of maps.", rich_help_panel=_COUNTED),
+    ] = False,
+    values: Annotated[
+        int,
+        typer.Option(
+            "--values", min=1, help="With --explain, how many tokens are explained.", rich_help_panel=_COUNTED
+        ),
+    ] = 1,
     mixing: Annotated[
         bool,
         typer.Option("--mixing", help="Mixing ratios alone, without maps.", rich_help_panel=_COUNTED),
@@ -65,15 +102,37 @@ def estimate_command(
     """
     if (text is None) == (tokens is None):
         raise InputError("Give a text or a number of tokens (--tokens), one of the two.")
-    check_model(model, scopes=scope or ())
+    if target is not None and target_tokens is not None:
+        raise InputError("Give a target or its number of tokens (--target-tokens), one of the two.")
+    if explain and any((scope, queries, layer, mixing, approximate)):
+        raise InputError("--explain goes through all layers: leave out the options of maps.")
+    if mixing and (heads or approximate):
+        raise InputError("Mixing ratios take no maps: leave out --heads and --approximate.")
+    if text is not None:
+        check_text(text)
+    check_model(model, scopes=scope or (), layer=layer, target=target)
     analyzer = load_analyzer(model)
-    asked = [text] * inputs if text is not None else [tokens or 0] * inputs
-    rows = None if queries is None else list(range(queries))
-    counted = analyzer.estimate(asked, scopes=scope, queries=rows, maps=not mixing, timed=not no_time)
+    common: dict[str, Any] = {
+        "target": _several(target if target is not None else target_tokens, inputs),
+        "heads": heads,
+        "timed": not no_time,
+    }
+    asked = _several(text if text is not None else tokens, inputs)
+    if explain:
+        counted = analyzer.estimate_explanation(asked, values=values, **common)
+    else:
+        rows = None if queries is None else list(range(queries))
+        of_maps = {"scopes": scope, "layers": layer, "queries": rows, "approximate": approximate, "maps": not mixing}
+        counted = analyzer.estimate(asked, **of_maps, **common)
     if as_json:
         typer.echo(_json(counted))
         return
     _show(counted)
+
+
+def _several(given: str | int | None, count: int) -> Any:
+    """The same input so many times."""
+    return None if given is None else [given] * count
 
 
 def _json(counted: Estimate) -> str:
@@ -81,6 +140,7 @@ def _json(counted: Estimate) -> str:
 
     steps = {name: work.flops for name, work in counted.work.items()}
     numbers = {"flops": counted.flops, "memory": counted.memory, "result": counted.result, "seconds": counted.seconds}
+    numbers["at_most"] = counted.at_most
     return json.dumps({**numbers, "steps": steps}, indent=2)
 
 

@@ -17,7 +17,6 @@ from normscope.cli.checks import (
     check_experiments,
     check_folder,
     check_model,
-    check_runs,
     read_experiment_options,
 )
 from normscope.cli.commands import add_command
@@ -26,6 +25,7 @@ from normscope.cli.session import named, quiet, result_console, say, say_written
 from normscope.corpora import Corpus, CorpusOptions
 from normscope.errors import InputError
 from normscope.model_options import ModelOptions
+from normscope.run_files import refuse_unfinished
 
 if TYPE_CHECKING:
     from normscope.corpus_run.engines import Engine
@@ -260,7 +260,8 @@ def report_command(
     ] = False,
 ) -> None:
     """Write one self-contained HTML report of one run, or of several side by side or together."""
-    check_runs(runs)
+    for folder in runs:
+        refuse_unfinished(folder)
     from normscope.report import write_report
 
     path = write_report(runs, out, together=together)

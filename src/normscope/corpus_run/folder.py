@@ -22,8 +22,8 @@ from normscope.corpus_run.settings import LAYOUT, differences
 from normscope.corpus_run.shards import Shards
 from normscope.errors import FileError, InputError, listing
 from normscope.files import replacing, sweep
+from normscope.run_files import MANIFEST, SETTINGS
 
-SETTINGS, MANIFEST = "run.json", "manifest.json"
 _LOCK = ".run.lock"
 _FOLDERS = ("shards", "tables", "figures")
 

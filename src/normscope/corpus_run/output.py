@@ -14,11 +14,11 @@ import matplotlib as mpl
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from normscope.corpus_run.folder import MANIFEST
 from normscope.errors import FileError
 from normscope.experiments.base import Outcome
 from normscope.files import replacing
 from normscope.plots.style import publication
+from normscope.run_files import MANIFEST
 
 _PACKAGES = (
     "normscope",

@@ -18,11 +18,12 @@ from torch import Tensor
 
 from normscope.decompose.approximation import Approximation
 from normscope.decompose.carrier import SELF, Carrier, OpenCarrier
-from normscope.decompose.expand import TILE_NEURONS, Memory
-from normscope.decompose.known import Known
+from normscope.decompose.expand import Memory, Projected
+from normscope.decompose.known import Known, KnownTerms
 from normscope.decompose.lens import Directions, Lens, Samples, Sketch, Whole, views_of
 from normscope.decompose.linear import SlopedNetwork
 from normscope.decompose.patterns import PatternMatrices, Patterns
+from normscope.decompose.products import add_product
 from normscope.decompose.sampling import Later, Pairs
 from normscope.decompose.sums import Sums
 from normscope.errors import UnsupportedArchitectureError
@@ -34,7 +35,14 @@ if TYPE_CHECKING:
 FOLDED_VECTORS = 8192
 """How many part vectors a tile holds when none of them is expanded to all neurons."""
 
-EXPANDED_VECTORS = 4096
+EXPANDED_VECTORS = 16384
+"""How many it holds when some keys at a time are expanded."""
+
+CHOSEN_VECTORS = 4096
+"""How many it holds when all keys are expanded, and the chosen neurons of every query are taken from them."""
+
+EXPANDED_NUMBERS, NEURONS = 524_288, 1024
+"""How many numbers are expanded at a time, and of how many neurons: few enough for a cache."""
 
 
 class ApproximateExpansion:
@@ -47,6 +55,7 @@ class ApproximateExpansion:
         networks: list[SlopedNetwork],
         approximation: Approximation,
         later: Later,
+        projected: Projected | None = None,
     ) -> None:
         everything = torch.arange(len(sums.queries), device=sums.queries.device)
         if len(networks) != 1 or not torch.equal(networks[0].rows, everything):
@@ -55,6 +64,9 @@ class ApproximateExpansion:
                 "Leave out approximate."
             )
         self.groups, self.network, self.approximation, self.later = groups, networks[0], approximation, later
+        self.projected = projected or Projected(groups, self.network)
+        if not self.expands:
+            self.projected.forget()
         self.sums = sums.feed_forward(networks)
         self.weights = [group.scaled_weights for group in groups]
         self.memory = Memory(sums.rows)
@@ -78,11 +90,6 @@ class ApproximateExpansion:
     def by_neuron(self) -> list[list[Float[Tensor, "f _"]]]:
         """The same with one row for each neuron, from which some are taken."""
         return [[folded.T.contiguous() for folded in of_group] for of_group in self.folded]
-
-    @cached_property
-    def projected(self) -> list[list[Float[Tensor, "_ head f"]]]:
-        """For each group of keys and each branch, what every head of a key puts into every neuron."""
-        return [[group.through(linear) for linear in self.network.projections] for group in self.groups]
 
     @cached_property
     def sizes(self) -> list[Float[Tensor, " f"]]:
@@ -122,7 +129,11 @@ class ApproximateExpansion:
     ) -> list[Float[Tensor, "sampled_key sampled_row f"]]:
         """For each branch, what sampled parts put into every neuron."""
         pairs = self.pairs[place]
-        hidden = [pairs.through(folded.unflatten(0, pairs.group.output.shape[:2])) for folded in self.folded[place]]
+        if self.expands:
+            hidden = [pairs.of_factors(projected) for projected in self.projected.by_group[place]]
+        else:
+            by_head = [folded.unflatten(0, pairs.group.output.shape[:2]) for folded in self.folded[place]]
+            hidden = [pairs.through(folded) for folded in by_head]
         return [each * (s[pairs.rows] if isinstance(s, Tensor) else s) for each, s in zip(hidden, slopes, strict=True)]
 
     def _sampled_remainders(self, place: int) -> Float[Tensor, "sample d"]:
@@ -154,7 +165,7 @@ class ApproximateExpansion:
         }
         stage = Known(outputs, {group.kind: group.values for group in self.groups}, self.lens)
         keys = sum(len(group.weights) for group in self.groups)
-        height = max(1, (EXPANDED_VECTORS if self.expands else FOLDED_VECTORS) // keys)
+        height = max(1, self._vectors // keys)
         for start in range(0, len(self.sums.queries), height):
             rows = slice(start, min(start + height, len(self.sums.queries)))
             places = {group.kind: place for place, group in enumerate(self.groups)}
@@ -184,6 +195,13 @@ class ApproximateExpansion:
         )
         return expanding < folding
 
+    @property
+    def _vectors(self) -> int:
+        """How many part vectors a tile holds."""
+        if not self.expands:
+            return FOLDED_VECTORS
+        return EXPANDED_VECTORS if self.chosen is None else CHOSEN_VECTORS
+
     def _remainders(self, place: int, rows: slice) -> Float[Tensor, "row key direction"]:
         """What a tile's queries add to the main part, as the lens shows it."""
         if self.chosen is not None:
@@ -193,23 +211,26 @@ class ApproximateExpansion:
         return self._expanded(place, rows) if self.expands else self._folded(place, rows)
 
     def _expanded(self, place: int, rows: slice) -> Float[Tensor, "row key direction"]:
-        """`(a P * c) S`, some neurons at a time."""
+        """`(a P * c) S`, some keys and neurons at a time: what is expanded stays in cache."""
         weights, second = self.weights[place][:, rows], self.lens.second
-        keys, queries, _ = weights.shape
-        out = second.new_zeros(keys * queries, second.shape[1])
-        for start in range(0, len(second), TILE_NEURONS):
-            neurons = slice(start, min(start + TILE_NEURONS, len(second)))
-            hidden = self._hidden(place, rows, neurons)
-            out.addmm_(hidden.flatten(0, 1), second[neurons])
-        return out.unflatten(0, (keys, queries)).transpose(0, 1)
+        out = second.new_empty(*weights.shape[:2], second.shape[1])
+        some = max(1, EXPANDED_NUMBERS // (NEURONS * weights.shape[1]))
+        for first in range(0, len(weights), some):
+            keys = slice(first, min(first + some, len(weights)))
+            vectors = out[keys].flatten(0, 1)
+            for start in range(0, len(second), NEURONS):
+                neurons = slice(start, min(start + NEURONS, len(second)))
+                hidden = self._hidden(place, rows, keys, neurons).flatten(0, 1)
+                add_product(vectors, hidden, second[neurons], None, first=start == 0)
+        return out.transpose(0, 1)
 
-    def _hidden(self, place: int, rows: slice, neurons: slice) -> Float[Tensor, "key row f"]:
-        """What every key puts into a tile of the activated neurons of every query."""
-        weights = self.weights[place][:, rows]
+    def _hidden(self, place: int, rows: slice, keys: slice, neurons: slice) -> Float[Tensor, "key row f"]:
+        """What some keys put into some activated neurons of every query."""
+        weights = self.weights[place][keys, rows]
         total: Tensor | None = None
-        for branch, (projected, slope) in enumerate(zip(self.projected[place], self.slopes, strict=True)):
+        for branch, (projected, slope) in enumerate(zip(self.projected.by_group[place], self.slopes, strict=True)):
             target = self.memory(f"branch {branch}", *weights.shape[:2], neurons.stop - neurons.start)
-            torch.bmm(weights, projected[..., neurons], out=target).mul_(slope[rows, neurons])
+            torch.bmm(weights, projected[keys, :, neurons], out=target).mul_(slope[rows, neurons])
             total = target if total is None else total.add_(target)
         assert total is not None
         return total
@@ -240,7 +261,7 @@ class ApproximateExpansion:
         """The same for the neurons that each query has chosen."""
         second = self.lens.second
         if self.expands:
-            hidden = self._hidden(place, rows, slice(0, len(second)))
+            hidden = self._hidden(place, rows, slice(0, len(self.weights[place])), slice(0, len(second)))
             hidden = hidden.gather(2, chosen.expand(len(hidden), -1, -1)).transpose(0, 1)
             return torch.bmm(hidden, second[chosen])
         values = self._weighted_values(place, rows)
@@ -301,8 +322,6 @@ class Approximate(Carrier):
         return maps
 
     def _norms(self, kind: int) -> Float[Tensor, "row key"]:
-        vectors = self.vectors[kind] * self.scale[:, None, None]
         terms = self.weights[kind]
-        if not terms:
-            return self.stage.lens.norms(vectors, None)
-        return self.stage.lens.norms(vectors, lambda: self.stage.seen(kind, torch.cat(terms, dim=-1)))
+        known = KnownTerms(self.stage, kind, torch.cat(terms, dim=-1)) if terms else None
+        return self.stage.lens.norms(self.vectors[kind], self.scale, known)

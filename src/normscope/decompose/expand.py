@@ -51,6 +51,22 @@ class Memory:
         return self._buffers[name][:size].view(shape)
 
 
+class Projected:
+    """What every head of a key puts into every neuron, `P`: made when first needed, for all who share it."""
+
+    def __init__(self, groups: tuple[KeyGroup, ...], network: SlopedNetwork) -> None:
+        self._groups, self._network = groups, network
+
+    @cached_property
+    def by_group(self) -> list[list[Float[Tensor, "_ head f"]]]:
+        """For each group of keys and each branch, the factors times the first matrix."""
+        return [[group.through(linear) for linear in self._network.projections] for group in self._groups]
+
+    def forget(self) -> None:
+        """Free the memory, where what follows does without."""
+        self.__dict__.pop("by_group", None)
+
+
 class Expansion:
     """All tiles of one feed-forward: the sum over its networks, of which a plain model has one."""
 
@@ -60,13 +76,17 @@ class Expansion:
         groups: tuple[KeyGroup, ...],
         networks: list[SlopedNetwork],
         products: Products | None = None,
+        projected: Projected | None = None,
     ) -> None:
         self.queries, self.groups, self.d = sums.queries, groups, sums.rows.shape[-1]
         everything = torch.arange(len(sums.queries), device=sums.queries.device)
         self.one_for_all = len(networks) == 1 and torch.equal(networks[0].rows, everything)
         self.memory = Memory(sums.rows)
         self.weights = [group.scaled_weights for group in groups]
-        self.networks = [ExpandedNetwork(network, groups, sums, self.memory, products) for network in networks]
+        self.networks = [
+            ExpandedNetwork(network, groups, sums, self.memory, products, projected or Projected(groups, network))
+            for network in networks
+        ]
 
     def tiles(self) -> Iterator[tuple[slice, Dense]]:
         start = 0
@@ -130,9 +150,10 @@ class ExpandedNetwork:
         groups: tuple[KeyGroup, ...],
         sums: Sums,
         memory: Memory,
-        products: Products | None = None,
+        products: Products | None,
+        projected: Projected,
     ) -> None:
-        self.network, self.groups, self.memory = network, groups, memory
+        self.network, self.groups, self.memory, self.projected = network, groups, memory, projected
         self.products: Products | None = products
         # Two vectors per query go through by themselves: its own part (the diagonal) and its bias.
         hidden = network.hidden(sums.rows[[OWN, BIAS]][:, network.rows])
@@ -186,7 +207,7 @@ class ExpandedNetwork:
         queries, width = slopes[0].shape
         hidden = self.memory("hidden", sum(len(of_group) for of_group in weights), queries, width)
         start = 0
-        for of_group, projected in zip(weights, self._projected, strict=True):
+        for of_group, projected in zip(weights, self.projected.by_group, strict=True):
             keys = len(of_group)
             target = hidden[start : start + keys]
             torch.bmm(of_group, projected[0][:keys, :, neurons], out=target).mul_(slopes[0])
@@ -195,11 +216,6 @@ class ExpandedNetwork:
                 target += torch.bmm(of_group, branch[:keys, :, neurons], out=more).mul_(slope)
             start += keys
         return hidden.flatten(0, 1)
-
-    @cached_property
-    def _projected(self) -> list[list[Float[Tensor, "_ head f"]]]:
-        """For each group of keys and each branch, the factors times the first matrix: `P`."""
-        return [[group.through(linear) for linear in self.network.projections] for group in self.groups]
 
     def _write_folded(self, parts: Tensor, weights: list[Tensor], place: QueryRows) -> None:
         output, slopes = self.network.output.weight.T, [slope[place] for slope in self.network.slopes]

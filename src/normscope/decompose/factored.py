@@ -21,14 +21,13 @@ from normscope.decompose.approximate import Approximate, ApproximateExpansion
 from normscope.decompose.approximation import Approximation
 from normscope.decompose.carrier import SELF, SOURCE, OpenCarrier
 from normscope.decompose.dense import Dense
-from normscope.decompose.expand import Expansion
+from normscope.decompose.expand import Expansion, Projected
+from normscope.decompose.grams import NUMBERS, gram_matrices, squared_norms
 from normscope.decompose.linear import SlopedNetwork, scale_
 from normscope.decompose.sampling import Later
+from normscope.decompose.sums import Sums
 from normscope.errors import UnsupportedArchitectureError
-from normscope.trace import Attention, CrossAttention, Linear, Norm, QueryRows, Shared
-
-_GRAM_ELEMENTS = 1_000_000
-"""How many float64 numbers each of the Gram products may hold at once."""
+from normscope.trace import Attention, CrossAttention, LayerTrace, Linear, Norm, QueryRows, Shared
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,8 @@ class KeyGroup:
     def select(self, rows: QueryRows) -> KeyGroup:
         selected = replace(self, weights=self.weights[:, rows], scale=self.scale[rows], queries=self.queries[rows])
         selected.__dict__["factors"] = self.factors  # they do not depend on the query
+        if "grams" in self.__dict__:
+            selected.__dict__["grams"] = self.grams
         return selected
 
     def scaled(self, factor: float) -> KeyGroup:
@@ -99,18 +100,22 @@ class KeyGroup:
         weights = (*self.passed, linear.weight)
         return self.shared.once(key, weights, lambda: self.output.flatten(0, 1) @ linear.weight.T)
 
+    @cached_property
+    def grams(self) -> Float[Tensor, "seen_key head head"]:
+        """The Gram matrices of the factors of the keys that the queries can see."""
+        some = max(1, NUMBERS // self.factors[0].numel())
+        return gram_matrices(self.factors[: self.visible()].split(some))
+
     def norms(self) -> Float[Tensor, "query key"]:
-        """`||part[i, j]||` from the Gram matrix of each key's factors, `sqrt(a^T G_j a)`: float64, since heads cancel."""
+        """`||part[i, j]||` from the Gram matrix of each key's factors."""
         keys, queries, heads = self.weights.shape
         norms = self.weights.new_zeros(keys, queries)
-        chunk = max(1, _GRAM_ELEMENTS // (heads * max(queries, self.output.shape[-1])))
-        for start in range(0, self.visible(), chunk):
-            keys_here = slice(start, start + chunk)
-            factors = self.factors[keys_here].double()
-            gram = factors @ factors.transpose(1, 2)
+        some = max(1, NUMBERS // (heads * queries))
+        for start in range(0, self.visible(), some):
+            keys_here = slice(start, min(start + some, self.visible()))
             seeing = self.queries >= start if self.causal else slice(None)
-            weights = self.weights[keys_here, seeing].double()
-            norms[keys_here, seeing] = (weights @ gram).mul_(weights).sum(-1).clamp_(min=0).sqrt_().to(norms.dtype)
+            squares = squared_norms(self.weights[keys_here, seeing], self.grams[keys_here])
+            norms[keys_here, seeing] = squares.sqrt_().to(norms.dtype)
         return norms.T * self.scale[:, None]
 
     def head_norms(self) -> Float[Tensor, "head query key"]:
@@ -121,6 +126,11 @@ class KeyGroup:
 @final
 class Factored(OpenCarrier):
     """Parts in factored form; none before the attention, where every state is still its own token's."""
+
+    @staticmethod
+    def of_tokens(trace: LayerTrace) -> Factored:
+        """Where a block starts."""
+        return Factored(sums=Sums.of_tokens(trace.hidden, trace.queries))
 
     def select(self, rows: QueryRows) -> Factored:
         return Factored(sums=self.sums.select(rows), groups=tuple(group.select(rows) for group in self.groups))
@@ -146,14 +156,14 @@ class Factored(OpenCarrier):
         return Factored(sums=self.sums.normalise(norm, deviation), groups=groups)
 
     def feed_forward(
-        self, networks: list[SlopedNetwork], products: Products | None = None
+        self, networks: list[SlopedNetwork], products: Products | None = None, projected: Projected | None = None
     ) -> Iterator[tuple[slice, Dense]]:
-        yield from Expansion(self.sums, self.groups, networks, products).tiles()
+        yield from Expansion(self.sums, self.groups, networks, products, projected).tiles()
 
     def approximate_feed_forward(
-        self, networks: list[SlopedNetwork], approximation: Approximation, later: Later
+        self, networks: list[SlopedNetwork], approximation: Approximation, later: Later, projected: Projected | None
     ) -> Iterator[tuple[slice, Approximate]]:
-        yield from ApproximateExpansion(self.sums, self.groups, networks, approximation, later).tiles()
+        yield from ApproximateExpansion(self.sums, self.groups, networks, approximation, later, projected).tiles()
 
     def maps(self) -> dict[int, Float[Tensor, "query key"]]:
         maps = {group.kind: group.norms() for group in self.groups}

@@ -6,12 +6,14 @@ They follow the components after the feed-forward; each stage is made once and s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normscope.decompose.grams import NUMBERS, gram_matrices, squared_norms
 from normscope.decompose.lens import Lens, Seen
 from normscope.decompose.linear import scale_
 from normscope.trace import Norm
@@ -19,14 +21,11 @@ from normscope.trace import Norm
 if TYPE_CHECKING:
     from normscope.decompose.factored import KeyGroup
 
-_CHUNK = 2_000_000
-"""How many float64 numbers the factors of the keys that are squared together may hold."""
-
-
 Views = list[Float[Tensor, "head d_head d"]]
 """The output projection of a term as it joined the chain, and after every norm since."""
 
 
+@final
 class Known:
     """By group of keys, the output projections of the known terms up to one point of the chain, and their squares there."""
 
@@ -41,9 +40,12 @@ class Known:
 
         def make() -> Known:
             outputs = {kind: list(terms) for kind, terms in self.outputs.items()}
+            known = Known(outputs, self.values, self.lens)
             for group in groups:
+                if not outputs[group.kind] and len(group.grams) == len(group.weights):
+                    known._grams[group.kind] = group.grams
                 outputs[group.kind].append([group.output])
-            return Known(outputs, self.values, self.lens)
+            return known
 
         return self._once("joined", make)
 
@@ -62,32 +64,40 @@ class Known:
             self._next[step] = make()
         return self._next[step]
 
-    def seen(self, kind: int, weights: Float[Tensor, "key row term_head"]) -> Seen:
-        """The sums of known terms with these weights."""
-        vectors = torch.bmm(weights, self._seen_factors(kind)).transpose(0, 1)
-        return Seen(vectors, lambda: self._squares(kind, weights))
-
-    def _seen_factors(self, kind: int) -> Float[Tensor, "key term_head direction"]:
+    def factors(self, kind: int) -> Float[Tensor, "key term_head direction"]:
         """The factors of every key, term and head, as the lens shows them."""
         if kind not in self._seen:
             terms = [torch.bmm(self.values[kind], self.lens.through(views)) for views in self.outputs[kind]]
             self._seen[kind] = torch.cat(terms).transpose(0, 1).contiguous()
         return self._seen[kind]
 
-    def _squares(self, kind: int, weights: Float[Tensor, "key row term_head"]) -> Float[Tensor, "row key"]:
-        """The squared norms of the sums of known terms, from the Gram matrix of each key, in float64."""
-        doubles = weights.double()
-        return (doubles @ self._gram(kind)).mul_(doubles).sum(-1).clamp_(min=0).T.contiguous()
-
-    def _gram(self, kind: int) -> Float[Tensor, "key term_head term_head"]:
+    def grams(self, kind: int) -> Float[Tensor, "key term_head term_head"]:
+        """The Gram matrix of every key's terms and heads."""
         if kind not in self._grams:
-            values, outputs = self.values[kind], torch.cat([views[-1] for views in self.outputs[kind]])
-            terms, keys = len(self.outputs[kind]), values.shape[1]
-            chunk = max(1, _CHUNK // outputs[:, 0].numel())
-            grams: list[Tensor] = []
-            for start in range(0, keys, chunk):
-                some = values[:, start : start + chunk].repeat(terms, 1, 1)
-                factors = torch.bmm(some, outputs).transpose(0, 1).double()
-                grams.append(factors @ factors.mT)
-            self._grams[kind] = torch.cat(grams)
+            outputs = torch.cat([views[-1] for views in self.outputs[kind]])
+            values = self.values[kind].repeat(len(self.outputs[kind]), 1, 1)
+            some = max(1, NUMBERS // outputs[:, 0].numel())
+            self._grams[kind] = gram_matrices(
+                torch.bmm(each, outputs).transpose(0, 1) for each in values.split(some, dim=1)
+            )
         return self._grams[kind]
+
+
+@final
+@dataclass(frozen=True)
+class KnownTerms(Seen):
+    """The sums of the known terms of one group of keys, with the weights that some queries give them."""
+
+    known: Known
+    kind: int
+    weights: Float[Tensor, "key row term_head"]
+
+    def vectors(self) -> Float[Tensor, "row key direction"]:
+        return torch.bmm(self.weights, self.known.factors(self.kind)).transpose(0, 1)
+
+    def products(self, vectors: Float[Tensor, "row key direction"]) -> Float[Tensor, "row key"]:
+        with_factors = torch.bmm(vectors.transpose(0, 1), self.known.factors(self.kind).mT)
+        return with_factors.mul_(self.weights).sum(-1).T
+
+    def squares(self) -> Float[Tensor, "row key"]:
+        return squared_norms(self.weights, self.known.grams(self.kind)).T.contiguous()

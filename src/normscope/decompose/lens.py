@@ -7,7 +7,7 @@ directions, of which most are those along which sampled parts lie, and the other
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.decompose.linear import scale_
+from normscope.decompose.linear import scale_, scale_back
 from normscope.trace import Norm
 
 _MAIN = 2 / 3
@@ -31,12 +31,20 @@ _RANDOM_PRODUCTS = 0.5
 _TINY = 1e-30
 
 
-@dataclass(frozen=True)
-class Seen:
-    """Known terms of parts: as a lens shows them, and their squared norms, in float64, where these are asked for."""
+class Seen(ABC):
+    """Known terms of parts, as a lens shows them."""
 
-    vectors: Float[Tensor, "row key direction"]
-    squares: Callable[[], Float[Tensor, "row key"]]
+    @abstractmethod
+    def vectors(self) -> Float[Tensor, "row key direction"]:
+        """The terms."""
+
+    @abstractmethod
+    def products(self, vectors: Float[Tensor, "row key direction"]) -> Float[Tensor, "row key"]:
+        """Of each with a vector, without the terms being written out."""
+
+    @abstractmethod
+    def squares(self) -> Float[Tensor, "row key"]:
+        """Their squared norms, in float64."""
 
 
 class Lens(ABC):
@@ -64,9 +72,9 @@ class Lens(ABC):
 
     @abstractmethod
     def norms(
-        self, vectors: Float[Tensor, "row key direction"], known: Callable[[], Seen] | None
+        self, vectors: Float[Tensor, "row key direction"], scale: Float[Tensor, " row"], known: Seen | None
     ) -> Float[Tensor, "row key"]:
-        """The norms of parts that are seen so, with the `known` terms that belong to them."""
+        """The norms of parts that are seen so, times the `scale`, with the `known` terms that belong to them."""
 
 
 @final
@@ -89,8 +97,12 @@ class Whole(Lens):
     def through(self, views: Sequence[Float[Tensor, "... d"]]) -> Float[Tensor, "... d"]:
         return views[-1]
 
-    def norms(self, vectors: Float[Tensor, "row key d"], known: Callable[[], Seen] | None) -> Float[Tensor, "row key"]:
-        return (vectors if known is None else vectors + known().vectors).norm(dim=-1)
+    def norms(
+        self, vectors: Float[Tensor, "row key d"], scale: Float[Tensor, " row"], known: Seen | None
+    ) -> Float[Tensor, "row key"]:
+        if known is None:
+            return vectors.norm(dim=-1) * scale[:, None]
+        return torch.addcmul(known.vectors(), vectors, scale[:, None, None]).norm(dim=-1)
 
 
 def views_of(vectors: Float[Tensor, "... d"], norms: Sequence[Norm]) -> list[Float[Tensor, "... d"]]:
@@ -125,7 +137,9 @@ class Directions:
         self.d, size = views[0].shape[-1], stacked.shape[-1]
         self.main = max(1, min(round(_MAIN * width), width - 1, len(everything)))
         generator = torch.Generator().manual_seed(seed)
-        random = torch.randn(size, width, generator=generator, dtype=stacked.dtype).to(stacked.device)
+        random = torch.randn(size, width, generator=generator, dtype=stacked.dtype, device=generator.device).to(
+            stacked.device
+        )
         first = random[:, : self.main]
         for _ in range(2):
             first = torch.linalg.qr(everything.T @ (everything @ first)).Q
@@ -138,6 +152,13 @@ class Directions:
     def of_view(self, view: int) -> Float[Tensor, "d direction"]:
         """The rows that belong to a view, in its own units."""
         return self.matrix[view * self.d : (view + 1) * self.d] * self.sizes[view]
+
+    def pulled_back(self, norms: Sequence[Norm], view: int) -> Float[Tensor, "d direction"]:
+        """What gives with vectors at a view the sum of their products there and at all later views."""
+        pulled = self.of_view(len(norms)) / self.sizes[len(norms)] ** 2
+        for earlier in reversed(range(view, len(norms))):
+            pulled = scale_back(norms[earlier], pulled.T).T + self.of_view(earlier) / self.sizes[earlier] ** 2
+        return pulled
 
 
 @final
@@ -153,10 +174,7 @@ class Sketch(Lens):
     @staticmethod
     def of(matrix: Float[Tensor, "f d"], norms: tuple[Norm, ...], directions: Directions) -> Sketch:
         """From what every neuron gives out (`matrix`), which is seen after some of the `norms`."""
-        products = torch.zeros_like(matrix[:, :1])
-        for view, seen in enumerate(views_of(matrix, norms)):
-            products = products + seen @ (directions.of_view(view) / directions.sizes[view] ** 2)
-        return Sketch(directions, norms, products)
+        return Sketch(directions, norms, matrix @ directions.pulled_back(norms, 0))
 
     @property
     def second(self) -> Float[Tensor, "f direction"]:
@@ -169,33 +187,35 @@ class Sketch(Lens):
         return vectors
 
     def through(self, views: Sequence[Float[Tensor, "... d"]]) -> Float[Tensor, "... direction"]:
-        main, joined = self.directions.main, self.view + 1 - len(views)
-        along = views[-1] @ self.directions.of_view(self.view)[:, :main]
+        directions, main, joined = self.directions, self.directions.main, self.view + 1 - len(views)
+        along = views[-1] @ directions.of_view(self.view)[:, :main]
         # Random directions see products at all views in one: this view's share of them is taken, and only half of it,
         # since they are noisy.
-        every = views_of(views[-1], self.later[self.view :])
-        left = torch.zeros_like(along[..., :1])
-        for view, vectors in enumerate([*views[:-1], *every], joined):
-            left = left + vectors @ self.directions.of_view(view)[:, main:] / self.directions.sizes[view] ** 2
-        share = self.directions.shares[self.view] / self.directions.shares[joined:].sum().clamp(min=_TINY)
-        factor = _RANDOM_PRODUCTS * share * self.directions.sizes[self.view] ** 2
+        left = views[-1] @ directions.pulled_back(self.later, self.view)[:, main:]
+        for view, vectors in enumerate(views[:-1], joined):
+            left += vectors @ directions.of_view(view)[:, main:] / directions.sizes[view] ** 2
+        share = directions.shares[self.view] / directions.shares[joined:].sum().clamp(min=_TINY)
+        factor = _RANDOM_PRODUCTS * share * directions.sizes[self.view] ** 2
         return torch.cat([along, left * factor], dim=-1)
 
     def norms(
-        self, vectors: Float[Tensor, "row key direction"], known: Callable[[], Seen] | None
+        self, vectors: Float[Tensor, "row key direction"], scale: Float[Tensor, " row"], known: Seen | None
     ) -> Float[Tensor, "row key"]:
+        squares = self._squares(vectors)
         if known is None:
-            return self._squares(vectors).sqrt_()
+            return squares.sqrt_().mul_(scale[:, None])
         # The norm of the known terms is exact; the sketch adds only what the rest changes of it.
-        seen = known()
-        changes = self._squares(vectors).add_(seen.vectors.mul_(vectors).sum(-1), alpha=2)
-        return seen.squares().add_(changes).clamp_(min=0).sqrt_().to(vectors.dtype)
+        changes = squares.mul_(scale[:, None]).add_(known.products(vectors), alpha=2).mul_(scale[:, None])
+        return known.squares().add_(changes).clamp_(min=0).sqrt_().to(vectors.dtype)
 
     def _squares(self, vectors: Float[Tensor, "row key direction"]) -> Float[Tensor, "row key"]:
-        main = self.directions.main
-        along = (vectors[..., :main] @ self._root).square().sum(-1)
-        left = vectors[..., main:].square().sum(-1)
-        return along.add_(left * (self.directions.sizes[self.view] ** 2 * self.directions.shares[self.view]))
+        if not vectors.is_contiguous():  # one product for all needs them as they lie
+            return self._squares(vectors.transpose(0, 1).contiguous()).T
+        main, flat = self.directions.main, vectors.flatten(0, 1)
+        along = torch.linalg.vector_norm(flat[:, :main] @ self._root, dim=-1).square_()
+        left = torch.linalg.vector_norm(flat[:, main:], dim=-1).square_()
+        left *= self.directions.sizes[self.view] ** 2 * self.directions.shares[self.view]
+        return along.add_(left).unflatten(0, vectors.shape[:2])
 
     @cached_property
     def _root(self) -> Float[Tensor, "main main"]:

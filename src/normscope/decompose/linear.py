@@ -31,6 +31,12 @@ def scale_(norm: Norm, vectors: Float[Tensor, "... d"]) -> Float[Tensor, "... d"
     return vectors.mul_(norm.weight)
 
 
+def scale_back(norm: Norm, covectors: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
+    """What gives with vectors before the linear half of a norm the products that `covectors` give after it."""
+    scaled = covectors * norm.weight
+    return scaled - scaled.mean(dim=-1, keepdim=True) if isinstance(norm, LayerNorm) else scaled
+
+
 def shift(norm: Norm) -> Float[Tensor, " d"] | None:
     """The constant half of a norm, which belongs to no token."""
     return norm.bias if isinstance(norm, LayerNorm) else None

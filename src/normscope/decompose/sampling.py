@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -35,17 +36,26 @@ class Pairs:
 
     @staticmethod
     def sampled(group: KeyGroup, seed: int) -> Pairs:
-        keys = torch.linspace(0, group.visible() - 1, min(_KEYS, group.visible())).long()
-        keys = keys.to(group.weights.device)
+        visible, device = group.visible(), group.weights.device
+        keys = torch.linspace(0, visible - 1, min(_KEYS, visible), device=device).long()
         seen = group.weights[keys].abs().sum(-1).cpu() > 0
         generator = torch.Generator().manual_seed(seed)
         rows = torch.multinomial(seen + 1e-9, _ROWS_PER_KEY, replacement=True, generator=generator)
         return Pairs(group, keys, rows.to(keys.device))
 
+    @cached_property
+    def weights(self) -> Float[Tensor, "sampled_key sampled_row head"]:
+        return self.group.weights[self.keys[:, None], self.rows] * self.group.scale[self.rows, None]
+
     def through(self, output: Float[Tensor, "head d_head outputs"]) -> Float[Tensor, "sampled_key sampled_row outputs"]:
         """The pairs' parts after a matrix for each head."""
-        weights = self.group.scaled_weights[self.keys[:, None], self.rows]
-        return torch.bmm(weights, torch.bmm(self.group.values[:, self.keys], output).transpose(0, 1))
+        return torch.bmm(self.weights, torch.bmm(self.group.values[:, self.keys], output).transpose(0, 1))
+
+    def of_factors(
+        self, factors: Float[Tensor, "key head outputs"]
+    ) -> Float[Tensor, "sampled_key sampled_row outputs"]:
+        """The same from the factors of all keys."""
+        return torch.bmm(self.weights, factors[self.keys])
 
     def parts(self, output: Float[Tensor, "head d_head d"]) -> Float[Tensor, "sample d"]:
         return self.through(output).flatten(0, 1)

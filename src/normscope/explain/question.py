@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -43,6 +43,8 @@ class Wanted:
     at: int | None = None
     continue_for: int | None = None
     direction: Float[Tensor, " d"] | Literal["state"] | None = None
+    reply: str | Sequence[int] | None = None
+    """What the decoder of an encoder-decoder reads, where the label is not its own next token."""
 
 
 Rows = Sequence[tuple[int | None, Wanted]]
@@ -189,7 +191,11 @@ def tokens_of(analyzer: Analyzer, text: str | Sequence[int]) -> list[int]:
     if not text:
         raise InputError("The target is empty. Name a word, or leave it out for what the model predicts.")
     known = tokenizer.get_vocab()
-    ids = [known[text]] if text in known else cast("list[int]", tokenizer(text, add_special_tokens=False)["input_ids"])
+    # What a decoder gives out may have a vocabulary of its own.
+    side: dict[str, Any] = {"text" if analyzer.family.encoder is None else "text_target": text}
+    ids = (
+        [known[text]] if text in known else cast("list[int]", tokenizer(**side, add_special_tokens=False)["input_ids"])
+    )
     if not ids or tokenizer.unk_token_id in ids:
         raise InputError(
             f"The target {text!r} is not in the vocabulary of {analyzer.name}: its tokenizer has no token for it."

@@ -59,6 +59,8 @@ def _read(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[
     A continuation of several tokens is read after the text, and every one of its tokens is wanted at its own row.
     """
     head = head_of(analyzer.model)
+    if wanted.reply is not None and head.task != "seq2seq-lm":
+        raise InputError(f"reply is what a decoder reads that gives out a text: {analyzer.name} does {head.task}.")
     if wanted.continue_for is not None:
         wanted = _continuing(analyzer, head, sequence, wanted)
     match head.task:
@@ -152,6 +154,8 @@ def _extended(analyzer: Analyzer, sequence: TokenSequence, last: int, ids: list[
 
 def _decoded(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
     """An encoder-decoder: the text that its decoder is made to give out, token by token, or what it gives out by itself."""
+    if wanted.reply is not None:
+        return _replied(analyzer, sequence, wanted, wanted.reply)
     paired = _with_text(analyzer, sequence, None if isinstance(wanted.target, int) else wanted.target)
     assert paired.target is not None
     output = paired.target.features["input_ids"][1:]
@@ -161,6 +165,24 @@ def _decoded(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tup
     row = position_of(wanted.at, len(paired.target), default=0)
     named = wanted.target if isinstance(wanted.target, int) else ([*output, None][row])
     return paired, [(row, replace(_first_tokens(analyzer, wanted), target=named))]
+
+
+def _replied(
+    analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted, reply: str | Sequence[int]
+) -> tuple[TokenSequence, Rows]:
+    """An encoder-decoder whose decoder reads a text: what comes after that, or after its token `at`."""
+    paired = _with_text(analyzer, sequence, reply)
+    assert paired.target is not None
+    row = position_of(wanted.at, len(paired.target))
+    if wanted.target is None or isinstance(wanted.target, int):
+        return paired, [(row, _first_tokens(analyzer, wanted))]
+    before, ids = paired.target.features["input_ids"][1 : row + 1], tokens_of(analyzer, wanted.target)
+    if wanted.against is None:
+        rows = [(row + place, Wanted(number)) for place, number in enumerate(ids)]
+        return (paired if len(ids) == 1 else _with_text(analyzer, sequence, [*before, *ids])), rows
+    common, pair = _difference(analyzer, ids, wanted.against)
+    longer = _with_text(analyzer, sequence, [*before, *common, pair["target"]]) if common else paired
+    return longer, [(row + len(common), replace(wanted, **pair))]
 
 
 def _with_text(analyzer: Analyzer, sequence: TokenSequence, text: str | Sequence[int] | None) -> TokenSequence:

@@ -20,19 +20,26 @@ from normscope.labels import readable
 MOST_CELLS = 64_000_000
 """Cells of all maps up to which a page takes results whole: about 100 MB of it."""
 
+MOST_SERVED_CELLS = 32_000_000
+"""The same where someone is there to read windows, so that nobody has to wait for all of it."""
+
 Part = Literal["decoder", "encoder"]
 """A stack of an analysis. The only one of a model without an encoder apart is its decoder."""
 
 
 class LongResults:
-    """Results to look at together, and the windows of those stacks that a page cannot take whole."""
+    """Results to look at together, and the windows of those stacks that a page cannot take whole.
 
-    def __init__(self, *results: Analysis | Explanation) -> None:
+    `served` where windows can be asked for.
+    """
+
+    def __init__(self, *results: Analysis | Explanation, served: bool = False) -> None:
         self.results = results
         self.analyses = [result for result in results if isinstance(result, Analysis)]
         stacks = {name: stack for name, stack in self._stacks() if schema.MAP in stack.dataset}
         cells = {name: int(stack.dataset[schema.MAP].size) for name, stack in stacks.items()}
-        short = MOST_CELLS if sum(cells.values()) <= MOST_CELLS else MOST_CELLS // len(cells)
+        most = MOST_SERVED_CELLS if served else MOST_CELLS
+        short = most if sum(cells.values()) <= most else most // len(cells)
         self.windows = {name: Windows(stacks[name].dataset) for name in stacks if cells[name] > short}
 
     @property

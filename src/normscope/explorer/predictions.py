@@ -18,17 +18,30 @@ from normscope.explorer.orders import Order, task_of
 _MOST = 6
 
 
-def predictions_of(order: Order) -> list[dict[str, Any]]:
-    """For every token of a causal model, every mask, or the whole input of a classifier: labels by probability.
+def reply_of(order: Order) -> str | list[int] | None:
+    """What the decoder of a model that answers with a text reads: the text given, or what the model says; else nothing."""
+    if task_of(order.analyzer) != "seq2seq-lm":
+        return None
+    if order.target is not None:
+        return order.target
+    (sequence,), _ = asking.read(order.analyzer, order.inputs, None, words=False, truncate=False)
+    assert sequence.target is not None
+    start, *ids = sequence.target.features["input_ids"]
+    return [*ids, start]  # the last is given out, not read
 
-    Of other tasks nothing: their labels at one place are no alternatives, or depend on what was said before.
+
+def predictions_of(order: Order) -> list[dict[str, Any]]:
+    """For every token of a causal model or of a decoder, every mask, or a classifier's whole input: labels by probability.
+
+    Of other tasks nothing: their labels at one place are no alternatives.
     """
     analyzer = order.analyzer
     task = task_of(analyzer)
-    if task not in ("causal-lm", "masked-lm", "sequence-classification", "image-classification"):
+    if task not in ("causal-lm", "seq2seq-lm", "masked-lm", "sequence-classification", "image-classification"):
         return []
     (sequence,), _ = asking.read_sources(analyzer, order.inputs, words=False, truncate=False)
-    sequence, question = read_question(analyzer, sequence, Wanted(at=0 if task == "masked-lm" else None))
+    wanted = Wanted(at=0 if task == "masked-lm" else None, reply=reply_of(order))
+    sequence, question = read_question(analyzer, sequence, wanted)
     logits = Values(analyzer, sequence, question).logits
     if logits.shape[-1] < 2:
         return []

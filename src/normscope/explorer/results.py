@@ -33,7 +33,7 @@ class ResultApp:
     """
 
     def __init__(self, *results: Analysis | Explanation, tell: Tell | None = None) -> None:
-        self._long = LongResults(*results)
+        self._long = LongResults(*results, served=True)
         self._opening = encoded(self._long.opening(tell=tell)).encode("ascii")
         self._title = title(*results)
         self._reading = threading.Lock()

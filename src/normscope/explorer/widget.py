@@ -26,7 +26,7 @@ class ExplorerWidget(anywidget.AnyWidget):
     state = traitlets.Unicode().tag(sync=True)
 
     def __init__(self, *results: Analysis | Explanation, state: str = "") -> None:
-        self._long = LongResults(*results)
+        self._long = LongResults(*results, served=True)
         super().__init__(payload=encoded(self._long.opening()), state=state)
         self._results = results
         self._analyses = [result for result in results if isinstance(result, Analysis)]

@@ -17,7 +17,7 @@ from normscope.errors import InputError, NormscopeError
 from normscope.explain.explanation import Explanation
 from normscope.explorer.orders import Order, Question, task_of
 from normscope.explorer.payload import payload_json
-from normscope.explorer.predictions import predictions_of
+from normscope.explorer.predictions import predictions_of, reply_of
 from normscope.schema import NORMS
 
 __all__ = ["Cancelled", "Order", "Result", "Steps", "analyse", "explain"]
@@ -114,7 +114,12 @@ def explain(
     _refuse_long(order, most_tokens)
     with Steps([len(order.analyzer.layers)], tell, cancelled).next() as told:
         explanation = order.analyzer.explain(
-            cast(Any, order.inputs), target=question.label, against=question.against, at=question.at, tell=told
+            cast(Any, order.inputs),
+            target=question.label,
+            against=question.against,
+            at=question.at,
+            reply=reply_of(order),
+            tell=told,
         )
     return Result([], payload_json(cast(Explanation, explanation)).encode("ascii"))
 

@@ -85,7 +85,7 @@ def own_shift(sequence: TokenSequence, model: PreTrainedModel) -> int | None:
     if shift is None:
         return None
     config: Any = model.config
-    ids = torch.tensor([sequence.features["input_ids"]])
+    ids = torch.tensor([sequence.features["input_ids"]], device=model.device)
     settings = (config.pad_token_id, config.decoder_start_token_id)
     return int(shift(ids, *settings[: len(signature(shift).parameters) - 1])[0, 0])
 

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.choices import Products
-from normscope.decompose import Approximation, LayerResult, Reached, decompose
+from normscope.decompose import Approximation, Branches, LayerResult, Reached
+from normscope.decompose.walk import Walk
 from normscope.errors import InputError, listing
 from normscope.measures.search import Search
 from normscope.planner.approximations import candidates
@@ -75,63 +76,87 @@ class ApproximateLayer:
     def result(self, asked: Approximate, before: Reached | None) -> LayerResult:
         """The maps, with what they reached. `before` is what the layer below did, where a search begins."""
         scopes = [scope for scope in self.maps if FeedForward.name in scope.components]
+        branches = Branches(
+            Walk(
+                self.trace,
+                maps=self.maps,
+                ratios=(*self.maps, *self.ratios),
+                heads=self.heads,
+                value_bias=self.value_bias,
+            )
+        )
         if not scopes:
-            return self._decomposed(None)
+            return branches.result()
         if isinstance(asked, Approximation):
-            return self._measured(asked, *self._exact_rows(scopes))
+            sample = Sample.of(branches, scopes)
+            return sample.measured(asked)
         search = Search(self._candidates(len(scopes)), 1 - asked.spearman, before)
-        result = self._searched(search, scopes) if search.candidates else None
+        result = _searched(search, Sample.of(branches, scopes)) if search.candidates else None
         if result is not None:
             return result
         nothing_missed = Reached(EXACT, dict.fromkeys(scopes, 0.0), dict.fromkeys(scopes, 1.0))
-        return replace(self._decomposed(None), reached=nothing_missed)
-
-    def _exact_rows(self, scopes: Sequence[Scope]) -> tuple[dict[str, Tensor], Tensor]:
-        """Exact maps of a few queries, and which queries these are."""
-        rows = sampled(len(self.trace.queries), self.trace.queries.device)
-        return decompose(self.trace.select(rows), scopes, value_bias=self.value_bias).maps, rows
-
-    def _searched(self, search: Search, scopes: Sequence[Scope]) -> LayerResult | None:
-        """The maps of the first candidate that is good enough, if there is one."""
-        exact, rows = self._exact_rows(scopes)
-        sample = replace(self, trace=self.trace.select(rows), maps=scopes, ratios=(), heads=False)
-        everything = torch.arange(len(rows), device=rows.device)
-        while (candidate := search.next()) is not None:
-            # What a layer below was approximated by shows what to expect; without it, the sample is tried first. It shows
-            # nothing of patterns that all queries share.
-            alone = not search.is_informed and candidate.patterns is None
-            if alone and search.misses(sample._measured(candidate, exact, everything).reached_or_exact):
-                continue
-            result = self._measured(candidate, exact, rows)
-            if not search.misses(result.reached_or_exact):
-                return result
-        return None
+        return replace(branches.result(), reached=nothing_missed)
 
     def _candidates(self, scopes: int) -> list[Approximation]:
         trace = self.trace
         extent = Extent(trace.length + trace.source_length, len(trace.queries), trace.causal)
         return candidates(sizes_of_trace(trace), extent, scopes)
 
-    def _measured(self, candidate: Approximation, exact: dict[str, Tensor], rows: Tensor) -> LayerResult:
-        result = self._decomposed(candidate)
-        cells = {scope: (result.maps[scope][rows], exact[scope]) for scope in exact}
-        errors = {scope: relative_error(*pair) for scope, pair in cells.items()}
-        return replace(result, reached=Reached(candidate, errors, {s: spearman(*pair) for s, pair in cells.items()}))
 
-    def _decomposed(self, candidate: Approximation | None) -> LayerResult:
-        return decompose(
-            self.trace,
-            self.maps,
-            ratios=self.ratios,
-            heads=self.heads,
-            value_bias=self.value_bias,
-            approximation=candidate,
+@dataclass(frozen=True)
+class Sample:
+    """Exact maps of a few queries, by which approximate ones are judged."""
+
+    branches: Branches
+    rows: Int[Tensor, " row"]
+    maps: dict[str, Float[Tensor, "row key"]]
+
+    @staticmethod
+    def of(branches: Branches, scopes: Sequence[Scope]) -> Sample:
+        queries = branches.walk.trace.queries
+        rows = sampled(len(queries), queries.device)
+        return Sample(branches, rows, branches.sample(rows, scopes))
+
+    def measured(self, candidate: Approximation) -> LayerResult:
+        """The maps of all queries, with what they reached."""
+        result = self.branches.result(candidate)
+        return replace(result, reached=self._reached(candidate, {s: result.maps[s][self.rows] for s in self.maps}))
+
+    def alone(self, candidate: Approximation) -> Reached:
+        """What a candidate reaches that sees the sampled queries alone."""
+        return self._reached(candidate, self.branches.sample(self.rows, list(self.maps), candidate))
+
+    def _reached(self, candidate: Approximation, maps: dict[str, Float[Tensor, "row key"]]) -> Reached:
+        cells = {scope: (maps[scope], exact) for scope, exact in self.maps.items()}
+        return Reached(
+            candidate,
+            {scope: relative_error(*pair) for scope, pair in cells.items()},
+            {scope: spearman(*pair) for scope, pair in cells.items()},
         )
+
+
+def sample_size(queries: int) -> int:
+    """How many rows are computed exactly, too."""
+    return min(queries, max(FEWEST, min(SAMPLED, queries // 64)))
+
+
+def _searched(search: Search, sample: Sample) -> LayerResult | None:
+    """The maps of the first candidate that is good enough, if there is one."""
+    while (candidate := search.next()) is not None:
+        # What a layer below was approximated by shows what to expect; without it, the sample is tried first. It shows
+        # nothing of patterns that all queries share.
+        alone = not search.is_informed and candidate.patterns is None
+        if alone and search.misses(sample.alone(candidate)):
+            continue
+        result = sample.measured(candidate)
+        if not search.misses(result.reached_or_exact):
+            return result
+    return None
 
 
 def sampled(queries: int, device: torch.device) -> Tensor:
     """The rows that are computed exactly, too: spread evenly, with the last."""
-    count = min(queries, max(FEWEST, min(SAMPLED, queries // 64)))
+    count = sample_size(queries)
     return torch.linspace(queries // (2 * count), queries - 1, count, device=device).long()
 
 

@@ -238,7 +238,7 @@ def _without_states(values: Values) -> Float[Tensor, "target token"]:
             at_once = max(1, _STATES_AT_ONCE // max(each.shape[1] for each in values.entering))
             for places in torch.arange(length, device=states.device).split(at_once):
                 changed = [each.repeat(len(places), 1, 1) for each in values.entering]
-                changed[side][torch.arange(len(places)), places] = states.mean(1)
+                changed[side][torch.arange(len(places), device=places.device), places] = states.mean(1)
                 pieces.append(values.own - values.of_states(*changed))
     return torch.cat(pieces).T
 
@@ -262,6 +262,7 @@ class Random(SharesOnly):
         text = repr((asked.sequence.tokens, asked.sequence.target and asked.sequence.target.tokens, self.seed))
         generator = torch.Generator().manual_seed(zlib.crc32(text.encode()))
         main, *encoder = (
-            torch.rand(len(values.answers), each.shape[1], generator=generator) for each in values.entering
+            torch.rand(len(values.answers), each.shape[1], generator=generator, device=generator.device)
+            for each in values.entering
         )
         return Attributed(values.answers, values.logits, values.own, main, encoder[0] if encoder else None)

@@ -3,87 +3,155 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import lru_cache, reduce
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import torch
 
 from normscope.errors import InputError
+from normscope.families.spec import Stack
+from normscope.inputs import TokenSequence
 from normscope.measures import Decomposition
-from normscope.planner.estimate import Asked, Estimate, estimate, of_sequence, size
+from normscope.measures.approximated import Approximate, Fast, sample_size
+from normscope.planner.estimate import (
+    Asked,
+    Estimate,
+    Explained,
+    Length,
+    Nearly,
+    PassedThrough,
+    Question,
+    StackWork,
+    estimate,
+    size,
+)
 from normscope.planner.machine import Clock, Machine, calibrate
 from normscope.planner.sizes import BlockSizes, UnknownSizeError, blocks_in
-from normscope.planner.work import Extent
-from normscope.request import Request
+from normscope.request import Request, StackRequest
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
 
-ShortRun = Callable[[], object]
-
 SHORT = 8
 """Tokens of the input whose analysis shows what a layer takes whatever its length."""
 
+ENCODER = "encoder's"
+"""What the steps of an encoder are called by, beside those of its decoder."""
 
-def asked_of(analyzer: Analyzer, request: Request) -> Asked | None:
+Stacks = dict[str, Question]
+"""What is asked of the main stack (under the empty name) and of the encoder."""
+
+
+@dataclass(frozen=True)
+class ShortRun:
+    """The same work on a short input, to be timed: what it does, what of it is counted, and for which length."""
+
+    task: Callable[[], object]
+    stacks: Stacks
+    length: Length
+
+
+def lengths_of(sequences: Sequence[TokenSequence]) -> list[Length]:
+    """The tokens of inputs, and of their sources where a decoder reads a target."""
+    return [Length(len(item)) if item.target is None else Length(len(item.target), len(item)) for item in sequences]
+
+
+def asked_of(analyzer: Analyzer, request: Request) -> Stacks | None:
     """What of a request the planner counts, or nothing if it has no norms or mixing ratios."""
-    decompositions = [measure for measure in request.main.measures if isinstance(measure, Decomposition)]
+    family, item = analyzer.family, request.arithmetic(analyzer.weight_dtype).itemsize
+    main = _of_stack(request.main, family.stack, request.rows, item)
+    if main is None:
+        return None
+    if family.encoder is None:
+        return {"": main}
+    of_encoder = None if request.encoder is None else _of_stack(request.encoder, family.encoder, None, item)
+    return {"": main, ENCODER: of_encoder or PassedThrough(item)}
+
+
+def _of_stack(part: StackRequest, stack: Stack, queries: int | None, item: int) -> Asked | None:
+    decompositions = [measure for measure in part.measures if isinstance(measure, Decomposition)]
     if not decompositions:
         return None
     joined = reduce(Decomposition.joined, decompositions)
-    return Asked(
-        joined.maps or joined.ratios,
-        tuple(request.main.layers),
-        request.rows,
-        joined.heads,
-        bool(joined.maps),
-        analyzer.family.stack.causal,
-        request.arithmetic(analyzer.weight_dtype).itemsize,
-    )
+    scopes, maps = joined.maps or joined.ratios, bool(joined.maps)
+    near = _nearly(joined.approximate)
+    return Asked(scopes, tuple(part.layers), queries, joined.heads, maps, stack.causal, item, near)
+
+
+def _nearly(approximate: Approximate | None) -> Nearly | None:
+    if approximate is None or (not isinstance(approximate, Fast) and approximate.name.endswith("products")):
+        return None
+    return Nearly(None if isinstance(approximate, Fast) else approximate, sample_size)
+
+
+def explained_of(analyzer: Analyzer, values: int, dtype: torch.dtype | None, *, heads: bool, head: bool) -> Stacks:
+    """What an explanation of so many values computes of each stack; `head` says whether it asks the model's own head."""
+    item = (dtype or torch.promote_types(analyzer.weight_dtype, torch.float32)).itemsize
+    stacks: Stacks = {}
+    for name, stack in (("", analyzer.family.stack), (ENCODER, analyzer.family.encoder)):
+        if stack is not None:
+            layers = tuple(range(1, 1 + stack.depth(analyzer.model.config)))
+            numbers = head_numbers(analyzer) if head and not name else 0
+            stacks[name] = Explained(layers, values, heads, numbers, stack.causal, item)
+    return stacks
+
+
+def head_numbers(analyzer: Analyzer) -> int:
+    """The numbers of the matrix from states to words; 0 for a model without one."""
+    embeddings = analyzer.model.get_output_embeddings()
+    return 0 if embeddings is None else sum(each.numel() for each in embeddings.parameters())
 
 
 def plan(
     analyzer: Analyzer,
-    request: Request,
-    lengths: Sequence[int],
+    stacks: Stacks | None,
+    lengths: Sequence[Length],
     *,
     short_run: ShortRun | None = None,
     clock: Clock = time.perf_counter,
 ) -> Estimate:
-    """The estimate for inputs of some lengths; with the time, if `short_run` does the same to an input of `SHORT` tokens."""
+    """The estimate for inputs of some lengths; with the time, if there is a short run."""
     refuse_lengths(analyzer, lengths)
-    asked = asked_of(analyzer, request)
-    if asked is None:
-        raise InputError("The planner counts norms and mixing ratios, not other methods (max_memory is for norms).")
-    blocks = blocks_in(analyzer.model, analyzer.family.stack)
-    machine = None if short_run is None else _calibrated(analyzer, blocks, asked, short_run, clock)
-    return estimate(blocks, list(lengths), asked, machine)
+    if stacks is None:
+        raise InputError(
+            "The planner counts norms, mixing ratios and explanations, not other methods (max_memory is for norms)."
+        )
+    blocks = _blocks(analyzer, stacks)
+    machine = None if short_run is None else _calibrated(analyzer, blocks, stacks, short_run, clock)
+    return estimate(_works(blocks, stacks, lengths), machine)
 
 
-def costs(analyzer: Analyzer, request: Request, lengths: Sequence[int]) -> list[float]:
+def _blocks(analyzer: Analyzer, stacks: Stacks) -> dict[str, list[BlockSizes]]:
+    families = {"": analyzer.family.stack, ENCODER: analyzer.family.encoder}
+    return {name: blocks_in(analyzer.model, stack) for name, stack in families.items() if name in stacks and stack}
+
+
+def _works(blocks: Mapping[str, list[BlockSizes]], stacks: Stacks, lengths: Sequence[Length]) -> dict[str, StackWork]:
+    of_encoder = [Length(length.source) for length in lengths]
+    return {
+        name: StackWork(blocks[name], asked, of_encoder if name else list(lengths)) for name, asked in stacks.items()
+    }
+
+
+def costs(analyzer: Analyzer, request: Request, lengths: Sequence[Length]) -> list[float]:
     """How much work each of some inputs is beside the others, for a progress bar."""
-    asked = asked_of(analyzer, request)
-    by_length = [float(length) for length in lengths]
-    if asked is None or len(lengths) == 1:
+    stacks = asked_of(analyzer, request)
+    by_length = [float(length.tokens + length.source) for length in lengths]
+    if stacks is None or len(lengths) == 1:
         return by_length
     try:
-        blocks = blocks_in(analyzer.model, analyzer.family.stack)
+        blocks = _blocks(analyzer, stacks)
     except UnknownSizeError:
         return by_length
-
-    @lru_cache
-    def cost(tokens: int) -> float:
-        extent = Extent(tokens, min(tokens, asked.queries or tokens), asked.causal)
-        return sum(work.flops for work in of_sequence(blocks, extent, asked).values())
-
-    return [cost(length) for length in lengths]
+    each = {length: estimate(_works(blocks, stacks, [length])).flops for length in set(lengths)}
+    return [each[length] for length in lengths]
 
 
-def refuse_memory(analyzer: Analyzer, request: Request, lengths: Sequence[int], max_memory: int) -> None:
+def refuse_memory(analyzer: Analyzer, request: Request, lengths: Sequence[Length], max_memory: int) -> None:
     """Refuse an analysis that would take more memory than it may."""
-    needed = plan(analyzer, request, lengths)
+    needed = plan(analyzer, asked_of(analyzer, request), lengths)
     if needed.memory > max_memory:
         raise InputError(
             f"The analysis would take about {size(needed.memory)} beside the model ({size(needed.result)} of it results), "
@@ -91,32 +159,33 @@ def refuse_memory(analyzer: Analyzer, request: Request, lengths: Sequence[int], 
         )
 
 
-def refuse_lengths(analyzer: Analyzer, lengths: Sequence[int]) -> None:
-    if analyzer.family.encoder is not None or analyzer.family.reads == "image":
-        raise InputError(
-            f"The planner counts models with one stack that read text; {analyzer.name} is of the family "
-            f"{analyzer.family.name!r}. Time a short input instead."
-        )
-    if not lengths or min(lengths) < 1:
+def refuse_lengths(analyzer: Analyzer, lengths: Sequence[Length]) -> None:
+    """Refuse lengths that no input of the model has."""
+    if not lengths or min(length.tokens for length in lengths) < 1:
         raise InputError("An estimate needs inputs of at least one token.")
-    if analyzer.longest is not None and max(lengths) > analyzer.longest:
-        raise InputError(f"{analyzer.name} takes at most {analyzer.longest} tokens; {max(lengths)} were asked for.")
+    if analyzer.family.encoder is not None and min(length.source for length in lengths) < 1:
+        raise InputError("An estimate needs a source of at least one token for its target.")
+    longest = max(max(length) for length in lengths)
+    if analyzer.family.reads == "text" and analyzer.longest is not None and longest > analyzer.longest:
+        raise InputError(f"{analyzer.name} takes at most {analyzer.longest} tokens; {longest} were asked for.")
 
 
 def _calibrated(
-    analyzer: Analyzer, blocks: Sequence[BlockSizes], asked: Asked, short_run: ShortRun, clock: Clock
+    analyzer: Analyzer, blocks: Mapping[str, list[BlockSizes]], stacks: Stacks, short_run: ShortRun, clock: Clock
 ) -> Machine:
     device = analyzer.model.device
     if device.type == "meta":
         raise InputError("A model on the meta device cannot be timed: ask for the estimate without time.")
-    dtype = torch.float64 if asked.item == 8 else torch.float32
-    machine = calibrate(blocks[0], dtype=dtype, device=device, clock=clock)
-    counted = estimate(blocks, [SHORT], asked, machine).seconds or 0.0
-    measured = min(_timed(short_run, clock) for _ in range(3))
-    return replace(machine, layer=max(0.0, measured - counted) / len(asked.layers))
+    dtype = torch.float64 if stacks[""].item == 8 else torch.float32
+    machine = calibrate(blocks[""][0], dtype=dtype, device=device, clock=clock)
+    counted = estimate(_works(blocks, short_run.stacks, [short_run.length]), machine).seconds or 0.0
+    short_run.task()  # what is slow only once
+    measured = min(_timed(short_run.task, clock) for _ in range(3))
+    layers = sum(len(asked.layers) for asked in stacks.values())
+    return replace(machine, layer=max(0.0, measured - counted) / layers)
 
 
-def _timed(task: ShortRun, clock: Clock) -> float:
+def _timed(task: Callable[[], object], clock: Clock) -> float:
     started = clock()
     task()
     return clock() - started

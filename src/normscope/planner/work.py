@@ -44,13 +44,27 @@ class Work:
 
 
 class Extent(NamedTuple):
-    """How much of a sequence is asked for: its tokens, its query rows, and whether keys after a query are left out."""
+    """How much of a sequence is asked for: its tokens, its query rows, and whether keys after a query are left out.
+
+    `source` are the tokens of an encoder that a decoder looks at, too.
+    """
 
     tokens: int
     queries: int
     causal: bool
     item: int = 4
     """Bytes of a number."""
+    source: int = 0
+
+    @property
+    def keys(self) -> int:
+        """The keys of a map: the sequence's own tokens, and those of its source."""
+        return self.tokens + self.source
+
+    def groups(self) -> list[Extent]:
+        """The sequence's own keys, and those of its source, as if each were alone."""
+        own = self._replace(source=0)
+        return [own, own._replace(tokens=self.source, causal=False)] if self.source else [own]
 
     @property
     def pairs(self) -> float:
@@ -81,7 +95,8 @@ def forward(block: BlockSizes, extent: Extent) -> Work:
     square = float(n) * n * block.heads * extent.item
     states = n * (16.0 * block.d + 6.0 * block.branches * block.neurons) * extent.item
     weights = float(block.parameters) * extent.item
-    products = 2.0 * n * block.parameters + 4.0 * n * n * block.values
+    products = 2.0 * n * block.parameters + 4.0 * n * (n + extent.source) * block.values
+    square += float(n) * extent.source * block.heads * extent.item
     return Work(products=products, passed=8 * square + states + weights)
 
 
@@ -89,7 +104,8 @@ def sums(block: BlockSizes, extent: Extent, *, feed_forward: bool) -> Work:
     """The few vectors per query that mixing ratios and the proof need."""
     q, d = extent.queries, block.d
     work = Work(
-        products=2.0 * q * extent.tokens * block.values + 4.0 * q * block.values * d, passed=24.0 * q * d * extent.item
+        products=2.0 * q * extent.keys * block.values + 4.0 * q * block.values * d * len(extent.groups()),
+        passed=24.0 * q * d * extent.item,
     )
     if not feed_forward:
         return work
@@ -98,8 +114,14 @@ def sums(block: BlockSizes, extent: Extent, *, feed_forward: bool) -> Work:
     return work + Work(products=network, passed=4.0 * rows * q * block.neurons * block.branches * extent.item)
 
 
-def attention_maps(block: BlockSizes, extent: Extent, scopes: int) -> Work:
-    """Norm maps before the feed-forward, from the Gram matrices of each key."""
+def attention_maps(block: BlockSizes, extent: Extent, scopes: int, of_source: int = 0) -> Work:
+    """Norm maps before the feed-forward; `of_source` of them have the keys of a source, too."""
+    own, *source = extent.groups()
+    return sum((_gram_maps(block, each, of_source) for each in source), _gram_maps(block, own, scopes))
+
+
+def _gram_maps(block: BlockSizes, extent: Extent, scopes: int) -> Work:
+    """Norm maps of one group of keys, from the Gram matrices of each key."""
     n, h, d = extent.tokens, block.heads, block.d
     one = Work(
         products=2.0 * n * block.values * d,
@@ -120,7 +142,12 @@ def folds_query(block: BlockSizes, keys: float) -> bool:
 def feed_forward_maps(block: BlockSizes, extent: Extent, scopes: int) -> Work:
     """Exact norm maps from the feed-forward on."""
     if block.beside:
-        return attention_maps(block, extent, scopes)
+        return attention_maps(block, extent, scopes, scopes)
+    return sum((_expanded_maps(block, each, scopes) for each in extent.groups()), Work())
+
+
+def _expanded_maps(block: BlockSizes, extent: Extent, scopes: int) -> Work:
+    """Norm maps of one group of keys, whose parts go through the feed-forward."""
     pairs, d, neurons, item = extent.tiled_pairs, block.d, block.neurons, extent.item
     after = Work(thin=2.0 * pairs * block.heads * d, passed=pairs * d * item * (2.0 + 4.0 * scopes))
     if folds_query(block, pairs / max(1, extent.queries)):
@@ -143,9 +170,29 @@ def feed_forward_maps(block: BlockSizes, extent: Extent, scopes: int) -> Work:
     )
 
 
+def pull_back(block: BlockSizes, extent: Extent, values: int) -> Work:
+    """The way back of some explained values through a block: the transposes of all that acts on a token."""
+    n, d, item = extent.tokens, block.d, extent.item
+    network = 2.0 * n * block.neurons * d * (1 + block.branches)
+    slopes = 8.0 * n * block.branches * block.neurons * item
+    around = sum(4.0 * n * block.values * d + 4.0 * n * each.tokens * block.values for each in extent.groups())
+    each = Work(
+        products=network + around,
+        passed=(3.0 * n * extent.keys * block.heads + n * (20.0 * d + 4.0 * block.branches * block.neurons)) * item,
+    )
+    return each * values + Work(passed=slopes)
+
+
+def trace_bytes(block: BlockSizes, extent: Extent) -> float:
+    """What the trace of one layer holds: attention weights, values, states and pre-activations."""
+    n, item = extent.tokens, extent.item
+    states = n * (10.0 * block.d + block.branches * block.neurons) + extent.keys * block.values
+    return (n * extent.keys * block.heads + states) * item
+
+
 def memory(block: BlockSizes, extent: Extent, *, maps: bool, feed_forward: bool, together: int) -> float:
     """Bytes that one layer of a pass holds at its worst, for a batch of sequences of this length."""
-    n, q, h, item = extent.tokens, extent.queries, block.heads, extent.item
+    n, q, h, item = extent.keys, extent.queries, block.heads, extent.item
     rows = n
     if n >= LONG:  # attention weights are computed again for some rows, never stored
         rows, q, together = min(n, ROWS_AT_ONCE), min(q, rows_together(n)), 1

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.decompose.linear import SlopedNetwork, deviation, shift, sloped
+from normscope.decompose.linear import SlopedNetwork, deviation, scale_back, shift, sloped
 from normscope.trace import (
     Attention,
     FeedForward,
@@ -176,10 +176,7 @@ class _Walk:
 
 def pull_back_norm(step: Normalise, covector: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
     """LN: `g -> C(gamma * g) / s`, without the centring for an RMS norm."""
-    scaled = covector * step.norm.weight
-    if isinstance(step.norm, LayerNorm):
-        scaled = scaled - scaled.mean(-1, keepdim=True)
-    return scaled / deviation(step.norm, step.state_before)[:, None]
+    return scale_back(step.norm, covector) / deviation(step.norm, step.state_before)[:, None]
 
 
 def _pull_back_network(

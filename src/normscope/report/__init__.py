@@ -22,6 +22,7 @@ from normscope.errors import InputError
 from normscope.experiments import EXPERIMENTS
 from normscope.files import replacing
 from normscope.plots.style import publication
+from normscope.report.captions import caption
 from normscope.report.comparison import ShownTable, comparison
 from normscope.report.findings import agreement, finding
 from normscope.report.finished import FinishedRun
@@ -91,7 +92,7 @@ def _together(name: str, runs: list[FinishedRun]) -> dict[str, Any]:
         "title": f"mean ± deviation over {len(runs)} runs",
         "notes": list(dict.fromkeys(note for run in runs for note in run.experiments[name].get("notes", []))),
         "figures": [
-            {"caption": _caption(title), "data": _encoded(figure)}
+            {"caption": caption(title), "data": _encoded(figure)}
             for title, figure in figures.items()
             if figure is not None
         ],
@@ -142,7 +143,7 @@ def _outcome(name: str, run: FinishedRun) -> dict[str, Any]:
         "agreement": agreement(tables),
         "notes": contents.get("notes", []),
         "figures": [
-            {"caption": _caption(figure), "data": base64.b64encode(run.figure(figure)).decode()}
+            {"caption": caption(figure), "data": base64.b64encode(run.figure(figure)).decode()}
             for figure in contents["figures"]
         ],
         "tables": [ShownTable.of(title, table) for title, table in zip(contents["tables"], tables, strict=True)],
@@ -153,12 +154,6 @@ def _summary(experiment: str) -> str:
     """What was asked, if this version knows the experiment."""
     known = EXPERIMENTS.get(experiment)
     return "" if known is None else known.summary[:1].upper() + known.summary[1:] + "."
-
-
-def _caption(figure: str) -> str:
-    """The name of a figure as words."""
-    words = figure.replace("-", " ").replace("_", " ")
-    return words[:1].upper() + words[1:]
 
 
 def _is_number(value: object) -> bool:

@@ -113,6 +113,72 @@ def _best_method(rows: list[Row]) -> str:
     return f"{measure}: from {low['mean']:.3g} ({low['method']}) to {high['mean']:.3g} ({high['method']})."
 
 
+def _categories(rows: list[Row]) -> str:
+    special = [row for row in rows if row["category"].startswith(("[", "<"))]
+    names = " and ".join(dict.fromkeys(row["category"] for row in special))
+    top = max(special, key=lambda row: row["weights"])
+    layer = [row for row in rows if row["layer"] == top["layer"]]
+    norms = top["norms"] / sum(row["norms"] for row in layer)
+    weights = top["weights"] / sum(row["weights"] for row in layer)
+    return (
+        f"Of {names}, {top['category']} gets most attention, in layer {top['layer']}: {weights:.0%} by weights and "
+        f"{norms:.0%} by norms."
+    )
+
+
+def _dispersion(rows: list[Row]) -> str:
+    spread = {
+        quantity: statistics.median(row["cv"] for row in rows if row["quantity"] == quantity)
+        for quantity in ("x", "f(x)")
+    }
+    return (
+        f"Norms vary by {spread['x']:.0%} of their mean for input vectors and by {spread['f(x)']:.0%} for transformed "
+        "ones (median over layers and heads)."
+    )
+
+
+def _ff_norms(rows: list[Row]) -> str:
+    means = {(row["layer"], row["vector"]): row["mean"] for row in rows}
+    layers = {layer for layer, _ in means}
+    larger = sum(means[layer, "ff_output"] > means[layer, "bypass"] for layer in layers)
+    return f"The feed-forward's output is longer than what bypasses it in {larger} of {len(layers)} layers."
+
+
+def _outliers(rows: list[Row]) -> str:
+    first = [row for row in rows if row["normalisation"] == rows[0]["normalisation"]]
+    before, after = (statistics.fmean(row[name] for row in first) for name in ("before", "after"))
+    return (
+        f"The maps before and after the feed-forward have a rank correlation of {before:.2f}, and of {after:.2f} without "
+        "its outlier dimensions (mean over layers)."
+    )
+
+
+def _agreement_of_methods(rows: list[Row]) -> str:
+    known = [row for row in rows if row["spearman"] is not None and "random" not in (row["first"], row["second"])]
+    low, high = (choose(known, key=lambda row: row["spearman"]) for choose in (min, max))
+    return (
+        f"{high['first']} and {high['second']} agree most (rank correlation {high['spearman']:.2f}), {low['first']} and "
+        f"{low['second']} least ({low['spearman']:.2f})."
+    )
+
+
+def _shapley(rows: list[Row]) -> str:
+    row = next(row for row in rows if row["layer"] is None and row["measure"] == "spearman")
+    return (
+        f"Maps by integrated gradients and by Shapley values have a rank correlation of {row['mean']:.2f} "
+        f"({row['low']:.2f} to {row['high']:.2f})."
+    )
+
+
+def _redundancy(rows: list[Row]) -> str:
+    known = [row for row in rows if row["measure"] == "change" and row["head"] is None]
+    low, high = (choose(known, key=lambda row: row["mean"]) for choose in (min, max))
+    return (
+        f"{high['component']} of layer {high['layer']} changes the map most ({high['mean']:.2g}), {low['component']} of "
+        f"layer {low['layer']} least ({low['mean']:.2g})."
+    )
+
+
 _SENTENCES: dict[str, Callable[[list[Row]], str]] = {
     "mixing-ratio": _mixing_ratio,
     "scope-similarity": _scope_similarity,
@@ -126,4 +192,11 @@ _SENTENCES: dict[str, Callable[[list[Row]], str]] = {
     "expansion-rate": _expansion,
     "evidence": _best_method,
     "deletion": _best_method,
+    "categories": _categories,
+    "dispersion": _dispersion,
+    "ff-norms": _ff_norms,
+    "outlier-dimensions": _outliers,
+    "agreement": _agreement_of_methods,
+    "shapley": _shapley,
+    "redundancy": _redundancy,
 }

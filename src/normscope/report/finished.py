@@ -10,10 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from normscope.corpus_run.folder import MANIFEST, SETTINGS
-from normscope.errors import FileError, InputError
+from normscope.errors import FileError
 from normscope.experiments.arrow import Table
 from normscope.location import short_name
+from normscope.run_files import MANIFEST, refuse_unfinished
+
+_PARTS = ("model", "experiments", "settings", "versions", "finished")
+"""What the manifests of all versions have."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +30,18 @@ class FinishedRun:
     def open(cls, folder: str | Path) -> FinishedRun:
         path = Path(folder)
         manifest = path / MANIFEST
-        if not manifest.is_file():
-            unfinished = " Its run is not finished: run the same command again." if (path / SETTINGS).exists() else ""
-            raise InputError(f"{str(path)!r} holds no finished run (no {MANIFEST}).{unfinished}")
+        refuse_unfinished(path)
         try:
-            return cls(path, json.loads(manifest.read_text(encoding="utf-8")))
+            content = json.loads(manifest.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise FileError(f"{str(manifest)!r} cannot be read: {error}.") from error
+        missing = [name for name in _PARTS if not isinstance(content, dict) or name not in content]
+        if missing:
+            raise FileError(
+                f"{str(manifest)!r} is not the manifest of a finished run: it has no {', '.join(missing)}. "
+                "Remove it and run the same command again."
+            )
+        return cls(path, content)
 
     @property
     def title(self) -> str:

@@ -61,8 +61,8 @@ export class PredictionsPanel extends ElementPanel<FlowView> {
     this.draw();
   }
 
-  private fill({ predictions, stack }: FlowView): void {
-    const { shown } = unitsOf(stack.tokens, { kind: "token", special: true });
+  private fill({ predictions, explanation }: FlowView): void {
+    const { shown } = unitsOf(explanation.part("decoder").tokens, { kind: "token", special: true });
     const name = ({ position }: PredictionPayload): string => shortLabel(shown[position] ?? "", 20);
     this.place.fill(predictions.map((one, index) => ({ value: String(index), label: name(one) })));
     this.place.element.hidden = predictions.length < 2;

@@ -1,0 +1,103 @@
+"""Every experiment says what it found in a sentence, and what its figures show in words."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from normscope.experiments import EXPERIMENTS
+from normscope.report.captions import caption
+from normscope.report.findings import finding
+
+TABLES = {
+    "categories": {
+        "layer": [1, 1, 2, 2],
+        "category": ["[CLS]", "other", "[CLS]", "other"],
+        "weights": [0.1, 0.9, 0.6, 0.4],
+        "norms": [0.1, 0.9, 0.3, 0.9],
+    },
+    "dispersion": {"quantity": ["x", "f(x)", "f(x)"], "cv": [0.1, 0.2, 0.4]},
+    "ff-norms": {"layer": [1, 1, 2, 2], "vector": ["ff_output", "bypass"] * 2, "mean": [3.0, 2.0, 1.0, 2.0]},
+    "outlier-dimensions": {
+        "normalisation": ["none", "none", "row"],
+        "before": [0.9, 0.7, 0.0],
+        "after": [1.0, 0.9, 0.0],
+    },
+    "agreement": {
+        "first": ["alti", "alti", "norms"],
+        "second": ["random", "norms", "decompx"],
+        "spearman": [-0.9, 0.25, 0.75],
+    },
+    "shapley": {
+        "layer": [1, None],
+        "measure": ["spearman", "spearman"],
+        "mean": [0.5, 0.98],
+        "low": [0.4, 0.97],
+        "high": [0.6, 0.99],
+    },
+    "redundancy": {
+        "layer": [1, 2, 1, 1],
+        "component": ["Attn", "Ff", "head", "Ff"],
+        "head": [None, None, 3, None],
+        "measure": ["change", "change", "change", "turn"],
+        "mean": [0.26, 0.05, 0.9, 0.0],
+    },
+}
+SENTENCES = {
+    "categories": "Of [CLS], [CLS] gets most attention, in layer 2: 60% by weights and 25% by norms.",
+    "dispersion": "Norms vary by 10% of their mean for input vectors and by 30% for transformed ones "
+    "(median over layers and heads).",
+    "ff-norms": "The feed-forward's output is longer than what bypasses it in 1 of 2 layers.",
+    "outlier-dimensions": "The maps before and after the feed-forward have a rank correlation of 0.80, and of 0.95 "
+    "without its outlier dimensions (mean over layers).",
+    "agreement": "norms and decompx agree most (rank correlation 0.75), alti and norms least (0.25).",
+    "shapley": "Maps by integrated gradients and by Shapley values have a rank correlation of 0.98 (0.97 to 0.99).",
+    "redundancy": "Attn of layer 1 changes the map most (0.26), Ff of layer 2 least (0.05).",
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_finding_is_a_sentence_of_the_numbers(name: str) -> None:
+    assert finding(name, [pa.table(TABLES[name])]) == SENTENCES[name]
+
+
+FIGURES = [
+    "agreement",
+    "agreement-layers",
+    "alignment-aws-eos",
+    "alignment-example-1-aws",
+    "alignment-layers",
+    "categories",
+    "categories-heads",
+    "deletion-comprehensiveness",
+    "deletion-curves",
+    "deletion-srg",
+    "dispersion",
+    "entities-ff",
+    "entities-ff-histograms",
+    "evidence-rank",
+    "expansion-rate",
+    "ff-amplification-ff",
+    "ff-norms",
+    "frequency",
+    "mixing-frequency",
+    "mixing-ratio",
+    "outlier-dimensions",
+    "outlier-dimensions-removal",
+    "redundancy",
+    "scope-similarity-adjacent",
+    "scope-similarity-ff-input",
+    "scope-similarity-pairs",
+    "shapley-layers",
+    "weight-vs-norm",
+    "word-split-ff",
+    "word-split-ff-histograms",
+]
+
+
+def test_figures_are_captioned_in_words() -> None:
+    assert all(any(name.startswith(experiment) for name in FIGURES) for experiment in EXPERIMENTS)
+    assert [name for name in FIGURES if not caption(name).endswith(".")] == []
+    assert caption("ff-amplification-ff").startswith("The pairs of subword types")
+    assert caption("alignment-example-1-aws").startswith("A sentence pair")
+    assert caption("something_else") == "Something else"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertModel, GPT2Config, GPT2Model, LlamaConfig, LlamaModel, T5Config, T5Model
+from transformers import BartConfig, BartModel, BertConfig, BertModel, GPT2Config, GPT2Model, LlamaConfig, LlamaModel
 
 import normscope as ns
 from normscope import capture, passes
@@ -119,8 +119,9 @@ def test_a_streamed_result_opens_as_any_other(
 
 def test_an_encoder_decoder_goes_by_rows_and_to_disk(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     torch.manual_seed(0)
-    sizes = dict(d_model=12, d_kv=4, d_ff=16, num_layers=2, num_heads=3, vocab_size=50, decoder_start_token_id=0)
-    analyzer = ns.load(T5Model(T5Config(**sizes)).eval())
+    sizes = dict(encoder_layers=2, decoder_layers=2, encoder_ffn_dim=20, decoder_ffn_dim=20, vocab_size=50, d_model=12)
+    heads = dict(encoder_attention_heads=3, decoder_attention_heads=3)
+    analyzer = ns.load(BartModel(BartConfig(**sizes, **heads)).eval())
     target = {"input_ids": torch.arange(7, 30)[None]}
     kept = analyzer.analyze(IDS, target=target)
     heights = request.getfixturevalue("blocks_of_seven")

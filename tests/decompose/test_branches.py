@@ -11,7 +11,7 @@ from normscope.decompose.factored import KeyGroup
 from normscope.decompose.linear import scale_, scale_back
 from normscope.decompose.walk import Walk
 from normscope.scopes import scopes_of
-from normscope.trace import LayerTrace, Normalise
+from normscope.trace import LayerTrace, Linear, Normalise
 
 ONE_NETWORK = [name for name in TOPOLOGIES if "mixture" not in name]
 SHAPE = Shape(tokens=9, d=24, neurons=40, dtype=torch.float64)
@@ -52,7 +52,12 @@ def test_exact_maps_after_approximate_ones_are_exact(topology: str) -> None:
 def test_what_keys_put_into_neurons_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[KeyGroup] = []
     through = KeyGroup.through
-    monkeypatch.setattr(KeyGroup, "through", lambda group, linear: calls.append(group) or through(group, linear))
+
+    def noting(group: KeyGroup, linear: Linear) -> torch.Tensor:
+        calls.append(group)
+        return through(group, linear)
+
+    monkeypatch.setattr(KeyGroup, "through", noting)
     monkeypatch.setattr(approximate.ApproximateExpansion, "expands", True)
     trace = make_trace("post_norm", SHAPE)
     branches = branches_of(trace)

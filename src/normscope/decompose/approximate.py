@@ -35,11 +35,8 @@ if TYPE_CHECKING:
 FOLDED_VECTORS = 8192
 """How many part vectors a tile holds when none of them is expanded to all neurons."""
 
-EXPANDED_VECTORS = 16384
-"""How many it holds when some keys at a time are expanded."""
-
-CHOSEN_VECTORS = 4096
-"""How many it holds when all keys are expanded, and the chosen neurons of every query are taken from them."""
+EXPANDED_VECTORS = 4096
+"""How many it holds when they are expanded."""
 
 EXPANDED_NUMBERS, NEURONS = 524_288, 1024
 """How many numbers are expanded at a time, and of how many neurons: few enough for a cache."""
@@ -165,7 +162,7 @@ class ApproximateExpansion:
         }
         stage = Known(outputs, {group.kind: group.values for group in self.groups}, self.lens)
         keys = sum(len(group.weights) for group in self.groups)
-        height = max(1, self._vectors // keys)
+        height = max(1, (EXPANDED_VECTORS if self.expands else FOLDED_VECTORS) // keys)
         for start in range(0, len(self.sums.queries), height):
             rows = slice(start, min(start + height, len(self.sums.queries)))
             places = {group.kind: place for place, group in enumerate(self.groups)}
@@ -194,13 +191,6 @@ class ApproximateExpansion:
             d, neurons, heads, heads * d_head, len(self.network.projections), len(group.weights)
         )
         return expanding < folding
-
-    @property
-    def _vectors(self) -> int:
-        """How many part vectors a tile holds."""
-        if not self.expands:
-            return FOLDED_VECTORS
-        return EXPANDED_VECTORS if self.chosen is None else CHOSEN_VECTORS
 
     def _remainders(self, place: int, rows: slice) -> Float[Tensor, "row key direction"]:
         """What a tile's queries add to the main part, as the lens shows it."""

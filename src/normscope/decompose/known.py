@@ -33,6 +33,7 @@ class Known:
         self.outputs, self.values, self.lens = outputs, values, lens
         self._next: dict[str, Known] = {}
         self._seen: dict[int, Tensor] = {}
+        self._alone: dict[int, KeyGroup] = {}
         self._grams: dict[int, Tensor] = {}
 
     def joined(self, groups: Sequence[KeyGroup]) -> Known:
@@ -42,8 +43,8 @@ class Known:
             outputs = {kind: list(terms) for kind, terms in self.outputs.items()}
             known = Known(outputs, self.values, self.lens)
             for group in groups:
-                if not outputs[group.kind] and len(group.grams) == len(group.weights):
-                    known._grams[group.kind] = group.grams
+                if not outputs[group.kind]:
+                    known._alone[group.kind] = group
                 outputs[group.kind].append([group.output])
             return known
 
@@ -73,6 +74,9 @@ class Known:
 
     def grams(self, kind: int) -> Float[Tensor, "key term_head term_head"]:
         """The Gram matrix of every key's terms and heads."""
+        alone = self._alone.get(kind)
+        if alone is not None and len(alone.grams) == len(alone.weights):
+            return alone.grams
         if kind not in self._grams:
             outputs = torch.cat([views[-1] for views in self.outputs[kind]])
             values = self.values[kind].repeat(len(self.outputs[kind]), 1, 1)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from measuring import MINILM, Column, Row, Section
+from measuring import MINILM, SUBJECT, Column, Row, Section
 from scipy.stats import spearmanr
 
 import normscope as ns
@@ -45,8 +45,7 @@ def cells(analysis: ns.Analysis, scope: str, layer: int) -> np.ndarray:
 SECTION = Section(
     "Sketched maps: rank correlation with exact ones, worst scope",
     (
-        Column("model", "model"),
-        Column("tokens", "n"),
+        *SUBJECT,
         Column("what", "layer"),
         *(Column(f"directions_{number}", f"{number} directions", "{:.4f}") for number in DIRECTIONS),
     ),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from measuring import BERT, Column, Row, Section, attention_scopes, ids, models, peak_megabytes, print_peak
+from measuring import BERT, SUBJECT, Column, Inputs, Row, Section, attention_scopes, models, peak_megabytes, print_peak
 
 import normscope as ns
 
@@ -47,16 +47,18 @@ def megabytes(analyzer: ns.Analyzer, length: int, **options: Any) -> float:
 
 def peak(what: str, length: str) -> None:
     """The peak of a task, or, without one, what the model takes by itself."""
-    analyzer, inputs = model(), ids(int(length))
-    _ = analyzer.facts
-    print_peak(lambda: analyzer.analyze(inputs, **TASKS[what](analyzer, int(length))) if what else None)
+
+    def task(analyzer: ns.Analyzer, inputs: Inputs) -> None:
+        if what:
+            analyzer.analyze(inputs, **TASKS[what](analyzer, int(length)))
+
+    print_peak(model(), int(length), task)
 
 
 SECTION = Section(
     "Memory above the model",
     (
-        Column("model", "model"),
-        Column("tokens", "n"),
+        *SUBJECT,
         Column("what", "what"),
         Column("megabytes", "peak above the model", "{:.0f} MB"),
         Column("result", "of which the result", "{:.0f} MB"),

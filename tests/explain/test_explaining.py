@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 import torch
 from rule_model import rule_analyzer
+from tiny_architectures import BART, T5, tiny
 from tiny_models import shaken
 from transformers import (
+    AutoModel,
+    AutoModelForSeq2SeqLM,
     BertConfig,
     BertForMaskedLM,
     BertForSequenceClassification,
@@ -133,6 +136,17 @@ def test_gradient_times_input_is_what_autograd_gives(causal: ns.Analyzer) -> Non
 def test_a_bare_model_explains_a_state_along_itself(analyzer: ns.Analyzer) -> None:
     explanation = analyzer.explain(TEXT, direction="state", at=2)
     assert explanation.value == pytest.approx(1, abs=1e-4) and total(explanation) == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize("auto", [AutoModel, AutoModelForSeq2SeqLM])
+@pytest.mark.parametrize(("model_type", "sizes"), [("marian", BART), ("mbart", BART), ("t5", T5)])
+def test_a_state_of_a_decoder_is_followed_into_the_encoder_with_or_without_a_head(
+    model_type: str, sizes: dict[str, Any], auto: Any
+) -> None:
+    translator = ns.load(tiny(model_type, auto, **sizes).double().eval())
+    explanation = translator.explain(IDS, target=[8, 6], direction="state", at=1)
+    assert len(explanation.tokens) == 6 + 2 and np.abs(explanation.attribution.values[-6:]).max() > 1e-4
+    assert explanation.value == pytest.approx(1) and total(explanation) == pytest.approx(1, abs=1e-6)
 
 
 def test_an_explanation_comes_back_from_its_file(classifier: ns.Analyzer, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ class HeadListener:
 
     `lengths` are those of the sequences that the head's stack of blocks sees: of a multiple-choice model every choice is a
     sequence of its own (with one row and one label), choice by choice within each example. With `encoder_lengths` the end
-    of an encoder is heard as well.
+    of an encoder is heard as well, or alone, without `head`.
     """
 
     def __init__(
@@ -58,11 +58,13 @@ class HeadListener:
         *,
         dtype: torch.dtype,
         encoder_lengths: Sequence[int] | None = None,
+        head: bool = True,
     ) -> None:
         self.model, self.lengths, self.dtype, self.encoder_lengths = model, lengths, dtype, encoder_lengths
-        self.head = head_of(model)
+        self.head = head_of(model) if head else None
         self.encoder_parts = () if encoder_lengths is None else encoder_end(family)
-        stack = family.encoder if self.head.reads_encoder and family.encoder is not None else family.stack
+        reads_encoder = self.head is not None and self.head.reads_encoder
+        stack = family.encoder if reads_encoder and family.encoder is not None else family.stack
         self.blocks = {_HEAD: blocks_of(model, stack)}
         if encoder_lengths is not None and family.encoder is not None:
             self.blocks[_ENCODER] = blocks_of(model, family.encoder)
@@ -73,12 +75,14 @@ class HeadListener:
         handles: list[Any] = [self.model.register_forward_pre_hook(self._starts, with_kwargs=True)]
         for stack, blocks in self.blocks.items():
             handles += [block.register_forward_hook(self._state_noter(stack)) for block in blocks]
-        for path in dict.fromkeys(head_modules((*self.head.parts, *self.encoder_parts))):
+        parts = () if self.head is None else self.head.parts
+        for path in dict.fromkeys(head_modules((*parts, *self.encoder_parts))):
             handles.append(self._module(path).register_forward_hook(self._noter(path), with_kwargs=True))
         return [*handles, self.model.register_forward_hook(self._ends)]
 
     def traces(self) -> list[HeadTrace]:
         """The head's trace of every sequence, after the pass."""
+        assert self.head is not None
         return [bound.trace(self.head) for bound in self._bound(_HEAD, self.lengths)]
 
     def encoder_ends(self) -> list[EncoderEnd]:

@@ -8,13 +8,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.capture.heads import HeadListener
 from normscope.errors import InputError, SelectionError, listing
 from normscope.families.heads import head_of, labels_of
 from normscope.families.heads.spec import LANGUAGE_MODELLING, Task
@@ -63,11 +61,8 @@ class Answer:
 class Question(ABC):
     """What is asked of one pass: which values, and what must be heard of the model to know them."""
 
-    @abstractmethod
-    def listener(
-        self, lengths: Sequence[int], encoder_lengths: Sequence[int] | None, dtype: torch.dtype
-    ) -> HeadListener | None:
-        """Who listens to the model's head, if it is asked."""
+    asks_head: ClassVar[bool]
+    """Whether the model's own head is asked."""
 
     @abstractmethod
     def head_of(self, states: Float[Tensor, "token d"]) -> HeadTrace:
@@ -90,11 +85,7 @@ class LogitQuestion(Question):
     analyzer: Analyzer
     rows: Rows
 
-    def listener(
-        self, lengths: Sequence[int], encoder_lengths: Sequence[int] | None, dtype: torch.dtype
-    ) -> HeadListener:
-        model, family = self.analyzer.model, self.analyzer.family
-        return HeadListener(model, family, lengths, dtype=dtype, encoder_lengths=encoder_lengths)
+    asks_head: ClassVar[bool] = True
 
     @property
     def reads_tokens(self) -> bool:
@@ -115,8 +106,7 @@ class DirectionQuestion(Question):
     position: int
     direction: Float[Tensor, " d"] | None
 
-    def listener(self, lengths: Sequence[int], encoder_lengths: Sequence[int] | None, dtype: torch.dtype) -> None:
-        return None
+    asks_head: ClassVar[bool] = False
 
     @property
     def reads_tokens(self) -> bool:

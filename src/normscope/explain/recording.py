@@ -69,14 +69,21 @@ class Recording:
         first = [] if self.max_memory is None else [self.depth]
         kept = first or list(range(1, 1 + self.depth))
         lengths, source_lengths = self._lengths()
-        listener = question.listener(lengths, source_lengths if has_encoder else None, self.dtype)
+        listener = None
+        if question.asks_head or has_encoder:
+            listener = HeadListener(
+                *(self.analyzer.model, self.analyzer.family, lengths),
+                dtype=self.dtype,
+                encoder_lengths=source_lengths if has_encoder else None,
+                head=question.asks_head,
+            )
         recordings = [self, *([] if self._encoder is None or self.max_memory is not None else [self._encoder])]
         sides = [each._side(kept if each is self else range(1, 1 + each.depth)) for each in recordings]
         self._capture(sides, listener)
-        if listener is None:
-            return question.head_of(self._last_states())
-        if has_encoder:
+        if listener is not None and has_encoder:
             (self._end,) = listener.encoder_ends()
+        if listener is None or listener.head is None:
+            return question.head_of(self._last_states())
         (head,) = listener.traces()
         return head
 
@@ -120,7 +127,7 @@ class Recording:
         inputs: dict[str, Any] = dict(batch.features)
         if self.analyzer.family.stack.causal:
             inputs["use_cache"] = False
-        if listener is not None and listener.head.task == "multiple-choice":
+        if listener is not None and listener.head is not None and listener.head.task == "multiple-choice":
             inputs = {name: value[:, None] if isinstance(value, Tensor) else value for name, value in inputs.items()}
         capture_sides(
             model,

@@ -14,6 +14,7 @@ from transformers import BartConfig, BartForConditionalGeneration
 import normscope as ns
 from normscope.corpora import Corpus, CorpusError
 from normscope.corpus_run import AnotherRunError
+from normscope.corpus_run.settings import differences
 from normscope.errors import InputError
 from normscope.experiments import Observation, Partial, run
 from normscope.experiments.base import ModelFacts
@@ -189,3 +190,8 @@ def test_loading_options_reach_the_model_or_are_refused(analyzer: Any) -> None:
         ModelOptions(dtype="int8")
     with pytest.raises(InputError, match="already has its loading options"):
         run(["expansion-rate"], model=analyzer, loading={"dtype": "float64"})
+
+
+def test_a_setting_that_an_earlier_record_lacks_is_named_even_if_it_is_none() -> None:
+    assert differences({"seed": 1}, {"seed": 1, "approximate": None}) == ["approximate"]
+    assert differences({"corpus": {"unit": "packed"}}, {"corpus": {"unit": "lines"}}) == ["corpus.unit"]

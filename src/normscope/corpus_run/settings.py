@@ -103,6 +103,10 @@ def arithmetic(dtype: torch.dtype | str | None) -> Arithmetic | None:
             raise InputError(f"The decomposition runs in float32 or float64, not in {other}.")
 
 
+_ABSENT = object()
+"""A setting that a record lacks, such as one of an earlier version: it is not the same as none."""
+
+
 def differences(first: Any, second: Any, prefix: str = "") -> list[str]:
     """The settings in which two records differ, by their dotted names."""
     if not isinstance(first, dict) or not isinstance(second, dict):
@@ -111,7 +115,9 @@ def differences(first: Any, second: Any, prefix: str = "") -> list[str]:
     return [
         difference
         for name in names
-        for difference in differences(first.get(name), second.get(name), f"{prefix}.{name}".lstrip("."))
+        for difference in differences(
+            first.get(name, _ABSENT), second.get(name, _ABSENT), f"{prefix}.{name}".lstrip(".")
+        )
     ]
 
 

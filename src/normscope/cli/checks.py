@@ -140,6 +140,18 @@ def read_bytes(size: str | None) -> int | None:
     return int(float(match[1]) * _SIZES[match[2]])
 
 
+# ---- finished results --------------------------------------------------------------------------------------------------
+
+
+def check_results(paths: Sequence[Path]) -> None:
+    """Refuse results that are not there, and more than can be seen side by side."""
+    for path in paths:
+        if not path.exists():
+            raise FileError(f"There is no result {str(path)!r}. Give the .nc or .zarr that an analysis was saved to.")
+    if len(paths) > 2:
+        raise InputError(f"One result is shown, or two side by side, not {len(paths)}.")
+
+
 # ---- runs --------------------------------------------------------------------------------------------------------------
 
 

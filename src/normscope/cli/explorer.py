@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from normscope.cli import options
+from normscope.cli.checks import check_model, check_results, check_text
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import load_analyzer, read_text, say, say_approximate, say_written, working
@@ -105,6 +106,10 @@ def explore(
             )
         _write(_opened(result, *([] if other is None else [other])), out, page_precision)
         return
+    check_text(text, pair)
+    other_model = replace(model, model=compare_model, tokenizer=None, revision=None)
+    for each in (model, *([] if compare_model is None else [other_model])):
+        check_model(each, layer=layer, target=target)
     first = load_analyzer(model)
     asked: AnalysisOptions = {
         "target": target,
@@ -116,9 +121,7 @@ def explore(
     }
     analyses = [first.analyze(read_text(text, pair), **asked)]
     if compare is not None or compare_model is not None:
-        second = first
-        if compare_model is not None:
-            second = load_analyzer(replace(model, model=compare_model, tokenizer=None, revision=None))
+        second = first if compare_model is None else load_analyzer(other_model)
         other = read_text(text, pair) if compare is None else compare
         analyses.append(second.analyze(other, **asked))
 
@@ -172,6 +175,10 @@ def serve(
 
     Only this machine can reach it by default.
     """
+    wanted = [replace(loading, model=name) for name in model or [None]]
+    check_results(result or [])
+    for each in [] if result else wanted:
+        check_model(each)
     try:
         from normscope.explorer.results import ResultApp
         from normscope.explorer.server import Limits, WebApp
@@ -188,8 +195,8 @@ def serve(
         run(shown, what=names, host=host, port=port, say=say)
         return
     analyzers: dict[str, Analyzer] = {}
-    for name in model or [None]:
-        analyzer = load_analyzer(replace(loading, model=name))
+    for each in wanted:
+        analyzer = load_analyzer(each)
         same = sum(known.name == analyzer.name for known in analyzers.values())
         analyzers[f"{analyzer.name} ({same + 1})" if same else analyzer.name] = analyzer
     limits = Limits(tokens=most_tokens, kept=most_kept * 2**20)

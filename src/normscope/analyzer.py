@@ -434,6 +434,10 @@ class Analyzer(Subject):
             values: how many values are explained: the tokens of a continuation, or 1.
 
         The other arguments are those of `estimate`.
+
+        Examples:
+            >>> print(analyzer.estimate_explanation(512, timed=False))
+            512 tokens: 24.8 Gflop, 154 MB of memory, 6.29 MB of results
         """
         if values < 1:
             raise InputError(f"At least one value is explained, not {values}.")

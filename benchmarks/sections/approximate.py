@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from measuring import BERT, MINILM, Column, Row, Section, ids, made, smallest
+from measuring import BERT, MINILM, SUBJECT, Column, Row, Section, ids, made, smallest
 
 import normscope as ns
 from normscope.corpora import bundled
@@ -67,8 +67,7 @@ def _reached(characters: int | None, names: tuple[str, ...]) -> Iterator[Row]:
 SECTION = Section(
     "Approximate maps: times faster than exact ones",
     (
-        Column("model", "model"),
-        Column("tokens", "n"),
+        *SUBJECT,
         Column("what", "maps"),
         Column("seconds", "time", "{:.3f} s"),
         Column("ratio", "times faster", "{:.2f}"),

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from measuring import BERT, Column, Row, Section, attention_scopes, ids, made, models, smallest
+from measuring import BERT, SUBJECT, Column, Row, Section, attention_scopes, ids, made, models, smallest
 from transformers import MarianConfig, MarianMTModel, ViTConfig, ViTModel
 
 import normscope as ns
@@ -111,8 +111,7 @@ def _of_image(analyzer: ns.Analyzer) -> Kinds:
 SECTION = Section(
     "The planner: time foretold over time measured",
     (
-        Column("model", "model"),
-        Column("tokens", "n"),
+        *SUBJECT,
         Column("what", "what"),
         Column("foretold", "foretold", "{:.3f} s"),
         Column("seconds", "measured", "{:.3f} s"),

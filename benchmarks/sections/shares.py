@@ -14,7 +14,7 @@ from measuring import SUBJECT, Column, Row, Section, floor, ids, made, models, m
 PLACES: dict[str, tuple[str, ...]] = {
     "write": ("expand.py:write",),
     "neurons": ("expand.py:_hidden",),
-    "projected": ("expand.py:_projected",),
+    "projected": ("expand.py:by_group",),
     "folded": ("expand.py:_folded",),
     "parts": ("dense.py:add", "dense.py:normalise", "dense.py:maps"),
     "attention": ("factored.py:norms", "factored.py:attend"),
@@ -36,6 +36,7 @@ def _row(name: str, length: int) -> Row:
     statistics = pstats.Stats(profile)
     whole = statistics.total_tt  # pyright: ignore[reportAttributeAccessIssue]
     seconds = {place: _seconds(statistics, functions) for place, functions in PLACES.items()}
+    assert seconds["projected"] + seconds["folded"], "the functions of PLACES are not those of the engine"
     shares = {
         "product": seconds["write"] - seconds["neurons"] - seconds["folded"],
         "neurons": seconds["neurons"] - seconds["projected"],

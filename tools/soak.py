@@ -195,9 +195,17 @@ def wait(process: int, seconds: float) -> int | None:
 def workers_of(driver: int) -> list[psutil.Process]:
     """The processes that compute for a run: the driver's children, or, on the cluster, its actors."""
     here = psutil.Process()
-    spawned = [child for child in psutil.Process(driver).children() if "spawn_main" in " ".join(child.cmdline())]
+    spawned = [child for child in psutil.Process(driver).children() if "spawn_main" in _command(child)]
     everyone = here.children(recursive=True)
-    return spawned or [child for child in everyone if child.name().startswith("ray::Worker")]
+    return spawned or [child for child in everyone if _command(child).startswith("ray::Worker")]
+
+
+def _command(process: psutil.Process) -> str:
+    """The command line of a process, empty if it has just ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return ""
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import normscope as ns
 from normscope.corpora import bundled
 from normscope.decompose import Approximation
 
-DIRECTIONS = (64, 96, 128, 192, 256)
+DIRECTIONS = (48, 64, 96, 128, 192, 256)
 CHARACTERS = 600
 
 
@@ -25,7 +25,7 @@ def rows(quick: bool) -> Iterator[Row]:
     reached: dict[int, Row] = {
         layer: dict(model=MINILM, tokens=len(exact.tokens), what=f"layer {layer}") for layer in analyzer.layers
     }
-    for directions in DIRECTIONS[:3] if quick else DIRECTIONS:
+    for directions in DIRECTIONS[:4] if quick else DIRECTIONS:
         near = analyzer.analyze(text, approximate=Approximation(1.0, directions))
         for layer, row in reached.items():
             row[f"directions_{directions}"] = worst(exact, near, layer)

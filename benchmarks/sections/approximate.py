@@ -14,7 +14,11 @@ from normscope.decompose import Approximation
 
 EXACT = "exact"
 SETTINGS = {
-    128: (Approximation(0.2), Approximation(1.0, 64), Approximation(1.0, 96), Approximation(0.2, 96)),
+    128: (
+        Approximation(0.2),
+        *(Approximation(1.0, directions) for directions in (48, 64, 96)),
+        Approximation(0.2, 96),
+    ),
     1024: (Approximation(1.0, 96), Approximation(1.0, 64, patterns=128), Approximation(1.0, 96, patterns=128)),
 }
 """What is tried for a number of tokens: what may be worth it there."""

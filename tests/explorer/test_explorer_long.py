@@ -145,7 +145,7 @@ def test_both_stacks_of_a_translator_are_looked_into(look: Callable[..., Looking
     shown.wait(f"{SOURCE} queries by {SOURCE} keys")
     shown.page.keyboard.press("g")
     shown.wait("Rows ")
-    assert "part=encoder" in shown.page.url
+    shown.page.wait_for_function("() => location.hash.includes('part=encoder')")
     assert shown.trouble == []
 
 
@@ -186,7 +186,7 @@ def test_patches_in_blocks_cover_their_image(look: Callable[..., Looking]) -> No
     shown.open("")
     assert f"{SIDE} by {SIDE} patches" in (shown.page.locator(".patches").get_attribute("aria-label") or "")
     shown.page.locator(".patches").click(position={"x": 290, "y": 150})
-    assert "query=" in shown.page.url
+    shown.page.wait_for_function("() => location.hash.includes('query=')")
     shown.page.keyboard.press("g")
     shown.wait("Rows ")
     assert f"{SIDE} by {SIDE} patches" in (shown.page.locator(".patches").get_attribute("aria-label") or "")

@@ -131,6 +131,7 @@ def test_a_served_result_is_looked_into(browser: Any, server: Running, opened: A
     page.locator(".heatmap[data-drawn]").wait_for(state="attached")
     page.locator(".navigator .whole").click(position={"x": 60, "y": 60})
     page.locator(".navigator [role=status]", has_text="Rows ").wait_for()
+    page.wait_for_function("() => location.hash.includes('column=')")
     found = re.search(r"row=(\d+)&column=(\d+)", page.url)
     assert found is not None
     assert "layer=2" in page.url
@@ -150,7 +151,7 @@ def test_a_served_result_is_looked_into(browser: Any, server: Running, opened: A
     page.locator(".navigator [role=status]", has_text="Rows 528 to 655").wait_for()
     page.get_by_role("button", name="Whole", exact=True).press("Enter")
     page.locator(".navigator [role=status]", has_text="in blocks of 8 tokens:").wait_for()
-    assert "row=" not in page.url
+    page.wait_for_function("() => !location.hash.includes('row=')")
     assert trouble == []
     page.close()
 

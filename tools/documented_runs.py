@@ -97,6 +97,6 @@ def _problem(words: list[str], materials: Path) -> str:
         return f"{', '.join(absent)} not in {materials}"
     print(shlex.join(words), flush=True)
     ours = {name: str(ROOT / name) for name in needed(words) if not (materials / name).exists()}
-    command = [sys.executable, "-m", "normscope.cli", *(ours.get(word, word) for word in words[1:])]
+    command = [sys.executable, "-m", "normscope", *(ours.get(word, word) for word in words[1:])]
     done = subprocess.run(command, cwd=materials, check=False)
     return f"the command ended with {done.returncode}" if done.returncode else ""

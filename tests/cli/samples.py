@@ -17,7 +17,7 @@ Output = tuple[int, str, str]
 
 def process(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "normscope.cli", *arguments]
+    command = [sys.executable, "-m", "normscope", *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False, **options)
 
 

@@ -185,7 +185,7 @@ def test_every_mistake_takes_little_more_than_reading_options(folder: Path) -> N
     slow = {
         " ".join(arguments): seconds / options
         for arguments, _ in MISTAKES
-        if (seconds := cpu_seconds("-m", "normscope.cli", *arguments, cwd=folder)) > 1.6 * options
+        if (seconds := cpu_seconds("-m", "normscope", *arguments, cwd=folder)) > 1.6 * options
     }
     assert not slow
 

@@ -115,7 +115,7 @@ def test_a_node_that_is_lost_is_done_without(small: Path, cluster: Any, tmp_path
 
 
 def started(model: Path, folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "normscope.cli", "run", *NAMES, "-m", str(model), "-c", str(bundled())]
+    command = [sys.executable, "-m", "normscope", "run", *NAMES, "-m", str(model), "-c", str(bundled())]
     sizes = ["--unit", "packed", "--max-tokens", "24", "--limit", "40", "--shard-size", "1", "--engine", "ray"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(

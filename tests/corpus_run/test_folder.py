@@ -105,7 +105,7 @@ def test_a_run_of_another_process_is_refused_with_exit_code_2(tmp_path: Path) ->
     command = [
         sys.executable,
         "-m",
-        "normscope.cli",
+        "normscope",
         "run",
         "mixing-ratio",
         "-c",

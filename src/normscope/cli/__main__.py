@@ -1,6 +1,0 @@
-"""`python -m normscope.cli`."""
-
-from normscope.cli import main
-
-if __name__ == "__main__":
-    main()

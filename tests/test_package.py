@@ -90,7 +90,7 @@ def test_nothing_large_is_imported_before_there_is_work(code: str) -> None:
 
 
 def test_a_missing_argument_imports_nothing_that_a_model_needs() -> None:
-    assert HEAVY.intersection(imported_by(ENDED.format(["map"]))) <= {"pydantic"}
+    assert not HEAVY.intersection(imported_by(ENDED.format(["map"])))
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["nosuch"]], ids=" ".join)
@@ -115,9 +115,9 @@ def cpu_seconds(*arguments: str) -> float:
     "line", ["--version", "--help", "nosuch", "run --help", "run --nosuch", "run", "map text --layer x"]
 )
 def test_an_answer_takes_little_more_than_what_reads_options_takes_to_import(line: str) -> None:
-    """Seconds differ between machines and with what else they do: this is 0.3 s where typer, rich and pydantic take 0.2."""
-    options = cpu_seconds("-c", "import typer, typer.rich_utils, typer._adapters")
-    assert cpu_seconds("-m", "normscope", *line.split()) < 1.5 * options
+    """Seconds differ between machines and with what else they do: this is 0.3 s where typer and rich take 0.17."""
+    options = cpu_seconds("-c", "import typer, typer.rich_utils")
+    assert cpu_seconds("-m", "normscope", *line.split()) < 1.8 * options
 
 
 def test_every_command_is_where_it_is_looked_for() -> None:

@@ -32,7 +32,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["map", "-5 degrees today"], "put it last, after two dashes: normscope map ... -- '-5 degrees today'"),
     (["map", TEXT, "--scope", "Nowhere"], "Available scopes: AttnW, Attn, AttnRes"),
     (["map", TEXT, "--scope", "all"], "without --out they would go to the terminal"),
-    (["map", TEXT, "--layer", "two"], "valid integer"),
+    (["map", TEXT, "--layer", "two"], "not a valid int"),
     (["map", TEXT, "--value-bias", "none"], "'token', 'bias'"),
     (["map", TEXT, "--normalise", "row", "--out", "map.nc"], "leave out --normalise"),
     (["map", TEXT, "--out", "map"], "has no ending"),
@@ -180,12 +180,12 @@ def cpu_seconds(*arguments: str, cwd: Path) -> float:
 
 @pytest.mark.slow
 def test_every_mistake_takes_little_more_than_reading_options(folder: Path) -> None:
-    """Seconds differ between machines and with what else they do: this is 0.3 s where typer, rich and pydantic take 0.2."""
-    options = cpu_seconds("-c", "import typer, typer.rich_utils, typer._adapters", cwd=folder)
+    """Seconds differ between machines and with what else they do: this is 0.3 s where typer and rich take 0.17."""
+    options = cpu_seconds("-c", "import typer, typer.rich_utils", cwd=folder)
     slow = {
         " ".join(arguments): seconds / options
         for arguments, _ in MISTAKES
-        if (seconds := cpu_seconds("-m", "normscope", *arguments, cwd=folder)) > 1.6 * options
+        if (seconds := cpu_seconds("-m", "normscope", *arguments, cwd=folder)) > 1.8 * options
     }
     assert not slow
 

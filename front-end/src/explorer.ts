@@ -16,7 +16,7 @@ import { Store } from "./model/store";
 import { Targets } from "./model/targets";
 import { countOf, kindsOf, label } from "./model/tokens";
 import { Exports } from "./panels/exports";
-import { Masthead } from "./panels/masthead";
+import { Masthead, type Named } from "./panels/masthead";
 import { VIEWS, viewsOf } from "./panels/views";
 import type { Part, Scene } from "./part";
 import { act, type Shortcut } from "./shortcuts";
@@ -114,14 +114,19 @@ class Explorer {
   }
 
   /** What the head of the page names: the analyses, or else the texts that are explained. */
-  private results(): { facts: Analysis["facts"]; tokens: number }[] {
+  private results(): Named[] {
     if (this.panes.length > 0) {
-      return this.panes.map(({ analysis }) => ({ facts: analysis.facts, tokens: countOf(analysis.keys) }));
+      return this.panes.map(({ analysis }) => ({
+        facts: analysis.facts,
+        tokens: countOf(analysis.keys),
+        image: analysis.picture !== null,
+      }));
     }
     const texts = new Map(this.explanations.map((one) => [one.text, one]));
     return [...texts.values()].slice(0, 2).map((one) => ({
       facts: one.facts,
       tokens: one.part("decoder").tokens.token.length,
+      image: one.picture !== null,
     }));
   }
 

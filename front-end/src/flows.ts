@@ -34,6 +34,7 @@ export class Flows extends ElementPanel<Scene> implements Part {
   private readonly title = h("h1");
   private readonly note = h("span", { class: "hint" });
   private readonly corner = h("div");
+  private readonly hint = h("p", { class: "hint" });
   private readonly spoken = h("p", { class: "visually-hidden", role: "status" });
   private view: FlowView | null = null;
   private drawn = "";
@@ -50,14 +51,12 @@ export class Flows extends ElementPanel<Scene> implements Part {
     const details = [new Total(), new PredictionsPanel(ask), new AttributionText(store), new Ends(store)];
     this.panels = [this.graph, ...details];
     const place = h("div", { class: "view" });
-    const hint =
-      "A band is as wide as what flows. Orange raises the value, violet lowers it. Thorns: smaller edges together; grey: biases.";
     const card = h(
       "section",
       { class: "card map-card flow-card" },
       h("header", {}, h("div", {}, this.title, this.note), this.corner),
       place,
-      h("footer", {}, h("p", { class: "hint" }, hint)),
+      h("footer", {}, this.hint),
       this.spoken,
     );
     this.graph.mount(place);
@@ -95,6 +94,7 @@ export class Flows extends ElementPanel<Scene> implements Part {
     );
     const edges = `${view.flow.edges.length} edges, at least ${format.share(carried)} of the flow of every layer`;
     this.note.replaceChildren(bdi(view.explanation.model), view.stack.followed ? ` \u00b7 ${edges}` : "");
+    this.hint.textContent = hintOf(view.explanation);
     for (const panel of this.panels) panel.update(view);
     this.spoken.textContent = spokenOf(view);
   }
@@ -141,6 +141,11 @@ export class Flows extends ElementPanel<Scene> implements Part {
       json: () => Promise.resolve(flowJson(this.view!)),
     };
   }
+}
+
+function hintOf({ estimate }: Explanation): string {
+  if (estimate !== null) return "A band is as wide as the share that flows. Thorns: smaller edges together.";
+  return "A band is as wide as what flows. Orange raises the value, violet lowers it. Thorns: smaller edges together; grey: biases.";
 }
 
 function spokenOf({ target, flow, node }: FlowView): string {

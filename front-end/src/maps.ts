@@ -55,9 +55,10 @@ export class Maps extends ElementPanel<Scene> implements Part {
 
   update(scene: Scene): void {
     this.scene = scene;
-    for (const stage of this.stages) stage.update(scene);
+    // What is above the stages first: maps are as high as it leaves room for.
     this.stepper.update(scene.shared);
     this.toolbar.update(scene.shared);
+    for (const stage of this.stages) stage.update(scene);
   }
 
   override dispose(): void {

@@ -85,8 +85,8 @@ export class Stage extends ElementPanel<Scene> {
     this.title.textContent = titleOf(view);
     this.note.replaceChildren(bdi(this.pane.analysis.model), this.remarks(shared, view));
     this.legend.update(view.palette, { norm: view.state.norm, title: quantityShown(view) });
-    this.mainPanel(view).update(view);
     this.foot.hidden = !COLOURED.has(this.viewName(view));
+    this.mainPanel(view).update(view);
     this.speak(view);
     this.layers.update(shared);
     this.updateDetails();

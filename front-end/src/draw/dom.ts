@@ -61,3 +61,14 @@ export function sized(canvas: HTMLCanvasElement, width: number, height: number):
   context.clearRect(0, 0, width, height);
   return context;
 }
+
+/** Pixels that an explorer has above and below an element of a card, wherever the page is scrolled to. */
+export function chromeOf(element: HTMLElement): number {
+  const [root, stage, card] = [".root", ".stage", ".card"].map((name) =>
+    element.closest(name)?.getBoundingClientRect(),
+  );
+  if (!root || !stage || !card) return 0;
+  const own = element.getBoundingClientRect();
+  // A card may stick to the window; its stage does not.
+  return stage.top - root.top + (own.top - card.top) + (card.bottom - own.bottom);
+}

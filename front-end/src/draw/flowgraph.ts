@@ -235,12 +235,17 @@ function shares(view: FlowView, at: Streams): { group: SVGElement; height: numbe
       const text = { x: at.left - 14, y: y + height / 2, "text-anchor": "end", "dominant-baseline": "central" };
       group.append(s("text", { ...text, fill: ink.muted, "font-size": Math.min(11, height + 1) }, name));
     }
+    const gap = Math.min(2, columnWidth(at) / 8);
     values.forEach((value, index) => {
       const [before, after] = [at.columns[index]!, at.columns[index + 1]!];
       const told = `${name}, layer ${index + 1}: ${format.signed(value)}`;
       const fill = tint(value, colours);
       group.append(
-        s("rect", { x: before + 2, y, width: after - before - 4, height: height - 1, fill }, s("title", {}, told)),
+        s(
+          "rect",
+          { x: before + gap, y, width: after - before - 2 * gap, height: height - 1, fill },
+          s("title", {}, told),
+        ),
       );
     });
     y += height;

@@ -5,13 +5,20 @@ export const LARGEST_CELL = 56;
 const SMALLEST_LABEL = 9;
 const ANGLED_FROM = 13;
 const RIGHT_MARGIN = 10;
+/** Labels are as large as rows allow, within bounds (in pixels). */
+const LABEL_SIZES = { least: 9, most: 12.5 };
+
+/** The font size of the labels of cells of some size. */
+export function labelSize(cell: number): number {
+  return Math.max(LABEL_SIZES.least, Math.min(LABEL_SIZES.most, cell - 2));
+}
 
 export interface Room {
   width: number;
   height: number;
   rows: number;
   columns: number;
-  /** Widths in pixels of the widest row label and the widest column label. */
+  /** Widths in pixels of the widest row label and the widest column label, at the largest size of labels. */
   rowLabels: number;
   columnLabels: number;
   zoom: number;
@@ -42,13 +49,13 @@ export interface Layout {
 }
 
 export function layout(room: Room): Layout {
-  const gutter = Math.ceil(room.rowLabels) + 10;
-  const slanted = plan(room, gutter, -Math.PI / 3.2);
-  const fitted = slanted.cell >= ANGLED_FROM ? slanted : plan(room, gutter, -Math.PI / 2);
-  const cell = whole(Math.min(fitted.cell * room.zoom, Math.max(LARGEST_CELL, fitted.cell)));
+  const slanted = fullest(room, -Math.PI / 3.2);
+  const whole = slanted.cell >= ANGLED_FROM ? slanted : fullest(room, -Math.PI / 2);
+  const cell = crisp(Math.min(whole.cell * room.zoom, Math.max(LARGEST_CELL, whole.cell)));
+  const fitted = room.zoom > 1 ? plan(room, whole.angle, cell) : whole;
   const plotWidth = Math.min(fitted.plotWidth, cell * room.columns);
   const plotHeight = Math.min(fitted.plotHeight, cell * room.rows);
-  const left = gutter + Math.floor((fitted.plotWidth - plotWidth) / 2);
+  const left = fitted.left + Math.floor((fitted.plotWidth - plotWidth) / 2);
   return {
     cell,
     left,
@@ -66,21 +73,37 @@ export function layout(room: Room): Layout {
   };
 }
 
-function plan(
-  room: Room,
-  left: number,
-  angle: number,
-): { angle: number; top: number; cell: number; plotWidth: number; plotHeight: number } {
-  const top = Math.ceil(room.columnLabels * Math.abs(Math.sin(angle))) + 12 + room.header;
-  const overhang = Math.max(RIGHT_MARGIN + room.side, room.columnLabels * Math.cos(angle) - 4);
+interface Plan {
+  angle: number;
+  left: number;
+  top: number;
+  cell: number;
+  plotWidth: number;
+  plotHeight: number;
+}
+
+/** The largest cells that fit: where they are small, so are their labels, which leaves more room for the cells. */
+function fullest(room: Room, angle: number): Plan {
+  const least = plan(room, angle, LARGEST_CELL);
+  const most = plan(room, angle, least.cell);
+  return plan(room, angle, most.cell);
+}
+
+/** Where everything is, with labels for cells of some size at the most. */
+function plan(room: Room, angle: number, labelled: number): Plan {
+  const shrunk = labelSize(labelled) / LABEL_SIZES.most;
+  const columnLabels = room.columnLabels * shrunk;
+  const left = Math.ceil(room.rowLabels * shrunk) + 10;
+  const top = Math.ceil(columnLabels * Math.abs(Math.sin(angle))) + 12 + room.header;
+  const overhang = Math.max(RIGHT_MARGIN + room.side, columnLabels * Math.cos(angle) - 4);
   const plotWidth = Math.max(40, room.width - left - overhang);
   const plotHeight = Math.max(40, room.height - top - 2);
   const cell = Math.min(LARGEST_CELL, plotWidth / Math.max(1, room.columns), plotHeight / Math.max(1, room.rows));
-  return { angle, top, cell: whole(cell), plotWidth, plotHeight };
+  return { angle, left, top, cell: crisp(cell), plotWidth, plotHeight };
 }
 
 /** Cells of a whole number of pixels look crisp; very small ones cannot afford it. */
-function whole(cell: number): number {
+function crisp(cell: number): number {
   return cell >= 4 ? Math.floor(cell) : cell;
 }
 

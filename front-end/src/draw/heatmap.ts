@@ -5,8 +5,8 @@ import type { Matrix } from "../model/matrix";
 import { clamp } from "../model/state";
 import { isolated, shortLabel, type Units } from "../model/tokens";
 import type { Greyed, Palette } from "./colour";
-import { h, sized } from "./dom";
-import { type Cell, cellAt, type Layout, layout, reveal } from "./geometry";
+import { chromeOf, h, sized } from "./dom";
+import { type Cell, cellAt, LARGEST_CELL, type Layout, layout, reveal } from "./geometry";
 import { Minimap, type Stretch } from "./minimap";
 import { BESIDE, cellsOf, drawMap, drawMarks, groupsOf, type Ink, labelFont, type Matches } from "./paint";
 
@@ -32,8 +32,9 @@ export interface HeatMapEvents {
 const SMALLEST_HEIGHT = 380;
 const LARGEST_ZOOM = 40;
 const LONGEST_LABEL = 150;
-/** Pixels of the window that everything above and below the map takes. */
-const CHROME = 330;
+const LARGEST_HEIGHT = 1200;
+/** Pixels between the card and the end of the window. */
+const BELOW = 12;
 
 export class HeatMap {
   readonly element: HTMLElement;
@@ -110,8 +111,10 @@ export class HeatMap {
     this.draw();
   }
 
+  /** What the window leaves for the map, with its legend in view. */
   private get height(): number {
-    return Math.max(SMALLEST_HEIGHT, Math.min(window.innerHeight - CHROME, 1200));
+    const room = window.innerHeight - chromeOf(this.element) - BELOW;
+    return Math.max(SMALLEST_HEIGHT, Math.min(room, LARGEST_HEIGHT));
   }
 
   /** Show another cell as pointed at (from the other pane, or from a list). */
@@ -156,7 +159,7 @@ export class HeatMap {
     let width = this.widths.get(units);
     if (width === undefined) {
       const context = this.base.getContext("2d")!;
-      context.font = labelFont(14, true);
+      context.font = labelFont(LARGEST_CELL, true);
       width = units.shown.reduce(
         (most, text) => Math.max(most, context.measureText(isolated(shortLabel(text))).width),
         20,

@@ -40,13 +40,17 @@ export function ticksOf(palette: Palette, width: number, norm: string): Tick[] {
     const place = Math.sign(value) * placeOf(Math.abs(value), limit, palette.scale);
     return palette.diverging ? ((1 + place) * width) / 2 : place * width;
   };
-  const sizes = sizesFor(palette.scale, limit);
-  const values = palette.diverging ? sizes.flatMap((size) => (size === 0 ? [0] : [size, -size])) : sizes;
-  const ticks: Tick[] = [];
-  for (const value of values) {
+  const tickAt = (value: number): Tick => {
     const below = palette.scale.kind === "log" && value === palette.scale.low ? "\u2264\u2009" : "";
-    const tick = { x: x(value), text: below + show(value) };
-    if (ticks.every((other) => Math.abs(other.x - tick.x) >= roomOf(other.text, tick.text))) ticks.push(tick);
+    return { x: x(value), text: below + show(value) };
+  };
+  const ticks: Tick[] = [];
+  const apart = (one: Tick, other: Tick): boolean => Math.abs(other.x - one.x) >= roomOf(other.text, one.text);
+  for (const size of sizesFor(palette.scale, limit)) {
+    const [over, under] = [tickAt(size), tickAt(-size)];
+    // Both sides of 0 have the same ticks.
+    const sides = palette.diverging && apart(over, under) ? [over, under] : [over];
+    if (sides.every((tick) => ticks.every((other) => apart(tick, other)))) ticks.push(...sides);
   }
   return ticks;
 }

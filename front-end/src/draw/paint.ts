@@ -4,7 +4,7 @@ import type { Matrix } from "../model/matrix";
 import type { Units } from "../model/tokens";
 import { isolated, shortLabel } from "../model/tokens";
 import { type Greyed, type Palette, paint } from "./colour";
-import type { Cell, Layout } from "./geometry";
+import { type Cell, type Layout, labelSize } from "./geometry";
 
 export interface Ink {
   text: string;
@@ -20,8 +20,11 @@ export const FONT = "Inter, 'SF Pro Text', 'Segoe UI', Roboto, 'Helvetica Neue',
 /** Room for the bars of own tokens, at the right of the map. */
 export const BESIDE = { gap: 8, width: 40 };
 
+/** By how much the label of the first or last row may stand out beyond a thin row. */
+const HALF_A_LABEL = 6;
+
 export function labelFont(cell: number, bold = false): string {
-  return `${bold ? "600 " : ""}${Math.max(9, Math.min(12.5, cell - 2))}px ${FONT}`;
+  return `${bold ? "600 " : ""}${labelSize(cell)}px ${FONT}`;
 }
 
 /** The cells as a canvas of one pixel each, to be drawn at any size. */
@@ -78,10 +81,13 @@ function drawBeside(context: CanvasRenderingContext2D, { layout: at, ink }: Scen
   context.beginPath();
   context.rect(left, at.top, BESIDE.width, at.plotHeight);
   context.clip();
-  const height = Math.max(1, at.cell >= 9 ? at.cell - 4 : at.cell);
+  const gap = at.cell >= 9 ? 2 : 0;
+  const edge = (row: number): number => Math.round(at.top - at.scrollY + row * at.cell);
   shares.forEach((share, row) => {
-    const y = at.top - at.scrollY + (row + 0.5) * at.cell - height / 2;
+    const y = edge(row) + gap;
     if (y < at.top - at.cell || y > at.top + at.plotHeight) return;
+    // Bars of thin rows touch, at whole pixels, so that they make no pattern of their own.
+    const height = Math.max(1, edge(row + 1) - gap - y);
     context.fillStyle = ink.hatch;
     context.fillRect(left, y, BESIDE.width, height);
     context.fillStyle = ink.muted;
@@ -137,7 +143,7 @@ function drawRowLabels(
 ): void {
   context.save();
   context.beginPath();
-  context.rect(0, at.top, at.left, at.plotHeight);
+  context.rect(0, at.top - HALF_A_LABEL, at.left, at.plotHeight + 2 * HALF_A_LABEL);
   context.clip();
   context.textAlign = "right";
   context.textBaseline = "middle";
@@ -182,19 +188,39 @@ function drawColumnLabels(
   drawGroupNames(context, at, keys, ink);
 }
 
-const GROUP_NAMES: Record<string, string> = { source: "source (encoder)", target: "target (decoder)" };
+const GROUP_FONT = `600 11px ${FONT}`;
+const GROUP_GAP = 8;
+/** From the longest to the shortest that is said of a group, as there is room. */
+const GROUP_NAMES: Record<string, string[]> = {
+  source: ["source (encoder)", "source"],
+  target: ["target (decoder)", "target"],
+};
 
 function drawGroupNames(context: CanvasRenderingContext2D, at: Layout, keys: Units, ink: Ink): void {
   const groups = groupsOf(keys);
   if (groups.length < 2) return;
-  context.font = `600 11px ${FONT}`;
+  context.font = GROUP_FONT;
   context.fillStyle = ink.muted;
   context.textAlign = "left";
   context.textBaseline = "top";
-  for (const [name, first] of groups) {
-    const x = at.left - at.scrollX + first * at.cell + 2;
-    if (x >= at.left - 2 && x < at.left + at.plotWidth) context.fillText(GROUP_NAMES[name] ?? name, x, 0);
-  }
+  for (const { name, x } of groupNames(at, groups, (text) => context.measureText(text).width))
+    context.fillText(name, x, 0);
+}
+
+/** The names of groups that are in view and where they begin: as long as they can be before the next, or none. */
+export function groupNames(
+  at: Pick<Layout, "left" | "scrollX" | "cell" | "plotWidth" | "width">,
+  groups: readonly [string, number, number][],
+  widthOf: (text: string) => number,
+): { name: string; x: number }[] {
+  const shown = groups
+    .map(([group, first]) => ({ group, x: at.left - at.scrollX + first * at.cell + 2 }))
+    .filter(({ x }) => x >= at.left - 2 && x < at.left + at.plotWidth);
+  return shown.flatMap(({ group, x }, index) => {
+    const end = shown[index + 1] ? shown[index + 1]!.x - GROUP_GAP : at.width;
+    const name = (GROUP_NAMES[group] ?? [group]).find((text) => x + widthOf(text) <= end);
+    return name === undefined ? [] : [{ name, x }];
+  });
 }
 
 /** The selected row, and the cell under the pointer with its row and column. */

@@ -60,6 +60,8 @@ const ROW = { most: 15, least: 5, together: 1100 };
 /** Of the height there is, for the widest stream. */
 const LARGEST_STREAM = 0.25;
 const GAP = 0.2;
+/** The most that rows are moved apart where there is more height than they need, in pixels. */
+const MOST_SPARE = 14;
 const FOLD = 13;
 /** In pixels: thinner ones cannot be seen. */
 const SMALLEST_STUB = 0.05;
@@ -80,7 +82,8 @@ export function streams(flow: Flow, room: Room): Streams {
     return fold === 0 ? 0 : GAP * smallest + Math.max(fold > 1 ? FOLD : smallest, flows[row]! * scale);
   };
   const scale = scaleOf(flows, heightOf, room.height - HEADER);
-  const rows = rowsOf(folds, (row) => heightOf(row, scale));
+  const spare = spareOf(folds, (row) => heightOf(row, scale), room.height - HEADER);
+  const rows = rowsOf(folds, (row) => heightOf(row, scale) + spare);
   const last = rows[rows.length - 1];
   return {
     scale,
@@ -179,6 +182,13 @@ function scaleOf(flows: Float64Array, heightOf: (row: number, scale: number) => 
     else high = scale;
   }
   return low;
+}
+
+/** What every row has for itself of the height that none of them needs. */
+function spareOf(folds: number[], heightOf: (row: number) => number, height: number): number {
+  const total = folds.reduce((sum, _, row) => sum + heightOf(row), 0);
+  const rows = folds.filter((fold) => fold > 0).length;
+  return Math.max(0, Math.min(MOST_SPARE, (height - total) / Math.max(1, rows)));
 }
 
 function rowsOf(folds: number[], heightOf: (row: number) => number): Row[] {

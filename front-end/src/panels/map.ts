@@ -2,12 +2,12 @@
 import { bdi, h } from "../draw/dom";
 import type { Cell } from "../draw/geometry";
 import { HeatMap } from "../draw/heatmap";
-import { type Matches, NO_MATCHES } from "../draw/paint";
 import { besideOf, greyedOf, titleOf, type View, valueAt } from "../draw/view";
 import * as format from "../model/format";
 import type { TokenTable } from "../model/payload";
-import { label, running, shortLabel, type Units } from "../model/tokens";
+import { label, running, shortLabel } from "../model/tokens";
 import { type Context, ElementPanel, type MainPanel } from "./panel";
+import { TokenSearch } from "./search";
 
 const ZOOM_STEP = 1.5;
 /** Tokens of the text before and after one in a tooltip. */
@@ -18,17 +18,8 @@ export class MapPanel extends ElementPanel implements MainPanel {
   readonly tools: HTMLElement;
   private readonly heatmap: HeatMap;
   private readonly tooltip = h("div", { class: "tooltip", hidden: true });
-  private readonly search = h("input", {
-    type: "search",
-    class: "search",
-    placeholder: "Find a token  /",
-    "aria-label": "Find a token",
-    autocomplete: "off",
-    spellcheck: "false",
-  });
-  private readonly count = h("output", { class: "hint count" });
+  private readonly search: TokenSearch;
   private view: View | null = null;
-  private matches: Matches = NO_MATCHES;
 
   constructor(private readonly context: Context) {
     super();
@@ -37,8 +28,7 @@ export class MapPanel extends ElementPanel implements MainPanel {
       this.life,
     );
     this.element = h("div", { class: "map-view" }, this.heatmap.element, this.tooltip);
-    this.search.addEventListener("input", () => this.looked());
-    this.search.addEventListener("keydown", (event) => this.typed(event));
+    this.search = new TokenSearch(context, () => this.view && this.draw(this.view));
     const { heatmap } = this;
     const zoom = h(
       "div",
@@ -47,13 +37,12 @@ export class MapPanel extends ElementPanel implements MainPanel {
       button("Fit", "fit", () => heatmap.setZoom(1)),
       button("Zoom in", "+", () => heatmap.setZoom(heatmap.zoomed * ZOOM_STEP)),
     );
-    this.tools = h("div", { class: "map-tools" }, this.count, this.search, zoom);
+    this.tools = h("div", { class: "map-tools" }, this.search.element, zoom);
   }
 
   update(view: View): void {
-    const other = this.view?.queries !== view.queries || this.view.keys !== view.keys;
     this.view = view;
-    if (other) this.matches = this.matching();
+    this.search.update(view);
     this.draw(view);
   }
 
@@ -63,7 +52,6 @@ export class MapPanel extends ElementPanel implements MainPanel {
 
   find(): void {
     this.search.focus();
-    this.search.select();
   }
 
   press(key: string): boolean {
@@ -74,41 +62,9 @@ export class MapPanel extends ElementPanel implements MainPanel {
     const { matrix, state, lens, dark } = view;
     const size = `${matrix.rows} queries by ${matrix.columns} keys`;
     const told = `${titleOf(view)}: ${size}. Arrow keys move, plus and minus zoom.`;
-    const { matches } = this;
+    const { matches } = this.search;
     const grey = greyedOf(state, lens, dark);
     this.heatmap.show({ ...view, matrix: lens.painted(state), label: told, grey, beside: besideOf(view), matches });
-  }
-
-  private matching(): Matches {
-    const text = this.search.value.trim().toLowerCase();
-    if (text === "" || !this.view) return NO_MATCHES;
-    const of = ({ shown }: Units): Set<number> =>
-      new Set(shown.flatMap((one, unit) => (label(one).toLowerCase().includes(text) ? [unit] : [])));
-    return { rows: of(this.view.queries), columns: of(this.view.keys) };
-  }
-
-  private looked(): void {
-    this.matches = this.matching();
-    const { rows, columns } = this.matches;
-    const count = Math.max(rows.size, columns.size);
-    this.count.textContent = this.search.value.trim() === "" ? "" : count === 0 ? "none" : String(count);
-    if (this.view) this.draw(this.view);
-  }
-
-  /** Enter goes to the next token that was looked for (with Shift to the one before), Escape ends the search. */
-  private typed(event: KeyboardEvent): void {
-    if (event.key === "Escape") {
-      this.search.value = "";
-      this.looked();
-      this.search.blur();
-    }
-    if (event.key !== "Enter" || !this.view) return;
-    event.preventDefault();
-    const { rows, columns } = this.matches;
-    const { row, column } = this.view.selected;
-    const byRow = rows.size > 0;
-    const next = following([...(byRow ? rows : columns)], byRow ? row : column, event.shiftKey);
-    if (next >= 0) this.context.choose(byRow ? { row: next, column: -1 } : { row, column: next });
   }
 
   private pointed(cell: Cell | null, x: number, y: number): void {
@@ -134,12 +90,6 @@ export class MapPanel extends ElementPanel implements MainPanel {
     this.tooltip.style.left = `${Math.max(0, Math.min(x + 8, this.element.clientWidth - this.tooltip.offsetWidth + 6))}px`;
     this.tooltip.style.top = `${y + 18}px`;
   }
-}
-
-/** The next of some places after one, or the one before it, around the end. */
-function following(places: number[], from: number, back: boolean): number {
-  if (back) return places.findLast((place) => place < from) ?? places.at(-1) ?? -1;
-  return places.find((place) => place > from) ?? places[0] ?? -1;
 }
 
 function button(name: string, sign: string, act: () => void): HTMLElement {

@@ -10,6 +10,7 @@ import { ElementPanel, type Panel } from "./panel";
 export interface Named {
   facts: Facts;
   tokens: number;
+  image: boolean;
 }
 
 export class Masthead extends ElementPanel<State> {
@@ -44,11 +45,11 @@ export class Masthead extends ElementPanel<State> {
   }
 }
 
-function textOf({ facts, tokens }: Named): HTMLElement {
+function textOf({ facts, tokens, image }: Named): HTMLElement {
   const parts = [String(facts.source_text ?? ""), String(facts.text ?? "")]
     .filter((text) => text.trim() !== "")
     .map((text) => text.replace(/\s+/gu, " "));
   const shown = parts.flatMap((text, index) => [index > 0 ? " \u2192 " : "", bdi(text)]);
-  const children = shown.length > 0 ? shown : [`${tokens} tokens`];
+  const children = shown.length > 0 ? shown : [`${image ? "an image, " : ""}${tokens} tokens`];
   return h("p", { class: "text", title: parts.join(" \u2192 ") }, ...children);
 }

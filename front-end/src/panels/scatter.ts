@@ -1,6 +1,6 @@
 /** Two analyses of one text against each other, cell by cell: where two methods (or two models) agree, and where not. */
 import { scalePow } from "d3-scale";
-import { h, sized } from "../draw/dom";
+import { chromeOf, h, sized } from "../draw/dom";
 import { FONT } from "../draw/paint";
 import type { View } from "../draw/view";
 import * as format from "../model/format";
@@ -9,7 +9,7 @@ import { label } from "../model/tokens";
 import { type Context, ElementPanel, type MainPanel } from "./panel";
 
 const MARGIN = { left: 58, right: 14, top: 14, bottom: 42 };
-const LARGEST = 620;
+const SMALLEST = 260;
 const MOST_POINTS = 20_000;
 /** How near the pointer must be to a point. */
 const REACH = 9;
@@ -77,7 +77,8 @@ export class Scatter extends ElementPanel implements MainPanel {
   }
 
   private draw(view: View): void {
-    const size = Math.min(LARGEST, Math.max(260, this.element.clientWidth));
+    const height = window.innerHeight - chromeOf(this.canvas);
+    const size = Math.max(SMALLEST, Math.min(this.element.clientWidth, height));
     const context = sized(this.canvas, size, size);
     const scale = (values: number[], range: [number, number]): ReturnType<typeof scalePow<number, number>> => {
       const [low, high] = [Math.min(0, ...extent(values)), Math.max(...extent(values), 1e-9)];

@@ -78,15 +78,16 @@ export class Ends extends ElementPanel<FlowView> {
 
   private bars({ flow, dark }: FlowView, all: Entry[]): HTMLElement {
     const entries = all.toSorted((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, MOST);
-    const width = scaleLinear([0, largest(entries.map(({ value }) => value)) || 1], [0, 50]);
+    const diverging = entries.some(({ value }) => value < 0);
+    const width = scaleLinear([0, largest(entries.map(({ value }) => value)) || 1], [0, diverging ? 50 : 100]);
     return h(
       "ol",
-      { class: "bars diverging" },
+      { class: diverging ? "bars diverging" : "bars" },
       ...entries.map(({ row, value, node }) => {
         const bar = h("i");
         bar.style.width = `${width(Math.abs(value))}%`;
         bar.style.background = inkOf(value, dark);
-        bar.style.marginInlineStart = value < 0 ? `${50 - width(-value)}%` : "50%";
+        if (diverging) bar.style.marginInlineStart = value < 0 ? `${50 - width(-value)}%` : "50%";
         const token = flow.rows.members[row]?.[0] ?? -1;
         return h(
           "li",

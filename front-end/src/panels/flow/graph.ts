@@ -55,8 +55,8 @@ export class FlowGraph extends ElementPanel<FlowView> {
     this.none.textContent = `The method ${view.explanation.method} attributes a value to the input tokens, but does not follow it through the layers.`;
     if (!view.stack.followed || this.element.clientWidth === 0) return;
     this.drawnWidth = this.element.clientWidth;
-    const labels = this.widest(view.flow.rows.shown.map((text) => shortLabel(text)));
-    const target = this.widest([cut(phrase(view.target.name), TARGET_LENGTH)]);
+    const labels = Math.max(SMALLEST_LABEL, this.widest(view.flow.rows.shown.map((text) => shortLabel(text))));
+    const target = this.widest([cut(phrase(view.target.name), TARGET_LENGTH), format.signed(view.target.value)]);
     this.at = streams(view.flow, {
       width: Math.max(labels + target + SMALLEST_COLUMN * view.flow.relevance.length, this.drawnWidth),
       height: Math.max(SMALLEST_HEIGHT, window.innerHeight - CHROME),
@@ -77,7 +77,7 @@ export class FlowGraph extends ElementPanel<FlowView> {
 
   private widest(texts: string[]): number {
     this.measure.font = labelFont(LABEL_SIZE + 2, true);
-    return texts.reduce((most, text) => Math.max(most, this.measure.measureText(isolated(text)).width), SMALLEST_LABEL);
+    return Math.max(...texts.map((text) => this.measure.measureText(isolated(text)).width));
   }
 
   /** Show the edges of the node that is followed, or all. */

@@ -121,6 +121,17 @@ def test_a_caption_names_no_folders() -> None:
     assert facts.caption("frequency") == "opus-mt (encoder) on wiki.txt (1,200 sequences)"
 
 
+def test_a_heading_is_as_wide_as_its_figure_at_the_most() -> None:
+    results = {HiddenNorms(): np.ones((2, 7)), ValueNorms(): np.ones((2, 3, 7))}
+    observation = Observation(random_analysis(0, list("abcdefg")), results=results)
+    outcome = Dispersion().over([observation], corpus="a corpus with a long name " * 9)
+    figure = _drawn(outcome.figures["dispersion"])
+    (heading,) = (text for text in figure.texts if text.get_text() == figure.get_suptitle())
+    box = heading.get_window_extent()
+    assert figure.bbox.x0 <= box.x0
+    assert box.x1 <= figure.bbox.x1
+
+
 def test_an_axis_with_both_signs_is_written_plainly() -> None:
     figure, (axes,) = figures.panels(1)
     axes.plot([-1.0, 0.0, 10.0])

@@ -165,6 +165,7 @@ def test_own_tokens_are_left_out_of_the_blocks_that_they_are_in(look: Callable[.
     shown.page.keyboard.press("Enter")
     shown.page.wait_for_function("() => location.hash.includes('row=132&column=132')")
     shown.page.wait_for_function("() => location.hash.includes('query=69')")
+    shown.page.locator("h2", has_text="What 201 is made of").wait_for()
     assert shown.trouble == []
 
 

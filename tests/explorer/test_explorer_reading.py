@@ -107,6 +107,16 @@ def test_a_token_is_found_and_the_strongest_cells_are_visited(show: Callable[...
         assert f"query={query}&key={key}" in shown.fragment()
 
 
+def test_a_token_is_found_in_the_table_too(show: Callable[..., Any], analysis: Analysis) -> None:
+    shown = show(analysis, fragment="view=table")
+    shown.press("/")
+    shown.page.keyboard.type("chef")
+    assert shown.page.locator(".table .match").all_inner_texts() == ["chef"]
+    shown.press("Enter")
+    assert f"query={analysis.tokens.index('chef')}" in shown.fragment()
+    assert shown.page.locator("h2", has_text="What chef is made of").is_visible()
+
+
 def test_repeated_tokens_say_where_they_are(show: Callable[..., Any], analysis: Analysis) -> None:
     shown = show(analysis, fragment="scope=Attn&order=text")
     names = shown.page.locator(".bars .key").all_inner_texts()

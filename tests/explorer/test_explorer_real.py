@@ -58,6 +58,9 @@ def test_flow_by_rollout_of_a_real_model_is_the_rollout(show: Callable[..., Any]
     values = [float(text) for text in shown.page.locator(".ends .value").all_inner_texts()]
     assert values == pytest.approx(sorted(wanted, reverse=True)[: len(values)], rel=0.01)
     assert shown.page.locator(".estimate").inner_text() == "estimate"
+    assert shown.page.locator(".ends .diverging").count() == 0  # shares have one sign, and bars all of the width
+    longest = shown.page.locator(".ends .track").first
+    assert longest.locator("i").bounding_box()["width"] == pytest.approx(longest.bounding_box()["width"], abs=1)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,41 @@ def test_no_view_is_wider_than_its_screen(show: Callable[..., Any], everything: 
     }).map((text) => text.textContent)""")
     assert beyond == []
     assert shown.trouble == []
+
+
+@pytest.mark.parametrize("name", ["laptop", "wide"])
+def test_a_map_leaves_room_for_its_legend(show: Callable[..., Any], everything: list[Any], name: str) -> None:
+    for results in (everything[:1], everything[:2]):
+        shown = show(*results, **screen(name))
+        boxes = [legend.bounding_box() for legend in shown.page.locator(".legend").all()]
+        assert len(boxes) == len(results)
+        assert all(box["y"] + box["height"] <= SCREENS[name][1] for box in boxes), boxes
+
+
+def test_nothing_overlaps_where_two_are_compared(show: Callable[..., Any]) -> None:
+    results = [sample(TOKENS[:count], layers=layers, model=str(count)) for count, layers in ((20, 2), (4, 9))]
+    shown = show(*results, **screen("phone"))
+    steps = [box.bounding_box() for box in shown.page.locator(".pictures").all()]
+    for before, after in itertools.pairwise(steps):
+        assert before["x"] + before["width"] <= after["x"]
+    cards = [box.bounding_box() for box in shown.page.locator(".stages .layers, .stages .card").all()]
+    for before, after in itertools.pairwise(cards):
+        assert before["y"] + before["height"] <= after["y"]
+    shown = show(*results)
+    tops = [card.bounding_box()["y"] for card in shown.page.locator(".inspector").all()]
+    assert tops[0] == tops[1]
+
+
+def test_the_table_shows_the_scope_that_is_chosen_beside_the_keys(show: Callable[..., Any]) -> None:
+    shown = show(sample(TOKENS), fragment="view=table", **screen("phone"))
+    frame = shown.page.locator(".table .scroller").bounding_box()
+    key, now = (shown.page.locator(name).bounding_box() for name in (".table tbody th >> nth=0", ".table th.now"))
+    assert key["x"] == frame["x"]
+    assert key["x"] + key["width"] <= now["x"]
+    assert now["x"] + now["width"] <= frame["x"] + frame["width"] + 1
+    shown.go("view=table&scope=AttnW")
+    now = shown.page.locator(".table th.now").bounding_box()
+    assert key["x"] + key["width"] <= now["x"] + 1
 
 
 def test_menus_open_within_a_phone(show: Callable[..., Any], everything: list[Any]) -> None:

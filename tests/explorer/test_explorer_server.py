@@ -60,6 +60,10 @@ def test_the_page_is_used_in_a_browser(browser: Any, server: Running) -> None:
     page.get_by_label("Second text", exact=True).fill("The chef closed a restaurant.")
     page.get_by_role("button", name="Analyse").click()
     page.locator(".stage").nth(1).wait_for()
+    page.set_viewport_size({"width": 390, "height": 844})
+    parts = page.locator(".ask, .ask textarea, .ask select, .ask button, .ask p")
+    ends = [box["x"] + box["width"] for part in parts.all() if part.is_visible() and (box := part.bounding_box())]
+    assert max(ends) == ends[0] < 390  # all of the form is inside it
     page.get_by_label("Text to analyse").fill("word " * 100)
     page.get_by_role("button", name="Analyse").click()
     page.locator(".message.wrong").wait_for()

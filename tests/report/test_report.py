@@ -163,6 +163,13 @@ def test_a_report_says_what_was_found_and_sorts_its_tables(finished: Path, tmp_p
         values = [float(text) for text in shown.locator("tbody tr td:nth-child(3)").all_inner_texts()]
         assert values == sorted(values, key=lambda value: order * value)
     assert head.get_attribute("aria-sort") == "descending"
+    assert "published" not in shown.locator("th").all_inner_texts()  # nothing is known of this model
+    sides = head.evaluate("(head) => getComputedStyle(head).textAlign")
+    assert sides == shown.locator("td.number").first.evaluate("(cell) => getComputedStyle(cell).textAlign") == "right"
+    page.set_viewport_size({"width": 680, "height": 960})
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 680  # paper does not scroll
+    assert page.evaluate("() => getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert trouble == []  # the script is the one that the page's policy names
     page.close()
 

@@ -63,10 +63,7 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
       const [columns, rows] = [index + 1, Math.ceil(heads / (index + 1))];
       return Math.floor(Math.min(this.drawnWidth / columns - SIZE.beside, height / rows - SIZE.below));
     });
-    // Where they do not fit into the height at all, they fill the width.
-    const columns = Math.max(1, Math.floor(this.drawnWidth / (SIZE.least + SIZE.beside)));
-    const least = Math.floor(this.drawnWidth / Math.min(columns, heads)) - SIZE.beside;
-    return Math.min(SIZE.most, Math.max(SIZE.least, least, ...sizes));
+    return Math.min(SIZE.most, Math.max(SIZE.least, ...sizes));
   }
 
   private told({ state }: View): string {

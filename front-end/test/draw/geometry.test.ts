@@ -21,6 +21,12 @@ describe("geometry", () => {
     expect(at.left + at.plotWidth).toBeLessThanOrEqual(room.width);
     expect(at.top + at.plotHeight).toBeLessThanOrEqual(room.height);
   });
+  it("small labels leave more room than large ones", () => {
+    const narrow = { ...room, width: 320, rows: 25, columns: 25 };
+    const { cell, left, plotWidth } = layout(narrow);
+    expect(cell).toBe(10); // at their largest, labels would leave (320 - 60 - 20) / 25 pixels
+    expect(left + plotWidth).toBeLessThanOrEqual(narrow.width);
+  });
   it("finds cells and labels under the pointer", () => {
     const at = layout(room);
     expect(cellAt(at, at.left + 2.5 * at.cell, at.top + 3.5 * at.cell)).toEqual({ row: 3, column: 2 });

@@ -32,6 +32,12 @@ describe("the ticks of a colour bar", () => {
       }
     }
   });
+  it("are the same on both sides of 0", () => {
+    for (const limit of [0.3, 0.63, 1, 3]) {
+      const places = ticksOf(palette({ limit, diverging: true }), 220, "row").map(({ x }) => Math.round(x - 110));
+      expect(places.toSorted((a, b) => a - b)).toEqual(places.map((x) => 0 - x).toSorted((a, b) => a - b));
+    }
+  });
   it("are where the colours of their values are", () => {
     for (const scale of scales(50)) {
       const colours = palette({ limit: 50, scale });

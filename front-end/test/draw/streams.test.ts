@@ -64,3 +64,11 @@ it("tokens of a long text through which nothing flows are folded", () => {
   expect(at.rows[41]!.folded).toBe(58);
   expect(at.rows[99]!.folded).toBe(1);
 });
+
+it("rows are moved apart where there is height to spare, but not far", () => {
+  const made = flow(10, []);
+  for (const values of made.relevance) values.fill(0.001).fill(1, 0, 1);
+  const [low, high] = [500, 2000].map((height) => streams(made, { ...room, height }).rows);
+  expect(low!.at(-1)!.height).toBeGreaterThan(24); // a row needs 18
+  expect(high!.at(-1)!.height).toBeLessThan(40);
+});

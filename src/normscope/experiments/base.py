@@ -283,7 +283,8 @@ class Experiment(ABC):
 
 def _named(draw: Callable[[], Figure], caption: str) -> Figure:
     figure = draw()
-    figure.suptitle("\n".join(filter(None, (figure.get_suptitle(), caption))), fontsize=9, parse_math=False)
+    title = "\n".join(filter(None, (figure.get_suptitle(), caption)))
+    figure.suptitle(title, fontsize=9, parse_math=False, wrap=True)
     return figure
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from normscope.experiments.arrow import Schema, Table
+from normscope.experiments.arrow import Column, Schema, Table
 
 _MOST_ROWS = 400
 _LABELS = ("layer", "head", "rank", "distance", "dimension")
@@ -16,7 +16,7 @@ _LABELS = ("layer", "head", "rank", "distance", "dimension")
 
 @dataclass(frozen=True)
 class ShownTable:
-    """The first rows of a table, and how many more it has."""
+    """The first rows of a table, and how many more it has, without columns that have nothing in any row."""
 
     title: str
     names: list[str]
@@ -25,8 +25,13 @@ class ShownTable:
 
     @classmethod
     def of(cls, title: str, table: Table) -> ShownTable:
-        rows = [list(row.values()) for row in table.slice(0, _MOST_ROWS).to_pylist()]
-        return cls(title, table.column_names, rows, max(0, table.num_rows - _MOST_ROWS))
+        names = [name for name in table.column_names if table.num_rows == 0 or _says_something(table[name])]
+        rows = [list(row.values()) for row in table.select(names).slice(0, _MOST_ROWS).to_pylist()]
+        return cls(title, names, rows, max(0, table.num_rows - _MOST_ROWS))
+
+
+def _says_something(column: Column) -> bool:
+    return any(value not in (None, "") for value in column.unique().to_pylist())
 
 
 def label_columns(schema: Schema) -> list[str]:

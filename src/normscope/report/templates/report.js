@@ -1,8 +1,11 @@
-// A click on a column's head, or Enter, sorts its table; numbers as numbers, and what is missing comes last.
+// A click on a column's head, or Enter, sorts its table; numbers as numbers, and what is missing comes last. Heads of
+// numbers stand above them, at the right.
 for (const table of document.querySelectorAll("table.sorted")) {
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => {
     head.classList.add("sortable");
+    const numbers = [...table.tBodies[0].rows].some((row) => row.cells[column].classList.contains("number"));
+    head.classList.toggle("number", numbers);
     head.tabIndex = 0;
     const sort = () => {
       const down = head.getAttribute("aria-sort") === "ascending";

@@ -125,6 +125,13 @@ def test_a_chain_of_one_scope_is_no_chart(show: Callable[..., Any]) -> None:
     assert names.evaluate("(text) => text.getBoundingClientRect().right") <= card + 0.5
 
 
+def test_what_is_asked_of_a_long_token_stays_in_its_card(show: Callable[..., Any]) -> None:
+    shown = show(sample(["a long block of many tokens", *TOKENS]), fragment="query=0&own=shown")
+    order = shown.page.locator(".inspector fieldset").first.locator("label").last.bounding_box()
+    card = shown.page.locator(".inspector .card", has=shown.page.locator("fieldset")).first.bounding_box()
+    assert order["x"] + order["width"] < card["x"] + card["width"] - 8
+
+
 def test_patches_are_not_put_together_as_words(show: Callable[..., Any]) -> None:
     patches = ["[CLS]", *(f"{row},{column}" for row in range(8) for column in range(8))]
     shown = show(sample(patches, grid=(8, 8)))

@@ -18,8 +18,11 @@ export interface LegendText {
 /** How values are laid out, where that is not by value or its root. */
 const SCALES: Partial<Record<Scale["kind"], string>> = { log: "logarithmic", quantile: "by rank" };
 
+/** Whole percents, or, below 10 %, with the digits that ticks up to a limit need to differ. */
 export function tickFormat(norm: string, limit: number): (value: number) => string {
-  return norm === "none" ? number : format(limit < 0.1 ? ".1~%" : ".0%");
+  if (norm === "none") return number;
+  if (limit >= 0.1 || limit <= 0) return format(".0%");
+  return format(`.${Math.max(1, 1 - Math.floor(Math.log10(100 * limit)))}~%`);
 }
 
 /** Whether the last colour also stands for values that are larger still. */

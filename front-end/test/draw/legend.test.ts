@@ -32,6 +32,12 @@ describe("the ticks of a colour bar", () => {
       }
     }
   });
+  it("say different shares, however small", () => {
+    for (const limit of [0.00002, 0.0011, 0.006, 0.04, 0.6, 1]) {
+      const texts = ticksOf(palette({ limit }), 220, "row").map(({ text }) => text);
+      expect(new Set(texts).size).toBe(texts.length);
+    }
+  });
   it("are the same on both sides of 0", () => {
     for (const limit of [0.3, 0.63, 1, 3]) {
       const places = ticksOf(palette({ limit, diverging: true }), 220, "row").map(({ x }) => Math.round(x - 110));

@@ -42,6 +42,11 @@ def test_no_view_is_wider_than_its_screen(show: Callable[..., Any], everything: 
         return box.left < frame.left - 1 || box.right > frame.right + 1;
     }).map((text) => text.textContent)""")
     assert beyond == []
+    heads = graph.locator("text[text-anchor=middle]").evaluate_all(
+        "(texts) => texts.map((text) => [text.getBoundingClientRect().left, text.getBoundingClientRect().right])"
+    )
+    assert len(heads) > 2
+    assert all(before[1] < after[0] for before, after in itertools.pairwise(heads)), heads
     assert shown.trouble == []
 
 

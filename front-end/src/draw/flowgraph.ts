@@ -54,7 +54,7 @@ function header({ flow, ink }: FlowView, at: Streams): SVGElement[] {
   const step = Math.max(1, Math.ceil(24 / columnWidth(at)));
   return at.columns.flatMap((x, depth) => [
     s("line", { x1: x, x2: x, y1: 18, y2: at.bottom, stroke: ink.line }),
-    ...(depth % step === 0 || depth === flow.layers
+    ...((depth % step === 0 && depth + step <= flow.layers) || depth === flow.layers
       ? [
           s(
             "text",

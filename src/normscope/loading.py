@@ -38,6 +38,7 @@ from normscope.location import (
     refuse_no_tokenizer,
     refuse_pickle,
 )
+from normscope.placement import numbers_of
 
 _HUB_SECONDS = 5
 """How long the hub may take to say whether it has a model."""
@@ -61,7 +62,7 @@ class LoadedModel:
         """A hash of every weight's name, shape, dtype and sampled values: equal for equal weights, wherever they lie."""
         digest = hashlib.sha256()
         for name, tensor in sorted(self.model.state_dict().items()):
-            flat = tensor.detach().reshape(-1)
+            flat = numbers_of(self.model, name, tensor).detach().reshape(-1)
             sample = flat[:: max(1, -(-flat.numel() // _SAMPLES))].to("cpu", torch.float64)
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
             digest.update(sample.numpy().tobytes())

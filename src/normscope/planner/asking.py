@@ -11,6 +11,7 @@ import torch
 from normscope import asking
 from normscope.errors import InputError
 from normscope.passes import Pass
+from normscope.placement import entry_device
 from normscope.planner.estimate import Length
 from normscope.planner.planning import SHORT, ShortRun, Stacks, asked_of, explained_of, lengths_of
 from normscope.request import Request, whole_numbers
@@ -66,6 +67,6 @@ def _short_input(analyzer: Analyzer) -> tuple[dict[str, Any], dict[str, Any] | N
     if analyzer.family.reads == "image":
         config: Any = analyzer.model.config
         height, width = (config.image_size,) * 2 if isinstance(config.image_size, int) else config.image_size
-        return {"pixel_values": torch.zeros(1, config.num_channels, height, width, device=analyzer.model.device)}, None
+        return {"pixel_values": torch.zeros(1, config.num_channels, height, width, device=entry_device(analyzer.model))}, None
     ids: dict[str, Any] = {"input_ids": [[1] * SHORT]}
     return ids, ids if analyzer.family.encoder is not None else None

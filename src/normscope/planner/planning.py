@@ -15,6 +15,7 @@ from normscope.families.spec import Stack
 from normscope.inputs import TokenSequence
 from normscope.measures import Decomposition
 from normscope.measures.approximated import Approximate, Fast, sample_size
+from normscope.placement import entry_device
 from normscope.planner.estimate import (
     Asked,
     Estimate,
@@ -173,7 +174,7 @@ def refuse_lengths(analyzer: Analyzer, lengths: Sequence[Length]) -> None:
 def _calibrated(
     analyzer: Analyzer, blocks: Mapping[str, list[BlockSizes]], stacks: Stacks, short_run: ShortRun, clock: Clock
 ) -> Machine:
-    device = analyzer.model.device
+    device = entry_device(analyzer.model)
     if device.type == "meta":
         raise InputError("A model on the meta device cannot be timed: ask for the estimate without time.")
     dtype = torch.float64 if stacks[""].item == 8 else torch.float32

@@ -1,0 +1,104 @@
+"""Models whose blocks lie on different devices give what they give on one. The devices are pretended, the numbers real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pretended_devices import PretendedDevices, block_by_block, spread
+from rule_model import tokenizer
+from tiny_architectures import BART, GROUPED, GROUPED_EXPERTS
+from tiny_heads import tiny_head
+from transformers import PreTrainedModel
+
+import normscope as ns
+from normscope.methods import methods
+
+IDS = {"input_ids": [[5, 6, 7, 8, 9, 10, 4]]}
+READ = {"input_ids": [[2, 5, 9, 10, 11]]}
+
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("BertForMaskedLM", {}),
+    "llama": ("LlamaForCausalLM", {**GROUPED, "num_hidden_layers": 3}),
+    "gemma2": ("Gemma2ForCausalLM", {"final_logit_softcapping": 0.7}),
+    "mixtral": ("MixtralForCausalLM", GROUPED_EXPERTS),
+    "bart": ("BartForConditionalGeneration", BART),
+    "roberta": ("RobertaForSequenceClassification", {}),
+}
+"""Post-norm, pre-norm and gated, a vocabulary's logits that are capped, experts, an encoder-decoder, a classifier."""
+
+MAPS = [each.name for each in methods("layer maps")]
+ATTRIBUTIONS = [each.name for each in methods("attribution")]
+
+
+def _model(name: str) -> PreTrainedModel:
+    class_name, changes = MODELS[name]
+    return tiny_head(name, class_name, **changes)
+
+
+def _analyze(analyzer: ns.Analyzer, **options: Any) -> dict[str, Any]:
+    target = {} if analyzer.family.encoder is None else {"target": READ}
+    analysis = analyzer.analyze(IDS, **target, **options)
+    assert isinstance(analysis, ns.Analysis)
+    stacks = {"": analysis, **({"encoder": analysis.encoder} if analysis.has_encoder else {})}
+    return {f"{stack} {name}": array for stack, each in stacks.items() for name, array in each.dataset.items()}
+
+
+def _explain(analyzer: ns.Analyzer, **options: Any) -> dict[str, Any]:
+    reply = {} if analyzer.family.encoder is None else {"reply": READ}
+    explanation = analyzer.explain(IDS, **reply, **options)
+    assert isinstance(explanation, ns.Explanation)
+    return {f"{node.path} {name}": array for node in explanation.tree.subtree for name, array in node.dataset.items()}
+
+
+def _same(ask: Callable[[ns.Analyzer], dict[str, Any]], model: PreTrainedModel) -> None:
+    """What is asked of a model on one device and of one that is spread is the same, to the last digits."""
+    expected = ask(ns.load(deepcopy(model), tokenizer()))
+    with spread(model, block_by_block(model)):
+        given = ask(ns.load(model, tokenizer()))
+    assert expected.keys() == given.keys()
+    for name, array in expected.items():
+        np.testing.assert_allclose(given[name].values, array.values, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_maps_of_a_spread_model_are_those_of_one_device(name: str) -> None:
+    _same(lambda analyzer: _analyze(analyzer, heads=True, projections=True, value_bias="bias"), _model(name))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_mixing_ratios_of_a_spread_model_are_those_of_one_device(name: str) -> None:
+    def ask(analyzer: ns.Analyzer) -> dict[str, Any]:
+        target = {} if analyzer.family.encoder is None else {"target": READ}
+        return {"ratios": analyzer.mixing_ratios(IDS, **target)}
+
+    _same(ask, _model(name))
+
+
+@pytest.mark.parametrize("approximate", ["slopes", "sketch", "patterns", "fast"])
+def test_approximate_maps_of_a_spread_model_are_those_of_one_device(approximate: str) -> None:
+    _same(lambda analyzer: _analyze(analyzer, approximate=approximate, queries=[0, 3, -1]), _model("llama"))
+
+
+@pytest.mark.parametrize("method", MAPS)
+@pytest.mark.parametrize("name", ["llama", "bart"])
+def test_every_kind_of_map_of_a_spread_model_is_that_of_one_device(name: str, method: str) -> None:
+    _same(lambda analyzer: _analyze(analyzer, method=method), _model(name))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("max_memory", [None, 1])
+def test_explanations_of_a_spread_model_are_those_of_one_device(name: str, max_memory: int | None) -> None:
+    _same(lambda analyzer: _explain(analyzer, heads=True, max_memory=max_memory), _model(name))
+
+
+@pytest.mark.parametrize("method", [*ATTRIBUTIONS, "globenc"])
+@pytest.mark.parametrize("name", ["llama", "bart"])
+def test_every_attribution_of_a_spread_model_is_that_of_one_device(name: str, method: str) -> None:
+    if (name, method) == ("bart", "decompx"):
+        pytest.skip("DecompX carries parts through one stack of layers.")
+    _same(lambda analyzer: _explain(analyzer, method=method), _model(name))

@@ -10,12 +10,15 @@ import numpy as np
 import pytest
 import torch
 from pretended_devices import PretendedDevices, block_by_block, spread
-from rule_model import tokenizer
+from rule_model import sizes, tokenizer
 from tiny_architectures import BART, GROUPED, GROUPED_EXPERTS
 from tiny_heads import tiny_head
-from transformers import PreTrainedModel
+from tiny_models import shaken
+from transformers import LlamaForCausalLM, PreTrainedModel
 
 import normscope as ns
+from normscope import capture, passes
+from normscope.corpus_run import run
 from normscope.methods import methods
 
 IDS = {"input_ids": [[5, 6, 7, 8, 9, 10, 4]]}
@@ -37,7 +40,7 @@ ATTRIBUTIONS = [each.name for each in methods("attribution")]
 
 def _model(name: str) -> PreTrainedModel:
     class_name, changes = MODELS[name]
-    return tiny_head(name, class_name, **changes)
+    return tiny_head(name, class_name, torch.float64, **changes)
 
 
 def _analyze(analyzer: ns.Analyzer, **options: Any) -> dict[str, Any]:
@@ -49,20 +52,24 @@ def _analyze(analyzer: ns.Analyzer, **options: Any) -> dict[str, Any]:
 
 
 def _explain(analyzer: ns.Analyzer, **options: Any) -> dict[str, Any]:
-    reply = {} if analyzer.family.encoder is None else {"reply": READ}
-    explanation = analyzer.explain(IDS, **reply, **options)
+    reply = {} if analyzer.family.encoder is None else {"reply": READ["input_ids"][0]}
+    at = {"at": 3} if "MaskedLM" in type(analyzer.model).__name__ else {}
+    explanation = analyzer.explain(IDS, **reply, **at, **options)
     assert isinstance(explanation, ns.Explanation)
     return {f"{node.path} {name}": array for node in explanation.tree.subtree for name, array in node.dataset.items()}
 
 
 def _same(ask: Callable[[ns.Analyzer], dict[str, Any]], model: PreTrainedModel) -> None:
-    """What is asked of a model on one device and of one that is spread is the same, to the last digits."""
+    """What is asked of a model on one device and of one that is spread is the same but for the order of sums."""
     expected = ask(ns.load(deepcopy(model), tokenizer()))
     with spread(model, block_by_block(model)):
         given = ask(ns.load(model, tokenizer()))
     assert expected.keys() == given.keys()
     for name, array in expected.items():
-        np.testing.assert_allclose(given[name].values, array.values, rtol=1e-5, atol=1e-6, err_msg=name)
+        if np.issubdtype(array.dtype, np.floating):
+            np.testing.assert_allclose(given[name], array, rtol=1e-12, atol=1e-15, err_msg=name)
+        else:
+            np.testing.assert_array_equal(given[name], array, err_msg=name)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -102,3 +109,27 @@ def test_every_attribution_of_a_spread_model_is_that_of_one_device(name: str, me
     if (name, method) == ("bart", "decompx"):
         pytest.skip("DecompX carries parts through one stack of layers.")
     _same(lambda analyzer: _explain(analyzer, method=method), _model(name))
+
+
+def test_long_inputs_of_a_spread_model_are_those_of_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "LONG", 2)
+    monkeypatch.setattr(capture, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(capture, "_PAIRS_AT_ONCE", 2)
+    for name in ("llama", "bert"):
+        _same(lambda analyzer: _analyze(analyzer, queries=[1, 2, -1]), _model(name))
+
+
+def test_what_a_spread_decoder_generates_is_what_it_generates_on_one_device() -> None:
+    _same(lambda analyzer: dict(analyzer.analyze(IDS, scopes="AttnRes").dataset.items()), _model("bart"))
+
+
+def test_experiments_on_a_spread_model_give_the_tables_of_one_device() -> None:
+    names = ["mixing-ratio", "weight-vs-norm", "scope-similarity", "ff-norms", "expansion-rate", "shapley", "redundancy"]
+    options = {"shapley": {"queries": 2, "exact": 3, "pairs": 4}}
+
+    def ask(analyzer: ns.Analyzer) -> dict[str, Any]:
+        result = run(names, model=analyzer, corpus=["one two key three four", "six one good"], options=options)
+        columns = [(name, column, table[column]) for name, table in result.tables.items() for column in table.column_names]
+        return {f"{name} {column}": values.to_numpy() for name, column, values in columns}
+
+    _same(ask, shaken(LlamaForCausalLM(sizes(layers=3, heads=3, hidden=12, neurons=20)), 0.4).double())

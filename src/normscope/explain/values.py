@@ -27,7 +27,7 @@ from normscope.trace import Linear
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
 
-States = tuple[Float[Tensor, "batch token d"], ...]
+States = tuple[Float[Tensor, "batch _ d"], ...]
 """What enters the first block of each stack: of the one that the prediction comes from, then of the encoder."""
 
 
@@ -74,7 +74,7 @@ class Values:
         return torch.stack([values[place] for place in range(len(sequences))])
 
     def of_states(
-        self, *states: Float[Tensor, "batch token d"], probabilities: bool = False
+        self, *states: Float[Tensor, "batch _ d"], probabilities: bool = False
     ) -> Float[Tensor, "batch target"]:
         """The values if these states entered the first blocks, differentiable where gradients are enabled; or the
         probabilities of their labels."""

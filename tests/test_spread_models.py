@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from pretended_devices import PretendedDevices, block_by_block, spread
+from pretended_devices import block_by_block, spread
 from rule_model import sizes, tokenizer
 from tiny_architectures import BART, GROUPED, GROUPED_EXPERTS
 from tiny_heads import tiny_head
@@ -59,10 +59,12 @@ def _explain(analyzer: ns.Analyzer, **options: Any) -> dict[str, Any]:
     return {f"{node.path} {name}": array for node in explanation.tree.subtree for name, array in node.dataset.items()}
 
 
-def _same(ask: Callable[[ns.Analyzer], dict[str, Any]], model: PreTrainedModel) -> None:
+def _same(ask: Callable[[ns.Analyzer], dict[str, Any]], model: PreTrainedModel, set_aside: Sequence[str] = ()) -> None:
     """What is asked of a model on one device and of one that is spread is the same but for the order of sums."""
     expected = ask(ns.load(deepcopy(model), tokenizer()))
-    with spread(model, block_by_block(model)):
+    device_map = block_by_block(model)
+    with spread(model, {**device_map, **{name: "cpu" for name in device_map if name.endswith(tuple(set_aside))}}):
+        assert any(parameter.is_meta for parameter in model.parameters()) == bool(set_aside)
         given = ask(ns.load(model, tokenizer()))
     assert expected.keys() == given.keys()
     for name, array in expected.items():
@@ -123,13 +125,50 @@ def test_what_a_spread_decoder_generates_is_what_it_generates_on_one_device() ->
     _same(lambda analyzer: dict(analyzer.analyze(IDS, scopes="AttnRes").dataset.items()), _model("bart"))
 
 
+@pytest.mark.parametrize("name", ["llama", "mixtral", "bart"])
+def test_weights_that_are_set_aside_are_fetched_when_they_are_read(name: str) -> None:
+    names = ("layers.1", "embed_tokens", "shared", "norm", "lm_head")
+
+    def ask(analyzer: ns.Analyzer) -> dict[str, Any]:
+        explained, mapped = _explain(analyzer), _analyze(analyzer, method="propagated")
+        return {**_analyze(analyzer), **explained, **{f"propagated{key}": array for key, array in mapped.items()}}
+
+    _same(ask, _model(name), names)
+
+
+def test_the_fingerprint_of_a_spread_model_is_that_of_its_weights() -> None:
+    model = _model("llama")
+    expected = ns.load(deepcopy(model)).facts["fingerprint"]
+    with spread(model, {**block_by_block(model), "model.layers.1": "cpu"}):
+        assert ns.load(model).facts["fingerprint"] == expected
+
+
+def test_a_spread_model_is_not_moved() -> None:
+    model = _model("llama")
+    with (
+        spread(model, block_by_block(model)),
+        pytest.raises(ns.ModelError, match=r"spread over cuda:0, cuda:1, cuda:2"),
+    ):
+        ns.load(model, device="cpu")
+
+
 def test_experiments_on_a_spread_model_give_the_tables_of_one_device() -> None:
-    names = ["mixing-ratio", "weight-vs-norm", "scope-similarity", "ff-norms", "expansion-rate", "shapley", "redundancy"]
+    names = [
+        "mixing-ratio",
+        "weight-vs-norm",
+        "scope-similarity",
+        "ff-norms",
+        "expansion-rate",
+        "shapley",
+        "redundancy",
+    ]
     options = {"shapley": {"queries": 2, "exact": 3, "pairs": 4}}
 
     def ask(analyzer: ns.Analyzer) -> dict[str, Any]:
         result = run(names, model=analyzer, corpus=["one two key three four", "six one good"], options=options)
-        columns = [(name, column, table[column]) for name, table in result.tables.items() for column in table.column_names]
+        columns = [
+            (name, column, table[column]) for name, table in result.tables.items() for column in table.column_names
+        ]
         return {f"{name} {column}": values.to_numpy() for name, column, values in columns}
 
     _same(ask, shaken(LlamaForCausalLM(sizes(layers=3, heads=3, hidden=12, neurons=20)), 0.4).double())

@@ -35,6 +35,7 @@ from normscope.measures.approximated import Approximate, approximation
 from normscope.methods import LayerMethod, MapRequest, Method, attribution, layer_method
 from normscope.methods.across import AcrossLayers
 from normscope.methods.prediction import Attribution, PullBack
+from normscope.model_options import DeviceMap
 from normscope.passes import Measured, Pass, Tell
 from normscope.planner import Clock, Estimate
 from normscope.planner import asking as planned
@@ -49,6 +50,7 @@ def load(
     *,
     dtype: torch.dtype | None = None,
     device: str | torch.device | None = None,
+    device_map: DeviceMap | None = None,
     revision: str | None = None,
     allow_pickle: bool = False,
     trust_remote_code: bool = False,
@@ -62,6 +64,8 @@ def load(
         dtype: dtype to load the weights in (default: that of the checkpoint). `torch.float64` gives an analysis to
             1e-12; bf16 and fp16 weights are analysed in float32 arithmetic.
         device: where to put the model.
+        device_map: instead, spread a model that is too large for one device over all there are: `"auto"`, `"balanced"`,
+            `"sequential"`, or a dict from the names of modules to devices. Needs the extra `accelerate`.
         revision: the hub revision to load.
         allow_pickle: load a pickle checkpoint (`pytorch_model.bin`). Unpickling can run any code: only if you trust it.
         trust_remote_code: run model code from the repository. Only if you trust it.
@@ -78,6 +82,7 @@ def load(
             tokenizer,
             dtype=dtype,
             device=device,
+            device_map=device_map,
             revision=revision,
             allow_pickle=allow_pickle,
             trust_remote_code=trust_remote_code,

@@ -44,18 +44,16 @@ def _model(name: str) -> PreTrainedModel:
 
 
 def _analyze(analyzer: ns.Analyzer, **options: Any) -> dict[str, Any]:
-    target = {} if analyzer.family.encoder is None else {"target": READ}
-    analysis = analyzer.analyze(IDS, **target, **options)
-    assert isinstance(analysis, ns.Analysis)
+    target = None if analyzer.family.encoder is None else READ
+    analysis: Any = analyzer.analyze(IDS, **{"target": target, **options})
     stacks = {"": analysis, **({"encoder": analysis.encoder} if analysis.has_encoder else {})}
     return {f"{stack} {name}": array for stack, each in stacks.items() for name, array in each.dataset.items()}
 
 
 def _explain(analyzer: ns.Analyzer, **options: Any) -> dict[str, Any]:
-    reply = {} if analyzer.family.encoder is None else {"reply": READ["input_ids"][0]}
-    at = {"at": 3} if "MaskedLM" in type(analyzer.model).__name__ else {}
-    explanation = analyzer.explain(IDS, **reply, **at, **options)
-    assert isinstance(explanation, ns.Explanation)
+    reply = None if analyzer.family.encoder is None else READ["input_ids"][0]
+    at = 3 if "MaskedLM" in type(analyzer.model).__name__ else None
+    explanation: Any = analyzer.explain(IDS, reply=reply, at=at, **options)
     return {f"{node.path} {name}": array for node in explanation.tree.subtree for name, array in node.dataset.items()}
 
 
@@ -82,8 +80,7 @@ def test_maps_of_a_spread_model_are_those_of_one_device(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_mixing_ratios_of_a_spread_model_are_those_of_one_device(name: str) -> None:
     def ask(analyzer: ns.Analyzer) -> dict[str, Any]:
-        target = {} if analyzer.family.encoder is None else {"target": READ}
-        return {"ratios": analyzer.mixing_ratios(IDS, **target)}
+        return {"ratios": analyzer.mixing_ratios(IDS, target=None if analyzer.family.encoder is None else READ)}
 
     _same(ask, _model(name))
 
@@ -122,7 +119,7 @@ def test_long_inputs_of_a_spread_model_are_those_of_one_device(monkeypatch: pyte
 
 
 def test_what_a_spread_decoder_generates_is_what_it_generates_on_one_device() -> None:
-    _same(lambda analyzer: dict(analyzer.analyze(IDS, scopes="AttnRes").dataset.items()), _model("bart"))
+    _same(lambda analyzer: _analyze(analyzer, target=None, scopes="AttnRes"), _model("bart"))
 
 
 @pytest.mark.parametrize("name", ["llama", "mixtral", "bart"])

@@ -229,9 +229,9 @@ def _translated(location: str, error: Exception) -> ModelError:
         )
     if "offload_folder" in text:
         return ModelError(
-            f"{location!r} does not fit: its device map leaves weights on disk, where they would have to be written in another "
-            f"form first. Use dtype=torch.bfloat16 (--dtype), more memory or another device_map; or load the model yourself "
-            f"(from_pretrained(..., offload_folder=...)) and pass it live."
+            f"{location!r} does not fit: its device map leaves weights on disk, and they would have to be written there in "
+            f"another form first. Use dtype=torch.bfloat16 (--dtype), more memory or another device_map; or load the model "
+            f"yourself (from_pretrained(..., offload_folder=...)) and pass it live."
         )
     if "safetensors" in text:
         return UnsafeWeightsError(

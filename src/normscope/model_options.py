@@ -159,8 +159,8 @@ def refuse_device_map(device_map: DeviceMap | None, device: Device | None) -> No
         raise InputError(unknown(what, device_map, "Device maps", _DEVICE_MAPS))
     if device is not None:
         raise InputError(
-            f"device is {str(device)!r} and device_map {device_map!r}: a model goes to one device, or is spread over several. "
-            f"Leave out one of the two."
+            f"device is {str(device)!r} and device_map {device_map!r}: a model goes to one device, or is spread over "
+            f"several. Leave out one of the two."
         )
     if find_spec("accelerate") is None:
         raise InputError(

@@ -37,7 +37,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class SequenceView:
-    """One sequence of a batch: without its padding, in the dtype of the analysis, all on the device of the block's output."""
+    """One sequence of a batch: without its padding, in the dtype of the analysis, on the device of the block's output."""
 
     seen: Seen
     output_states: Tensor
@@ -48,7 +48,7 @@ class SequenceView:
 
     @property
     def device(self) -> torch.device:
-        """Where the block computes. What entered it may have come from another device, which its own hooks only move inside."""
+        """Where the block computes. What entered it may still lie on another device: a spread block moves it inside."""
         return self.output_states.device
 
     def _cut(self, tensor: Tensor, *, source: bool = False) -> Tensor:

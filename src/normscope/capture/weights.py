@@ -1,7 +1,7 @@
 """Reading weights off Hugging Face modules: linear layers of every kind, norms, activations, stacked experts.
 
-What is read is in the dtype of the analysis, on the device on which the block computes. A layer whose matrix is hidden (quantised, wrapped by an adapter) is probed:
-an affine map is known from what it makes of zero and of the unit vectors.
+What is read is in the dtype of the analysis, on the device on which the block computes. A layer whose matrix is hidden
+(quantised, wrapped by an adapter) is probed: an affine map is known from what it makes of zero and of the unit vectors.
 """
 
 from __future__ import annotations

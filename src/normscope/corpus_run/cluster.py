@@ -37,7 +37,8 @@ class Ray:
     """Workers on a Ray cluster: the one at `address`, or, without it, one that is started on this machine for the run.
 
     Without `workers` there is one on each machine (one for each GPU, for a model on `cuda`). Each takes an equal share of
-    its machine's cores, and, for a model that is spread over devices, all of its GPUs. A cluster that this process is already connected to is used, and left as it is.
+    its machine's cores, and, for a model that is spread over devices, all of its GPUs. A cluster that this process is
+    already connected to is used, and left as it is.
     """
 
     address: str | None = None

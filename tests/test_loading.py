@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 import torch
 import xarray as xr
 from safetensors.torch import load_file, save_file
+from tiny_architectures import GROUPED_EXPERTS
+from tiny_heads import tiny_head
 from tiny_models import HEADS, tiny, token_ids
 from transformers import ConvNextConfig, ConvNextModel, MambaConfig, MambaModel
 
@@ -387,9 +390,23 @@ def test_a_model_that_is_left_on_disk_is_read_from_there(saved: Path) -> None:
     left = [name for name, parameter in spread.model.named_parameters() if parameter.is_meta]
     assert "classifier.weight" in left
     assert spread.facts == whole.facts
-    xr.testing.assert_equal(spread.analyze(ids).dataset, whole.analyze(ids).dataset)
-    xr.testing.assert_equal(spread.explain(ids, target=0, at=2).dataset, whole.explain(ids, target=0, at=2).dataset)
+    for ask in (ns.Analyzer.analyze, partial(ns.Analyzer.explain, target=0, at=2)):
+        expected: Any = ask(whole, ids)
+        given: Any = ask(spread, ids)
+        xr.testing.assert_equal(given.dataset, expected.dataset)
     assert left == [name for name, parameter in spread.model.named_parameters() if parameter.is_meta]
+
+
+def test_a_mixture_of_experts_on_disk_is_refused_until_its_weights_are_written_there(tmp_path: Path) -> None:
+    model = tiny_head("mixtral", "MixtralForCausalLM", **GROUPED_EXPERTS)
+    model.save_pretrained(tmp_path)
+    with pytest.raises(ns.ModelError, match="does not fit: its device map leaves weights on disk"):
+        ns.load(tmp_path, device_map={"": "disk"})
+    spread = type(model).from_pretrained(tmp_path, device_map={"": "disk"}, offload_folder=str(tmp_path / "disk"))
+    ids = {"input_ids": token_ids(6)}
+    expected: Any = ns.load(tmp_path).analyze(ids)
+    given: Any = ns.load(spread).analyze(ids)
+    xr.testing.assert_equal(given.dataset, expected.dataset)
 
 
 def test_a_device_map_by_name_uses_what_there_is(saved: Path) -> None:

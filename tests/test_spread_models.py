@@ -34,8 +34,9 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Post-norm, pre-norm and gated, a vocabulary's logits that are capped, experts, an encoder-decoder, a classifier."""
 
-MAPS = [each.name for each in methods("layer maps")]
-ATTRIBUTIONS = [each.name for each in methods("attribution")]
+
+def _seldom(*names: str) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def _model(name: str) -> PreTrainedModel:
@@ -72,38 +73,38 @@ def _same(ask: Callable[[ns.Analyzer], dict[str, Any]], model: PreTrainedModel, 
             np.testing.assert_array_equal(given[name], array, err_msg=name)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["bert", "llama", "bart", *_seldom("gemma2", "mixtral", "roberta")])
 def test_maps_of_a_spread_model_are_those_of_one_device(name: str) -> None:
     _same(lambda analyzer: _analyze(analyzer, heads=True, projections=True, value_bias="bias"), _model(name))
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_mixing_ratios_of_a_spread_model_are_those_of_one_device(name: str) -> None:
-    def ask(analyzer: ns.Analyzer) -> dict[str, Any]:
-        return {"ratios": analyzer.mixing_ratios(IDS, target=None if analyzer.family.encoder is None else READ)}
-
-    _same(ask, _model(name))
+def test_mixing_ratios_of_a_spread_model_are_those_of_one_device() -> None:
+    _same(lambda analyzer: {"ratios": analyzer.mixing_ratios(IDS, target=READ)}, _model("bart"))
 
 
-@pytest.mark.parametrize("approximate", ["slopes", "sketch", "patterns", "fast"])
+@pytest.mark.parametrize("approximate", ["fast", *_seldom("slopes", "sketch", "patterns")])
 def test_approximate_maps_of_a_spread_model_are_those_of_one_device(approximate: str) -> None:
     _same(lambda analyzer: _analyze(analyzer, approximate=approximate, queries=[0, 3, -1]), _model("llama"))
 
 
-@pytest.mark.parametrize("method", MAPS)
-@pytest.mark.parametrize("name", ["llama", "bart"])
+@pytest.mark.parametrize("method", [each.name for each in methods("layer maps")])
+@pytest.mark.parametrize("name", ["llama", *_seldom("bart")])
 def test_every_kind_of_map_of_a_spread_model_is_that_of_one_device(name: str, method: str) -> None:
     _same(lambda analyzer: _analyze(analyzer, method=method), _model(name))
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("max_memory", [None, 1])
-def test_explanations_of_a_spread_model_are_those_of_one_device(name: str, max_memory: int | None) -> None:
-    _same(lambda analyzer: _explain(analyzer, heads=True, max_memory=max_memory), _model(name))
+@pytest.mark.parametrize("name", ["bert", "llama", "bart", *_seldom("gemma2", "mixtral", "roberta")])
+def test_explanations_of_a_spread_model_are_those_of_one_device(name: str) -> None:
+    _same(lambda analyzer: _explain(analyzer, heads=True), _model(name))
 
 
-@pytest.mark.parametrize("method", [*ATTRIBUTIONS, "globenc"])
-@pytest.mark.parametrize("name", ["llama", "bart"])
+@pytest.mark.parametrize("name", ["bart", *_seldom("llama", "bert")])
+def test_explanations_in_little_memory_of_a_spread_model_are_those_of_one_device(name: str) -> None:
+    _same(lambda analyzer: _explain(analyzer, max_memory=1), _model(name))
+
+
+@pytest.mark.parametrize("method", [*(each.name for each in methods("attribution")), "globenc"])
+@pytest.mark.parametrize("name", ["llama", *_seldom("bart")])
 def test_every_attribution_of_a_spread_model_is_that_of_one_device(name: str, method: str) -> None:
     if (name, method) == ("bart", "decompx"):
         pytest.skip("DecompX carries parts through one stack of layers.")
@@ -122,7 +123,7 @@ def test_what_a_spread_decoder_generates_is_what_it_generates_on_one_device() ->
     _same(lambda analyzer: _analyze(analyzer, target=None, scopes="AttnRes"), _model("bart"))
 
 
-@pytest.mark.parametrize("name", ["llama", "mixtral", "bart"])
+@pytest.mark.parametrize("name", ["mixtral", *_seldom("llama", "bart")])
 def test_weights_that_are_set_aside_are_fetched_when_they_are_read(name: str) -> None:
     names = ("layers.1", "embed_tokens", "shared", "norm", "lm_head")
 

@@ -384,6 +384,7 @@ class Analyzer(Subject):
         queries: int | Sequence[int] | None = None,
         heads: bool = False,
         approximate: str | Approximate | None = None,
+        products: Products | None = None,
         maps: bool = True,
         words: bool = False,
         truncate: bool = False,
@@ -398,6 +399,7 @@ class Analyzer(Subject):
             target: of an encoder-decoder model, the texts or numbers of tokens that the decoder reads; without it, as many
                 as its source has. What the model would generate cannot be foretold.
             approximate: as in `analyze`. With `"fast"` the estimate is the most that its search takes.
+            products: as in `analyze`. They change the time that is measured, not the operations that are counted.
             timed: measure this machine for about a second, to know the time. A model on the meta device has none.
             clock: what tells the seconds, such as `time.process_time` on a busy machine.
 
@@ -409,13 +411,13 @@ class Analyzer(Subject):
             512 tokens: 18 Gflop, 111 MB of memory, 6.3 MB of results
         """
         if maps:
-            wanted = MapRequest((), scopes is not None, heads, approximate=approximation(approximate))
+            wanted = MapRequest((), scopes is not None, heads, approximate=approximation(approximate, products))
             request = asking.map_request(self, layer_method(schema.NORMS), wanted, scopes, layers, queries, dtype)
         else:
             own, _ = asking.scopes_asked(self, scopes)
             request = asking.request(self, [Decomposition(ratios=tuple(own))], [], layers, queries, dtype)
         lengths = planned.lengths(self, inputs, target, words=words, truncate=truncate)
-        short_run = planned.short_analysis(self, request) if timed else None
+        short_run = planned.short_analysis(self, request, products) if timed else None
         return plan(self, asked_of(self, request), lengths, short_run=short_run, clock=clock)
 
     def estimate_explanation(

@@ -83,6 +83,12 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["models", "nosuch"], "has 'nosuch' in its name"),
     (["experiments", "nosuch"], "has 'nosuch' in its name"),
     (["estimate"], "Give a text or a number of tokens"),
+    (["estimate", "--tokens", "8", "--pair", TEXT], "give one instead of --tokens"),
+    (["estimate", "--tokens", "8", "--truncate"], "give one instead of --tokens"),
+    (
+        ["estimate", "--tokens", "8", "--products", "bf16", "--mixing"],
+        "leave out --heads, --approximate and --products",
+    ),
     (["estimate", "--tokens", "8", "--scope", "AttnRsLn"], "Did you mean 'AttnResLn'?"),
     (["check", "--text", ""], "The text is empty"),
     (["check", "--model", "./nowhere"], "there is no such folder"),

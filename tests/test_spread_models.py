@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pretended_devices import block_by_block, spread
+from pretended_devices import PretendedDevices, block_by_block, spread
 from rule_model import sizes, tokenizer
 from tiny_architectures import BART, GROUPED, GROUPED_EXPERTS
 from tiny_heads import tiny_head
@@ -71,6 +71,23 @@ def _same(ask: Callable[[ns.Analyzer], dict[str, Any]], model: PreTrainedModel, 
             np.testing.assert_allclose(given[name], array, rtol=1e-12, atol=1e-15, err_msg=name)
         else:
             np.testing.assert_array_equal(given[name], array, err_msg=name)
+
+
+def test_pretended_devices_refuse_what_real_ones_refuse() -> None:
+    with PretendedDevices():
+        one, other = torch.ones(2, device="cuda:0"), torch.ones(2, device="cuda:1")
+        for wrong in (
+            lambda: one + other,
+            lambda: one @ torch.ones(2),
+            lambda: torch.equal(one, other),
+            lambda: torch.stack([one.sum(), other.sum()]),
+            lambda: one[torch.tensor([0], device="cuda:1")],
+        ):
+            with pytest.raises(RuntimeError, match="to be on the same device, but found"):
+                wrong()
+        with pytest.raises(TypeError, match="can't convert cuda:0 device"):
+            one.numpy()
+        assert (one * torch.tensor(2.0) + other.to(one))[torch.tensor([0])].cpu().numpy().tolist() == [3.0]
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "bart", *_seldom("gemma2", "mixtral", "roberta")])

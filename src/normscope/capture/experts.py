@@ -31,12 +31,14 @@ def experts_of(part: ExpertsPart | ClampedExpertsPart, read: BlockWeights, view:
     with weights_at_hand(read.block.get_submodule(part.experts)):  # fetched once for all experts
         for number in choices.unique().tolist():
             rows, place = torch.where(choices == number)
-            network = (
-                _stacked(part, read, number) if isinstance(part, ExpertsPart) else _interleaved(part, read, number)
-            )
+            network = _network(part, read, number)
             pre_activations = tuple(_apply(linear, hidden[rows]) for linear in (network.gate, network.up))
             experts.append(Expert(network, rows, weights[rows, place], pre_activations))
     return tuple(experts)
+
+
+def _network(part: ExpertsPart | ClampedExpertsPart, read: BlockWeights, expert: int) -> Gated:
+    return _stacked(part, read, expert) if isinstance(part, ExpertsPart) else _interleaved(part, read, expert)
 
 
 def _stacked(part: ExpertsPart, read: BlockWeights, expert: int) -> Gated:

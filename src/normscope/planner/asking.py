@@ -69,8 +69,7 @@ def _short_input(analyzer: Analyzer) -> tuple[dict[str, Any], dict[str, Any] | N
     if analyzer.family.reads == "image":
         config: Any = analyzer.model.config
         height, width = (config.image_size,) * 2 if isinstance(config.image_size, int) else config.image_size
-        return {
-            "pixel_values": torch.zeros(1, config.num_channels, height, width, device=entry_device(analyzer.model))
-        }, None
+        device = entry_device(analyzer.model)
+        return {"pixel_values": torch.zeros(1, config.num_channels, height, width, device=device)}, None
     ids: dict[str, Any] = {"input_ids": [[1] * SHORT]}
     return ids, ids if analyzer.family.encoder is not None else None

@@ -25,6 +25,7 @@ EXTRAS = {
     "captum": "import captum",
     "ray": "import normscope.corpus_run.cluster",
     "zarr": "import zarr",
+    "accelerate": "import accelerate",
 }
 """What works with an extra alone."""
 
@@ -40,6 +41,7 @@ WITHOUT = {
     "captum": _LOADED.format("explain('A text.', at=0, direction='state', method='integrated-gradients')"),
     "ray": _RUN.format("'--corpus', str(bundled()), '--engine', 'ray'"),
     "zarr": _LOADED.format("analyze('A text.', out='maps.zarr')"),
+    "accelerate": "import normscope as ns; ns.load(device_map='auto')",
 }
 """What says how to install the extra, where it is missing."""
 

@@ -82,6 +82,15 @@ def test_all_layers_are_small_multiples_in_order_with_one_scale_of_colours(analy
         np.testing.assert_array_equal(cells(figure, place), analysis.map("Attn").sel(layer=layer).values)
 
 
+@pytest.mark.parametrize(("layers", "columns"), [([1, 2], 2), ([1, 2, 3, 4], 2), ([1, 2, 3, 4, 5], 3), (None, 3)])
+def test_small_multiples_leave_as_few_places_empty_as_can_be(
+    analyzer: ns.Analyzer, layers: list[int] | None, columns: int
+) -> None:
+    figure = plot_map(analyzer.analyze("A text.", layers=layers, scopes="AttnW"), "AttnW")
+    places = {round(mesh.axes.get_position().x0, 2) for mesh in meshes(figure)}
+    assert len(places) == columns
+
+
 def test_rows_normalised_in_a_picture_sum_to_one(analysis: ns.Analysis) -> None:
     np.testing.assert_allclose(cells(plot_map(analysis, WHOLE, 1, normalise="row")).sum(1), 1, rtol=1e-5)
 

@@ -35,6 +35,7 @@ from normscope.measures.approximated import Approximate, approximation
 from normscope.methods import LayerMethod, MapRequest, Method, attribution, layer_method
 from normscope.methods.across import AcrossLayers
 from normscope.methods.prediction import Attribution, PullBack
+from normscope.model_options import DeviceMap
 from normscope.passes import Measured, Pass, Tell
 from normscope.planner import Clock, Estimate
 from normscope.planner import asking as planned
@@ -49,6 +50,7 @@ def load(
     *,
     dtype: torch.dtype | None = None,
     device: str | torch.device | None = None,
+    device_map: DeviceMap | None = None,
     revision: str | None = None,
     allow_pickle: bool = False,
     trust_remote_code: bool = False,
@@ -62,6 +64,8 @@ def load(
         dtype: dtype to load the weights in (default: that of the checkpoint). `torch.float64` gives an analysis to
             1e-12; bf16 and fp16 weights are analysed in float32 arithmetic.
         device: where to put the model.
+        device_map: instead, spread a model that is too large for one device over all there are: `"auto"`, `"balanced"`,
+            `"sequential"`, or a dict from the names of modules to devices. Needs the extra `accelerate`.
         revision: the hub revision to load.
         allow_pickle: load a pickle checkpoint (`pytorch_model.bin`). Unpickling can run any code: only if you trust it.
         trust_remote_code: run model code from the repository. Only if you trust it.
@@ -78,6 +82,7 @@ def load(
             tokenizer,
             dtype=dtype,
             device=device,
+            device_map=device_map,
             revision=revision,
             allow_pickle=allow_pickle,
             trust_remote_code=trust_remote_code,
@@ -379,6 +384,7 @@ class Analyzer(Subject):
         queries: int | Sequence[int] | None = None,
         heads: bool = False,
         approximate: str | Approximate | None = None,
+        products: Products | None = None,
         maps: bool = True,
         words: bool = False,
         truncate: bool = False,
@@ -393,6 +399,7 @@ class Analyzer(Subject):
             target: of an encoder-decoder model, the texts or numbers of tokens that the decoder reads; without it, as many
                 as its source has. What the model would generate cannot be foretold.
             approximate: as in `analyze`. With `"fast"` the estimate is the most that its search takes.
+            products: as in `analyze`. They change the time that is measured, not the operations that are counted.
             timed: measure this machine for about a second, to know the time. A model on the meta device has none.
             clock: what tells the seconds, such as `time.process_time` on a busy machine.
 
@@ -404,13 +411,13 @@ class Analyzer(Subject):
             512 tokens: 18 Gflop, 111 MB of memory, 6.3 MB of results
         """
         if maps:
-            wanted = MapRequest((), scopes is not None, heads, approximate=approximation(approximate))
+            wanted = MapRequest((), scopes is not None, heads, approximate=approximation(approximate, products))
             request = asking.map_request(self, layer_method(schema.NORMS), wanted, scopes, layers, queries, dtype)
         else:
             own, _ = asking.scopes_asked(self, scopes)
             request = asking.request(self, [Decomposition(ratios=tuple(own))], [], layers, queries, dtype)
         lengths = planned.lengths(self, inputs, target, words=words, truncate=truncate)
-        short_run = planned.short_analysis(self, request) if timed else None
+        short_run = planned.short_analysis(self, request, products) if timed else None
         return plan(self, asked_of(self, request), lengths, short_run=short_run, clock=clock)
 
     def estimate_explanation(

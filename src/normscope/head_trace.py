@@ -69,7 +69,7 @@ class Products:
 
 
 HeadStep = Pick | Normalise | Linear | Activate | Scale | Shift | Average | Products
-"""What is as large as the vocabulary stays in the model's own dtype; only the labels that are asked for are converted."""
+"""What is as large as the vocabulary stays in its own dtype, on its own device; only the labels asked for are taken."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from transformers.utils import logging
 
 from normscope import embedded
 from normscope.capture import family_in
-from normscope.errors import ModelError, UnsafeWeightsError, UnsupportedArchitectureError
+from normscope.errors import ModelError, UnsafeWeightsError, UnsupportedArchitectureError, listing
 from normscope.families import Family, family_of
 from normscope.location import (
     has_vocabulary,
@@ -38,6 +38,8 @@ from normscope.location import (
     refuse_no_tokenizer,
     refuse_pickle,
 )
+from normscope.model_options import DeviceMap, refuse_device_map
+from normscope.placement import numbers_of
 
 _HUB_SECONDS = 5
 """How long the hub may take to say whether it has a model."""
@@ -61,7 +63,7 @@ class LoadedModel:
         """A hash of every weight's name, shape, dtype and sampled values: equal for equal weights, wherever they lie."""
         digest = hashlib.sha256()
         for name, tensor in sorted(self.model.state_dict().items()):
-            flat = tensor.detach().reshape(-1)
+            flat = numbers_of(self.model, name, tensor).detach().reshape(-1)
             sample = flat[:: max(1, -(-flat.numel() // _SAMPLES))].to("cpu", torch.float64)
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
             digest.update(sample.numpy().tobytes())
@@ -74,13 +76,15 @@ def load_model(
     *,
     dtype: torch.dtype | None,
     device: str | torch.device | None,
+    device_map: DeviceMap | None,
     revision: str | None,
     allow_pickle: bool,
     trust_remote_code: bool,
 ) -> LoadedModel:
     """Load (or take) a model and check that it can be analysed."""
-    if dtype is not None and isinstance(source, torch.nn.Module):
-        raise ModelError("A live model is analysed as it is: convert it first (model.to(dtype)), or leave out dtype.")
+    refuse_device_map(device_map, device)
+    if isinstance(source, torch.nn.Module):
+        _refuse_for_live(dtype, device_map)
     if isinstance(source, PreTrainedModel):
         model, commit = source, None
     elif isinstance(source, torch.nn.Module):
@@ -92,7 +96,7 @@ def load_model(
         location = str(embedded.model_folder() if source is None else source)
         refuse_no_model(location)
         options = {"revision": revision, "trust_remote_code": trust_remote_code, **_hub_options(location)}
-        model = _from_pretrained(location, dtype, options, allow_pickle=allow_pickle)
+        model = _from_pretrained(location, dtype, device_map, options, allow_pickle=allow_pickle)
         commit = getattr(model.config, "_commit_hash", None)
         tokenizer = _tokenizer(location, options) if tokenizer is None else tokenizer
     if isinstance(tokenizer, str | Path):
@@ -104,6 +108,16 @@ def load_model(
     processor = _image_processor(source) if family.reads == "image" else None
     name = embedded.NAME if source is None else _name(model)
     return LoadedModel(model, tokenizer, family, name, commit, processor)
+
+
+def _refuse_for_live(dtype: object, device_map: object) -> None:
+    if dtype is not None:
+        raise ModelError("A live model is analysed as it is: convert it first (model.to(dtype)), or leave out dtype.")
+    if device_map is not None:
+        raise ModelError(
+            "A live model is analysed where it lies: spread it when you load it (from_pretrained(..., device_map=...)), "
+            "or leave out device_map."
+        )
 
 
 def _name(model: PreTrainedModel) -> str:
@@ -127,6 +141,12 @@ def _hub_options(location: str) -> dict[str, Any]:
 
 
 def _moved(model: PreTrainedModel, device: str | torch.device) -> PreTrainedModel:
+    places = set[object](getattr(model, "hf_device_map", {}).values())
+    if len(places) > 1:
+        raise ModelError(
+            f"The model cannot be put on {str(device)!r}: it is spread over {listing(sorted(map(str, places)))}, and is "
+            f"analysed there. Leave out device."
+        )
     try:
         return model.to(device)  # pyright: ignore[reportArgumentType]
     except (RuntimeError, AssertionError) as error:
@@ -134,7 +154,12 @@ def _moved(model: PreTrainedModel, device: str | torch.device) -> PreTrainedMode
 
 
 def _from_pretrained(
-    location: str, dtype: torch.dtype | None, options: dict[str, Any], *, allow_pickle: bool
+    location: str,
+    dtype: torch.dtype | None,
+    device_map: DeviceMap | None,
+    options: dict[str, Any],
+    *,
+    allow_pickle: bool,
 ) -> PreTrainedModel:
     refuse_pickle(location, allow_pickle=allow_pickle)
     try:
@@ -148,6 +173,8 @@ def _from_pretrained(
         ) from error
     family = family_of(config.model_type)
     options = {**options, "use_safetensors": None if allow_pickle else True, "output_loading_info": True}
+    if device_map is not None:
+        options["device_map"] = device_map if isinstance(device_map, str) else dict(device_map)
     try:
         loader = _model_class(location, config)
         with nullcontext() if is_hub_name(location) else _no_bar():
@@ -199,6 +226,12 @@ def _translated(location: str, error: Exception) -> ModelError:
         return UnsafeWeightsError(
             f"{location!r} needs Python code from its repository to run. "
             f"If you trust it, say trust_remote_code=True (--trust-remote-code)."
+        )
+    if "offload_folder" in text:
+        return ModelError(
+            f"{location!r} does not fit: its device map leaves weights on disk, and they would have to be written there in "
+            f"another form first. Use dtype=torch.bfloat16 (--dtype), more memory or another device_map; or load the model "
+            f"yourself (from_pretrained(..., offload_folder=...)) and pass it live."
         )
     if "safetensors" in text:
         return UnsafeWeightsError(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
@@ -23,11 +25,13 @@ if TYPE_CHECKING:
     Tokenizer = PreTrainedTokenizerBase | str | Path
     Dtype = torch.dtype | str
     Device = torch.device | str
+    DeviceMap = str | Mapping[str, torch.device | str | int]
 else:  # importing torch takes seconds, and a command line that only shows its options should not wait for it
-    Model = Tokenizer = Dtype = Device = Any
+    Model = Tokenizer = Dtype = Device = DeviceMap = Any
 
 _DTYPES = ("float64", "float32", "bfloat16", "float16")
 _DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mtia", "xla", "meta")
+_DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 _DEVICE = re.compile(r"([a-z]+)(:[0-9]+)?")
 
 
@@ -37,6 +41,7 @@ class LoadingOptions(TypedDict, total=False):
     tokenizer: Tokenizer | None
     dtype: Dtype | None
     device: Device | None
+    device_map: DeviceMap | None
     revision: str | None
     allow_pickle: bool
     trust_remote_code: bool
@@ -68,6 +73,13 @@ class ModelOptions:
         Device | None,
         Documentation("Where to put the model, such as 'cuda'. Default: the CPU.", command_line_type=str),
     ] = None
+    device_map: Annotated[
+        DeviceMap | None,
+        Documentation(
+            "Spread the model over all devices: 'auto', 'balanced' or 'sequential'. Needs the extra accelerate.",
+            command_line_type=str,
+        ),
+    ] = None
     revision: Annotated[str | None, Documentation("The hub revision to load.")] = None
     allow_pickle: Annotated[
         bool, Documentation("Load a pickle checkpoint. It can run any code: only if you trust it.")
@@ -82,6 +94,7 @@ class ModelOptions:
         device = _DEVICE.fullmatch(self.device) if isinstance(self.device, str) else None
         if isinstance(self.device, str) and (device is None or device[1] not in _DEVICES):
             raise InputError(unknown(f"There is no device {self.device!r}", self.device, "Devices", _DEVICES))
+        refuse_device_map(self.device_map, self.device)
 
     @classmethod
     def of(cls, model: Model | None, options: LoadingOptions) -> ModelOptions:
@@ -130,7 +143,26 @@ class ModelOptions:
             tokenizer=self.tokenizer,
             dtype=getattr(torch, self.dtype) if isinstance(self.dtype, str) else self.dtype,
             device=self.device,
+            device_map=self.device_map,
             revision=self.revision,
             allow_pickle=self.allow_pickle,
             trust_remote_code=self.trust_remote_code,
+        )
+
+
+def refuse_device_map(device_map: DeviceMap | None, device: Device | None) -> None:
+    """Refuse a device map that has an unknown name, comes with a device, or that nothing here could follow."""
+    if device_map is None:
+        return
+    if isinstance(device_map, str) and device_map not in _DEVICE_MAPS:
+        what = f"There is no device map {device_map!r} (for one device, say device)"
+        raise InputError(unknown(what, device_map, "Device maps", _DEVICE_MAPS))
+    if device is not None:
+        raise InputError(
+            f"device is {str(device)!r} and device_map {device_map!r}: a model goes to one device, or is spread over "
+            f"several. Leave out one of the two."
+        )
+    if find_spec("accelerate") is None:
+        raise InputError(
+            "A device map (--device-map) needs accelerate, which is not installed: pip install 'normscope[accelerate]'."
         )

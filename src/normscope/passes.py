@@ -21,6 +21,7 @@ from normscope.errors import CompletenessError
 from normscope.families.spec import Stack
 from normscope.inputs import Batch, TokenSequence, batches
 from normscope.measures import Measure, Reach
+from normscope.placement import entry_device
 from normscope.planner.planning import costs, lengths_of
 from normscope.request import Request, StackRequest, query_positions
 from normscope.trace import LayerTrace
@@ -101,7 +102,7 @@ class Pass:
     def _batches(self, sequences: Sequence[TokenSequence]) -> Iterator[Batch]:
         model = self.analyzer.model
         pad_id = getattr(model.config, "pad_token_id", None) or 0
-        return batches(sequences, pad_id, model.device)
+        return batches(sequences, pad_id, entry_device(model))
 
     def _folds(self, batch: Batch, positions: list[list[int]], count: Callable[[int], None]) -> list[_Fold]:
         """Run a batch through the model; what its measures made of it, first of the main stack, then of the encoder."""
@@ -148,7 +149,7 @@ class _Fold:
     def _blocks(self, lengths: Sequence[int], sequence: int) -> list[torch.Tensor]:
         """The query rows of a sequence that are computed together, where its attention weights are never stored."""
         place, length = self.batch.places[sequence], lengths[sequence]
-        rows = torch.tensor(range(length) if self.rows is None else self.rows[place], device=self.analyzer.model.device)
+        rows = torch.tensor(range(length) if self.rows is None else self.rows[place], device="cpu")
         return list(rows.split(rows_together(length)))
 
     def results(self, place: int) -> Results:

@@ -151,8 +151,13 @@ class Block:
         self.length, self.source_length, self.causal = trace.length, trace.source_length, trace.causal
 
     def carry(self, vectors: Vectors, memory: Memory | None, columns: Columns, share: BiasShare = "apart") -> Vectors:
-        """The vectors after the block; the rows are the last ones, as many as there are. `memory` is the encoder's side."""
-        return _Walk(self, vectors, memory, columns.bias, share).run()
+        """The vectors after the block; the rows are the last ones, as many as there are. `memory` is the encoder's side.
+
+        Both may come from another device.
+        """
+        device = self.input.device
+        memory = None if memory is None else memory.to(device)
+        return _Walk(self, vectors.to(device), memory, columns.bias, share).run()
 
 
 def _memory(step: CrossAttention) -> Float[Tensor, "key d"]:

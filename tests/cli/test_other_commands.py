@@ -118,3 +118,23 @@ def test_lists_may_be_narrowed_to_part_of_a_name(
     code, out, err = run(command, "nosuchthing")
     assert (code, out) == (2, "")
     assert "has 'nosuchthing' in its name" in err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["map", TEXT, "--layer", "1"], "Analysing…"),
+        (["growth", TEXT, "--layer", "1", "--out", "growth.svg"], "Analysing…"),
+        (["mix", TEXT], "Analysing…"),
+        (["check"], "Analysing…"),
+        (["explore", TEXT, "--layer", "1", "--out", "page.html"], "Analysing…"),
+        (["explain", TEXT, "--state"], "Explaining…"),
+    ],
+    ids=lambda each: each[0] if isinstance(each, list) else "",
+)
+def test_what_takes_long_is_said_where_no_terminal_shows_it(
+    run: Callable[..., Output], monkeypatch: pytest.MonkeyPatch, line: list[str], said: str
+) -> None:
+    monkeypatch.setattr("normscope.cli.session._SECONDS_BEFORE_A_LINE", 0)
+    _, _, err = run(*line)
+    assert said in err.splitlines()

@@ -15,7 +15,9 @@ from .samples import TEXT, process
 def test_a_process_prints_its_result_and_nothing_of_other_libraries(tmp_path: Path) -> None:
     done = process("map", TEXT, "--layer", "1", "--scope", "AttnW", cwd=tmp_path)
     assert done.returncode == 0
-    assert set(done.stderr.splitlines()) <= {"Loading the model…"}, "said where that takes more than two seconds"
+    assert set(done.stderr.splitlines()) <= {"Loading the model…", "Analysing…"}, (
+        "said where that takes more than two seconds"
+    )
     assert done.stdout.startswith("AttnW, layer 1: attention weight")
 
 

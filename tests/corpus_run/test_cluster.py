@@ -182,6 +182,8 @@ def test_workers_share_out_the_cores_of_their_machines() -> None:
     assert share_of([large, small], 5) == Share(5, 4)
     assert share_of([small], 9) == Share(9, 1), "more than there is room for, as machines may come"
     assert share_of([large, large, small], None, "cuda") == Share(4, 8, 1)
+    assert share_of([large, large, small], None, spread=True) == Share(2, 16, 2), "a model takes all GPUs of a machine"
+    assert share_of([small, small], None, spread=True) == Share(2, 4), "or, where there are none, its CPU"
     for nodes, device in (([head], None), ([small], "cuda:0"), ([], None)):
         with pytest.raises(InputError, match="No machine of the Ray cluster has a"):
             share_of(nodes, None, device)

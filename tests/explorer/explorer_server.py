@@ -42,5 +42,12 @@ def submit(client: httpx2.Client, text: Any = TEXT, **more: Any) -> httpx2.Respo
 
 
 def follow(client: httpx2.Client, job: str) -> list[dict[str, Any]]:
+    """Every status of a job until its last, which is not waited for for ever."""
+    deadline = time.monotonic() + 120
+    told: list[dict[str, Any]] = []
     with client.stream("GET", f"/api/jobs/{job}/events") as answer:
-        return [json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line.startswith("data: ")]
+        for line in answer.iter_lines():
+            assert time.monotonic() < deadline, told
+            if line.startswith("data: "):
+                told.append(json.loads(line.removeprefix("data: ")))
+    return told

@@ -25,6 +25,7 @@ from transformers import (
 from typer.testing import CliRunner
 
 import normscope as ns
+from normscope.choices import Products
 from normscope.cli.application import application
 
 PIXELS = {"pixel_values": torch.zeros(1, 3, 64, 64)}
@@ -160,6 +161,30 @@ def test_the_time_of_an_explanation_is_right_within_thirty_percent(analyzer: ns.
         analyzer.explain(ids(length), direction="state", at=1)
         spent.append(time.process_time() - started)
     assert 0.7 < sorted(foretold)[1] / sorted(spent)[1] < 1.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("products", ["tf32", "bf16"])
+def test_the_time_of_less_precise_products_is_right_within_thirty_percent(
+    analyzer: ns.Analyzer, products: Products
+) -> None:
+    foretold: list[float] = []
+    spent: list[float] = []
+    for _ in range(3):
+        foretold.append(analyzer.estimate(64, products=products, clock=time.process_time).seconds or 0.0)
+        started = time.process_time()
+        analyzer.analyze(ids(64), products=products)
+        spent.append(time.process_time() - started)
+    assert 0.7 < sorted(foretold)[1] / sorted(spent)[1] < 1.3
+
+
+def test_a_pair_is_counted_as_one_input_and_a_long_text_as_what_is_left_of_it() -> None:
+    def flops(*line: str) -> float:
+        outcome = CliRunner().invoke(application(), ["estimate", *line, "--no-time", "--json"])
+        return json.loads(outcome.stdout)["flops"]
+
+    assert flops("A soap bubble.", "--pair", "It burst.") == flops("--tokens", "10")
+    assert flops("bubble " * 600, "--truncate") == flops("--tokens", "512")
 
 
 def test_the_command_line_counts_explanations_and_approximations() -> None:

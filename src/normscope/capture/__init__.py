@@ -30,6 +30,7 @@ from normscope.capture.stacks import bare_model, blocks_of, family_in, module_be
 from normscope.capture.weights import BlockWeights
 from normscope.families import Family
 from normscope.families.spec import DispatchedAttention, DispatchedCrossAttention, HookedAttention, Part, Stack
+from normscope.placement import without_autocast
 from normscope.trace import LayerTrace
 
 __all__ = [
@@ -119,7 +120,7 @@ def capture_sides(
     listeners = [_Listener(model, side, dtype, below_attention) for side in sides]
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
-        stack.enter_context(torch.autocast(model.device.type, enabled=False))
+        stack.enter_context(without_autocast(model))
         stack.enter_context(evaluation_mode(model))
         handles = stack.enter_context(hooks(model))
         attentions: dict[nn.Module, AttentionListener] = {}
@@ -198,7 +199,7 @@ class _Listener:
     def _block_ends(self, block: nn.Module, chain: Sequence[Part], output: Tensor) -> None:
         if self.seen is None:
             return
-        weights = BlockWeights(block, self.dtype)
+        weights = BlockWeights(block, self.dtype, output.device)
         bound = BoundBlock(chain, weights, self.config, self.side.stack.causal, self.below_attention)
         source_lengths = self.side.source_lengths or [0] * len(self.side.lengths)
         for sequence, (length, source) in enumerate(zip(self.side.lengths, source_lengths, strict=True)):

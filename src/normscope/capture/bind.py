@@ -101,7 +101,7 @@ class BoundBlock:
         """The trace of one sequence of the batch, without its padding."""
         return LayerTrace(
             hidden=view.hidden,
-            queries=torch.arange(view.length, device=view.hidden.device),
+            queries=torch.arange(view.length, device=view.device),
             steps=tuple(self._step(part, view) for part in self.chain),
             states=tuple(self._state_after(index, view) for index in range(len(self.chain))),
             length=view.length,
@@ -111,6 +111,7 @@ class BoundBlock:
 
     def trace_of_rows(self, view: SequenceView, rows: Tensor) -> LayerTrace:
         """The trace of some query rows of a long sequence, whose attention weights are computed for them alone."""
+        rows = rows.to(view.device)
         trace = self.trace(view).select(rows)
         steps = list(trace.steps)
         for place, (part, step) in enumerate(zip(self.chain, steps, strict=True)):

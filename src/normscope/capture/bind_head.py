@@ -108,7 +108,10 @@ def logits_of(model: PreTrainedModel, head: Head, output: Any, sequence: int, le
 
 @dataclass(frozen=True)
 class BoundHead:
-    """One sequence of what was heard, to which descriptions of parts are bound. `states` are those of the whole batch."""
+    """One sequence of what was heard, to which descriptions of parts are bound. `states` are those of the whole batch.
+
+    All lies on the device of the states, but what is as large as a vocabulary, which stays where it is.
+    """
 
     model: PreTrainedModel
     heard: Heard
@@ -125,7 +128,7 @@ class BoundHead:
         return self._cut(self.states, self.length)
 
     def _cut(self, tensor: Tensor, rows: int) -> Tensor:
-        return self._rows(tensor, rows).to(self.dtype)
+        return self._rows(tensor, rows).to(self.states.device, self.dtype)
 
     def _rows(self, tensor: Tensor, rows: int) -> Tensor:
         """The rows of this sequence in `[batch, position, ...]` or, once there is one row, `[batch, ...]`."""
@@ -149,7 +152,7 @@ class BoundHead:
         return tuple(steps)
 
     def _step(self, part: HeadPart, rows: int) -> HeadStep:
-        weights = BlockWeights(self.model, self.dtype)
+        weights = BlockWeights(self.model, self.dtype, self.states.device)
         match part:
             case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
                 return Normalise(weights.norm(part), self._cut(self.heard.taken[part.module][0], rows))
@@ -210,7 +213,7 @@ class BoundHead:
 
     def _pick_of(self, sources: list[list[int]]) -> Pick:
         """Each row the mean of its sources."""
-        device = self.model.device
+        device = self.states.device
         indices = torch.tensor(sources, device=device)
         return Pick(indices, torch.full(indices.shape, 1 / indices.shape[1], dtype=self.dtype, device=device))
 

@@ -9,6 +9,7 @@ from normscope.activations import clamped_swish
 from normscope.capture.seen import SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.families.spec import ClampedExpertsPart, ExpertsPart, Part, SharedExpertsPart
+from normscope.placement import weights_at_hand
 from normscope.trace import Expert, Gated, Linear
 
 
@@ -27,12 +28,17 @@ def experts_of(part: ExpertsPart | ClampedExpertsPart, read: BlockWeights, view:
     """The experts that serve a sequence, each with its rows and weights. Router weights are constants of the pass."""
     hidden, choices, weights = view.routing(part.experts)
     experts: list[Expert] = []
-    for number in choices.unique().tolist():
-        rows, place = torch.where(choices == number)
-        network = _stacked(part, read, number) if isinstance(part, ExpertsPart) else _interleaved(part, read, number)
-        pre_activations = tuple(_apply(linear, hidden[rows]) for linear in (network.gate, network.up))
-        experts.append(Expert(network, rows, weights[rows, place], pre_activations))
+    with weights_at_hand(read.block.get_submodule(part.experts)):  # fetched once for all experts
+        for number in choices.unique().tolist():
+            rows, place = torch.where(choices == number)
+            network = _network(part, read, number)
+            pre_activations = tuple(_apply(linear, hidden[rows]) for linear in (network.gate, network.up))
+            experts.append(Expert(network, rows, weights[rows, place], pre_activations))
     return tuple(experts)
+
+
+def _network(part: ExpertsPart | ClampedExpertsPart, read: BlockWeights, expert: int) -> Gated:
+    return _stacked(part, read, expert) if isinstance(part, ExpertsPart) else _interleaved(part, read, expert)
 
 
 def _stacked(part: ExpertsPart, read: BlockWeights, expert: int) -> Gated:
@@ -56,8 +62,7 @@ def _interleaved(part: ClampedExpertsPart, read: BlockWeights, expert: int) -> G
 
 
 def _of(part: ExpertsPart | ClampedExpertsPart, read: BlockWeights, name: str, expert: int) -> Tensor:
-    """One expert's slice of a stacked parameter (the stack as a whole is never converted)."""
-    return read.attribute(f"{part.experts}.{name}")[expert].detach().to(read.dtype)
+    return read.slice_of(f"{part.experts}.{name}", expert)
 
 
 def _apply(linear: Linear, vectors: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from normscope.errors import HeadError
 from normscope.families import Family
 from normscope.families.heads import encoder_end, head_of
 from normscope.head_trace import EncoderEnd, HeadTrace
+from normscope.placement import without_autocast
 
 __all__ = ["HeadListener", "capture_head"]
 
@@ -34,7 +35,7 @@ def capture_head(
     listener = HeadListener(model, family, lengths, dtype=dtype)
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
-        stack.enter_context(torch.autocast(model.device.type, enabled=False))
+        stack.enter_context(without_autocast(model))
         stack.enter_context(evaluation_mode(model))
         handles = stack.enter_context(hooks(model))
         handles += listener.hook()

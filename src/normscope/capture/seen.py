@@ -37,7 +37,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class SequenceView:
-    """One sequence of a batch: without its padding, in the dtype of the analysis."""
+    """One sequence of a batch: without its padding, in the dtype of the analysis, on the device of the block's output."""
 
     seen: Seen
     output_states: Tensor
@@ -46,13 +46,18 @@ class SequenceView:
     source_length: int
     dtype: torch.dtype
 
+    @property
+    def device(self) -> torch.device:
+        """Where the block computes. What entered it may still lie on another device: a spread block moves it inside."""
+        return self.output_states.device
+
     def _cut(self, tensor: Tensor, *, source: bool = False) -> Tensor:
         if source:
-            return tensor[self.sequence, : self.source_length].to(self.dtype)
+            return tensor[self.sequence, : self.source_length].to(self.device, self.dtype)
         batch, positions = self.seen.hidden.shape[:2]
         if tensor.dim() != 3:  # flattened positions (some feed-forwards), or a single head before them (latent values)
             tensor = tensor.reshape(batch, positions, -1)
-        return tensor[self.sequence, : self.length].to(self.dtype)
+        return tensor[self.sequence, : self.length].to(self.device, self.dtype)
 
     @cached_property
     def hidden(self) -> Tensor:
@@ -75,7 +80,7 @@ class SequenceView:
         choices, weights = self.seen.routing[path]
         batch = len(self.seen.hidden)
         choices = choices.reshape(batch, -1, choices.shape[-1])[self.sequence, : self.length]
-        return self.input(path), choices, self._cut(weights)
+        return self.input(path), choices.to(self.device), self._cut(weights)
 
     def weights(self, path: str) -> Tensor:
         """`[head, query, key]` from a module that gives out attention weights, alone or second."""
@@ -87,17 +92,17 @@ class SequenceView:
         weights, values = self.seen.attention[path]
         keys = self.source_length if source else self.length
         if isinstance(weights, RowWeights):  # zeros that take no memory; those of the rows asked for come later
-            shown = values.new_zeros(1, dtype=self.dtype).expand(weights.heads, self.length, keys)
+            shown = self.hidden.new_zeros(1).expand(weights.heads, self.length, keys)
         else:
             shown = self._square(weights, keys)
-        return shown, values[self.sequence, :, :keys].to(self.dtype)
+        return shown, values[self.sequence, :, :keys].to(self.device, self.dtype)
 
     def row_weights(self, path: str, rows: Tensor, *, source: bool) -> Tensor:
         """`[head, row, key]` of an attention whose weights are computed again."""
-        weights, _ = self.seen.attention[path]
+        weights, values = self.seen.attention[path]
         assert isinstance(weights, RowWeights)
         keys = self.source_length if source else self.length
-        return weights.of_rows(rows)[self.sequence, :, :, :keys].to(self.dtype)
+        return weights.of_rows(rows.to(values.device))[self.sequence, :, :, :keys].to(self.device, self.dtype)
 
     @property
     def is_long(self) -> bool:
@@ -106,4 +111,4 @@ class SequenceView:
         return kinds == {True}
 
     def _square(self, weights: Tensor, keys: int) -> Tensor:
-        return weights[self.sequence, :, : self.length, :keys].to(self.dtype)
+        return weights[self.sequence, :, : self.length, :keys].to(self.device, self.dtype)

@@ -1,7 +1,7 @@
 """Reading weights off Hugging Face modules: linear layers of every kind, norms, activations, stacked experts.
 
-What is read is in the dtype of the analysis. A layer whose matrix is hidden (quantised, wrapped by an adapter) is probed:
-an affine map is known from what it makes of zero and of the unit vectors.
+What is read is in the dtype of the analysis, on the device on which the block computes. A layer whose matrix is hidden
+(quantised, wrapped by an adapter) is probed: an affine map is known from what it makes of zero and of the unit vectors.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from transformers.pytorch_utils import Conv1D
 from normscope.activations import Activation, recognise
 from normscope.errors import ModelError, UnsupportedArchitectureError
 from normscope.families.spec import FixedLayerNormPart, LayerNormPart, NormPart, RmsNormPart, UnitRmsNormPart
+from normscope.placement import weights_at_hand
 from normscope.trace import LayerNorm, Linear, Norm, RmsNorm
 
 _PLAIN_SUBCLASSES = ("FalconLinear",)
@@ -22,10 +23,10 @@ _PLAIN_SUBCLASSES = ("FalconLinear",)
 
 
 class BlockWeights:
-    """The weights of one block, by the paths of its submodules."""
+    """The weights of one block, by the paths of its submodules; without a `device`, each where it lies."""
 
-    def __init__(self, block: nn.Module, dtype: torch.dtype) -> None:
-        self.block, self.dtype = block, dtype
+    def __init__(self, block: nn.Module, dtype: torch.dtype, device: torch.device | None = None) -> None:
+        self.block, self.dtype, self.device = block, dtype, device
         self._linear: dict[str, Linear] = {}
 
     def linear(self, path: str) -> Linear:
@@ -36,18 +37,27 @@ class BlockWeights:
 
     def _affine(self, path: str) -> Linear:
         module = self.block.get_submodule(path)
-        if isinstance(module, Conv1D):
-            return Linear(self._read(module.weight).T, self._read(module.bias))
-        if isinstance(module, nn.Linear) and _shows_its_matrix(module):
-            bias = cast("Tensor | None", module.bias)
-            return Linear(self._read(module.weight), None if bias is None else self._read(bias))
+        with weights_at_hand(module):
+            if isinstance(module, Conv1D):
+                return Linear(self._read(module.weight).T, self._read(module.bias))
+            if isinstance(module, nn.Linear) and _shows_its_matrix(module):
+                bias = cast("Tensor | None", module.bias)
+                return Linear(self._read(module.weight), None if bias is None else self._read(bias))
         return self._probe(path, module)
 
     def parameter(self, path: str) -> Tensor:
-        return self._read(self.block.get_parameter(path))
+        return self._read(self.attribute(path))
+
+    def slice_of(self, path: str, index: int) -> Tensor:
+        """One slice of a stacked parameter; the stack as a whole is never converted."""
+        return self._read(self.attribute(path)[index])
 
     def norm(self, part: NormPart) -> Norm:
         module = self.block.get_submodule(part.module)
+        with weights_at_hand(module):
+            return self._norm(part, module)
+
+    def _norm(self, part: NormPart, module: nn.Module) -> Norm:
         epsilon = part.epsilon if isinstance(part, FixedLayerNormPart) else self._epsilon(part.module, module)
         scale = self._norm_weight(module)
         match part:
@@ -63,7 +73,7 @@ class BlockWeights:
         weight = getattr(module, "weight", None)
         if weight is not None:
             return self._read(weight)
-        device = next((parameter.device for parameter in self.block.parameters()), None)
+        device = self.device or next((parameter.device for parameter in self.block.parameters()), None)
         return torch.ones(cast("tuple[int, ...]", module.normalized_shape), dtype=self.dtype, device=device)
 
     def activation(self, path: str) -> Activation:
@@ -72,10 +82,12 @@ class BlockWeights:
     def attribute(self, path: str) -> Any:
         """Anything that a submodule holds under a name."""
         owner, _, name = path.rpartition(".")
-        return getattr(self.block.get_submodule(owner), name)
+        module = self.block.get_submodule(owner)
+        with weights_at_hand(module):
+            return getattr(module, name)
 
     def _read(self, tensor: Tensor) -> Tensor:
-        return tensor.detach().to(self.dtype)
+        return tensor.detach().to(self.device, self.dtype)
 
     def _epsilon(self, path: str, module: nn.Module) -> float:
         for name in ("eps", "variance_epsilon", "epsilon"):
@@ -96,7 +108,7 @@ class BlockWeights:
                 f"Load the model without quantisation or adapters (or merge the adapters first)."
             )
         parameter = next(module.parameters(), None)
-        device = None if parameter is None else parameter.device
+        device = self.device if parameter is None or parameter.is_meta else parameter.device
         basis = torch.eye(size, dtype=self.dtype, device=device)
         try:
             bias = self._read(module.forward(torch.zeros_like(basis[:1])))[0]

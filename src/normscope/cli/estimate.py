@@ -8,10 +8,10 @@ import typer
 from rich.table import Table
 
 from normscope.cli import options
-from normscope.cli.checks import check_model, check_text
+from normscope.cli.checks import check_approximation, check_model, check_text
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
-from normscope.cli.session import load_analyzer, result_console
+from normscope.cli.session import load_analyzer, read_text, result_console
 from normscope.errors import InputError
 from normscope.model_options import ModelOptions
 
@@ -45,6 +45,7 @@ def estimate_command(
         int | None,
         typer.Option("--tokens", "-n", min=1, help="Instead of a text, its number of tokens.", show_default=False),
     ] = None,
+    pair: options.Pair = None,
     inputs: Annotated[int, typer.Option("--inputs", min=1, help="How many inputs of this length.")] = 1,
     target: Annotated[
         str | None,
@@ -76,6 +77,8 @@ def estimate_command(
         bool, typer.Option("--heads", help="Also what single heads do.", rich_help_panel=_COUNTED)
     ] = False,
     approximate: options.Approximate = None,
+    products: options.Products = None,
+    truncate: options.Truncate = False,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="An explanation of a prediction, instead of maps.", rich_help_panel=_COUNTED),
@@ -102,12 +105,15 @@ def estimate_command(
     """
     if (text is None) == (tokens is None):
         raise InputError("Give a text or a number of tokens (--tokens), one of the two.")
+    if text is None and (pair is not None or truncate):
+        raise InputError("--pair and --truncate are for a text: give one instead of --tokens.")
     if target is not None and target_tokens is not None:
         raise InputError("Give a target or its number of tokens (--target-tokens), one of the two.")
-    if explain and any((scope, queries, layer, mixing, approximate)):
+    if explain and any((scope, queries, layer, mixing, approximate, products)):
         raise InputError("--explain goes through all layers: leave out the options of maps.")
-    if mixing and (heads or approximate):
-        raise InputError("Mixing ratios take no maps: leave out --heads and --approximate.")
+    if mixing and any((heads, approximate, products)):
+        raise InputError("Mixing ratios take no maps: leave out --heads, --approximate and --products.")
+    check_approximation(approximate, products)
     if text is not None:
         check_text(text)
     check_model(model, scopes=scope or (), layer=layer, target=target)
@@ -115,22 +121,23 @@ def estimate_command(
     common: dict[str, Any] = {
         "target": _several(target if target is not None else target_tokens, inputs),
         "heads": heads,
+        "truncate": truncate,
         "timed": not no_time,
     }
-    asked = _several(text if text is not None else tokens, inputs)
+    asked = _several(tokens if text is None else read_text(text, pair), inputs)
     if explain:
         counted = analyzer.estimate_explanation(asked, values=values, **common)
     else:
         rows = None if queries is None else list(range(queries))
-        of_maps = {"scopes": scope, "layers": layer, "queries": rows, "approximate": approximate, "maps": not mixing}
-        counted = analyzer.estimate(asked, **of_maps, **common)
+        of_maps = {"scopes": scope, "layers": layer, "queries": rows, "approximate": approximate, "products": products}
+        counted = analyzer.estimate(asked, maps=not mixing, **of_maps, **common)
     if as_json:
         typer.echo(_json(counted))
         return
     _show(counted)
 
 
-def _several(given: str | int | None, count: int) -> Any:
+def _several(given: str | tuple[str, str] | int | None, count: int) -> Any:
     """The same input so many times."""
     return None if given is None else [given] * count
 

@@ -151,18 +151,20 @@ def explain_command(
     memory = read_bytes(max_memory)
     check_model(model)
     analyzer = load_analyzer(model)
-    explanation = analyzer.explain(
-        read_text(text, pair),
-        target=_label(analyzer, target),
-        against=_label(analyzer, against),
-        at=at,
-        continue_for=continue_for,
-        direction="state" if state else None,
-        method=_method(method, option or []),
-        heads=heads,
-        max_memory=memory,
-        truncate=truncate,
-    )
+    with working("Explaining", "layers") as tell:
+        explanation = analyzer.explain(
+            read_text(text, pair),
+            target=_label(analyzer, target),
+            against=_label(analyzer, against),
+            at=at,
+            continue_for=continue_for,
+            direction="state" if state else None,
+            method=_method(method, option or []),
+            heads=heads,
+            max_memory=memory,
+            truncate=truncate,
+            tell=tell,
+        )
     if words:
         explanation = explanation.words()
     _give_out(explanation, out, flow)

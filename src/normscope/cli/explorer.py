@@ -13,7 +13,7 @@ from normscope.cli import options
 from normscope.cli.checks import check_model, check_results, check_text
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
-from normscope.cli.session import load_analyzer, read_text, say, say_approximate, say_written, working
+from normscope.cli.session import analysing, load_analyzer, read_text, say, say_approximate, say_written, working
 from normscope.errors import InputError, NormscopeError
 from normscope.model_options import ModelOptions
 
@@ -119,15 +119,19 @@ def explore(
         "value_bias": value_bias,
         "approximate": approximate,
     }
-    analyses = [first.analyze(read_text(text, pair), **asked)]
+    analyses = [_analysed(first, read_text(text, pair), asked)]
     if compare is not None or compare_model is not None:
         second = first if compare_model is None else load_analyzer(other_model)
         other = read_text(text, pair) if compare is None else compare
-        analyses.append(second.analyze(other, **asked))
-
+        analyses.append(_analysed(second, other, asked))
     for analysis in analyses:
         say_approximate(analysis)
     _write(analyses, out, page_precision)
+
+
+def _analysed(analyzer: Analyzer, text: str | tuple[str, str], asked: AnalysisOptions) -> Analysis:
+    with analysing() as tell:
+        return analyzer.analyze(text, **{**asked, "tell": tell})
 
 
 def _write(results: Sequence[Analysis | Explanation], out: Path, precision: Precision) -> None:

@@ -21,6 +21,7 @@ from normscope.cli.checks import (
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import (
+    analysing,
     load_analyzer,
     read_text,
     result_console,
@@ -102,17 +103,19 @@ def map_command(
     analyzer = load_analyzer(model)
     scopes = _scopes(analyzer, scope, head, encoder=encoder)
     layers = layer if layer is not None or out is not None else analyzer.layers[-1]
-    analysis = analyzer.analyze(
-        read_text(text, pair),
-        target=target,
-        scopes=_computed(scopes, encoder=encoder),
-        layers=layers,
-        heads=head is not None,
-        truncate=truncate,
-        value_bias=value_bias,
-        approximate=approximate,
-        products=products,
-    )
+    with analysing() as tell:
+        analysis = analyzer.analyze(
+            read_text(text, pair),
+            target=target,
+            scopes=_computed(scopes, encoder=encoder),
+            layers=layers,
+            heads=head is not None,
+            truncate=truncate,
+            value_bias=value_bias,
+            approximate=approximate,
+            products=products,
+            tell=tell,
+        )
     say_approximate(analysis)
     analysis = units_of(analysis, words=words, no_special=no_special, encoder=encoder)
     if out is None:
@@ -155,9 +158,10 @@ def growth_command(
     if layer is None:
         layer = analyzer.layers[-1]
         say(f"Layer {layer}, the last; choose another with --layer.")
-    analysis = analyzer.analyze(
-        read_text(text, pair), target=target, layers=layer, truncate=truncate, value_bias=value_bias
-    )
+    with analysing() as tell:
+        analysis = analyzer.analyze(
+            read_text(text, pair), target=target, layers=layer, truncate=truncate, value_bias=value_bias, tell=tell
+        )
     analysis = units_of(analysis, words=words, no_special=no_special, encoder=encoder)
     with working(f"Drawing {out}"):
         from normscope.export import write_figure

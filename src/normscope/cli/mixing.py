@@ -10,7 +10,7 @@ from normscope.cli import options
 from normscope.cli.checks import ALL, check_mixing_file, check_model, check_text, scope_names
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
-from normscope.cli.session import load_analyzer, read_text, result_console, say_written, working
+from normscope.cli.session import analysing, load_analyzer, read_text, result_console, say_written, working
 from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
@@ -61,9 +61,16 @@ def mix_command(
     check_model(model, scopes=scope_names(scope), layer=layer, target=target)
     analyzer = load_analyzer(model)
     scopes = None if scope == ALL else [scope or analyzer.scopes[-1]]
-    ratios: xr.DataArray = analyzer.mixing_ratios(
-        read_text(text, pair), target=target, scopes=scopes, layers=layer, truncate=truncate, value_bias=value_bias
-    )
+    with analysing() as tell:
+        ratios: xr.DataArray = analyzer.mixing_ratios(
+            read_text(text, pair),
+            target=target,
+            scopes=scopes,
+            layers=layer,
+            truncate=truncate,
+            value_bias=value_bias,
+            tell=tell,
+        )
     if no_special:
         ratios = ratios.isel(query=~ratios["query_special"].values)
     if out is not None:

@@ -12,7 +12,7 @@ from normscope.cli import options
 from normscope.cli.checks import check_model, check_text
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
-from normscope.cli.session import load_analyzer, named, result_console, say
+from normscope.cli.session import analysing, load_analyzer, named, result_console, say
 from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ def check_command(
 
 def _analyze(analyzer: Analyzer, text: str | None) -> Analysis:
     inputs, target = _probe(analyzer, text)
-    analysis = analyzer.analyze(inputs, target=target)
+    with analysing() as tell:
+        analysis = analyzer.analyze(inputs, target=target, tell=tell)
     return analysis[0] if isinstance(analysis, list) else analysis
 
 

@@ -10,7 +10,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,15 +37,15 @@ def load_analyzer(options: ModelOptions) -> Analyzer:
 
 
 @contextmanager
-def working(message: str) -> Generator[Callable[[int, int], None]]:
-    """Say what is being done, as long as it takes; what this gives can be told how many maps of how many are done.
+def working(message: str, things: str = "maps") -> Generator[Callable[[int, int], None]]:
+    """Say what is being done, as long as it takes; what this gives can be told how many things of how many are done.
 
     A terminal shows it at once. Elsewhere a line is written when it has taken a while, and again now and then.
     """
     console = Console(stderr=True, highlight=False)
     if console.is_terminal:
         with console.status(message) as status:
-            yield lambda done, total: status.update(f"{message}: {done} of {total} maps")
+            yield lambda done, total: status.update(f"{message}: {done} of {total} {things}")
         return
     timer = threading.Timer(_SECONDS_BEFORE_A_LINE, lambda: say(f"{message}\u2026"))
     timer.start()
@@ -55,12 +55,17 @@ def working(message: str) -> Generator[Callable[[int, int], None]]:
         nonlocal last
         if time.monotonic() - last >= _SECONDS_BETWEEN_LINES and done < total:
             last = time.monotonic()
-            say(f"{message}: {done} of {total} maps")
+            say(f"{message}: {done} of {total} {things}")
 
     try:
         yield tell
     finally:
         timer.cancel()
+
+
+def analysing() -> AbstractContextManager[Callable[[int, int], None]]:
+    """Say that a text is being analysed, layer by layer."""
+    return working("Analysing", "layers")
 
 
 def quiet() -> None:

@@ -37,7 +37,8 @@ class Ray:
     """Workers on a Ray cluster: the one at `address`, or, without it, one that is started on this machine for the run.
 
     Without `workers` there is one on each machine (one for each GPU, for a model on `cuda`). Each takes an equal share of
-    its machine's cores. A cluster that this process is already connected to is used, and left as it is.
+    its machine's cores, and, for a model that is spread over devices, all of its GPUs. A cluster that this process is
+    already connected to is used, and left as it is.
     """
 
     address: str | None = None
@@ -50,7 +51,8 @@ class Ray:
     def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
         model = work.loadable()
         with _connected(self.address):
-            share = share_of([node["Resources"] for node in ray.nodes() if node["Alive"]], self.workers, model.device)
+            nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+            share = share_of(nodes, self.workers, model.device, spread=model.device_map is not None)
             yield from _Pool(work, share).compute(shards)
 
 
@@ -63,17 +65,24 @@ class Share:
     gpus: int = 0
 
 
-def share_of(nodes: list[dict[str, float]], workers: int | None, device: object = None) -> Share:
-    """An equal share of a cluster's machines, such that as many workers as are asked for find room."""
+def share_of(
+    nodes: list[dict[str, float]], workers: int | None, device: object = None, *, spread: bool = False
+) -> Share:
+    """An equal share of a cluster's machines, such that as many workers as are asked for find room.
+
+    With `spread`, a worker takes as many GPUs as every machine that has some can give.
+    """
     gpus = 1 if str(device or "").startswith("cuda") else 0
+    if spread:
+        gpus = int(min((node["GPU"] for node in nodes if node.get("GPU", 0) >= 1), default=0))
     name = "GPU" if gpus else "CPU"
     usable = [node for node in nodes if node.get(name, 0) >= 1 and node.get("CPU", 0) >= 1]
     if not usable:
         raise InputError(f"No machine of the Ray cluster has a {name}: add one (ray start), or name another cluster.")
-    count = workers or (int(sum(node["GPU"] for node in usable)) if gpus else len(usable))
+    count = workers or (int(sum(node["GPU"] // gpus for node in usable)) if gpus else len(usable))
 
     def room(cpus: int) -> int:
-        places = (min(node["CPU"] // cpus, node["GPU"] if gpus else node["CPU"]) for node in usable)
+        places = (min(node["CPU"] // cpus, node["GPU"] // gpus if gpus else node["CPU"]) for node in usable)
         return int(sum(places))
 
     most = int(max(node["CPU"] for node in usable))

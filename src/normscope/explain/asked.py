@@ -45,7 +45,7 @@ class Attributed:
     logits: Float[Tensor, "row label"]
     values: Float[Tensor, " target"]
     shares: Float[Tensor, "target token"]
-    encoder: Float[Tensor, "target token"] | None = None
+    encoder: Float[Tensor, "target source"] | None = None
     bias: Float[Tensor, " target"] | None = None
     errors: Float[Tensor, " target"] | None = None
 

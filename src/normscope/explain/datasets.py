@@ -140,7 +140,7 @@ def _each(layers: Sequence[LayerFlow], name: str) -> np.ndarray:
 
 def _stacked(tensors: Sequence[Tensor]) -> np.ndarray:
     """`[target, layer, ...]` from one tensor `[target, ...]` for each layer."""
-    return _numpy(torch.stack(list(tensors), dim=1))
+    return np.stack([_numpy(tensor) for tensor in tensors], axis=1)
 
 
 def _numpy(tensor: Tensor) -> np.ndarray:

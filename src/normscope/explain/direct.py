@@ -27,6 +27,7 @@ def direct_attention(trace: LayerTrace, covector: Covector) -> tuple[Float[Tenso
 
     Keys are the sequence's own tokens, then the encoder's. Only what is linear in a token's state counts.
     """
+    covector = covector.to(trace.hidden.device)
     brought = covector.new_zeros(len(covector), trace.length + trace.source_length)
     bypasses: list[Covector] = []
     for step in reversed(trace.steps):

@@ -80,8 +80,8 @@ def pull_back(analyzer: Analyzer, sequence: TokenSequence, question: Question, r
     if way.source is not None:
         end = recording.encoder_end
         covector, added = pull_back_end(end, way.source)
-        end_bias, way.source = end_bias + added, None
-        way.outside = way.outside + added + main.layers[-1].relevance.sum(-1)
+        end_bias, way.source = end_bias + added.to(end_bias.device), None
+        way.leave(added, main.layers[-1].relevance.sum(-1))
         encoder = way.down(recording.of_encoder(), "encoder layer", covector, end.states)
     return Pulled(answers, head.logits, way.values, end_bias, main, encoder)
 
@@ -90,7 +90,8 @@ def pull_back(analyzer: Analyzer, sequence: TokenSequence, question: Question, r
 class _Way:
     """The way back through the stacks. `outside` is what has left the tokens of the stack so far: biases, other stacks.
 
-    `sizes` are those of the logits that the values are sums or differences of.
+    `sizes` are those of the logits that the values are sums or differences of. What is known of a value as a whole lies on
+    the device of `values`; covectors and `source` go from layer to layer, to the device of each.
     """
 
     analyzer: Analyzer
@@ -112,12 +113,19 @@ class _Way:
         flow.errors.append(self._proved(f"after the last {name}", flow.after_last))
         for layer, trace in recording.back():
             below = pull_back_layer(trace, covector, head_edges=self.head_edges)
-            covector, self.outside = below.covector, self.outside + below.flow.bias.sum(-1)
+            covector = below.covector
+            self.leave(below.flow.bias.sum(-1))
             flow.layers.append(below.flow)
             if below.source is not None:
-                self.source = below.source if self.source is None else self.source + below.source
+                before = self.source
+                self.source = below.source if before is None else before.to(below.source.device) + below.source
             flow.errors.append(self._proved(f"before {name} {layer}", below.flow.relevance, trace))
         return flow
+
+    def leave(self, *shares: Float[Tensor, " target"]) -> None:
+        """Count what has left the tokens of the stack."""
+        for share in shares:
+            self.outside = self.outside + share.to(self.outside.device)
 
     def _proved(
         self, place: str, relevance: Float[Tensor, "target token"], trace: LayerTrace | None = None
@@ -126,9 +134,9 @@ class _Way:
 
         A difference of large logits is rounded as they are, so that nothing is asked that is finer.
         """
-        elsewhere = self.outside
+        relevance, elsewhere = relevance.to(self.values.device), self.outside
         if self.source is not None and trace is not None:
-            elsewhere = elsewhere + (self.source * _encoder_states(trace)).sum((1, 2))
+            elsewhere = elsewhere + (self.source * _encoder_states(trace)).sum((1, 2)).to(elsewhere.device)
         size = relevance.abs().sum(-1) + elsewhere.abs()
         errors = (relevance.sum(-1) + elsewhere - self.values).abs() / torch.maximum(size, self.sizes)
         worst = float(errors.amax())

@@ -19,6 +19,7 @@ from normscope.families.spec import Stack
 from normscope.head_trace import EncoderEnd, HeadTrace
 from normscope.inputs import TokenSequence, batches
 from normscope.passes import Tell
+from normscope.placement import entry_device
 from normscope.trace import LayerTrace
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Recording:
     def _capture(self, sides: Sequence[Side], listener: HeadListener | None) -> None:
         model = self.analyzer.model
         pad_id = getattr(model.config, "pad_token_id", None) or 0
-        (batch,) = batches([self.sequence], pad_id, model.device)
+        (batch,) = batches([self.sequence], pad_id, entry_device(model))
         inputs: dict[str, Any] = dict(batch.features)
         if self.analyzer.family.stack.causal:
             inputs["use_cache"] = False
@@ -145,7 +146,7 @@ class Recording:
 
     def _check_joined(self, layer: int, trace: LayerTrace, above: Tensor | None) -> None:
         output = trace.states[-1]
-        if above is not None and output is not None and not torch.equal(above, output):
+        if above is not None and output is not None and not torch.equal(above, output.to(above.device)):
             raise UnsupportedArchitectureError(
                 f"What enters layer {layer + 1} is not what leaves layer {layer}: something acts between the two blocks of "
                 f"{self.analyzer.name}, through which nothing can be followed yet. Maps of single layers are not affected."

@@ -21,12 +21,13 @@ from normscope.explain.question import Answer, DirectionQuestion, Question
 from normscope.families.heads import head_of
 from normscope.families.heads.spec import LastToken
 from normscope.inputs import Batch, TokenSequence, batches
+from normscope.placement import entry_device, without_autocast
 from normscope.trace import Linear
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
 
-States = tuple[Float[Tensor, "batch token d"], ...]
+States = tuple[Float[Tensor, "batch _ d"], ...]
 """What enters the first block of each stack: of the one that the prediction comes from, then of the encoder."""
 
 
@@ -46,7 +47,7 @@ class Values:
         heard: dict[int, Tensor] = {}
         with torch.no_grad(), self._first_blocks(lambda place, states: heard.setdefault(place, states.clone())):
             (self.logits,) = self._run(next(self._batches([sequence])))
-        self.entering = tuple(heard[place] for place in range(len(self.stacks)))
+        self.entering = tuple(heard[place].to(self.logits.device) for place in range(len(self.stacks)))
         self.answers = question.answers(self.logits)
 
     @property
@@ -73,12 +74,12 @@ class Values:
         return torch.stack([values[place] for place in range(len(sequences))])
 
     def of_states(
-        self, *states: Float[Tensor, "batch token d"], probabilities: bool = False
+        self, *states: Float[Tensor, "batch _ d"], probabilities: bool = False
     ) -> Float[Tensor, "batch target"]:
         """The values if these states entered the first blocks, differentiable where gradients are enabled; or the
         probabilities of their labels."""
         self._refuse_module_between()
-        (batch,) = batches([self.sequence], self._pad_id, self.analyzer.model.device)
+        (batch,) = batches([self.sequence], self._pad_id, entry_device(self.analyzer.model))
         count = len(states[0])
         copies = {name: tensor.expand(count, *tensor.shape[1:]) for name, tensor in batch.features.items()}
         many = Batch([0] * count, batch.lengths * count, copies, batch.target_lengths * count)
@@ -93,7 +94,7 @@ class Values:
         return getattr(self.analyzer.model.config, "pad_token_id", None) or 0
 
     def _batches(self, sequences: Sequence[TokenSequence]) -> Iterator[Batch]:
-        device = self.analyzer.model.device
+        device = entry_device(self.analyzer.model)
         if self._one_at_a_time:
             for place, sequence in enumerate(sequences):
                 (batch,) = batches([sequence], self._pad_id, device)
@@ -119,7 +120,7 @@ class Values:
             inputs = {name: each[:, None] if isinstance(each, Tensor) else each for name, each in inputs.items()}
         last: list[Tensor] = []
         with ExitStack() as stack:
-            stack.enter_context(torch.autocast(model.device.type, enabled=False))
+            stack.enter_context(without_autocast(model))
             stack.enter_context(evaluation_mode(model))
             handles = stack.enter_context(hooks(model))
             for block in [] if asks_head else blocks_of(model, self.stacks[0]):
@@ -197,8 +198,8 @@ def _replacing(place: int, replaced: Callable[[int, Tensor], Tensor]) -> Callabl
         if done:
             return args, kwargs
         done = True
-        if args:
-            return (replaced(place, args[0]), *args[1:]), kwargs
-        return args, {**kwargs, "hidden_states": replaced(place, kwargs["hidden_states"])}
+        own: Tensor = args[0] if args else kwargs["hidden_states"]
+        states = replaced(place, own).to(own.device)
+        return ((states, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": states})
 
     return hook

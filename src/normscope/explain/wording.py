@@ -26,6 +26,7 @@ from normscope.explain.question import (
 from normscope.families.heads import head_of
 from normscope.families.heads.spec import Head
 from normscope.inputs import TokenSequence, decoder_side, own_shift, read_inputs, with_targets
+from normscope.placement import entry_device
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -111,7 +112,7 @@ def _continuing(analyzer: Analyzer, head: Head, sequence: TokenSequence, wanted:
     if count is None or count < 1:
         raise InputError(f"A text is continued for at least one token, not for {count}.")
     last = position_of(wanted.at, len(sequence))
-    ids = torch.tensor([sequence.features["input_ids"][: last + 1]], device=analyzer.model.device)
+    ids = torch.tensor([sequence.features["input_ids"][: last + 1]], device=entry_device(analyzer.model))
     generate = cast(Any, analyzer.model).generate
     options = {"do_sample": False, "num_beams": 1, "max_new_tokens": count, "pad_token_id": 0}
     output = generate(input_ids=ids, attention_mask=torch.ones_like(ids), **options)

@@ -19,6 +19,7 @@ from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 from normscope.errors import InputError, ModelError
 from normscope.inputs.reading import Input, read_inputs
 from normscope.inputs.sequence import NO_WORD, TokenSequence
+from normscope.placement import entry_device
 
 _LONGEST_TARGET = 128
 """How many tokens a model may generate as its target."""
@@ -72,7 +73,7 @@ def _generated(
             f"{type(model).__name__} has no head to generate a target with. Give one (target=...), "
             f"or load the model with its language-model head."
         )
-    ids = torch.tensor([source.features["input_ids"]], device=model.device)
+    ids = torch.tensor([source.features["input_ids"]], device=entry_device(model))
     most = _LONGEST_TARGET if longest is None else min(_LONGEST_TARGET, longest - 1)
     generate = cast(Any, model).generate
     sequence = cast(list[int], generate(input_ids=ids, do_sample=False, num_beams=1, max_new_tokens=most)[0].tolist())
@@ -85,7 +86,7 @@ def own_shift(sequence: TokenSequence, model: PreTrainedModel) -> int | None:
     if shift is None:
         return None
     config: Any = model.config
-    ids = torch.tensor([sequence.features["input_ids"]], device=model.device)
+    ids = torch.tensor([sequence.features["input_ids"]], device=entry_device(model))
     settings = (config.pad_token_id, config.decoder_start_token_id)
     return int(shift(ids, *settings[: len(signature(shift).parameters) - 1])[0, 0])
 

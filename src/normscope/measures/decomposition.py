@@ -223,7 +223,7 @@ def head_variables(tables: Sequence[Mapping[str, Tensor]], quantity: str = "norm
 def error_variables(tables: Sequence[Errors]) -> dict[str, Any]:
     """The completeness error after every component that was followed, and the worst of them; one table for each layer."""
     scopes = list(tables[0])
-    errors = torch.stack([torch.stack([table[scope].amax() for table in tables]) for scope in scopes]).cpu().numpy()
+    errors = torch.stack([torch.stack([table[scope].amax().cpu() for table in tables]) for scope in scopes]).numpy()
     return {
         "checked_scope": [str(scope) for scope in scopes],
         schema.COMPONENT_ERROR: (("checked_scope", "layer"), errors),

@@ -164,7 +164,7 @@ def _note(layer: PropagatedLayer, vectors: Vectors, columns: Columns) -> None:
 
 
 def _refuse_gap(layer: int, before: Block, trace: LayerTrace) -> None:
-    if before.output is None or not torch.equal(before.output, trace.hidden):
+    if before.output is None or not torch.equal(before.output.to(trace.hidden.device), trace.hidden):
         raise UnsupportedArchitectureError(
             f"What enters layer {layer} is not what leaves layer {layer - 1}: something acts between the two blocks, "
             f"through which nothing can be carried yet. Maps of single layers are not affected."

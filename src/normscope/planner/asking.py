@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from normscope import asking
+from normscope.choices import Products
 from normscope.errors import InputError
 from normscope.passes import Pass
+from normscope.placement import entry_device
 from normscope.planner.estimate import Length
 from normscope.planner.planning import SHORT, ShortRun, Stacks, asked_of, explained_of, lengths_of
 from normscope.request import Request, whole_numbers
@@ -42,12 +44,13 @@ def _counts(analyzer: Analyzer, inputs: Any, *, words: bool, truncate: bool) -> 
     return [len(sequence) for sequence in sequences]
 
 
-def short_analysis(analyzer: Analyzer, request: Request) -> ShortRun:
+def short_analysis(analyzer: Analyzer, request: Request, products: Products | None) -> ShortRun:
     """A request of a short input; images have their length, so that few of their queries are asked for."""
     small = replace(request, queries=list(range(SHORT)) if analyzer.family.reads == "image" else None)
     sequences, _ = asking.read(analyzer, *_short_input(analyzer), words=False, truncate=False)
     stacks = asked_of(analyzer, small) or {}
-    return ShortRun(lambda: Pass(analyzer, small).over(sequences, progress=False), stacks, lengths_of(sequences)[0])
+    length = lengths_of(sequences)[0]
+    return ShortRun(lambda: Pass(analyzer, small).over(sequences, progress=False), stacks, length, products)
 
 
 def short_explanation(analyzer: Analyzer, dtype: torch.dtype | None, *, heads: bool) -> ShortRun:
@@ -66,6 +69,7 @@ def _short_input(analyzer: Analyzer) -> tuple[dict[str, Any], dict[str, Any] | N
     if analyzer.family.reads == "image":
         config: Any = analyzer.model.config
         height, width = (config.image_size,) * 2 if isinstance(config.image_size, int) else config.image_size
-        return {"pixel_values": torch.zeros(1, config.num_channels, height, width, device=analyzer.model.device)}, None
+        device = entry_device(analyzer.model)
+        return {"pixel_values": torch.zeros(1, config.num_channels, height, width, device=device)}, None
     ids: dict[str, Any] = {"input_ids": [[1] * SHORT]}
     return ids, ids if analyzer.family.encoder is not None else None

@@ -10,6 +10,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from normscope.choices import Products
+from normscope.decompose.products import add_product
 from normscope.planner.sizes import BlockSizes
 from normscope.planner.work import Work
 
@@ -49,11 +51,12 @@ def calibrate(
     *,
     dtype: torch.dtype = torch.float32,
     device: torch.device | None = None,
+    products: Products | None = None,
     clock: Clock = time.perf_counter,
 ) -> Machine:
-    """The rates of this machine for the shapes of a block."""
+    """The rates of this machine for the shapes of a block, with large products of less precision if they are asked for."""
     random = partial(torch.randn, dtype=dtype, device=device)
-    left, right = random(_ROWS, block.neurons), random(block.neurons, block.d)
+    left, right = random(_ROWS, block.neurons), random(block.d, block.neurons).T  # as the engine has them
     out = random(_ROWS, block.d)
     keys, rows, width = 32, 32, min(1024, block.neurons)
     weights, factors, hidden = (
@@ -70,7 +73,11 @@ def calibrate(
         return _best(task, clock, device)
 
     return Machine(
-        products=2.0 * _ROWS * block.neurons * block.d / run(lambda: torch.mm(left, right, out=out)),
+        products=2.0
+        * _ROWS
+        * block.neurons
+        * block.d
+        / run(lambda: add_product(out, left, right, products, first=True)),
         thin=2.0 * hidden.numel() * block.heads / run(lambda: torch.bmm(weights, factors, out=hidden)),
         thin_double=2.0 * pairs.numel() * block.heads / run(lambda: _squares(pairs.to(double), grams)),
         passed=2.0 * memory.numel() * memory.element_size() / run(lambda: memory * 1.0),

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from normscope.choices import Products
 from normscope.errors import InputError
 from normscope.families.spec import Stack
 from normscope.inputs import TokenSequence
 from normscope.measures import Decomposition
 from normscope.measures.approximated import Approximate, Fast, sample_size
+from normscope.placement import entry_device
 from normscope.planner.estimate import (
     Asked,
     Estimate,
@@ -46,11 +48,13 @@ Stacks = dict[str, Question]
 
 @dataclass(frozen=True)
 class ShortRun:
-    """The same work on a short input, to be timed: what it does, what of it is counted, and for which length."""
+    """The same work on a short input, to be timed: what it does, what of it is counted, for which length, and in which
+    arithmetic its large products are."""
 
     task: Callable[[], object]
     stacks: Stacks
     length: Length
+    products: Products | None = None
 
 
 def lengths_of(sequences: Sequence[TokenSequence]) -> list[Length]:
@@ -173,11 +177,11 @@ def refuse_lengths(analyzer: Analyzer, lengths: Sequence[Length]) -> None:
 def _calibrated(
     analyzer: Analyzer, blocks: Mapping[str, list[BlockSizes]], stacks: Stacks, short_run: ShortRun, clock: Clock
 ) -> Machine:
-    device = analyzer.model.device
+    device = entry_device(analyzer.model)
     if device.type == "meta":
         raise InputError("A model on the meta device cannot be timed: ask for the estimate without time.")
     dtype = torch.float64 if stacks[""].item == 8 else torch.float32
-    machine = calibrate(blocks[""][0], dtype=dtype, device=device, clock=clock)
+    machine = calibrate(blocks[""][0], dtype=dtype, device=device, products=short_run.products, clock=clock)
     counted = estimate(_works(blocks, short_run.stacks, [short_run.length]), machine).seconds or 0.0
     short_run.task()  # what is slow only once
     measured = min(_timed(short_run.task, clock) for _ in range(3))

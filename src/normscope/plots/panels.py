@@ -47,7 +47,7 @@ class Panels:
 def panel_figure(panels: Panels, title: str, columns: int | None = None) -> Figure:
     """The panels in a grid, in reading order."""
     (queries, keys), count = panels.shape, len(panels.maps)
-    columns = columns or (1 if count == 1 else ceil(sqrt(count * 1.5)))
+    columns = columns or _columns(count)
     rows = ceil(count / columns)
     scale = scale_for(max(queries, keys), *(_SINGLE if count == 1 else _ONE_OF_MANY))
     with publication():
@@ -62,6 +62,12 @@ def panel_figure(panels: Panels, title: str, columns: int | None = None) -> Figu
         else:
             figure.suptitle(title, parse_math=False, fontsize=10)
     return figure
+
+
+def _columns(count: int) -> int:
+    """How many panels stand side by side: a little more than below each other, and as few places empty as can be."""
+    best = sqrt(count * 1.5)
+    return min(range(ceil(sqrt(count)), ceil(best) + 2), key=lambda columns: (-count % columns, abs(columns - best)))
 
 
 def _size(panels: Panels, rows: int, columns: int, scale: Scale) -> tuple[float, float]:

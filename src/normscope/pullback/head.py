@@ -32,7 +32,7 @@ from normscope.head_trace import (
 )
 from normscope.trace import LayerNorm, Linear, Normalise
 
-Labels = Int[Tensor, " label"]
+Labels = list[int]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def pull_back_head(trace: HeadTrace, targets: Sequence[Target]) -> PulledHead:
         vectors=torch.tensor(direction, dtype=dtype, device=device),
         bias=torch.zeros(len(targets), dtype=dtype, device=device),
     )
-    pulled = _through(_narrowed(trace.steps, torch.tensor(labels, device=device)), carried)
+    pulled = _through(_narrowed(trace.steps, labels), carried)
     return PulledHead(pulled.targets, pulled.rows, pulled.vectors, pulled.bias, len(trace.states))
 
 
@@ -82,6 +82,7 @@ def pull_back_end(
     end: EncoderEnd, covector: Float[Tensor, "target token d"]
 ) -> tuple[Float[Tensor, "target token d"], Float[Tensor, " target"]]:
     """Covectors at what a decoder reads, pulled back to what leaves the encoder's last block, and the bias of each."""
+    covector = covector.to(end.states.device)
     count, length, size = covector.shape
     carried = _Carried(
         targets=torch.arange(count, device=covector.device).repeat_interleave(length),
@@ -154,7 +155,7 @@ def _narrow(step: HeadStep, labels: Labels) -> HeadStep:
         case Average():
             return Average(tuple(_narrowed(branch, labels) for branch in step.branches))
         case Products():
-            return Products(tuple(step.pairs[label] for label in labels.tolist()))
+            return Products(tuple(step.pairs[label] for label in labels))
         case Pick() | Scale():
             return step
         case Normalise():
@@ -204,17 +205,17 @@ def _pull(step: HeadStep, carried: _Carried) -> _Carried:
     vectors = carried.vectors
     match step:
         case Linear():
-            bias = None if step.bias is None else step.bias.to(vectors.dtype)
-            return carried.to(vectors @ step.weight.to(vectors.dtype), bias)
+            bias = None if step.bias is None else step.bias.to(vectors)
+            return carried.to(vectors @ step.weight.to(vectors), bias)
         case Normalise():
             return _pull_norm(step, carried)
         case Activate():
-            slopes = step.activation.slope(step.state_before[carried.rows].to(vectors.dtype))
+            slopes = step.activation.slope(step.state_before.to(vectors)[carried.rows])
             return carried.to(vectors * slopes, step.activation.at_zero)
         case Scale():
             return carried.to(vectors * step.factor)
         case Shift():
-            return carried.to(vectors, step.bias.to(vectors.dtype))
+            return carried.to(vectors, step.bias.to(vectors))
         case Pick():
             return _pull_pick(step, carried)
         case Average():

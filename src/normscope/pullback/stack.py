@@ -53,9 +53,9 @@ class PulledLayer:
 def pull_back_layer(trace: LayerTrace, covector: Covector, *, head_edges: bool = False) -> PulledLayer:
     """From the covectors at the output of a layer to those at its input, and all that flows between the two.
 
-    The trace must have been captured below attention, for all queries.
+    The trace must have been captured below attention, for all queries. The covectors may come from another device.
     """
-    pulled = pull_back_block(trace, covector)
+    pulled = pull_back_block(trace, covector.to(trace.hidden.device))
     ways = [_Way.of(attention, head_edges=head_edges) for attention in pulled.attentions]
     at_input, source, bias = pulled.direct, None, pulled.bias + sum(way.bias for way in ways)
     if pulled.own is not None:

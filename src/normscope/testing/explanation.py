@@ -16,6 +16,7 @@ from normscope.capture.session import evaluation_mode
 from normscope.explain import Explanation
 from normscope.families import family_of
 from normscope.families.heads import head_of
+from normscope.placement import entry_device
 from normscope.testing.comparison import assert_close, assert_same, state_of
 from normscope.testing.inputs import head_inputs
 
@@ -85,11 +86,11 @@ def _check_sum(model: PreTrainedModel, inputs: Mapping[str, Tensor], explanation
 def _plain_logits(model: PreTrainedModel, inputs: Mapping[str, Tensor], explanation: Explanation) -> Tensor:
     """`[row, label]`, by a pass of the model alone, reading what the explanation's model read."""
     family, head = family_of(model.config.model_type), head_of(model)
-    given: dict[str, Any] = {name: tensor.to(model.device) for name, tensor in inputs.items()}
+    given: dict[str, Any] = {name: tensor.to(entry_device(model)) for name, tensor in inputs.items()}
     if head.task == "seq2seq-lm":
         start = model.config.decoder_start_token_id
         read = [_DECODED[-1] if start is None else start, *_DECODED[:-1]]
-        given["decoder_input_ids"] = torch.tensor([read], device=model.device)
+        given["decoder_input_ids"] = torch.tensor([read], device=entry_device(model))
     if head.task == "multiple-choice":
         given.setdefault("attention_mask", torch.ones_like(given["input_ids"]))
         given = {name: tensor[:, None] for name, tensor in given.items()}

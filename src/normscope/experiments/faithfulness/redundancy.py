@@ -133,7 +133,7 @@ class _Truth:
     def losses(self, logits: Float[Tensor, "many token label"]) -> Float[Tensor, " many"]:
         """The mean negative log-probability, in nats per token."""
         chosen = logits[:, self.rows].log_softmax(-1)
-        return -chosen[:, torch.arange(len(self.rows)), self.labels].mean(-1)
+        return -chosen[:, range(len(self.rows)), self.labels].mean(-1)
 
 
 def _task(analyzer: Analyzer, item: Item, seed: int) -> tuple[TokenSequence, _Truth | None]:

@@ -91,13 +91,13 @@ class ShapleyMaps(LayerMeasure[list[QueryValues]]):
         spread = (estimates - shapley).square().sum((0, 2)) / max(1, len(estimates) - 1) / len(estimates)
         lengths = shapley.norm(dim=-1)
         cosines = torch.nn.functional.cosine_similarity(shapley, integrated, dim=-1)
-        error = (shapley.sum(0) - complete).norm() / complete.norm() if bias == "present" else torch.zeros(())
+        error = (shapley.sum(0) - complete).norm() / complete.norm() if bias == "present" else complete.new_zeros(())
         return QueryValues(
             position,
             bias,
-            integrated.norm(dim=-1).numpy(),
-            lengths.numpy(),
-            spread.sqrt().numpy(),
+            integrated.norm(dim=-1).cpu().numpy(),
+            lengths.cpu().numpy(),
+            spread.sqrt().cpu().numpy(),
             float(cosines.mean()),
             float((shapley - integrated).norm(dim=-1).sum() / lengths.sum()),
             float(error),
@@ -170,7 +170,7 @@ def neurons_of(expert: Expert) -> shapley_values.Neurons:
 
 def _biases(network: SlopedNetwork) -> Float[Tensor, "branch f"]:
     neurons = network.slopes[0].shape[-1]
-    none = torch.zeros(neurons, dtype=torch.float64)
+    none = network.slopes[0].new_zeros(neurons, dtype=torch.float64)
     return torch.stack([none if linear.bias is None else linear.bias.double() for linear in network.projections])
 
 

@@ -20,13 +20,13 @@ def exact(
     neurons: Neurons, players: Float[Tensor, "player branch f"], present: Float[Tensor, "branch f"]
 ) -> Float[Tensor, "player f"]:
     """The Shapley values of all players, from the values of all their coalitions; `present` is in every one."""
-    count = len(players)
-    numbers = torch.arange(2**count)
-    member = ((numbers[:, None] >> torch.arange(count)) & 1).double()
+    count, device = len(players), players.device
+    numbers = torch.arange(2**count, device=device)
+    member = ((numbers[:, None] >> torch.arange(count, device=device)) & 1).double()
     inputs = (member @ players.flatten(1)).unflatten(1, players.shape[1:]) + present
     sizes = member.sum(1).long()
-    joins = torch.tensor([_weight(size - 1, count) for size in range(count + 1)], dtype=torch.float64)
-    stays = torch.tensor([_weight(size, count) for size in range(count + 1)], dtype=torch.float64)
+    joins = torch.tensor([_weight(size - 1, count) for size in range(count + 1)], dtype=torch.float64, device=device)
+    stays = torch.tensor([_weight(size, count) for size in range(count + 1)], dtype=torch.float64, device=device)
     coefficients = torch.where(member.T == 1, joins[sizes], -stays[sizes])
     return coefficients @ neurons(inputs)
 
@@ -48,7 +48,7 @@ def sampled(
     """Independent estimates of the Shapley values, each from a random order of the players and its reverse."""
     estimates: list[Tensor] = []
     for _ in range(pairs):
-        order = torch.randperm(len(players), generator=generator)
+        order = torch.randperm(len(players), generator=generator, device=generator.device).to(players.device)
         estimates.append(
             (_along(neurons, players, present, order) + _along(neurons, players, present, order.flip(0))) / 2
         )

@@ -15,6 +15,7 @@ from normscope.capture import blocks_of
 from normscope.capture.session import evaluation_mode, hooks
 from normscope.inputs import TokenSequence, batches
 from normscope.measures.value_zeroing import attention_output, feed_forward, normalise
+from normscope.placement import entry_device
 from normscope.trace import (
     Attention,
     FeedForward,
@@ -111,7 +112,7 @@ def _run(
     analyzer: Analyzer, sequence: TokenSequence, layer: int, outputs: Float[Tensor, "many token d"], *, logits: bool
 ) -> Continued:
     model, blocks = analyzer.model, blocks_of(analyzer.model, analyzer.family.stack)
-    (batch,) = batches([sequence], getattr(model.config, "pad_token_id", None) or 0, model.device)
+    (batch,) = batches([sequence], getattr(model.config, "pad_token_id", None) or 0, entry_device(model))
     inputs: dict[str, Any] = {
         name: tensor.expand(len(outputs), *tensor.shape[1:]) for name, tensor in batch.features.items()
     }
@@ -133,7 +134,8 @@ def _replacing(layer: int, outputs: Tensor, last: list[Tensor]) -> Callable[...,
         nonlocal count
         count += 1
         whole: Sequence[Any] | None = None if isinstance(output, Tensor) else output
-        states = outputs if count == layer else output if whole is None else whole[0]
+        own: Tensor = output if whole is None else whole[0]
+        states = outputs.to(own.device) if count == layer else own
         last[:] = [states]
         return states if whole is None else (states, *whole[1:])
 

@@ -41,6 +41,8 @@ export class Stage extends ElementPanel<Scene> {
   private readonly details: Panel[];
   private hovered: Cell | null = null;
   private pending = 0;
+  /** Whether to look for a token once the map is there. */
+  private finding = false;
   private view: View | null = null;
 
   constructor(
@@ -86,7 +88,10 @@ export class Stage extends ElementPanel<Scene> {
     this.note.replaceChildren(bdi(this.pane.analysis.model), this.remarks(shared, view));
     this.legend.update(view.palette, { norm: view.state.norm, title: quantityShown(view) });
     this.foot.hidden = !COLOURED.has(this.viewName(view));
-    this.mainPanel(view).update(view);
+    const panel = this.mainPanel(view);
+    panel.update(view);
+    if (this.finding) panel.find?.();
+    this.finding = false;
     this.speak(view);
     this.layers.update(shared);
     this.updateDetails();
@@ -97,9 +102,15 @@ export class Stage extends ElementPanel<Scene> {
     super.dispose();
   }
 
-  /** Begin to look for a token. */
+  /** Begin to look for a token: in the map, where the view that is shown has no search. */
   find(): void {
-    this.shown()?.find?.();
+    const panel = this.shown();
+    if (panel?.find) {
+      panel.find();
+      return;
+    }
+    this.finding = true;
+    this.store.set({ view: "map" });
   }
 
   /** Do what a key does in the chosen view. */

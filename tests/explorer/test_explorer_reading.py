@@ -115,6 +115,12 @@ def test_a_token_is_found_in_the_table_too(show: Callable[..., Any], analysis: A
     shown.press("Enter")
     assert f"query={analysis.tokens.index('chef')}" in shown.fragment()
     assert shown.page.locator("h2", has_text="What chef is made of").is_visible()
+    shown.go("view=heads")
+    shown.press("/")  # which has no tokens to look at: the map has
+    shown.page.keyboard.type("chef")
+    assert "view=heads" not in shown.fragment()
+    assert shown.page.locator(".map-view").is_visible()
+    assert shown.page.locator(".map-tools .count").inner_text() == "1"
 
 
 def test_repeated_tokens_say_where_they_are(show: Callable[..., Any], analysis: Analysis) -> None:

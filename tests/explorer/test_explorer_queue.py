@@ -230,6 +230,17 @@ def test_finished_analyses_are_kept_by_their_size(analyzer: Any) -> None:
         assert kept(10 * result.size, most_kept=2) == [4, 5]
 
 
+def test_a_forgotten_job_lets_go_of_its_result() -> None:
+    async def forgotten() -> Job:
+        queue, result = Queue(most_kept=1), Result([], b"payload")
+        first = finished(queue, result)
+        finished(queue, result)
+        return first
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(asyncio.run, forgotten()).result().result is None
+
+
 def test_a_forgotten_analysis_is_told_as_such(run: Callable[[Any], Running], analyzer: Any) -> None:
     server = run(WebApp({"mini": analyzer}, Limits(kept=0)).starlette())
     with server.client() as client:

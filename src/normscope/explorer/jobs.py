@@ -172,4 +172,5 @@ class Queue:
         while len(finished) > 1 and (len(finished) > self.most_kept or size > self.most_bytes):
             oldest = finished.pop(0)
             size -= oldest.size
+            oldest.result = None  # whoever waited for the job may still hold it
             del self.jobs[oldest.id]

@@ -417,7 +417,7 @@ class Analyzer(Subject):
             own, _ = asking.scopes_asked(self, scopes)
             request = asking.request(self, [Decomposition(ratios=tuple(own))], [], layers, queries, dtype)
         lengths = planned.lengths(self, inputs, target, words=words, truncate=truncate)
-        short_run = planned.short_analysis(self, request, products) if timed else None
+        short_run = planned.short_analysis(self, request) if timed else None
         return plan(self, asked_of(self, request), lengths, short_run=short_run, clock=clock)
 
     def estimate_explanation(

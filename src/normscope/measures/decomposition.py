@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from normscope import schema
-from normscope.choices import ValueBias
+from normscope.choices import Products, ValueBias
 from normscope.decompose import Approximation, LayerResult, Reached, decompose, mixing_ratios
 from normscope.decompose.products import TOLERANCE
 from normscope.errors import InputError
@@ -104,9 +104,13 @@ class Decomposition(Measure[dict[int, LayerResult], DecomposedLayers]):
         return asked.result(self.approximate, before)
 
     @property
+    def products(self) -> Products | None:
+        """The arithmetic of the feed-forward's large products, where it is less precise."""
+        return self.approximate.products if isinstance(self.approximate, Approximation) else None
+
+    @property
     def tolerance(self) -> float:
-        products = self.approximate.products if isinstance(self.approximate, Approximation) else None
-        return 0.0 if products is None else TOLERANCE[products]
+        return 0.0 if self.products is None else TOLERANCE[self.products]
 
     def errors(self, state: dict[int, LayerResult], layer: int) -> Errors:
         return state[layer].errors

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from normscope import asking
-from normscope.choices import Products
 from normscope.errors import InputError
+from normscope.measures import Decomposition
 from normscope.passes import Pass
 from normscope.placement import entry_device
 from normscope.planner.estimate import Length
@@ -44,12 +44,14 @@ def _counts(analyzer: Analyzer, inputs: Any, *, words: bool, truncate: bool) -> 
     return [len(sequence) for sequence in sequences]
 
 
-def short_analysis(analyzer: Analyzer, request: Request, products: Products | None) -> ShortRun:
+def short_analysis(analyzer: Analyzer, request: Request) -> ShortRun:
     """A request of a short input; images have their length, so that few of their queries are asked for."""
     small = replace(request, queries=list(range(SHORT)) if analyzer.family.reads == "image" else None)
     sequences, _ = asking.read(analyzer, *_short_input(analyzer), words=False, truncate=False)
     stacks = asked_of(analyzer, small) or {}
     length = lengths_of(sequences)[0]
+    decompositions = [each for each in request.main.measures if isinstance(each, Decomposition)]
+    products = decompositions[0].products if decompositions else None
     return ShortRun(lambda: Pass(analyzer, small).over(sequences, progress=False), stacks, length, products)
 
 

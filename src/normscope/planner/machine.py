@@ -73,11 +73,7 @@ def calibrate(
         return _best(task, clock, device)
 
     return Machine(
-        products=2.0
-        * _ROWS
-        * block.neurons
-        * block.d
-        / run(lambda: add_product(out, left, right, products, first=True)),
+        products=2.0 * left.numel() * block.d / run(lambda: add_product(out, left, right, products, first=True)),
         thin=2.0 * hidden.numel() * block.heads / run(lambda: torch.bmm(weights, factors, out=hidden)),
         thin_double=2.0 * pairs.numel() * block.heads / run(lambda: _squares(pairs.to(double), grams)),
         passed=2.0 * memory.numel() * memory.element_size() / run(lambda: memory * 1.0),

@@ -89,6 +89,8 @@ FIGURES = [
     "scope-similarity-ff-input",
     "scope-similarity-pairs",
     "shapley-layers",
+    "sinks",
+    "sinks-heads",
     "weight-vs-norm",
     "word-split-ff",
     "word-split-ff-histograms",

@@ -71,6 +71,10 @@ class Comparison:
     errors: tuple[float, float]
 
 
+_NAN = float("nan")
+_UNKNOWN = Comparison(_NAN, _NAN, _NAN, _NAN, (_NAN, _NAN), (_NAN, _NAN))
+
+
 def compare_means(
     first: Sample, second: Sample, rows: int, *, resamples: int, confidence: float, sides: str, seed: int
 ) -> list[Comparison]:
@@ -79,9 +83,8 @@ def compare_means(
     The p-value is how often the resampled difference, like the data, is not on its side of zero; two-sided, twice that.
     With fewer than two values on a side, nothing is known, and everything is NaN.
     """
-    unknown = float("nan")
     if min(len(first), len(second)) < 2:
-        return [Comparison(*[unknown] * 4, (unknown, unknown), (unknown, unknown))] * rows
+        return [_UNKNOWN] * rows
     chance = np.random.default_rng(seed)
     resampled = [side.resampled(rows, resamples, chance) for side in (first, second)]
     found: list[Comparison] = []

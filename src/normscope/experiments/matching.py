@@ -53,7 +53,7 @@ class Matched:
         found = self.connection.execute(
             f"SELECT {name}::DOUBLE AS value FROM pairs WHERE member = {group} ORDER BY pair"
         )
-        return found.fetchnumpy()["value"]
+        return np.asarray(found.fetchnumpy()["value"])
 
 
 @contextmanager

@@ -126,6 +126,17 @@ def _categories(rows: list[Row]) -> str:
     )
 
 
+def _sinks(rows: list[Row]) -> str:
+    layers = {row["layer"] for row in rows}
+    shares = [
+        sum(row[name] for row in rows if row["class"] != "other") / len(layers) for name in ("weights", "norms", "map")
+    ]
+    return (
+        f"Sinks (first token, separators, massive states) get {shares[0]:.0%} of the attention weights, {shares[1]:.0%} of "
+        f"the weighted vectors' norms and {shares[2]:.0%} of the whole layer's map (mean over layers)."
+    )
+
+
 def _dispersion(rows: list[Row]) -> str:
     spread = {
         quantity: statistics.median(row["cv"] for row in rows if row["quantity"] == quantity)
@@ -194,6 +205,7 @@ _SENTENCES: dict[str, Callable[[list[Row]], str]] = {
     "deletion": _best_method,
     "categories": _categories,
     "dispersion": _dispersion,
+    "sinks": _sinks,
     "ff-norms": _ff_norms,
     "outlier-dimensions": _outliers,
     "agreement": _agreement_of_methods,

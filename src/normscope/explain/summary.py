@@ -43,7 +43,9 @@ def sink_note(explanation: Explanation) -> str:
         return ""
     named = ", ".join(f'"{name_of(explanation.tokens[place])}"' for place in explanation.sinks)
     are = f"is an {SINK}" if len(explanation.sinks) == 1 else f"are {SINK}s"
-    return f"{named} {are}: much attention goes there whatever the token is, so a large share tells little about the word."
+    return (
+        f"{named} {are}: much attention goes there whatever the token is, so a large share tells little about the word."
+    )
 
 
 def sums(explanation: Explanation, target: int) -> list[tuple[str, str]]:

@@ -30,6 +30,9 @@ CLASSES = (FIRST, "special", "massive", "other")
 """The first three are the sinks."""
 KEYS = ("all", "without sinks")
 
+_WIDE = 10
+"""States so many times longer than the median are drawn on a logarithmic scale."""
+
 
 @dataclass(frozen=True)
 class Sinks(Experiment):
@@ -173,7 +176,8 @@ def _figure(by_layer: dict[str, np.ndarray], correlation: np.ndarray, layers: Se
         figures.lines(axes, layers, series, label=label, title=title)
         if name != "state_ratio":
             axes.set_ylim(-0.02, 1.02)
-    figures.log_scale(grid[2], "y")
+    if np.nanmax(by_layer["state_ratio"]) > _WIDE:
+        figures.log_scale(grid[2], "y")
     agreement = {keys: correlation[:, place] for place, keys in enumerate(KEYS)}
     figures.lines(grid[3], layers, agreement, label="Pearson's r", title="weights and norms, over keys")
     return figure

@@ -72,6 +72,10 @@ test: lint types front-end-check $(BROWSER) ## Check style and types, then run t
 test-slow: $(INSTALLED) ## Run the slow tests
 	$(BIN)/python -m pytest -m slow
 
+.PHONY: test-portable
+test-portable: $(INSTALLED) ## Run the tests as other machines would: instructions, threads, user, folder (PORTABLE="--only default")
+	$(BIN)/python tools/portable.py $(PORTABLE)
+
 .PHONY: lint
 lint: $(INSTALLED) ## Check style and format
 	$(BIN)/ruff check $(CHECKED)

@@ -1,7 +1,7 @@
 """Files and tables of version 0.1 are read, and its maps reproduced, by every version after it.
 
-Both computed in float64, so that they agree on every processor. Random weights are drawn in float64 for the same reason: those
-of float32 differ in their last digits from one instruction set to another.
+Both computed in float64, so that they agree on every processor. Random weights are drawn in float64 too: those of float32
+differ in their last digits from one instruction set to another.
 """
 
 from __future__ import annotations

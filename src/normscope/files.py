@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import xarray as xr
 
 from normscope import schema
 from normscope.errors import FileError
+from normscope.paths import file_to_write, reason, refusing, temporary_affixes
 
 _TEMPORARY = re.compile(r"\.(?P<stem>.+)-[a-z0-9_]{8}(?P<suffix>\.[^.]+)?")
 """The names that `replacing` gives to files in the making."""
@@ -22,20 +24,23 @@ _TEMPORARY = re.compile(r"\.(?P<stem>.+)-[a-z0-9_]{8}(?P<suffix>\.[^.]+)?")
 
 @contextmanager
 def replacing(path: str | Path) -> Generator[Path]:
-    """A temporary path beside `path` that takes its name when the block ends well, and is removed when it does not."""
-    target = Path(path)
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix)
+    """A temporary path beside the file that a path leads to, whose name and permissions it takes when the block ends well.
+
+    It is removed when the block does not end well. Other names of a file that has several (hard links) keep the older one.
+    """
+    target = file_to_write(path)
+    prefix, suffix = temporary_affixes(target)
+    with refusing(path):
+        permissions = stat.S_IMODE(target.stat().st_mode) & 0o777 if target.exists() else 0o666 & ~_umask()
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=suffix)
         os.close(handle)
-    except OSError as error:
-        raise FileError(f"{str(target)!r} cannot be written: {error.strerror or error}.") from error
     temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(permissions)
         temporary.replace(target)
     except OSError as error:
-        raise FileError(f"{str(target)!r} cannot be written: {error.strerror or error}.") from error
+        raise FileError(f"{str(path)!r} cannot be written: {reason(error)}.") from error
     finally:
         temporary.unlink(missing_ok=True)
 

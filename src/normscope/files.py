@@ -34,7 +34,7 @@ def replacing(path: str | Path) -> Generator[Path]:
     target = file_to_write(path)
     prefix, suffix = temporary_affixes(target)
     with refusing(path):
-        permissions = stat.S_IMODE(target.stat().st_mode) & 0o777 if target.exists() else 0o666 & ~_umask()
+        permissions = stat.S_IMODE(target.stat().st_mode) & 0o777 if target.exists() else 0o666 & ~umask()
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=suffix)
         os.close(handle)
     temporary = Path(name)
@@ -59,7 +59,8 @@ def sweep(folder: Path, *names: str) -> None:
             path.unlink(missing_ok=True)
 
 
-def _umask() -> int:
+def umask() -> int:
+    """The permissions that new files are not given."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -153,7 +153,7 @@ def read_bytes(size: str | None) -> int | None:
 def check_results(paths: Sequence[Path]) -> None:
     """Refuse results that are not there, and more than can be seen side by side."""
     for path in paths:
-        if not path.exists():
+        if kind(path, "read") is None:
             raise FileError(f"There is no result {str(path)!r}. Give the .nc or .zarr that an analysis was saved to.")
     if len(paths) > 2:
         raise InputError(f"One result is shown, or two side by side, not {len(paths)}.")

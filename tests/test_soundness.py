@@ -98,7 +98,7 @@ def test_a_head_whose_weights_are_lacking_is_refused_by_name_and_only_when_it_is
 
 
 def test_an_encoder_decoder_without_its_head_does_not_generate_a_target(tmp_path: Path) -> None:
-    model = tiny_head("t5", "T5ForConditionalGeneration", tie_word_embeddings=False)
+    model = tiny_head("bart", "BartForConditionalGeneration", tie_word_embeddings=False)
     analyzer = ns.load(saved(model, tmp_path, without("lm_head")))
     assert analyzer.analyze(IDS, target=IDS, scopes="AttnW").map("AttnW").size
     with pytest.raises(ns.HeadError, match=r"task head: 'lm_head\.weight'"):
@@ -110,9 +110,9 @@ def test_an_encoder_decoder_without_its_head_does_not_generate_a_target(tmp_path
 def test_trials_of_predictions_are_refused_without_the_weights_of_the_head(tmp_path: Path) -> None:
     from normscope.experiments.faithfulness.base import task_of  # noqa: PLC0415  (not before types are checked)
 
-    t5 = tiny_head("t5", "T5ForConditionalGeneration", tie_word_embeddings=False)
-    with pytest.raises(ns.HeadError, match="lacks weights"):
-        task_of(ns.load(saved(t5, tmp_path, without("lm_head"))))
+    answers = tiny_head("t5", "T5ForQuestionAnswering")
+    with pytest.raises(ns.HeadError, match=r"lacks weights of its task head: 'qa_outputs\.bias'"):
+        task_of(ns.load(saved(answers, tmp_path, without("qa_outputs"))))
     assert task_of(ns.load(tiny("bert"))) == "none"
 
 
@@ -154,7 +154,7 @@ def test_an_index_that_names_a_shard_which_is_not_there_is_refused(tmp_path: Pat
     shards = sorted(tmp_path.glob("*.safetensors"))
     assert len(shards) > 2
     shards[1].unlink()
-    with pytest.raises(ns.ModelError, match="could not be loaded"):
+    with pytest.raises(ns.ModelError, match=r"could not be loaded: .*model-00002-of"):
         ns.load(tmp_path)
 
 
@@ -254,9 +254,11 @@ def test_results_are_about_the_weights_at_the_time() -> None:
 # ---- forms that cannot be read -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
 def test_a_dynamically_quantised_model_is_refused() -> None:
-    model = torch.ao.quantization.quantize_dynamic(tiny("bert"), {torch.nn.Linear}, dtype=torch.qint8)
-    with pytest.raises(ns.ModelError, match=r"encoder\.layer\.0\.\S+ is a quantised Linear.*dequantise it first"):
+    model = tiny("bert")
+    model.encoder.layer[0].output.dense = torch.ao.nn.quantized.dynamic.Linear(20, 12)
+    with pytest.raises(ns.ModelError, match=r"encoder\.layer\.0\.output\.dense is a quantised Linear.*dequantise it"):
         ns.load(model)
 
 

@@ -254,7 +254,7 @@ def _translated(location: str, error: Exception) -> ModelError:
             f"another form first. Use dtype=torch.bfloat16 (--dtype), more memory or another device_map; or load the model "
             f"yourself (from_pretrained(..., offload_folder=...)) and pass it live."
         )
-    if "safetensors" in text:
+    if "safetensors" in text and not isinstance(error, FileNotFoundError):
         return UnsafeWeightsError(
             f"{location!r} has no safetensors weights. If you trust its pickle checkpoint, "
             f"say allow_pickle=True (--allow-pickle). ({_first_line(error)})"

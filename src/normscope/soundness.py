@@ -32,14 +32,14 @@ def refuse_incomplete(
     location: str, model: PreTrainedModel, family: Family, missing: Iterable[str], unexpected: Iterable[str]
 ) -> None:
     """Refuse a checkpoint that does not fill the model it is loaded into, or does not fit into it."""
-    family = family_in(model, family)
-    stacks = [family.stack, *([] if family.encoder is None else [family.encoder])]
-    lacking = note_weights_lacking(model, (name for name in missing if not _is_computed(model, stacks, name)))
+    lacking = note_weights_lacking(model, (name for name in missing if not _is_computed(model, name)))
     if lacking:
         raise ModelError(
             f"The checkpoint {location!r} lacks weights of the model: {few(lacking)}. They would be made up at random. "
             f"It is damaged, or its configuration belongs to another model."
         )
+    family = family_in(model, family)
+    stacks = [family.stack, *([] if family.encoder is None else [family.encoder])]
     left_over = sorted(name for name in unexpected if any(_has_no_place(model, stack, name) for stack in stacks))
     if left_over:
         raise ModelError(
@@ -49,12 +49,9 @@ def refuse_incomplete(
         )
 
 
-def _is_computed(model: PreTrainedModel, stacks: Iterable[Stack], name: str) -> bool:
-    """Whether a weight outside of the blocks is one that nobody trains, as sines of positions, which need not be saved."""
-    if any(_place(stack, name) is not None for stack in stacks):
-        return False
-    parameter = dict(model.named_parameters()).get(name)
-    return parameter is not None and not parameter.requires_grad
+def _is_computed(model: PreTrainedModel, name: str) -> bool:
+    """Whether a weight is made of sines of positions, always the same, which need not be saved."""
+    return "Sinusoidal" in type(model.get_submodule(name.rpartition(".")[0])).__name__
 
 
 def _has_no_place(model: PreTrainedModel, stack: Stack, name: str) -> bool:
@@ -62,7 +59,7 @@ def _has_no_place(model: PreTrainedModel, stack: Stack, name: str) -> bool:
 
     What is no weight (the masks and positions that old checkpoints saved, too) changes nothing and is no concern.
     """
-    place = _place(stack, name)
+    place = re.search(rf"(?:^|\.)({block_pattern(stack)})\.(.+)$", name)
     if place is None:
         return False
     try:
@@ -71,11 +68,6 @@ def _has_no_place(model: PreTrainedModel, stack: Stack, name: str) -> bool:
         return not _predicts_further(model, stack, place[1])
     owner, _, kind = place[2].rpartition(".")
     return kind == "weight" or (kind == "bias" and _is_layer(block, owner))
-
-
-def _place(stack: Stack, name: str) -> re.Match[str] | None:
-    """The block that a weight belongs to, and its name in there."""
-    return re.search(rf"(?:^|\.)({block_pattern(stack)})\.(.+)$", name)
 
 
 def _predicts_further(model: PreTrainedModel, stack: Stack, block: str) -> bool:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from normscope.analyzer import Analyzer
 from normscope.corpora import Corpus, CorpusError, Item, Problems
 from normscope.corpora.token_ranks import read_ranks
@@ -16,7 +18,7 @@ from normscope.corpus_run.folder import RunFolder
 from normscope.corpus_run.progress import shown
 from normscope.corpus_run.settings import Settings
 from normscope.corpus_run.spool import Spool
-from normscope.errors import FileError, InputError
+from normscope.errors import FileError, InputError, listing
 from normscope.experiments import ModelFacts, Needs, Outcome, Partial, RunFacts
 from normscope.experiments.base import Approximated
 from normscope.experiments.observer import APPROXIMATION, COMPLETENESS, Plan, check_ids, special_ids
@@ -100,6 +102,10 @@ class Driver:
         missing = [index for index in range(self.spool.shard_count) if not self.shards.done(index)]
         if not missing:
             return
+        if self.shards.unsealed and progress is not False:
+            Console(stderr=True, highlight=False).print(
+                f"{listing(self.shards.unsealed)}: shards of an earlier version, without checksums, are computed again."
+            )
         done = self.spool.sequences - sum(map(self.spool.sequences_of, missing))
         counts = self._written(engine, Work(self.plan, model, self.analyzer.facts))
         kept = f"sequences are done and kept in {self.folder.name!r}. The same command resumes the run."

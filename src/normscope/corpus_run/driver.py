@@ -81,7 +81,8 @@ class Driver:
         self.spool.fill(self._checked(items))
         if not self.spool.sequences:
             reasons = ", ".join(f"{count} x {kind}" for kind, count in self.problems.counts.items()) or "it is empty"
-            raise CorpusError(f"The corpus {corpus.path!r} has no sequence that can be used ({reasons}).")
+            first = f" The first: {self.problems.examples[0]}" if self.problems.examples else ""
+            raise CorpusError(f"The corpus {corpus.path!r} has no sequence that can be used ({reasons}).{first}")
         self.settings = replace(self.settings, tokens_fingerprint=self.spool.fingerprint)
 
     def _checked(self, items: Iterator[Item]) -> Iterator[Item]:

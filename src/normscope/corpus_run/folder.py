@@ -18,7 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from normscope.corpus_run.mirror import Mirror
-from normscope.corpus_run.settings import LAYOUT, differences
+from normscope.corpus_run.settings import LAYOUT, differences, identity
 from normscope.corpus_run.shards import Shards
 from normscope.errors import FileError, InputError, listing
 from normscope.files import replacing, sweep
@@ -69,7 +69,7 @@ class RunFolder:
         sweep(self.path, SETTINGS, MANIFEST, "report.html")
         sweep(self.path / "tables")
         sweep(self.path / "figures")
-        self.shards.prepare()
+        self.shards.prepare(identity(record))
 
     def _clear(self) -> None:
         try:
@@ -167,7 +167,7 @@ def _record(path: Path) -> dict[str, Any] | None:
         return None
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FileError(f"{str(file)!r} cannot be read: {error}.") from error
     if not isinstance(record, dict) or not {"normscope", "experiments", "shard_size"} <= set(record):
         raise AnotherRunError(

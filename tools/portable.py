@@ -48,6 +48,7 @@ FILES = (
 
 PLAIN = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "OPENBLAS_CORETYPE": "Nehalem"}
 NOBODY = 65534
+MADE = (".git", ".venv", "node_modules", "__pycache__", ".*_cache", ".hypothesis")
 AWKWARD = "Größe & Maß"
 
 
@@ -165,19 +166,8 @@ def environment(variant: Variant, tree: Path, temporary: Path) -> dict[str, str]
 
 
 def copied(tree: Path) -> Path:
-    """A copy of what belongs to the project: neither environments nor what was built."""
-    kept = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    ).stdout.split(b"\0")
-    for name in filter(None, kept):
-        source, target = ROOT / os.fsdecode(name), tree / os.fsdecode(name)
-        if source.is_file():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, target)
-    return tree
+    """A copy of the project, without environments and caches."""
+    return shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(*MADE))
 
 
 def outcome(report: Path, code: int, seconds: float) -> Outcome:

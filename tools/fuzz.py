@@ -20,14 +20,15 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fuzzing import samples
+from fuzzing.attempts import Fooled, World
+from fuzzing.targets import TARGETS
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 from rich.console import Console
 from rich.progress import Progress
 
-from fuzzing import samples
-from fuzzing.targets import TARGETS, Fooled, World
 from normscope.cli import session
 
 PAGE = Path(__file__).parents[1] / "docs" / "errors.md"

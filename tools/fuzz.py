@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fuzzing import samples
-from fuzzing.attempts import Fooled, World
+from fuzzing.attempts import Fooled, World, attempt
 from fuzzing.targets import TARGETS
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -30,6 +30,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from normscope.cli import session
+
+__all__ = ["Fooled", "attempt", "fuzz"]
 
 PAGE = Path(__file__).parents[1] / "docs" / "errors.md"
 BEGIN, END = "<!-- fuzz -->", "<!-- /fuzz -->"
@@ -72,14 +74,14 @@ def fuzz(target: str, world: World, attempts: int, seconds: float, number: int) 
             print_blob=False,
         )
         @given(st.data())
-        def attempt(data: st.DataObject) -> None:
+        def draws(data: st.DataObject) -> None:
             if time.monotonic() - started > seconds:
                 raise TimeUp
             report.outcomes[TARGETS[target](world, data.draw)] += 1
             bar.advance(task)
 
         try:
-            attempt()
+            draws()
         except TimeUp:
             pass
         except (Fooled, Flaky, BaseExceptionGroup) as error:  # flaky: the same attempt ended in another way

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from functools import partial
 from typing import Any
 
@@ -146,11 +147,28 @@ _CALLS: dict[str, dict[str, tuple[Any, ...]]] = {
     "estimate_explanation": {"inputs": (*_INPUTS, *_NUMBERS), "values": _NUMBERS, "timed": (False,)},
 }
 
-_OF_RESULTS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "map": {"layer": _NUMBERS, "head": (None, None, *_NUMBERS), "normalise": ("none", "row", "column", "x", 3, None)},
-    "mixing_ratio": {},
-    "rollout": {},
+_AXES = ("row", "column", "none", "", 3, None)
+_OF_ANALYSES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "map": {"scope": (*_WORDS, -1), "heads": _BOOLEANS, "quantity": (None, "norm", "projection", "nothing", 3)},
+    "normalised": {"scope": _WORDS, "axis": _AXES},
+    "amplification": {"before": _WORDS, "after": _WORDS, "axis": _AXES},
+    "mixing_ratio": {"scope": _WORDS},
+    "mixing_shares": {"scope": _WORDS},
+    "rollout": {"scope": _WORDS},
+    "words": {"keys": ("sum", "mean", "nothing", 3), "queries": ("sum", "mean", "nothing", None)},
+    "save": {
+        "path": ("new.nc", "new.csv", "new.json", "new.html", "new.xyz", "", "no/such/new.nc", 3, "a" * 300 + ".nc")
+    },
 }
+_OF_EXPLANATIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "edges": {"layer": _NUMBERS},
+    "flow": {"share": (*_NUMBERS, 0.5, -0.5), "target": _NUMBERS},
+    "top_predictions": {"target": _NUMBERS},
+    "words": {},
+    "save": _OF_ANALYSES["save"],
+}
+_NEEDED = ("scope", "before", "after", "path", "layer")
+"""Arguments without a default."""
 
 
 def calls(world: World, draw: Draw) -> Outcome:
@@ -165,16 +183,26 @@ def calls(world: World, draw: Draw) -> Outcome:
         return outcome
     for each in result if isinstance(result, list) else [result]:
         _check_numbers(what, each)
-        if isinstance(each, ns.Analysis):
-            name = draw(st.sampled_from(sorted(_OF_RESULTS)))
-            arguments = {"scope": draw(st.sampled_from(_WORDS)), **_arguments(draw, _OF_RESULTS[name])}
-            outcome, _ = attempt(f"{what}.{name}({arguments})", partial(getattr(each, name), **arguments))
+        if isinstance(each, ns.Analysis | ns.Explanation):
+            outcome = _of_result(world, draw, what, each)
+    return outcome
+
+
+def _of_result(world: World, draw: Draw, what: str, result: ns.Analysis | ns.Explanation) -> Outcome:
+    """A call of a result, in a folder of its own."""
+    known = _OF_ANALYSES if isinstance(result, ns.Analysis) else _OF_EXPLANATIONS
+    name = draw(st.sampled_from(sorted(known)))
+    needed = {each: draw(st.sampled_from(known[name][each])) for each in _NEEDED if each in known[name]}
+    arguments = {**needed, **_arguments(draw, known[name])}
+    if "path" in arguments:
+        os.chdir(world.fresh())
+    outcome, _ = attempt(f"{what}.{name}({arguments})", partial(getattr(result, name), **arguments))
     return outcome
 
 
 def _arguments(draw: Draw, known: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
     """At most three arguments: of more, one that is refused hides the others."""
-    names = draw(st.lists(st.sampled_from(sorted(known)), max_size=3, unique=True))
+    names = draw(st.lists(st.sampled_from(sorted(known)), max_size=3, unique=True)) if known else []
     return {name: draw(st.sampled_from(known[name])) for name in names}
 
 

@@ -40,6 +40,7 @@ from normscope.passes import Measured, Pass, Tell
 from normscope.planner import Clock, Estimate
 from normscope.planner import asking as planned
 from normscope.planner.planning import asked_of, explained_of, lengths_of, plan, refuse_memory
+from normscope.request import refuse_arithmetic
 from normscope.subject import Subject
 from normscope.trace import LayerTrace
 
@@ -356,6 +357,7 @@ class Analyzer(Subject):
             >>> analyzer.explain("The opera singer sang.", direction="state", at=3, method="gradient-x-input").adds_up
             False
         """
+        refuse_arithmetic(dtype)
         way = attribution(method)
         if heads and not way.follows:
             raise InputError(
@@ -448,6 +450,7 @@ class Analyzer(Subject):
         """
         if values < 1:
             raise InputError(f"At least one value is explained, not {values}.")
+        refuse_arithmetic(dtype)
         stacks = explained_of(self, values, dtype, heads=heads, head=True)
         lengths = planned.lengths(self, inputs, target, words=words, truncate=truncate)
         short_run = planned.short_explanation(self, dtype, heads=heads) if timed else None

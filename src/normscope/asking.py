@@ -32,7 +32,10 @@ def read_sources(analyzer: Analyzer, inputs: Any, *, words: bool, truncate: bool
         return read_images(inputs, analyzer.model, analyzer.processor)
     if _is_image(inputs):
         raise InputError(f"An image was given, but {analyzer.name} reads text.")
-    return read_inputs(inputs, analyzer.tokenizer, analyzer.longest, words=words, truncate=truncate)
+    sequences, single = read_inputs(inputs, analyzer.tokenizer, analyzer.longest, words=words, truncate=truncate)
+    for sequence in sequences:
+        refuse_unknown_ids(analyzer, sequence)
+    return sequences, single
 
 
 def read(
@@ -56,18 +59,21 @@ def refuse_target(analyzer: Analyzer) -> None:
 
 def refuse_unknown_ids(analyzer: Analyzer, sequence: TokenSequence) -> None:
     known: dict[str, int] = {
-        "input_ids": _vocabulary(analyzer),
+        "input_ids": vocabulary(analyzer),
         "token_type_ids": getattr(analyzer.model.config, "type_vocab_size", 0),
     }
     for name, count in known.items():
         for number in sequence.features.get(name, []):
             if count and not 0 <= number < count:
-                raise InputError(f"The encoding's {name!r} has {number}, but the model knows 0 to {count - 1}.")
+                raise InputError(
+                    f"The encoding's {name!r} has {number}, but the model knows 0 to {count - 1}. "
+                    f"Is its tokenizer that of another model?"
+                )
     if sequence.target is not None:
         refuse_unknown_ids(analyzer, sequence.target)
 
 
-def _vocabulary(analyzer: Analyzer) -> int:
+def vocabulary(analyzer: Analyzer) -> int:
     """How many token ids the model knows; 0 where a class of someone's own does not say."""
     try:
         embeddings = cast("torch.nn.Embedding | None", analyzer.model.get_input_embeddings())

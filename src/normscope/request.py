@@ -36,6 +36,12 @@ def query_positions(queries: int | Sequence[int] | None, length: int) -> list[in
     return [position % length for position in asked]
 
 
+def refuse_arithmetic(dtype: object) -> None:
+    """Refuse a dtype that parts are not computed in."""
+    if dtype not in (None, torch.float32, torch.float64):
+        raise InputError(f"The decomposition runs in torch.float32 or torch.float64, not {dtype}.")
+
+
 @dataclass(frozen=True)
 class StackRequest:
     """What is measured in one stack: the measures, already checked against the model, and the layers.
@@ -60,8 +66,7 @@ class Request:
     dtype: torch.dtype | None = None
 
     def __post_init__(self) -> None:
-        if self.dtype not in (None, torch.float32, torch.float64):
-            raise InputError(f"The decomposition runs in torch.float32 or torch.float64, not {self.dtype}.")
+        refuse_arithmetic(self.dtype)
 
     @property
     def rows(self) -> int | None:

@@ -186,7 +186,7 @@ class _Listener:
     def attentions(self, block: nn.Module, chain: Sequence[Part]) -> dict[nn.Module, AttentionListener]:
         """Listeners for the attention modules of a block that go through the attention interface."""
         return {
-            block.get_submodule(part.module): self._attention_noter(part.module)
+            _original(block.get_submodule(part.module)): self._attention_noter(part.module)
             for part in chain
             if isinstance(part, DispatchedAttention | DispatchedCrossAttention)
         }
@@ -241,6 +241,11 @@ def _zeroing(name: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]]
         return args, {**kwargs, name: torch.zeros_like(kwargs[name])}
 
     return hook
+
+
+def _original(module: nn.Module) -> nn.Module:
+    """The module itself, where it was compiled: that is who calls the attention function."""
+    return cast(nn.Module, getattr(module, "_orig_mod", module))
 
 
 def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:

@@ -17,7 +17,7 @@ from PIL import Image
 from normscope.analyzer import Analyzer
 from normscope.errors import HeadError, InputError
 from normscope.explorer.payload import MOST_ANALYSES
-from normscope.families.heads import head_of
+from normscope.families.heads import head_of, is_bare
 from normscope.families.heads.spec import Task
 from normscope.methods import methods
 from normscope.schema import NORMS
@@ -95,8 +95,9 @@ class Reader:
         asked = content.get("explain")
         order = self._order(asked)
         entry = cast("dict[str, Any]", asked)
-        if task_of(order.analyzer) is None:
+        if is_bare(order.analyzer.model):
             raise InputError("This model has no head: it predicts nothing that could be explained.")
+        head_of(order.analyzer.model)  # refuse now one that is not known, or made up
         at = entry.get("at")
         if at is not None and (not isinstance(at, int) or isinstance(at, bool) or not 0 <= at < _MOST_LABELS):
             raise InputError("'at' is the position of a token, from 0.")

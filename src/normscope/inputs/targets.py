@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope.errors import InputError, ModelError
+from normscope.families.heads import refuse_made_up_head
 from normscope.inputs.reading import Input, read_inputs
 from normscope.inputs.sequence import NO_WORD, TokenSequence
 from normscope.placement import entry_device
@@ -73,6 +74,7 @@ def _generated(
             f"{type(model).__name__} has no head to generate a target with. Give one (target=...), "
             f"or load the model with its language-model head."
         )
+    refuse_made_up_head(model)
     ids = torch.tensor([source.features["input_ids"]], device=entry_device(model))
     most = _LONGEST_TARGET if longest is None else min(_LONGEST_TARGET, longest - 1)
     generate = cast(Any, model).generate

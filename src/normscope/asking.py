@@ -16,8 +16,9 @@ from normscope.errors import InputError, SelectionError
 from normscope.inputs import Input, TokenSequence, read_images, read_inputs, with_targets
 from normscope.measures import Measure
 from normscope.methods import LayerMethod, MapRequest
+from normscope.numerals import whole_numbers
 from normscope.outline import no_layer, no_target
-from normscope.request import Request, StackRequest, whole_numbers
+from normscope.request import Request, StackRequest
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, with_derived
 
 if TYPE_CHECKING:
@@ -103,14 +104,14 @@ def encoder_layers_asked(analyzer: Analyzer, layers: int | Sequence[int] | None)
     if analyzer.family.encoder is None:
         return []
     every = range(1, 1 + analyzer.family.encoder.depth(analyzer.model.config))
-    asked = every if layers is None else whole_numbers(layers)
+    asked = every if layers is None else whole_numbers(layers, "A layer")
     return [layer for layer in every if layer in asked]
 
 
 def layers_asked(analyzer: Analyzer, layers: int | Sequence[int] | None) -> list[int]:
     if layers is None:
         return analyzer.layers
-    asked = whole_numbers(layers)
+    asked = whole_numbers(layers, "A layer")
     for layer in asked:
         if layer not in analyzer.layers:
             raise SelectionError(no_layer(layer, analyzer.name, len(analyzer.layers)))

@@ -20,6 +20,7 @@ from normscope.cli.checks import (
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import load_analyzer, named, read_text, result_console, say_written, working
+from normscope.cli.texts import given_texts
 from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def explain_command(
     ] = None,
     out: options.Out = None,
     truncate: options.Truncate = False,
+    as_text: options.AsText = False,
     *,
     model: ModelOptions,
 ) -> None:
@@ -144,6 +146,7 @@ def explain_command(
     The logit is that of a word or label, and by default it is taken apart exactly. With --out it is written as a
     picture (svg, png, pdf), a page (html), a table (csv, parquet, json) or netCDF (nc).
     """
+    text, (pair,) = given_texts(text, pair, as_text=as_text)
     check_text(text, pair)
     check_method(method, option or [], heads=heads)
     check_question(target, against, continue_for, state=state)
@@ -153,7 +156,7 @@ def explain_command(
     analyzer = load_analyzer(model)
     with working("Explaining", "layers") as tell:
         explanation = analyzer.explain(
-            read_text(text, pair),
+            read_text(analyzer, text, pair, as_text=as_text),
             target=_label(analyzer, target),
             against=_label(analyzer, against),
             at=at,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -59,6 +60,7 @@ def refuse_unknown_ids(analyzer: Analyzer, sequence: TokenSequence) -> None:
     known: dict[str, int] = {
         "input_ids": _vocabulary(analyzer),
         "token_type_ids": getattr(analyzer.model.config, "type_vocab_size", 0),
+        "position_ids": _positions(analyzer, sequence),
     }
     for name, count in known.items():
         for number in sequence.features.get(name, []):
@@ -66,6 +68,15 @@ def refuse_unknown_ids(analyzer: Analyzer, sequence: TokenSequence) -> None:
                 raise InputError(f"The encoding's {name!r} has {number}, but the model knows 0 to {count - 1}.")
     if sequence.target is not None:
         refuse_unknown_ids(analyzer, sequence.target)
+
+
+def _positions(analyzer: Analyzer, sequence: TokenSequence) -> int:
+    """How many positions the model knows; 0 where it takes any. Refuses positions that it would not look at."""
+    if "position_ids" not in sequence.features:
+        return 0
+    if "position_ids" not in signature(type(analyzer.model).forward).parameters:
+        raise InputError(f"The encoding has position_ids, but {analyzer.name} takes none: leave them out.")
+    return 0 if analyzer.longest is None else getattr(analyzer.model.config, "max_position_embeddings", 0)
 
 
 def _vocabulary(analyzer: Analyzer) -> int:

@@ -124,7 +124,7 @@ def resolve_all(names: str | Iterable[str] | None, available: Sequence[str]) -> 
     """The scopes that names stand for, in chain order, without repeats; `None` means all of them."""
     if names is None:
         return [Scope(scope) for scope in available]
-    asked = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [names]
+    asked = [names] if isinstance(names, str) or not hasattr(names, "__iter__") else list(names)
     if not asked:
         raise ScopeError(f"No scope was asked for. Available scopes: {listing(available)}.")
     wanted = {resolve(name, available) for name in asked}

@@ -19,7 +19,7 @@ from normscope.cli.checks import (
 )
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
-from normscope.cli.session import load_analyzer, named, read_text, result_console, say_written, working
+from normscope.cli.session import load_analyzer, named, read_text, result_console, say, say_written, working
 from normscope.cli.texts import given_texts
 from normscope.model_options import ModelOptions
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from normscope.methods import Method
 
 _ASKED = "What is explained"
+_MOST_DIGITS = 18
 _HOW = "How"
 
 EXAMPLES = (
@@ -168,6 +169,8 @@ def explain_command(
             truncate=truncate,
             tell=tell,
         )
+    if explanation.note:
+        say(explanation.note, "yellow")
     if words:
         explanation = explanation.words()
     _give_out(explanation, out, flow)
@@ -191,7 +194,7 @@ def _method(name: str, given: list[str]) -> Method:
 
 def _label(analyzer: Analyzer, name: str | None) -> str | int | None:
     """A number where it can only be one: a label that is not called so, or a token of a model without a tokenizer."""
-    if name is None or not name.isdecimal():
+    if name is None or not name.isdecimal() or len(name) > _MOST_DIGITS:
         return name
     from normscope.families.heads import labels_of
 

@@ -90,7 +90,7 @@ def _read(argument: str) -> str:
 
 
 def _standard_input() -> str:
-    if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison]  (a process may have none)
+    if sys.stdin is None:
         raise InputError("There is no standard input to read a text from (-).")
     return _decoded(sys.stdin.buffer.read(), "Standard input")
 

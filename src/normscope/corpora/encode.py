@@ -199,7 +199,7 @@ class Encoder:
     def _pair(self, record: Record, number: int) -> Item | None:
         source, source_words = self._pairs.read([self._cased(word) for word in record.words or ()])
         target, target_words = self._pairs.read([self._cased(word) for word in record.target or ()], target=True)
-        if not self._pair_fits(record, max(len(source), len(target))):
+        if not self._pair_fits(record, source, target):
             return None
         return Item(
             number,
@@ -215,7 +215,10 @@ class Encoder:
     def _pairs(self) -> PairTokenizer:
         return PairTokenizer(with_languages(self.tokenizer, *self.languages))
 
-    def _pair_fits(self, record: Record, longest: int) -> bool:
+    def _pair_fits(self, record: Record, source: TokenSequence, target: TokenSequence) -> bool:
+        """Whether a pair stays; a target without an end token is read behind the start token, and has a row more."""
+        ends = target.special[-1] or target.features["input_ids"][-1] in self.special_ids
+        longest = max(len(source), len(target) + (not ends))
         if longest > self.max_tokens and self.too_long == "truncate":
             self.problems.left_out("too long, left out")  # a cut pair would have lost words that its gold links name
             return False
@@ -228,7 +231,7 @@ class Encoder:
             ids = TokenIds.of_row(record.ids or {})
             item = ids.item(number, record.where, self._tokenizer, self.special_ids)
             if item.target is not None:
-                return item if self._pair_fits(record, max(item.length, len(item.target))) else None
+                return item if self._pair_fits(record, item.sequence, item.target) else None
             if not self._fits(record, item.length):
                 return None
             return ids.cut(self.max_tokens).item(number, record.where, self._tokenizer, self.special_ids)

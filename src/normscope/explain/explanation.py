@@ -205,7 +205,7 @@ class Explanation:
 
     @property
     def note(self) -> str:
-        """What to know of the words that were asked about, in a sentence, such as that one with a space is meant; or nothing.
+        """What to know of the words asked about, in a sentence, such as that one with a space is likelier; or nothing.
 
         Examples:
             >>> explanation.note

@@ -1,4 +1,4 @@
-"""Words with and without the space before them: two tokens of most vocabularies, of which the wrong one is easily asked for."""
+"""Words with and without the space before them: two tokens of most vocabularies, and the wrong one is easily asked for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def _notes(question: LogitQuestion, answer: Answer, chances: Float[Tensor, " lab
         return
     asked = (question.asked.target, "--target"), (question.asked.against, "--against")
     for (word, option), label in zip(asked, answer.target.weights, strict=False):
-        twin = spaced_twin(question, label) if isinstance(word, str) and not word[:1].isspace() else None
+        if not isinstance(word, str) or word[:1].isspace():
+            continue
+        twin = spaced_twin(question, label)
         if twin is None or not chances[twin] >= _FAR_MORE * chances[label]:
             continue
         name, spaced = (label_name(question.analyzer, number).strip() for number in (label, twin))

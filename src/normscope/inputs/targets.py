@@ -3,7 +3,7 @@
 Row `t` of a decoder reads the token at `t` and predicts the next; the first row reads the start token. A target is what the
 decoder gives out: each of its tokens is given out by one row and read by the next. Only what closes it, the end-of-sequence
 token (after which mBART has the language), is given out by the last row and not read. A target that nothing closes, such as
-plain ids or the text of a tokenizer that adds no end token, is read to its last token, and the row of that gives out the end.
+plain ids or the text of a tokenizer that adds no end token, is read to its last token, whose row gives out the end.
 Both names of a row are kept: the token it reads and the token it gives out.
 """
 

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from normscope.errors import InputError, SelectionError
-from normscope.inputs import Input, TokenSequence, read_images, read_inputs, with_targets
+from normscope.inputs import Target, TokenSequence, read_images, read_inputs, with_targets
 from normscope.measures import Measure
 from normscope.methods import LayerMethod, MapRequest
 from normscope.numerals import whole_numbers
@@ -38,7 +38,7 @@ def read_sources(analyzer: Analyzer, inputs: Any, *, words: bool, truncate: bool
 
 
 def read(
-    analyzer: Analyzer, inputs: Any, target: Input | None, *, words: bool, truncate: bool
+    analyzer: Analyzer, inputs: Any, target: Target | None, *, words: bool, truncate: bool
 ) -> tuple[list[TokenSequence], bool]:
     if analyzer.family.encoder is None and target is not None:
         refuse_target(analyzer)

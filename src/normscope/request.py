@@ -23,6 +23,12 @@ def query_positions(queries: int | Sequence[int] | None, length: int) -> list[in
     return [position_of(position, length, "query") for position in asked]
 
 
+def check_arithmetic(dtype: torch.dtype | None) -> None:
+    """Refuse arithmetic in which nothing is decomposed."""
+    if not any(dtype is known for known in (None, torch.float32, torch.float64)):
+        raise InputError(f"The decomposition runs in torch.float32 or torch.float64, not {dtype!r:.60}.")
+
+
 @dataclass(frozen=True)
 class StackRequest:
     """What is measured in one stack: the measures, already checked against the model, and the layers.
@@ -47,8 +53,7 @@ class Request:
     dtype: torch.dtype | None = None
 
     def __post_init__(self) -> None:
-        if self.dtype not in (None, torch.float32, torch.float64):
-            raise InputError(f"The decomposition runs in torch.float32 or torch.float64, not {self.dtype}.")
+        check_arithmetic(self.dtype)
 
     @property
     def rows(self) -> int | None:

@@ -22,7 +22,8 @@ export function label(token: string): string {
 
 /** What a user or model named, as one line of text: spaces stay spaces. */
 export function phrase(text: string): string {
-  return text.replace(/\s+/gu, " ").replace(HIDDEN, "\ufffd").trim();
+  const seen = (token: string): string => token.replace(/^\s+|\s+$/gu, (spaces) => "\u2423".repeat(spaces.length));
+  return text.split(" - ").map(seen).join(" - ").replace(/\s+/gu, " ").replace(HIDDEN, "\ufffd");
 }
 
 /** The same, cut to some number of characters (never inside one). */

@@ -6,8 +6,7 @@ Numbers may be Python's, numpy's or torch's. What is none of what is meant is re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -19,19 +18,15 @@ from normscope.inputs import encodable
 from normscope.numerals import is_whole, whole_number, whole_numbers
 
 
-def checked(wanted: Wanted) -> Wanted:
-    """The same question, in the types that it is declared with."""
-    at, count = wanted.at, wanted.continue_for
-    return replace(
-        wanted,
-        target=None if wanted.target is None else _said(wanted.target, "target"),
-        against=None if wanted.against is None else _label(wanted.against),
-        at=None if at is None else whole_number(at, "A position (at)"),
-        continue_for=None
-        if count is None
-        else whole_number(count, "The number of tokens to continue for (continue_for)"),
-        direction=None if wanted.direction is None else _direction(wanted.direction),
-        reply=None if wanted.reply is None else _reply(wanted.reply),
+def checked(target: Any, against: Any, at: Any, continue_for: Any, direction: Any, reply: Any) -> Wanted:
+    """The question that a user asks."""
+    return Wanted(
+        None if target is None else _said(target, "target"),
+        None if against is None else _label(against),
+        None if at is None else whole_number(at, "A position (at)"),
+        None if continue_for is None else whole_number(continue_for, "The number of tokens (continue_for)"),
+        None if direction is None else _direction(direction),
+        None if reply is None else _reply(reply),
     )
 
 
@@ -66,11 +61,11 @@ def _reply(value: Any) -> str | list[int]:
     return [reply] if isinstance(reply, int) else reply
 
 
-def _direction(value: Any) -> Tensor | str:
+def _direction(value: Any) -> Tensor | Literal["state"]:
     if isinstance(value, str):
         if value != "state":
             raise InputError(f"A direction is a vector, or 'state' for the state itself, not {value!r:.60}.")
-        return value
+        return "state"
     try:
         vector = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value, dtype=np.float64))
     except (TypeError, ValueError) as error:

@@ -21,7 +21,6 @@ from normscope.explain.question import (
     label_name,
     tokens_of,
 )
-from normscope.explain.said import checked
 from normscope.families.heads import head_of
 from normscope.families.heads.spec import Head
 from normscope.inputs import (
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 def read_question(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Question]:
     """The sequence that the model is made to read, and what is asked of its logits, or of its last states."""
-    wanted = checked(wanted)
     if wanted.direction is not None:
         return _along_direction(analyzer, sequence, wanted)
     longer, rows = _read(analyzer, sequence, wanted)

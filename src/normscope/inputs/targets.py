@@ -26,13 +26,16 @@ from normscope.inputs.sequence import NO_WORD, TokenSequence
 from normscope.numerals import is_whole
 from normscope.placement import entry_device
 
+Target = Input | Sequence[int]
+"""A target: a text, texts, an encoding, or token ids, also as a plain list."""
+
 _LONGEST_TARGET = 128
 """How many tokens a model may generate as its target."""
 
 
 def with_targets(
     sources: list[TokenSequence],
-    target: Input | None,
+    target: Target | None,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
     longest: int | None,
@@ -83,13 +86,13 @@ def _is_closed(ids: list[int], model: PreTrainedModel, tokenizer: PreTrainedToke
 
 
 def _given(
-    target: Input, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, *, truncate: bool
+    target: Target, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, *, truncate: bool
 ) -> list[TokenSequence]:
     if isinstance(target, Sequence) and target and all(is_whole(item) for item in target):
-        target = {"input_ids": [target]}
+        target = {"input_ids": [list(target)]}
     if tokenizer is not None and not isinstance(target, BatchEncoding | Mapping | Tensor):
         target = _as_targets(target, tokenizer, longest if truncate else None)
-    return read_inputs(target, tokenizer, longest, words=False, truncate=truncate)[0]
+    return read_inputs(cast(Input, target), tokenizer, longest, words=False, truncate=truncate)[0]
 
 
 def _as_targets(target: Any, tokenizer: PreTrainedTokenizerBase, truncate_to: int | None) -> Any:

@@ -5,7 +5,7 @@ from normscope.inputs.generation import most_probable
 from normscope.inputs.images import ImageInput, read_images
 from normscope.inputs.reading import Input, encodable, read_ids, read_inputs
 from normscope.inputs.sequence import NO_WORD, TokenSequence
-from normscope.inputs.targets import Target, decoder_side, own_shift, read_target, with_targets
+from normscope.inputs.targets import Target, decoder_side, own_shift, read_target, read_targets, with_targets
 
 __all__ = [
     "NO_WORD",
@@ -23,5 +23,6 @@ __all__ = [
     "read_images",
     "read_inputs",
     "read_target",
+    "read_targets",
     "with_targets",
 ]

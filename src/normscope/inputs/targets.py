@@ -46,11 +46,23 @@ def with_targets(
     if target is None:
         sides = [_generated(source, model, tokenizer, longest) for source in sources]
     else:
-        outputs = _given(target, tokenizer, longest, truncate=truncate)
-        sides = [read_target(output, model, tokenizer, longest, truncate=truncate) for output in outputs]
+        sides = read_targets(target, model, tokenizer, longest, truncate=truncate)
     if len(sides) != len(sources):
         raise InputError(f"There are {len(sources)} sources but {len(sides)} targets: give one target for each source.")
     return [replace(source, target=side) for source, side in zip(sources, sides, strict=True)]
+
+
+def read_targets(
+    target: Target,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    longest: int | None,
+    *,
+    truncate: bool,
+) -> list[TokenSequence]:
+    """The decoder's rows for every target that is given."""
+    outputs = _given(target, tokenizer, longest, truncate=truncate)
+    return [read_target(output, model, tokenizer, longest, truncate=truncate) for output in outputs]
 
 
 def read_target(

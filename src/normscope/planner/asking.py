@@ -10,6 +10,7 @@ import torch
 
 from normscope import asking
 from normscope.errors import InputError
+from normscope.inputs import read_targets
 from normscope.measures import Decomposition
 from normscope.numerals import is_whole, whole_numbers
 from normscope.passes import Pass
@@ -30,10 +31,18 @@ def lengths(analyzer: Analyzer, inputs: Any, target: Any, *, words: bool, trunca
     sources = _counts(analyzer, inputs, words=words, truncate=truncate)
     if not decodes:
         return [Length(tokens) for tokens in sources]
-    targets = sources if target is None else _counts(analyzer, target, words=words, truncate=truncate)
+    targets = sources if target is None else _target_counts(analyzer, target, truncate=truncate)
     if len(targets) != len(sources):
         raise InputError(f"There are {len(sources)} inputs, but {len(targets)} targets: give one for each.")
     return [Length(tokens, source) for tokens, source in zip(targets, sources, strict=True)]
+
+
+def _target_counts(analyzer: Analyzer, target: Any, *, truncate: bool) -> list[int]:
+    """How many tokens the decoder reads of each target."""
+    if is_whole(target) or (isinstance(target, list) and all(is_whole(item) for item in cast("list[Any]", target))):
+        return _counts(analyzer, target, words=False, truncate=truncate)
+    options = (analyzer.model, analyzer.tokenizer, analyzer.longest)
+    return [len(side) for side in read_targets(target, *options, truncate=truncate)]
 
 
 def _counts(analyzer: Analyzer, inputs: Any, *, words: bool, truncate: bool) -> list[int]:

@@ -34,7 +34,10 @@ def read_sources(analyzer: Analyzer, inputs: Any, *, words: bool, truncate: bool
         return read_images(inputs, analyzer.model, analyzer.processor)
     if _is_image(inputs):
         raise InputError(f"An image was given, but {analyzer.name} reads text.")
-    return read_inputs(inputs, analyzer.tokenizer, analyzer.longest, words=words, truncate=truncate)
+    sequences, single = read_inputs(inputs, analyzer.tokenizer, analyzer.longest, words=words, truncate=truncate)
+    for sequence in sequences:
+        refuse_unknown_ids(analyzer, sequence)
+    return sequences, single
 
 
 def read(

@@ -24,9 +24,10 @@ def is_whole(value: object) -> bool:
 
 def whole_number(value: Any, what: str) -> int:
     """One whole number; `what` it counts is said where it is none."""
-    truth = isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
     try:
-        if not truth and not getattr(value, "shape", ()):  # numpy and torch take an array of one number for it
+        if not _is_truth(value) and not getattr(
+            value, "shape", ()
+        ):  # numpy and torch take an array of one number for it
             return index(value)
     except (TypeError, RuntimeError):
         pass
@@ -56,6 +57,10 @@ def position_of(position: Any, length: int, what: str = "token") -> int:
 def is_share(value: Any) -> bool:
     """Whether a value is a number from 0 to 1."""
     try:
-        return not isinstance(value, bool | str | bytes) and 0 <= float(value) <= 1
+        return not _is_truth(value) and not isinstance(value, str | bytes) and 0 <= float(value) <= 1
     except (TypeError, ValueError, OverflowError):
         return False
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tiny_architectures import BART, GPT2, tiny
 from tiny_models import shaken
-from transformers import AutoModelForSeq2SeqLM, GPT2Config, GPT2LMHeadModel
+from transformers import AutoModelForSeq2SeqLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 import normscope as ns
 
@@ -70,6 +70,23 @@ def test_a_continuation_that_the_model_has_no_room_for_is_refused() -> None:
     ):
         analyzer.explain(IDS, continue_for=30)
     assert len(analyzer.explain(IDS, continue_for=29).targets) <= 29
+
+
+def test_a_model_without_a_table_of_positions_is_continued_as_far_as_it_was_made_for() -> None:
+    size: dict[str, Any] = dict(hidden_size=12, num_hidden_layers=1, num_attention_heads=3, intermediate_size=20)
+    config = LlamaConfig(vocab_size=40, num_key_value_heads=3, max_position_embeddings=16, **size)
+    with pytest.raises(ns.InputError, match="cannot be continued for 1000000000000 tokens, but for 13 at most"):
+        ns.load(shaken(LlamaForCausalLM(config))).explain(IDS, continue_for=10**12)
+
+
+def test_ids_that_the_model_does_not_know_are_refused_before_it_continues_them() -> None:
+    bart = ns.load(tiny("bart", AutoModelForSeq2SeqLM, **BART).eval())
+    for ask in (
+        lambda: causal().explain({"input_ids": [[5, 99]]}, continue_for=2),
+        lambda: bart.analyze({"input_ids": [[99]]}),
+    ):
+        with pytest.raises(ns.InputError, match="'input_ids' has 99, but the model knows 0 to"):
+            ask()
 
 
 def test_positions_of_the_users_own_go_on_with_the_text() -> None:

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
 
 
+_LONGEST_CONTINUED = 4096
+"""How long a text may become where the model itself says nothing."""
+
+
 def read_question(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Question]:
     """The sequence that the model is made to read, and what is asked of its logits, or of its last states."""
     if wanted.direction is not None:
@@ -121,13 +125,21 @@ def _continuing(analyzer: Analyzer, head: Head, sequence: TokenSequence, wanted:
     if "position_ids" in sequence.features:
         raise InputError("continue_for continues a text: leave out the encoding's position_ids.")
     last = _position(wanted.at, len(sequence))
-    if analyzer.longest is not None and last + count > analyzer.longest:
+    most = _longest_continued(analyzer)
+    if last + count > most:
         raise InputError(
-            f"The text has {last + 1} tokens, and {analyzer.name} takes at most {analyzer.longest}: it cannot be continued "
-            f"for {count} tokens, but for {analyzer.longest - last} at most."
+            f"The text has {last + 1} tokens, and {analyzer.name} takes at most {most}: it cannot be continued "
+            f"for {count} tokens, but for {max(0, most - last)} at most."
         )
     ids = sequence.features["input_ids"][: last + 1]
     return Wanted(most_probable(analyzer.model, ids, count), at=wanted.at)
+
+
+def _longest_continued(analyzer: Analyzer) -> int:
+    """How long a text may become; of a model that nothing limits, as long as its configuration says it was made for."""
+    if analyzer.longest is not None:
+        return analyzer.longest
+    return getattr(analyzer.model.config.get_text_config(), "max_position_embeddings", None) or _LONGEST_CONTINUED
 
 
 def _first_tokens(analyzer: Analyzer, wanted: Wanted) -> Wanted:

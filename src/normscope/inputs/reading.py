@@ -207,7 +207,7 @@ def _listed(values: Any) -> Any:
 
 def _row(row: Any, name: str) -> list[int]:
     flags = name == "attention_mask"
-    numbers: list[Any] = [_listed(value) for value in row] if isinstance(row, Sequence) else [row]
+    numbers: list[Any] = [_listed(value) for value in row] if isinstance(row, Sequence) else [None]
     if not all(is_whole(value) or (flags and isinstance(value, bool)) for value in numbers):
         raise InputError(f"The encoding's {name!r} must be whole numbers, one or two dimensions of them.")
     if any(value < 0 for value in numbers):

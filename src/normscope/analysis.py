@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from normscope import files, schema, units
-from normscope.choices import NormaliseAxis
+from normscope.choices import NormaliseAxis, normalise_axis
 from normscope.errors import InputError, NormscopeError, SelectionError, listing
 from normscope.rollout import checked_identity, normalised_rows, rollout
 from normscope.scopes import HALF_ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
@@ -360,12 +360,10 @@ def _quantity(values: xr.DataArray, scope: Scope) -> str:
 
 def normalise(values: xr.DataArray, axis: str) -> xr.DataArray:
     """Scale rows or columns to sum to 1; keys that do not exist stay missing."""
-    match axis:
+    match normalise_axis(axis):
         case "none":
             return values
         case "row":
             return values / values.sum("key")
         case "column":
             return values / values.sum("query")
-        case _:
-            raise InputError(f"Maps are normalised by 'none', 'row' or 'column', not by {axis!r}.")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 ALL = "all"
 """Every scope, where a scope is asked for."""
 
+_MOST_BYTES = 2**80
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
@@ -144,7 +146,10 @@ def read_bytes(size: str | None) -> int | None:
     match = re.fullmatch(r"([0-9.]+)\s*([kmg]?)i?b?", size.strip().lower())
     if match is None or match[1].count(".") > 1:
         raise InputError(f"A size of memory is a number of bytes, or such as 500M or 2G, not {size!r}.")
-    return int(float(match[1]) * _SIZES[match[2]])
+    number = float(match[1]) if match[1].strip(".") else inf
+    if number > _MOST_BYTES:
+        raise InputError(f"A size of memory is a number of bytes, or such as 500M or 2G, not {size!r:.40}.")
+    return int(number * _SIZES[match[2]])
 
 
 # ---- finished results --------------------------------------------------------------------------------------------------

@@ -140,10 +140,12 @@ def _acquire(lock: FileLock, path: Path) -> None:
 
 def _make(path: Path) -> list[Path]:
     """Make a folder; those that were not there before, innermost first."""
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    missing: list[Path] = []
     try:
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
+        _unmake([folder for folder in missing[1:] if folder.exists()])
         raise FileError(f"The folder {str(path)!r} cannot be made: {error.strerror or error}.") from error
     return missing
 

@@ -87,7 +87,18 @@ MORE_TABLES = {
     "evidence": {"measure": ["rank"], "method": ["norms"], "mean": [0.5]},
     "deletion": {"measure": ["srg"], "method": ["norms"], "mean": [0.5]},
 }
-NUMBERS = ("mean", "similarity", "amplification", "effect", "spearman", "aer", "expansion_rate", "weights", "norms", "cv")
+NUMBERS = (
+    "mean",
+    "similarity",
+    "amplification",
+    "effect",
+    "spearman",
+    "aer",
+    "expansion_rate",
+    "weights",
+    "norms",
+    "cv",
+)
 NUMBERS += ("before", "after", "low", "high")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normscope import catalogue
-from normscope.choices import normalise_axis
+from normscope.choices import MOST_JOBS, normalise_axis
 from normscope.endings import FIGURES, MAPS, NETCDF, PAGES, RESULTS, TABLES, ending
 from normscope.errors import FileError, InputError, SelectionError, listing
 from normscope.model_options import ModelOptions
@@ -187,9 +187,9 @@ def check_corpus(names: Sequence[str], corpus: str | None, options: CorpusOption
         files = Corpus.of(corpus, options)
         if files.actual_format != "dataset" and not Path(corpus).exists():
             raise CorpusError(f"There is no corpus file {corpus!r}.")
-        if files.gold is not None and not Path(files.gold).exists():
+        if files.gold is not None and not _is_there(Path(files.gold)):
             raise CorpusError(f"There is no file {files.gold!r} with gold alignments.")
-    if ranks is not None and not ranks.is_file():
+    if ranks is not None and not _is_there(ranks):
         raise CorpusError(f"There is no file {str(ranks)!r} with token frequencies.")
 
 
@@ -197,6 +197,8 @@ def check_counts(*, jobs: int, shard_size: int) -> None:
     for option, count in (("--jobs", jobs), ("--shard-size", shard_size)):
         if count < 1:
             raise InputError(f"{option} is at least 1, not {count}.")
+    if jobs > MOST_JOBS:
+        raise InputError(f"--jobs is at most {MOST_JOBS}, not {jobs}: each process loads the model.")
 
 
 def check_folder(out: str) -> None:

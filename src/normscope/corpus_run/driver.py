@@ -108,7 +108,7 @@ class Driver:
                 f"{listing(self.shards.unsealed)}: shards of an earlier version, without checksums, are computed again."
             )
         done = self.spool.sequences - sum(map(self.spool.sequences_of, missing))
-        counts = self._written(engine, Work(self.plan, model, self.analyzer.facts))
+        counts = self._written(engine, Work(self.plan, model, self.analyzer.facts, len(missing)))
         kept = f"sequences are done and kept in {self.folder.name!r}. The same command resumes the run."
         try:
             for count in shown(counts, total=self.spool.sequences, done=done, progress=progress):

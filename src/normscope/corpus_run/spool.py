@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -45,7 +46,7 @@ class Spool:
     def fill(self, items: Iterable[Item]) -> None:
         """Store all sequences."""
         remaining = iter(items)
-        while shard := list(islice(remaining, self._shard_size)):
+        while shard := list(islice(remaining, min(self._shard_size, sys.maxsize))):
             for item in shard:
                 self.sequences += 1
                 self.tokens += item.length

@@ -88,7 +88,9 @@ def _scope_similarity(rows: list[Row]) -> str:
 
 
 def _amplification(rows: list[Row]) -> str:
-    top = max((row for row in _with(rows, "amplification") if row["kind"] == "ff"), key=lambda row: row["amplification"])
+    top = max(
+        (row for row in _with(rows, "amplification") if row["kind"] == "ff"), key=lambda row: row["amplification"]
+    )
     return (
         f"The feed-forward of layer {top['layer']} strengthens {top['key_type']!r} in {top['query_type']!r} most "
         f"(by {top['amplification']:.2g})."

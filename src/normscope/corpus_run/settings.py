@@ -85,6 +85,11 @@ class Settings:
         return json.loads(json.dumps(values, default=str))
 
 
+def identity(record: dict[str, Any]) -> str:
+    """A hash of the settings of a run, by which its shards are known."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
+
+
 def check_choice(what: str, value: object, choices: tuple[object, ...]) -> None:
     """Refuse a value that a setting does not have."""
     if value not in choices:

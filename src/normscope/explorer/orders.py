@@ -19,6 +19,7 @@ from normscope.errors import HeadError, InputError
 from normscope.explorer.payload import MOST_ANALYSES
 from normscope.families.heads import head_of, is_bare
 from normscope.families.heads.spec import Task
+from normscope.inputs.reading import encodable
 from normscope.methods import methods
 from normscope.schema import NORMS
 
@@ -114,7 +115,7 @@ class Reader:
         if label is None or label == "":
             return None
         if isinstance(label, str) and len(label) <= self.most_characters:
-            return _encodable(label)
+            return encodable(label)
         if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < _MOST_LABELS:
             return label
         raise InputError("A label is a word, a class, or the number of either.")
@@ -144,15 +145,7 @@ class Reader:
             raise InputError(
                 f"The text has {len(text)} characters, and this server takes at most {self.most_characters}."
             )
-        return _encodable(text)
-
-
-def _encodable(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError("The text contains half a character (a lone surrogate), which is no text.") from error
-    return text
+        return encodable(text)
 
 
 def _image(data: Any) -> Image.Image:

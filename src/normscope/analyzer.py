@@ -24,7 +24,7 @@ from normscope.errors import InputError
 from normscope.explain.asked import Asked
 from normscope.explain.explanation import Explanation
 from normscope.explain.pulling import PullRequest
-from normscope.explain.question import LabelName
+from normscope.explain.question import LabelName, Wanted
 from normscope.explain.said import checked
 from normscope.explain.wording import read_question
 from normscope.families.spec import Stack

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from normscope.errors import ScopeError, listing, unknown
 
@@ -124,7 +124,8 @@ def resolve_all(names: str | Iterable[str] | None, available: Sequence[str]) -> 
     """The scopes that names stand for, in chain order, without repeats; `None` means all of them."""
     if names is None:
         return [Scope(scope) for scope in available]
-    asked = [names] if isinstance(names, str) or not hasattr(names, "__iter__") else list(names)
+    single = isinstance(names, str) or not hasattr(names, "__iter__")
+    asked: list[Any] = [names] if single else list(names)
     if not asked:
         raise ScopeError(f"No scope was asked for. Available scopes: {listing(available)}.")
     wanted = {resolve(name, available) for name in asked}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, cast
 
 import torch
@@ -191,10 +192,10 @@ class _Listener:
             if isinstance(part, DispatchedAttention | DispatchedCrossAttention)
         }
 
-    def _block_starts(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _block_starts(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.layer += 1
         if self.layer in self.side.layers:
-            self.seen = Seen(hidden=_first(args, kwargs).clone())
+            self.seen = Seen(hidden=_first(args, kwargs).clone(), source=_source(block, args, kwargs))
 
     def _block_ends(self, block: nn.Module, chain: Sequence[Part], output: Tensor) -> None:
         if self.seen is None:
@@ -241,6 +242,17 @@ def _zeroing(name: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]]
         return args, {**kwargs, name: torch.zeros_like(kwargs[name])}
 
     return hook
+
+
+def _source(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """The encoder's states that a block was called with, if it was."""
+    name = "encoder_hidden_states"
+    if name in kwargs or not args[1:]:
+        return kwargs.get(name)
+    try:
+        return signature(block.forward).bind(*args, **kwargs).arguments.get(name)
+    except (TypeError, ValueError):  # called as its signature does not say
+        return None
 
 
 def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:

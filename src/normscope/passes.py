@@ -179,8 +179,8 @@ class _Fold:
             tolerance = max(self.analyzer.tolerance, measure.tolerance)
             if not worst <= tolerance:  # also when it is NaN
                 raise CompletenessError(
-                    f"In {self._named(layer)} the parts do not add up to the model's own state after {scope}: relative error "
-                    f"{worst:.2e}, tolerance {tolerance:.0e} for {self.analyzer.facts['dtype']} weights. "
+                    f"In {self._named(layer)} the parts do not add up to the model's own state after {scope}: relative "
+                    f"error {worst:.2e}, tolerance {tolerance:.0e} for {self.analyzer.facts['dtype']} weights. "
                     f"The maps would be wrong, so there are none. The family {self.analyzer.family.name!r} "
                     f"does not describe this model, or the model computes with less precision than its weights."
                 )

@@ -81,7 +81,7 @@ class _Layer:
     def __init__(self, proof: Proof, trace: LayerTrace, place: str, components: int, values: bool) -> None:
         self.proof, self.trace, self.place, self.values = proof, trace, place, values
         named = [index + 1 for index, step in enumerate(trace.steps) if step.name]
-        self.end = named[components - 1]
+        self.end = named[min(components, len(named)) - 1] if components else 0
         self.scopes = iter(scopes_of(trace.components, weights=False))
         self.bypasses: list[Computed] = []
 
@@ -128,7 +128,9 @@ class _Layer:
         if step.source is None:
             raise ValueError("Values are proved in traces alone that were captured below attention.")
         own = step.values.transpose(0, 1).flatten(1)
-        self._same(values_from(step.source), own, f"the values of {step.name} are not", "the projection", len(step.values))
+        self._same(
+            values_from(step.source), own, f"the values of {step.name} are not", "the projection", len(step.values)
+        )
 
     def _prove_neurons(self, step: FeedForward, entering: Computed) -> None:
         for expert in step.experts:
@@ -182,7 +184,9 @@ class _Head:
         labels: list[Computed] = []
         for pair in step.pairs:
             for factor in pair:
-                self.proof.same(self.follow(factor.steps, rows), factor.output, "A factor of the logits is not", "the head")
+                self.proof.same(
+                    self.follow(factor.steps, rows), factor.output, "A factor of the logits is not", "the head"
+                )
             products = pair[0].output * pair[1].output
             value = products.sum(-1)
             labels.append(Computed(value, value.abs() + products.norm(dim=-1)))

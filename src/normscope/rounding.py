@@ -9,11 +9,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.decompose.linear import deviation, scale_, shift
-from normscope.trace import Attention, Expert, FeedForward, Gated, LayerNorm, Linear, Norm, Normalise, Plain, ValueSource
+from normscope.trace import (
+    Attention,
+    Expert,
+    FeedForward,
+    Gated,
+    LayerNorm,
+    Linear,
+    Norm,
+    Normalise,
+    Plain,
+    ValueSource,
+)
 
 
 @dataclass(frozen=True)
@@ -57,10 +69,11 @@ class Computed:
         """
         weight = linear.weight.to(self.value)
         value = self.value @ weight.T
-        squares = weight.square().unflatten(0, (groups, -1)).mean(1)
-        spread = (self.rounded.square() @ squares.T).sqrt().repeat_interleave(len(weight) // groups, dim=-1)
+        sizes = torch.linalg.vector_norm(weight.unflatten(0, (groups, -1)), dim=1) * math.sqrt(groups / len(weight))
+        spread = (self.rounded.square() @ sizes.square().T).sqrt()
         bias = None if linear.bias is None else linear.bias.to(value)
-        return Computed(value, value.abs() + spread).plus(bias)
+        rounded = value.abs().unflatten(-1, (groups, -1)) + spread[..., None]
+        return Computed(value, rounded.flatten(-2)).plus(bias)
 
     def normalised(self, norm: Norm) -> Computed:
         """Through a norm; the mean that a LayerNorm takes away is rounded too."""

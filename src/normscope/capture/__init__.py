@@ -156,8 +156,8 @@ class _Listener:
 
     def __init__(self, model: PreTrainedModel, side: Side, dtype: torch.dtype, below_attention: bool) -> None:
         self.side, self.dtype, self.below_attention, self.config = side, dtype, below_attention, model.config
-        topologies = side.stack.topologies(model.config)
-        self.chains = [_beginning(topology.chain(), side.components) for topology in topologies]
+        self.whole_chains = [topology.chain() for topology in side.stack.topologies(model.config)]
+        self.chains = [_beginning(chain, side.components) for chain in self.whole_chains]
         self.layer = 0
         self.seen: Seen | None = None
 
@@ -201,15 +201,16 @@ class _Listener:
         if self.seen is None:
             return
         weights = BlockWeights(block, self.dtype, output.device)
-        bound = BoundBlock(chain, weights, self.config, self.side.stack.causal, self.below_attention)
+        whole = any(tuple(chain) == each for each in self.whole_chains)
+        bound = BoundBlock(chain, whole, weights, self.config, self.side.stack.causal, self.below_attention)
         source_lengths = self.side.source_lengths or [0] * len(self.side.lengths)
         for sequence, (length, source) in enumerate(zip(self.side.lengths, source_lengths, strict=True)):
             view = SequenceView(self.seen, output, sequence, length, source, self.dtype)
             if self.side.blocks is None or not view.is_long:
                 self.side.consume(self.layer, sequence, bound.trace(view))
                 continue
-            for rows in self.side.blocks(sequence):
-                self.side.consume(self.layer, sequence, bound.trace_of_rows(view, rows))
+            for trace in bound.traces_of_rows(view, self.side.blocks(sequence)):
+                self.side.consume(self.layer, sequence, trace)
         self.seen = None
 
     def _noter(self, path: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]:

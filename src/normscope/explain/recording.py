@@ -1,6 +1,7 @@
 """A recorded pass: the traces of every layer of an input, and of its head, to be gone through from the last to the first.
 
-Every trace is proved when it is captured, and that each joins the next when they are gone through. Owns how much of them is kept at once: everything, or, with a limit of memory, as many layers as fit, captured again.
+Every trace is proved when it is captured, and that each joins the next when they are gone through. Owns how much of them is
+kept at once: everything, or, with a limit of memory, as many layers as fit, captured again.
 """
 
 from __future__ import annotations

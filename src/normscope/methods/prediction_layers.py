@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normscope.analysis import Analysis
-from normscope.errors import InputError, UnsupportedArchitectureError, listing
+from normscope.errors import CompletenessError, InputError, UnsupportedArchitectureError, listing
 from normscope.explain.asked import Asked, Attributed
 from normscope.explain.direct import direct_attention
 from normscope.explain.reading import read_off
@@ -157,6 +157,11 @@ class DecompX(SharesOnly):
             shares, bias = _shared_out(shares, bias, self.bias)
         sizes = torch.maximum(shares.abs().sum(-1) + bias.abs(), played.values.abs())
         errors = (shares.sum(-1) + bias - played.values).abs() / sizes
+        if not float(errors.amax()) <= asked.analyzer.tolerance:
+            raise CompletenessError(
+                f"By DecompX the tokens' shares do not add up to the model's own value: relative error "
+                f"{float(errors.amax()):.2e}, tolerance {asked.analyzer.tolerance:.0e}. There is no explanation."
+            )
         return Attributed(played.answers, played.head.logits, played.values, shares, None, bias, errors)
 
 

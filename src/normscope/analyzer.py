@@ -353,7 +353,8 @@ class Analyzer(Subject):
             tell: called with the layers done and their number; may raise, to cancel.
 
         Raises:
-            CompletenessError: if relevance and biases do not add up to the model's own value at every layer.
+            CompletenessError: if relevance and biases do not add up to the model's own value at every layer, or if a
+                component of the model does not do what its description says.
 
         Examples:
             >>> explanation = analyzer.explain("The opera singer sang.", direction="state", at=3)
@@ -470,7 +471,7 @@ class Analyzer(Subject):
             6
         """
         sequences, _ = asking.read(self, inputs, target, words=False, truncate=False)
-        measure = KeptTraces(below_attention=True)
+        measure = KeptTraces()
         (measured,) = Pass(self, asking.request(self, [measure], [], None, None, None)).over(sequences)
         return list(measured.main[measure].values())
 

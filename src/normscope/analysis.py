@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from normscope import files, schema, units
+from normscope import schema, units
 from normscope.choices import NormaliseAxis, normalise_axis
 from normscope.errors import InputError, NormscopeError, SelectionError, listing
 from normscope.rollout import checked_identity, normalised_rows, rollout

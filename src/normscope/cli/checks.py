@@ -187,9 +187,9 @@ def check_corpus(names: Sequence[str], corpus: str | None, options: CorpusOption
         files = Corpus.of(corpus, options)
         if files.actual_format != "dataset" and not Path(corpus).exists():
             raise CorpusError(f"There is no corpus file {corpus!r}.")
-        if files.gold is not None and not _is_there(Path(files.gold)):
+        if files.gold is not None and kind(files.gold, "read") != "a file":
             raise CorpusError(f"There is no file {files.gold!r} with gold alignments.")
-    if ranks is not None and not _is_there(ranks):
+    if ranks is not None and kind(ranks, "read") != "a file":
         raise CorpusError(f"There is no file {str(ranks)!r} with token frequencies.")
 
 

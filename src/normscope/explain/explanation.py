@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import xarray as xr
 
-from normscope import files, labels, schema, units
+from normscope import labels, schema, units
 from normscope.errors import NormscopeError, SelectionError, listing
 from normscope.explain import datasets as names
 from normscope.explain.flow import Flow, flow_of

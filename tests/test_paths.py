@@ -264,7 +264,13 @@ def test_every_command_refuses_what_is_no_file_before_it_computes(tmp_path: Path
         os.mkfifo(tmp_path / out)
     asked = "\n".join("|".join(command) for command in COMMANDS.values())
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], input=asked, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300
+        [sys.executable, "-c", SCRIPT],
+        input=asked,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
     )
     assert done.stdout.split() == ["2"] * len(COMMANDS)
     assert done.stderr.count("is a pipe") == len(COMMANDS), done.stderr

@@ -58,9 +58,7 @@ class MapStore:
         chunks = (1, 1, min(_ROWS, shape[2]), shape[3])
         group = _zarr().open_group(self.store, mode="a", zarr_format=2)
         blank = {"write_empty_chunks": True}  # so that what is missing is known to be lost
-        array = group.create_array(
-            schema.MAP, shape=shape, chunks=chunks, dtype=dtype, fill_value=np.nan, config=blank
-        )
+        array = group.create_array(schema.MAP, shape=shape, chunks=chunks, dtype=dtype, fill_value=np.nan, config=blank)
         array.attrs.update({"_ARRAY_DIMENSIONS": ["scope", "layer", "query", "key"], "quantity": "norm"})
         return array
 
@@ -178,7 +176,12 @@ def _read(folder: Path) -> xr.Dataset:
     others = [path.name for path in folder.iterdir() if path.name not in schema.VARIABLES]
     # What is missing is NaN on disk, too: looking for it again would take longer than reading.
     dataset = xr.open_zarr(
-        store, consolidated=False, chunks=None, mask_and_scale=False, zarr_format=2, drop_variables=[schema.MAP, *others]
+        store,
+        consolidated=False,
+        chunks=None,
+        mask_and_scale=False,
+        zarr_format=2,
+        drop_variables=[schema.MAP, *others],
     ).load()
     dataset[schema.MAP] = zarr_store.lazy(store, schema.MAP, folder)
     for variable in dataset.variables.values():

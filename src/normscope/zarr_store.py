@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -27,7 +27,7 @@ from zarr.storage import LocalStore, WrapperStore
 from normscope.errors import FileError
 
 RECORD = ".checksums.json"
-"""The file with the size and checksum of every other. It lies in the folder of an array, where Zarr does not look for others."""
+"""The file with the size and checksum of every other. It lies in the folder of an array, where Zarr expects anything."""
 
 _CODECS = ("blosc", "zstd", "lz4", "zlib", "gzip", "vlen-utf8")
 _DTYPE = re.compile(r"[<>|][fiu][1248]|\|b1|\|O|[<>]U\d{1,4}")
@@ -53,15 +53,13 @@ class ZarrStore(WrapperStore[LocalStore]):
         self.needed = needed
 
     @classmethod
-    def at(cls, folder: Path, record: Record | None = None, needed: Collection[str] = (), **options: Any) -> Self:
+    def at(cls, folder: Path, record: Record | None = None, needed: Collection[str] = (), **options: Any) -> ZarrStore:
         return cls(LocalStore(folder, **options), record, needed)
 
-    def _with_store(self, store: LocalStore) -> Self:
+    def _with_store(self, store: LocalStore) -> ZarrStore:
         return type(self)(store, self.record, self.needed)
 
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
+    async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:
         found = await super().get(key, prototype, byte_range)
         expected = self.record.get(key)
         if found is None:
@@ -95,10 +93,16 @@ def open_checked(folder: Path, array: str) -> ZarrStore:
     record = _record(folder / array / RECORD)
     for name, (size, checksum) in record.items():
         if files.get(name) != size:
-            raise FileError(f"{str(folder)!r} is damaged: {name!r} is {'missing' if name not in files else 'cut short'}.")
+            raise FileError(
+                f"{str(folder)!r} is damaged: {name!r} is {'missing' if name not in files else 'cut short'}."
+            )
         if name.endswith((".zarray", ".zattrs", ".zgroup")) and _checksum((folder / name).read_bytes())[1] != checksum:
             raise FileError(f"{str(folder)!r} is damaged: {name!r} is not what was written.")
-    arrays = {member: _counts(folder, member, files) for member, _, file in (name.rpartition("/") for name in files) if file == ".zarray"}
+    arrays = {
+        member: _counts(folder, member, files)
+        for member, _, file in (name.rpartition("/") for name in files)
+        if file == ".zarray"
+    }
     needed = {
         chunk
         for name, counts in arrays.items()
@@ -147,7 +151,9 @@ def _files(folder: Path, below: str = "", depth: int = 1) -> Iterator[tuple[str,
             if entry.is_file(follow_symlinks=False):
                 yield below + entry.name, entry.stat(follow_symlinks=False).st_size
             elif not entry.is_dir(follow_symlinks=False):
-                raise FileError(f"{str(folder)!r} is not read: {entry.name!r} in it is no file, but a link or the like.")
+                raise FileError(
+                    f"{str(folder)!r} is not read: {entry.name!r} in it is no file, but a link or the like."
+                )
             elif depth:
                 yield from _files(Path(entry.path), f"{below}{entry.name}/", depth - 1)
 

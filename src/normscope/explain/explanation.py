@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import xarray as xr
 
-from normscope import files, labels, schema, units
+from normscope import labels, schema, units
 from normscope.errors import NormscopeError, SelectionError, listing
 from normscope.explain import datasets as names
 from normscope.explain.flow import Flow, flow_of
@@ -316,7 +316,7 @@ class Explanation:
     def save(self, path: str | Path, **options: Any) -> Path:
         """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
 
-        A netCDF file (nc, or no ending) holds everything: `normscope.open` reads it back, and it opens without normscope too.
+        A netCDF file (nc, or no ending) holds everything. `normscope.open` reads it back, and it opens without normscope.
         Options are those of a picture, as in `plot`, or `flow`, the share of the flow that is drawn instead of the text.
 
         Examples:

@@ -339,7 +339,7 @@ class Analysis:
     def save(self, path: str | Path, **options: Any) -> Path:
         """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
 
-        A netCDF file (nc, or no ending) holds everything: `normscope.open` reads it back, and it opens without normscope too.
+        A netCDF file (nc, or no ending) holds everything. `normscope.open` reads it back, and it opens without normscope.
         A page (html) is the explorer's. Tables and pictures hold the maps that options choose, which are those of
         `normscope.export.export_map`.
 

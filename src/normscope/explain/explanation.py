@@ -334,7 +334,7 @@ class Explanation:
     def save(self, path: str | Path, **options: Any) -> Path:
         """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
 
-        A netCDF file (nc, or no ending) holds everything: `normscope.open` reads it back, and it opens without normscope too.
+        A netCDF file (nc, or no ending) holds everything. `normscope.open` reads it back, and it opens without normscope.
         Options are those of a picture, as in `plot`, or `flow`, the share of the flow that is drawn instead of the text.
 
         Examples:

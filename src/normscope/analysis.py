@@ -336,15 +336,21 @@ class Analysis:
 
         return frame(self)
 
-    def save(self, path: str | Path) -> Path:
-        """Write everything to a netCDF file, which opens without normscope too.
+    def save(self, path: str | Path, **options: Any) -> Path:
+        """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
+
+        A netCDF file (nc, or no ending) holds everything: `normscope.open` reads it back, and it opens without normscope too.
+        A page (html) is the explorer's. Tables and pictures hold the maps that options choose, which are those of
+        `normscope.export.export_map`.
 
         Examples:
             >>> path = analysis.save("bubble.nc")
             >>> ns.open(path).tokens == analysis.tokens
             True
         """
-        return files.write_netcdf(self.tree, path)
+        from normscope.export import export_analysis  # noqa: PLC0415  (what writes, and that imports pyarrow)
+
+        return export_analysis(self, path, **options)
 
 
 def _quantity(values: xr.DataArray, scope: Scope) -> str:

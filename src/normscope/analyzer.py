@@ -41,6 +41,7 @@ from normscope.passes import Measured, Pass, Tell
 from normscope.planner import Clock, Estimate
 from normscope.planner import asking as planned
 from normscope.planner.planning import asked_of, explained_of, lengths_of, plan, refuse_memory
+from normscope.request import check_arithmetic
 from normscope.subject import Subject
 from normscope.trace import LayerTrace
 
@@ -352,7 +353,8 @@ class Analyzer(Subject):
             tell: called with the layers done and their number; may raise, to cancel.
 
         Raises:
-            CompletenessError: if relevance and biases do not add up to the model's own value at every layer.
+            CompletenessError: if relevance and biases do not add up to the model's own value at every layer, or if a
+                component of the model does not do what its description says.
 
         Examples:
             >>> explanation = analyzer.explain("The opera singer sang.", direction="state", at=3)
@@ -361,6 +363,7 @@ class Analyzer(Subject):
             >>> analyzer.explain("The opera singer sang.", direction="state", at=3, method="gradient-x-input").adds_up
             False
         """
+        check_arithmetic(dtype)
         way = attribution(method)
         if heads and not way.follows:
             raise InputError(
@@ -454,6 +457,7 @@ class Analyzer(Subject):
         count = whole_number(values, "The number of values that are explained (values)")
         if count < 1:
             raise InputError(f"At least one value is explained, not {count}.")
+        check_arithmetic(dtype)
         stacks = explained_of(self, count, dtype, heads=heads, head=True)
         lengths = planned.lengths(self, inputs, target, words=words, truncate=truncate)
         short_run = planned.short_explanation(self, dtype, heads=heads) if timed else None
@@ -467,7 +471,7 @@ class Analyzer(Subject):
             6
         """
         sequences, _ = asking.read(self, inputs, target, words=False, truncate=False)
-        measure = KeptTraces(below_attention=True)
+        measure = KeptTraces()
         (measured,) = Pass(self, asking.request(self, [measure], [], None, None, None)).over(sequences)
         return list(measured.main[measure].values())
 

@@ -61,14 +61,17 @@ def refuse_target(analyzer: Analyzer) -> None:
 
 def refuse_unknown_ids(analyzer: Analyzer, sequence: TokenSequence) -> None:
     known: dict[str, int] = {
-        "input_ids": _vocabulary(analyzer),
+        "input_ids": vocabulary(analyzer),
         "token_type_ids": getattr(analyzer.model.config, "type_vocab_size", 0),
         "position_ids": _positions(analyzer, sequence),
     }
     for name, count in known.items():
         for number in sequence.features.get(name, []):
             if count and not 0 <= number < count:
-                raise InputError(f"The encoding's {name!r} has {number}, but the model knows 0 to {count - 1}.")
+                raise InputError(
+                    f"The encoding's {name!r} has {number}, but the model knows 0 to {count - 1}. "
+                    f"Is its tokenizer that of another model?"
+                )
     if sequence.target is not None:
         refuse_unknown_ids(analyzer, sequence.target)
 
@@ -82,7 +85,7 @@ def _positions(analyzer: Analyzer, sequence: TokenSequence) -> int:
     return 0 if analyzer.longest is None else getattr(analyzer.model.config, "max_position_embeddings", 0)
 
 
-def _vocabulary(analyzer: Analyzer) -> int:
+def vocabulary(analyzer: Analyzer) -> int:
     """How many token ids the model knows; 0 where a class of someone's own does not say."""
     try:
         embeddings = cast("torch.nn.Embedding | None", analyzer.model.get_input_embeddings())

@@ -31,6 +31,9 @@ TooLong = Literal["truncate", "skip", "refuse"]
 StackName = Literal["decoder", "encoder"]
 """The stack of an encoder-decoder model that is looked at."""
 
+MOST_JOBS = 1024
+"""How many processes of one machine a run may be shared out to; a typing error would end the machine."""
+
 NormaliseAxis = Literal["none", "row", "column"]
 """Norms as they are, or as shares of a row or of a column."""
 

@@ -190,6 +190,6 @@ def test_a_pair_is_counted_as_one_input_and_a_long_text_as_what_is_left_of_it() 
 def test_the_command_line_counts_explanations_and_approximations() -> None:
     outcome = CliRunner().invoke(application(), ["estimate", "--tokens", "64", "--no-time", "--json", "--explain"])
     numbers = json.loads(outcome.stdout)
-    assert set(numbers["steps"]) == {"forward pass", "way back"}
+    assert set(numbers["steps"]) == {"forward pass", "proof", "way back"}
     line = ["estimate", "--tokens", "64", "--no-time", "--json", "--approximate", "fast", "--layer", "2"]
     assert json.loads(CliRunner().invoke(application(), line).stdout)["at_most"] is True

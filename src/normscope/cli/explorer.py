@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from normscope.cli import options
-from normscope.cli.checks import check_model, check_results, check_text
+from normscope.cli.checks import check_model, check_page, check_results, check_text
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import analysing, load_analyzer, read_text, say, say_approximate, say_written, working
@@ -94,9 +94,7 @@ def explore(
     It works from disk and loads nothing. Step through the chain of a layer and watch each component rewrite the map;
     click tokens; compare; export.
     """
-    from normscope.endings import ending
-
-    ending(out, ("html", "htm"))
+    check_page(out)
     page_precision = _precision(precision)
     result = None if as_text else result_file(text)
     if result is not None:

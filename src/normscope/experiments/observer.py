@@ -215,5 +215,5 @@ def _pair(item: Item, read: TokenSequence) -> AlignedPair | None:
 
 def _known_words(text: str, owners: np.ndarray) -> tuple[str, ...]:
     """The words of a side; none where all that is known of them is their numbers, as in a corpus of token ids."""
-    words = tuple(text.split())
+    words = tuple(text.split(" "))
     return words if len(words) > owners.max(initial=-1) else ()

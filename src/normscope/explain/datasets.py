@@ -30,6 +30,27 @@ ATTRIBUTION, PREDICTION, PROBABILITY = "attribution", "prediction", "prediction_
 LOGIT = "logit"
 KIND = "explanation"
 
+VARIABLES: schema.Variables = {
+    **schema.TOKENS,
+    **{name: name for name in ("target", "layer", "depth", "head", "rank")},
+    "target_name": "target",
+    "target_position": "target",
+    RELEVANCE: "target depth query",
+    EDGES: "target layer query key",
+    HEADS: "target layer head key",
+    HEAD_EDGES: "target layer head query key",
+    FEED_FORWARD: "target layer query",
+    BIAS: "target layer query",
+    END_BIAS: "target",
+    ERROR: "target depth, target",
+    VALUE: "target",
+    ATTRIBUTION: "target query",
+    PREDICTION: "target rank",
+    PROBABILITY: "target rank",
+    schema.IMAGE: "y x channel",
+}
+"""Everything that the dataset of an explanation may have."""
+
 
 def explanation_tree(
     pulled: Pulled, sequence: TokenSequence, attributes: schema.Attributes, predictions: Predictions | None

@@ -331,15 +331,20 @@ class Explanation:
             raise NormscopeError(f"The widget needs {error.name}: pip install 'normscope[notebook]'.") from error
         return ExplorerWidget(self, *others)
 
-    def save(self, path: str | Path) -> Path:
-        """Write everything to a netCDF file, which opens without normscope too.
+    def save(self, path: str | Path, **options: Any) -> Path:
+        """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
+
+        A netCDF file (nc, or no ending) holds everything: `normscope.open` reads it back, and it opens without normscope too.
+        Options are those of a picture, as in `plot`, or `flow`, the share of the flow that is drawn instead of the text.
 
         Examples:
             >>> path = explanation.save("why.nc")
             >>> ns.open(path).values == explanation.values
             True
         """
-        return files.write_netcdf(self.tree, path)
+        from normscope.explain.export import export_explanation  # noqa: PLC0415  (what writes, and that imports this)
+
+        return export_explanation(self, path, **options)
 
     def _repr_html_(self) -> str:
         """The explorer inside a notebook's cell; of large explanations, and without a flow, the coloured text."""

@@ -20,6 +20,7 @@ from torch import Tensor
 from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope.errors import InputError, ModelError
+from normscope.families.heads import refuse_made_up_head
 from normscope.inputs.generation import LANGUAGE, end_tokens, most_probable, start_token
 from normscope.inputs.reading import Input, cut, encodable, read_ids, read_inputs
 from normscope.inputs.sequence import NO_WORD, TokenSequence
@@ -128,6 +129,7 @@ def _generated(
             f"{type(model).__name__} has no head to generate a target with. Give one (target=...), "
             f"or load the model with its language-model head."
         )
+    refuse_made_up_head(model)
     most = _LONGEST_TARGET if longest is None else min(_LONGEST_TARGET, longest - 1)
     said = most_probable(model, source.features["input_ids"], most, kept=LANGUAGE)
     return decoder_side(read_ids(said, tokenizer), model, tokenizer)

@@ -85,5 +85,12 @@ def _short_input(analyzer: Analyzer) -> tuple[dict[str, Any], dict[str, Any] | N
         height, width = (config.image_size,) * 2 if isinstance(config.image_size, int) else config.image_size
         device = entry_device(analyzer.model)
         return {"pixel_values": torch.zeros(1, config.num_channels, height, width, device=device)}, None
-    ids: dict[str, Any] = {"input_ids": [[1] * SHORT]}
+    ids: dict[str, Any] = {"input_ids": [[_plain_token(analyzer)] * SHORT]}
     return ids, ids if analyzer.family.encoder is not None else None
+
+
+def _plain_token(analyzer: Analyzer) -> int:
+    """A token that stands for some piece of a text: one that is not special, which alone would be no input."""
+    tokenizer = analyzer.tokenizer
+    special = set[int]() if tokenizer is None else set(tokenizer.all_special_ids)
+    return next((number for number in range(1, asking.vocabulary(analyzer)) if number not in special), 1)

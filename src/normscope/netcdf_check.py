@@ -15,7 +15,7 @@ from typing import Any
 
 import h5py
 import numpy as np
-from h5py import h5d, h5t, h5z
+from h5py import h5d, h5t, h5z  # pyright: ignore[reportAttributeAccessIssue]
 
 _EXPANSION = 100
 """How many times its own size a compressed file may take in memory."""
@@ -102,7 +102,7 @@ def _datasets(group: h5py.Group, groups: Collection[str]) -> Iterator[tuple[str,
     """The variables of a group, beside which are only such groups."""
     if len(group) > _MOST_MEMBERS:
         raise UnsafeFileError(f"it has {len(group)} variables")
-    for name in group:
+    for name in map(str, group):
         _refuse_link(group, name)
         member = group[name]
         if isinstance(member, h5py.Dataset):
@@ -183,11 +183,11 @@ class _Room:
                 self.take_bytes(len(dataset[place]))
 
     def _take_contiguous(self, dataset: h5py.Dataset, stored: int) -> None:
-        declared = dataset.size * _item_size(dataset)
+        declared = prod(dataset.shape) * _item_size(dataset)
         if stored != declared:
             raise UnsafeFileError(f"{_name(dataset)} is not all there")
         self._take_stored(dataset, stored)
-        if _is_varying(dataset) and dataset.size:
+        if _is_varying(dataset) and declared:
             self.take_bytes(self._texts(dataset))
 
     def _texts(self, dataset: h5py.Dataset) -> int:
@@ -195,8 +195,9 @@ class _Room:
         offset = dataset.id.get_offset()
         if offset is None:  # a few, beside the variable's name
             return sum(len(dataset[place]) for place in np.ndindex(dataset.shape))
-        references = np.fromfile(self._path, _REFERENCE, dataset.size, offset=offset)
-        if len(references) < dataset.size:
+        count = prod(dataset.shape)
+        references = np.fromfile(self._path, _REFERENCE, count, offset=offset)
+        if len(references) < count:
             raise UnsafeFileError(f"{_name(dataset)} is not all there")
         return int(references["length"].sum(dtype=np.int64))
 

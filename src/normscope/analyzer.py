@@ -292,7 +292,8 @@ class Analyzer(Subject):
         request = asking.request(self, [measure], [], layers, None, dtype)
         sequences, single = asking.read(self, inputs, target, words=words, truncate=truncate)
         measured = Pass(self, request).over(sequences, progress=progress, tell=tell)
-        ratios = [results.mixing_ratios(item, {**self.facts, "value_bias": value_bias}) for item in measured]
+        facts = {**self.facts, "value_bias": value_bias}
+        ratios = [results.mixing_ratios(item, facts) for item in measured]
         return ratios[0] if single else ratios
 
     @overload

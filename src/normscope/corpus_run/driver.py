@@ -36,9 +36,10 @@ class Driver:
     """Drives one run."""
 
     def __init__(self, settings: Settings, analyzer: Analyzer, folder: RunFolder, spool: Spool) -> None:
+        facts = analyzer.facts
         self.settings = replace(
             settings,
-            model={name: analyzer.facts[name] for name in IDENTITY},
+            model={name: facts[name] for name in IDENTITY},
             corpus=None if settings.corpus is None else settings.corpus.fitting(analyzer.longest),
         )
         self.analyzer = analyzer if settings.stack is None else analyzer.of_stack(settings.stack)

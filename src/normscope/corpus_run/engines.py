@@ -172,11 +172,11 @@ class Worker:
     def analyzer(self) -> Analyzer:
         """The model, loaded with the first shard, whose error then is that of loading."""
         analyzer = self._work.loadable().load()
-        expected = self._work.facts
+        expected, found = self._work.facts, analyzer.facts
         changed = [
             name.removesuffix("_version")
             for name in (*IDENTITY, *VERSIONS)
-            if name in expected and analyzer.facts[name] != expected[name]
+            if name in expected and found[name] != expected[name]
         ]
         if changed:
             raise ChangedModelError(

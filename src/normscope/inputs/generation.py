@@ -18,7 +18,7 @@ from normscope.placement import entry_device, without_autocast
 _NAMES = ("bos_token_id", "eos_token_id", "pad_token_id")
 """Settings that say which tokens begin, end and fill a text."""
 
-LANGUAGE = ("forced_bos_token_id", "forced_eos_token_id", "bad_words_ids", "suppress_tokens", "begin_suppress_tokens")
+LANGUAGE = ("forced_bos_token_id", "bad_words_ids", "suppress_tokens", "begin_suppress_tokens")
 """Settings that say which tokens a decoder may give out at all, such as the language that it translates into."""
 
 

@@ -30,6 +30,9 @@ TooLong = Literal["truncate", "skip", "refuse"]
 StackName = Literal["decoder", "encoder"]
 """The stack of an encoder-decoder model that is looked at."""
 
+Correlation = Literal["pearson", "spearman"]
+"""How alike two maps are: Pearson's r of their cells, or Spearman's rho, which is that of the ranks of their cells."""
+
 NormaliseAxis = Literal["none", "row", "column"]
 """Norms as they are, or as shares of a row or of a column."""
 

@@ -7,14 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from experiments.made import random_analysis, rows
 
 from normscope.corpora import bundled
 from normscope.experiments import ModelFacts, Observation, RunFacts, run
+from normscope.experiments.feed_forward import OutlierDimensions
 from normscope.experiments.published import Paper, paper_of, paper_of_model
 from normscope.experiments.scope_similarity import ScopeSimilarity
 from normscope.location import short_name
+from normscope.measures.removal import MapWithoutDimensions
+from normscope.measures.vectors import FeedForwardDimensions
 from normscope.report import write_report
 
 BASE = ModelFacts("bert-base-uncased", tuple(range(1, 13)), (), "bert", width=768, vocabulary=30522)
@@ -102,19 +106,40 @@ def test_short_names_are_found_in_paths() -> None:
     assert short_name(CACHE) == "multiberts-seed_3"
 
 
-def test_similarities_of_the_paper_stand_beside_maps_scaled_by_column_and_are_marked_as_inferred() -> None:
+def test_similarities_of_the_paper_stand_beside_pearsons_r_of_plain_maps_alone() -> None:
     item = Observation(random_analysis(0, ["a", "b", "c"], layers=12))
     model = replace(BASE, scopes=ModelFacts.of_analysis(item.analysis).scopes)
     facts = replace(FACTS, model=model, masked=frozenset({"scope-similarity"}))
-    experiment = ScopeSimilarity()
+    experiment = ScopeSimilarity(("pearson", "spearman"), ("none", "row", "column"))
     outcome = experiment.finish(experiment.observe(item, model), facts)
-    found = {row["normalisation"]: row for row in rows(outcome, "scope-similarity", first="Attn", second="AttnRes")}
-    assert (found["column"]["published"], found["column"]["published_normalisation"]) == (0.41, "inferred")
-    assert found["none"]["published"] is None and found["row"]["published"] is None
-    (layer,) = rows(
-        outcome, "scope-similarity-layers", normalisation="column", second="AttnResLnFf", layer=10, first="AttnResLn"
-    )
+    found = {
+        (row["correlation"], row["normalisation"]): row["published"]
+        for row in rows(outcome, "scope-similarity", first="Attn", second="AttnRes")
+    }
+    assert found.pop(("pearson", "none")) == 0.41
+    assert list(found.values()) == [None] * 5
+    plain = {"correlation": "pearson", "normalisation": "none"}
+    (layer,) = rows(outcome, "scope-similarity-layers", **plain, second="AttnResLnFf", layer=10, first="AttnResLn")
     assert layer["published"] == 0.40
+    (whole,) = rows(outcome, "scope-similarity", **plain, first="AttnRes", second="AttnResLnFfResLn")
+    assert whole["published"] == 0.99
+
+
+def test_removals_of_the_paper_stand_beside_pearsons_r_of_plain_maps_alone() -> None:
+    analysis = random_analysis(0, ["a", "b", "c"], layers=12)
+    dimensions = np.random.default_rng(0).random((12, 3, 200))
+    changed = {MapWithoutDimensions(0.01): analysis.map("AttnResLn").values, FeedForwardDimensions(): dimensions}
+    item = Observation(analysis, results=changed)
+    model = replace(BASE, scopes=ModelFacts.of_analysis(analysis).scopes)
+    facts = replace(FACTS, model=model, masked=frozenset({"outlier-dimensions"}))
+    experiment = OutlierDimensions(correlations=("pearson", "spearman"))
+    outcome = experiment.finish(experiment.observe(item, model), facts)
+    found = {
+        (row["correlation"], row["layer"]): (row["published_before"], row["published_after"])
+        for row in outcome.tables["outlier-dimensions"].to_pylist()
+        if row["published_before"] is not None
+    }
+    assert found == {("pearson", 10): (0.40, 0.88), ("pearson", 11): (0.50, 0.94)}
 
 
 def test_a_namesake_of_another_shape_gets_no_values_and_manifest_and_report_say_so(

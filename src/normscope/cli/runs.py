@@ -17,7 +17,6 @@ from normscope.cli.checks import (
     check_experiments,
     check_folder,
     check_model,
-    read_experiment_options,
 )
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import Expansion, expanded
@@ -209,9 +208,8 @@ def run_command(
 
     After an interruption, the same command resumes the run.
     """
-    check_experiments(names, approximate)
     settings = [*(option or []), *([f"alignment.setting={setting}"] if setting else [])]
-    experiment_options = read_experiment_options(settings, names)
+    experiment_options = check_experiments(names, settings, approximate)
     check_corpus(names, corpus, corpus_options, ranks)
     check_counts(jobs=jobs, shard_size=shard_size)
     check_folder(out)

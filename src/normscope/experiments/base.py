@@ -228,8 +228,6 @@ class Experiment(ABC):
     summary: ClassVar[str]
     columns: ClassVar[Mapping[str, str]]
     """What every column of the tables means."""
-    ranks_only: ClassVar[bool] = False
-    """Whether its tables depend on the order of the values of maps alone, so that maps may be approximate."""
 
     @abstractmethod
     def needs(self, model: ModelFacts) -> Needs:
@@ -253,6 +251,11 @@ class Experiment(ABC):
             facts = replace(facts, sequences=0)
         caption = facts.caption(self.name)
         return replace(outcome, figures={name: bind(_named, draw, caption) for name, draw in outcome.figures.items()})
+
+    @property
+    def ranks_only(self) -> bool:
+        """Whether its tables depend on the order of the values of maps alone, so that maps may be approximate."""
+        return False
 
     def check(self, analyzer: Analyzer) -> None:  # noqa: B027  (most take any model)
         """Refuse a model that the experiment cannot be run on, before any work begins."""

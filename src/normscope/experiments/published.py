@@ -16,10 +16,6 @@ __all__ = ["CONLL", "MNLI", "SST2", "WIKIPEDIA", "Paper", "paper_of", "paper_of_
 _ABOUT = 0.1
 """By how much the number of sequences may differ from the paper's."""
 
-INFERRED = "inferred"
-"""The 2024 paper does not say how maps were scaled before they were compared; its values stand beside `column` (the
-documentation has the arithmetic)."""
-
 
 @dataclass(frozen=True)
 class Paper:

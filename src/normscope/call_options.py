@@ -9,7 +9,7 @@ from typing import Literal, TypedDict
 import torch
 from torch import Tensor
 
-from normscope.choices import Products, ValueBias
+from normscope.choices import FeedForwardBaseline, Products, ValueBias
 from normscope.explain.question import LabelName
 from normscope.inputs import Input
 from normscope.measures.approximated import Approximate
@@ -28,6 +28,7 @@ class MixingOptions(TypedDict, total=False):
     layers: int | Sequence[int] | None
     truncate: bool
     value_bias: ValueBias
+    ff_baseline: FeedForwardBaseline
     dtype: torch.dtype | None
     progress: bool | None
     tell: Tell | None
@@ -57,6 +58,7 @@ class ExplainOptions(TypedDict, total=False):
     reply: str | Sequence[int] | None
     method: str | Method
     heads: bool
+    ff_baseline: FeedForwardBaseline
     truncate: bool
     dtype: torch.dtype | None
     max_memory: int | None

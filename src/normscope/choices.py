@@ -12,6 +12,9 @@ from normscope.errors import InputError, listing
 ValueBias = Literal["token", "bias"]
 """Whether the bias of the value projection counts with the token, as in the papers, or with the bias."""
 
+FeedForwardBaseline = Literal["zero", "bias"]
+"""Where the integrated gradients of a feed-forward start: from zero, as in the papers, or from what no token put in."""
+
 Arithmetic = Literal["float32", "float64"]
 """The arithmetic in which states are decomposed."""
 

@@ -16,6 +16,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
+from normscope.baseline import BiasBaseline
 from normscope.capture import LONG, Side, capture_sides, rows_together
 from normscope.errors import CompletenessError
 from normscope.families.spec import Stack
@@ -108,12 +109,14 @@ class Pass:
         """Run a batch through the model; what its measures made of it, first of the main stack, then of the encoder."""
         family, request = self.analyzer.family, self.request
         rows = None if request.queries is None else positions
-        folds = [_Fold(self.analyzer, family.stack, request.main, batch, rows, count)]
+        folds = [_Fold(self.analyzer, family.stack, request.main, batch, rows, count, request.baseline)]
         sides = [folds[0].side(batch.lengths)]
         if family.encoder is not None:
             sides = [folds[0].side(batch.target_lengths, batch.lengths)]
             if request.encoder is not None:
-                folds.append(_Fold(self.analyzer, family.encoder, request.encoder, batch, None, count))
+                folds.append(
+                    _Fold(self.analyzer, family.encoder, request.encoder, batch, None, count, request.baseline)
+                )
                 sides.append(folds[1].side(batch.lengths))
         inputs = {**batch.features, **({"use_cache": False} if family.stack.causal else {})}
         below = any(fold.reach.below_attention for fold in folds)
@@ -131,6 +134,7 @@ class _Fold:
     batch: Batch
     rows: list[list[int]] | None
     count: Callable[[int], None]
+    baseline: BiasBaseline | None = None
     states: dict[tuple[int, Measure[Any, Any]], Any] = field(default_factory=dict)
     worst: dict[int, float] = field(default_factory=dict[int, float])
     begun: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
@@ -166,6 +170,8 @@ class _Fold:
             self.count(place)
         if self.rows is not None and len(trace.queries) == trace.length:
             trace = trace.select(torch.tensor(self.rows[place], device=trace.queries.device))
+        if self.baseline is not None:
+            trace = self.baseline.applied(trace)
         for measure in self.request.measures:
             started = (place, measure) in self.states
             before = self.states[place, measure] if started else measure.start()

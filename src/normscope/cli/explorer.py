@@ -83,6 +83,7 @@ def explore(
     ] = "display",
     truncate: options.Truncate = False,
     value_bias: options.ValueBias = "token",
+    ff_baseline: options.FeedForwardBaseline = "zero",
     approximate: options.Approximate = None,
     *,
     model: ModelOptions,
@@ -117,6 +118,7 @@ def explore(
         "heads": heads,
         "truncate": truncate,
         "value_bias": value_bias,
+        "ff_baseline": ff_baseline,
         "approximate": approximate,
     }
     analyses = [_analysed(first, read_text(text, pair), asked)]

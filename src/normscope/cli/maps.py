@@ -84,6 +84,7 @@ def map_command(
     out: options.Out = None,
     truncate: options.Truncate = False,
     value_bias: options.ValueBias = "token",
+    ff_baseline: options.FeedForwardBaseline = "zero",
     approximate: options.Approximate = None,
     products: options.Products = None,
     *,
@@ -112,6 +113,7 @@ def map_command(
             heads=head is not None,
             truncate=truncate,
             value_bias=value_bias,
+            ff_baseline=ff_baseline,
             approximate=approximate,
             products=products,
             tell=tell,
@@ -144,6 +146,7 @@ def growth_command(
     encoder: options.Encoder = False,
     truncate: options.Truncate = False,
     value_bias: options.ValueBias = "token",
+    ff_baseline: options.FeedForwardBaseline = "zero",
     *,
     model: ModelOptions,
 ) -> None:
@@ -160,7 +163,13 @@ def growth_command(
         say(f"Layer {layer}, the last; choose another with --layer.")
     with analysing() as tell:
         analysis = analyzer.analyze(
-            read_text(text, pair), target=target, layers=layer, truncate=truncate, value_bias=value_bias, tell=tell
+            read_text(text, pair),
+            target=target,
+            layers=layer,
+            truncate=truncate,
+            value_bias=value_bias,
+            ff_baseline=ff_baseline,
+            tell=tell,
         )
     analysis = units_of(analysis, words=words, no_special=no_special, encoder=encoder)
     with working(f"Drawing {out}"):

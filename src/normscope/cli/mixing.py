@@ -47,6 +47,7 @@ def mix_command(
     out: options.Out = None,
     truncate: options.Truncate = False,
     value_bias: options.ValueBias = "token",
+    ff_baseline: options.FeedForwardBaseline = "zero",
     *,
     model: ModelOptions,
 ) -> None:
@@ -69,6 +70,7 @@ def mix_command(
             layers=layer,
             truncate=truncate,
             value_bias=value_bias,
+            ff_baseline=ff_baseline,
             tell=tell,
         )
     if no_special:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from normscope import catalogue
-from normscope.choices import ApproximationName, Arithmetic, Masking, StackName, ValueBias
+from normscope.choices import ApproximationName, Arithmetic, FeedForwardBaseline, Masking, StackName, ValueBias
 from normscope.cli import options
 from normscope.cli.checks import (
     check_corpus,
@@ -115,6 +115,14 @@ def run_command(
             rich_help_panel=_HOW,
         ),
     ] = "token",
+    ff_baseline: Annotated[
+        FeedForwardBaseline,
+        typer.Option(
+            "--ff-baseline",
+            help="Start the integrated gradients of feed-forwards at zero, or at the bias: what no token put in.",
+            rich_help_panel=_HOW,
+        ),
+    ] = "zero",
     arithmetic: Annotated[
         Arithmetic | None,
         typer.Option(
@@ -232,6 +240,7 @@ def run_command(
             corpus_name=corpus_name,
             ranks=ranks,
             value_bias=value_bias,
+            ff_baseline=ff_baseline,
             dtype=arithmetic,
             stack=stack,
             approximate=approximate,

@@ -188,7 +188,9 @@ class Approximated:
 class RunFacts:
     """What the finish of an experiment may know of the run: model, corpus as the papers call it, seed, token frequency ranks
     by vocabulary id (`None`: counted in the corpus), the number of sequences, the experiments that saw masked tokens,
-    where the sequences come from, and how maps were approximated, if they were."""
+    where the sequences come from, how maps were approximated, if they were, the format of the corpus, the length of its
+    longest sequence in tokens, how many of its sequences were cut or left out as too long, and the conventions of the
+    decomposition that are not the papers', if any."""
 
     model: ModelFacts
     corpus: str = ""
@@ -198,6 +200,10 @@ class RunFacts:
     masked: frozenset[str] = frozenset()
     source: str = ""
     approximated: Approximated | None = None
+    format: str = ""
+    longest: int = 0
+    too_long: int = 0
+    conventions: str = ""
 
     def caption(self, experiment: str) -> str:
         """What a figure is about, in words: the model, the corpus, and how much of it."""

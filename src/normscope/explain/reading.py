@@ -36,7 +36,7 @@ class Reading:
 def read_off(asked: Asked, *, max_memory: int | None) -> Reading:
     """One pass through the model; its recording keeps as many layers as memory holds."""
     request = asked.request
-    recording = Recording(asked.analyzer, asked.sequence, request.dtype, max_memory, request.tell)
+    recording = Recording(asked.analyzer, asked.sequence, request.dtype, max_memory, request.tell, request.baseline)
     head = recording.play(asked.question)
     answers = asked.question.answers(head.logits)
     targets = [answer.target for answer in answers]

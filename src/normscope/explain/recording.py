@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from normscope.baseline import BiasBaseline
 from normscope.capture import Side, capture_sides
 from normscope.capture.heads import HeadListener
 from normscope.errors import UnsupportedArchitectureError
@@ -37,10 +38,12 @@ class Recording:
         dtype: torch.dtype | None = None,
         max_memory: int | None = None,
         tell: Tell | None = None,
+        baseline: BiasBaseline | None = None,
         *,
         encoder: bool = False,
     ) -> None:
         self.analyzer, self.sequence, self.max_memory, self.tell = analyzer, sequence, max_memory, tell
+        self.baseline = baseline
         self.dtype = dtype or torch.promote_types(analyzer.weight_dtype, torch.float32)
         self.is_encoder = encoder
         self.stack: Stack = analyzer.family.encoder if encoder else analyzer.family.stack  # pyright: ignore[reportAttributeAccessIssue]
@@ -65,7 +68,7 @@ class Recording:
         """Run the model once: the trace of its head, and those of as many layers as memory holds."""
         has_encoder = self.analyzer.family.encoder is not None and self.sequence.target is not None
         if has_encoder:
-            options = (self.analyzer, self.sequence, self.dtype, self.max_memory)
+            options = (self.analyzer, self.sequence, self.dtype, self.max_memory, None, self.baseline)
             self._encoder = Recording(*options, encoder=True)
         first = [] if self.max_memory is None else [self.depth]
         kept = first or list(range(1, 1 + self.depth))
@@ -110,8 +113,9 @@ class Recording:
         def keep(layer: int, _: int, trace: LayerTrace) -> None:
             if self.tell is not None:
                 self.tell(layer - 1, self.depth)
-            self.traces[layer] = trace
-            self._bytes_of_a_layer = bytes_of(trace)
+            kept = trace if self.baseline is None else self.baseline.applied(trace)
+            self.traces[layer] = kept
+            self._bytes_of_a_layer = bytes_of(kept)
 
         return Side(self.stack, lengths, layers, keep, None if self.is_encoder else source_lengths)
 

@@ -80,7 +80,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "projections": {},
     "propagated": {"bias": "apart", "first": 1, "max_memory": None},
     "attention-rollout": {},
-    "globenc": {},
+    "globenc": {"normalise": False},
     "alti": {},
     "value-zeroing": {},
     "contribution-weights": {},

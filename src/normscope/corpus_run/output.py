@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from normscope.errors import FileError
 from normscope.experiments.base import Outcome
 from normscope.files import replacing
+from normscope.plots.glyphs import legible
 from normscope.plots.style import publication
 from normscope.run_files import MANIFEST
 
@@ -60,7 +61,10 @@ def _write_outcome(folder: Path, outcome: Outcome) -> None:
         with publication(), mpl.rc_context({"svg.hashsalt": name}):
             figure = draw()
             for suffix, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
-                with replacing(folder / "figures" / f"{name}.{suffix}") as path:
+                with (
+                    replacing(folder / "figures" / f"{name}.{suffix}") as path,
+                    legible(figure, text_stays=suffix == "svg"),
+                ):
                     figure.savefig(path, format=suffix, dpi=150, metadata=metadata)
 
 

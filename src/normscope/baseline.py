@@ -14,9 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.choices import FeedForwardBaseline
+from normscope.choices import FeedForwardBaseline, ff_baseline_of
 from normscope.decompose.linear import deviation, scale_, shift, sloped
-from normscope.errors import InputError
 from normscope.pullback.block import constant_values
 from normscope.trace import (
     Attention,
@@ -106,9 +105,7 @@ class BiasBaseline:
 
 def baseline(asked: FeedForwardBaseline, counted: Counted) -> BiasBaseline | None:
     """The baseline by name; nothing for zero."""
-    if asked not in ("zero", "bias"):
-        raise InputError(f"ff_baseline is 'zero' or 'bias', not {asked!r}.")
-    return BiasBaseline(counted) if asked == "bias" else None
+    return BiasBaseline(counted) if ff_baseline_of(asked) == "bias" else None
 
 
 def _normalised(step: Normalise, bias: Bias) -> Bias:

@@ -168,7 +168,7 @@ def test_propagated_parts_have_the_same_baseline_as_the_pull_back() -> None:
 @pytest.mark.usefixtures("unchecked_types")
 def test_another_baseline_and_methods_without_one_are_refused() -> None:
     analyzer = double("bert")
-    with pytest.raises(InputError, match="ff_baseline is 'zero' or 'bias', not 'mean'"):
+    with pytest.raises(InputError, match=r"\(ff_baseline\) start at zero, bias, not at 'mean'"):
         analyzer.analyze(IDS, ff_baseline="mean")  # type: ignore[call-overload]
     with pytest.raises(InputError, match="does not take ff_baseline"):
         analyzer.analyze(IDS, method="alti", ff_baseline="bias")

@@ -17,6 +17,7 @@ from normscope.cli.checks import (
     check_experiments,
     check_folder,
     check_model,
+    check_page,
 )
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import Expansion, expanded
@@ -267,6 +268,7 @@ def report_command(
     ] = False,
 ) -> None:
     """Write one self-contained HTML report of one run, or of several side by side or together."""
+    check_page(out)
     for folder in runs:
         refuse_unfinished(folder)
     from normscope.report import write_report

@@ -6,6 +6,7 @@ gives a new one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -182,7 +183,7 @@ class Analysis:
         raise SelectionError(f"There is no {missing} here; maps at {name} are of the {self._quantity_at(name)}{hint}")
 
     def rollout(
-        self, scope: str | None = None, *, add_identity: float | None = None, normalise: bool = True
+        self, scope: str | None = None, *, add_identity: float | None = None, normalise: bool | None = None
     ) -> xr.DataArray:
         """`[layer, query, key]`: the maps at a scope multiplied over layers, from the inputs to the state after each layer.
 
@@ -190,7 +191,8 @@ class Analysis:
             scope: the scope to roll out; by default that of the method, or the only one.
             add_identity: the share of the identity in every layer's map, for the residual: `0.5` is as much as the map. By
                 default half where the scope has no residual of its own, none elsewhere.
-            normalise: divide every row by the sum of its absolute values first.
+            normalise: divide every row by the sum of its absolute values first. By default as the method does: all but
+                `"globenc"`, whose authors multiply norms as they are.
 
         Keys that do not exist count nothing. In a decoder the encoder's states are keys that enter every layer as they are;
         what lies before them is in the rollout of `encoder`. Maps of a method that goes through all layers, such as
@@ -201,6 +203,8 @@ class Analysis:
             (10, 10)
         """
         name = self._rollout_scope(scope)
+        if normalise is None:
+            normalise = bool(json.loads(str(self.attrs.get("method_options", "{}"))).get("normalise", True))
         if "from_layer" in self._dataset.attrs:
             if add_identity is not None:
                 raise InputError(

@@ -18,8 +18,17 @@ from transformers import PreTrainedTokenizerBase
 
 from normscope import asking, results, schema, streaming
 from normscope.analysis import Analysis
+from normscope.baseline import BiasBaseline, baseline
 from normscope.call_options import AnalysisOptions, ExplainOptions, MixingOptions, Text, Vector
-from normscope.choices import Products, StackName, ValueBias, stack_name, value_bias_of
+from normscope.choices import (
+    FeedForwardBaseline,
+    Products,
+    StackName,
+    ValueBias,
+    ff_baseline_of,
+    stack_name,
+    value_bias_of,
+)
 from normscope.errors import InputError
 from normscope.explain.asked import Asked
 from normscope.explain.explanation import Explanation
@@ -158,6 +167,7 @@ class Analyzer(Subject):
         words: bool = False,
         truncate: bool = False,
         value_bias: ValueBias = "token",
+        ff_baseline: FeedForwardBaseline = "zero",
         dtype: torch.dtype | None = None,
         progress: bool | None = None,
         tell: Tell | None = None,
@@ -189,6 +199,8 @@ class Analyzer(Subject):
             words: the inputs are lists of words.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
             value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
+            ff_baseline: where the integrated gradients of feed-forwards start: at `"zero"` (as in the papers), or at the
+                `"bias"`, what enters an activation without any token.
             dtype: arithmetic of the decomposition (default float32, or float64 for a float64 model).
             progress: show a progress bar (default: for long lists in a terminal).
             tell: called with the layers done and their number before each layer of each input; may raise, to cancel.
@@ -214,16 +226,18 @@ class Analyzer(Subject):
         chosen, value_bias = layer_method(method), value_bias_of(value_bias)
         sequences, single = asking.read(self, inputs, target, words=words, truncate=truncate)
         wanted = MapRequest(
-            (), scopes is not None, heads, value_bias, projections, approximate=approximation(approximate, products)
+            *((), scopes is not None, heads, value_bias, projections),
+            approximate=approximation(approximate, products),
+            ff_baseline=ff_baseline,
         )
         request = asking.map_request(self, chosen, wanted, scopes, layers, queries, dtype)
-        facts = {**self.facts, "value_bias": value_bias, **chosen.facts}
+        facts = {**self.facts, "value_bias": value_bias, "ff_baseline": ff_baseline, **chosen.facts}
         if out is not None:
             return streaming.analysis(Pass(self, request), sequences, facts, out, tell)
         if max_memory is not None:
             refuse_memory(self, request, lengths_of(sequences), max_memory)
         if chosen.across_layers:
-            run = AcrossLayers(self, chosen, request)
+            run = AcrossLayers(self, chosen, request, ff_baseline)
             analyses = run.analyses(sequences, asking.layers_asked(self, layers), queries, tell)
         else:
             measured = Pass(self, request).over(sequences, progress=progress, tell=tell)
@@ -273,6 +287,7 @@ class Analyzer(Subject):
         words: bool = False,
         truncate: bool = False,
         value_bias: ValueBias = "token",
+        ff_baseline: FeedForwardBaseline = "zero",
         dtype: torch.dtype | None = None,
         progress: bool | None = None,
         tell: Tell | None = None,
@@ -289,10 +304,10 @@ class Analyzer(Subject):
         own, _ = asking.scopes_asked(self, scopes)
         value_bias = value_bias_of(value_bias)
         measure = Decomposition(ratios=tuple(own), value_bias=value_bias)
-        request = asking.request(self, [measure], [], layers, None, dtype)
+        request = asking.request(self, [measure], [], layers, None, dtype, baseline(ff_baseline, value_bias))
         sequences, single = asking.read(self, inputs, target, words=words, truncate=truncate)
         measured = Pass(self, request).over(sequences, progress=progress, tell=tell)
-        facts = {**self.facts, "value_bias": value_bias}
+        facts = {**self.facts, "value_bias": value_bias, "ff_baseline": ff_baseline}
         ratios = [results.mixing_ratios(item, facts) for item in measured]
         return ratios[0] if single else ratios
 
@@ -319,6 +334,7 @@ class Analyzer(Subject):
         reply: str | Sequence[int] | None = None,
         method: str | Method = PullBack.name,
         heads: bool = False,
+        ff_baseline: FeedForwardBaseline = "zero",
         words: bool = False,
         truncate: bool = False,
         dtype: torch.dtype | None = None,
@@ -347,6 +363,8 @@ class Analyzer(Subject):
             method: how to attribute, by name (`normscope methods` lists them) or with options (`normscope.method`). Only
                 the pull-back follows what flows through the layers, adds up exactly, and takes the next two arguments.
             heads: also keep the edges of every head, `[layer, head, query, key]`.
+            ff_baseline: as in `analyze`, for the pull-back and DecompX. What belongs to no token is here all that is not
+                linear in the states that enter a layer.
             words: the inputs are lists of words.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
             dtype: arithmetic of the pull-back (default float32, or float64 for a float64 model).
@@ -370,9 +388,14 @@ class Analyzer(Subject):
             raise InputError(
                 f"The method {way.facts['method']!r} does not follow single heads: leave out heads, or use 'pull-back'."
             )
+        if ff_baseline_of(ff_baseline) != "zero" and not way.through_slopes:
+            raise InputError(
+                f"The method {way.facts['method']!r} has no baseline of feed-forwards: leave out ff_baseline, or use "
+                f"'pull-back' or 'decompx'."
+            )
         wanted = checked(target, against, at, continue_for, direction, reply)
         sequences, single = asking.read_sources(self, inputs, words=words, truncate=truncate)
-        request = PullRequest(heads, dtype, max_memory, tell)
+        request = PullRequest(heads, dtype, max_memory, tell, ff_baseline)
         explanations = [self._explain(item, wanted, way, request) for item in sequences]
         return explanations[0] if single else explanations
 
@@ -482,6 +505,7 @@ class Analyzer(Subject):
         measures: Sequence[Measure[Any, Any]],
         *,
         dtype: torch.dtype | None = None,
+        start: BiasBaseline | None = None,
         tell: Tell | None = None,
     ) -> list[Measured]:
         """Any measures of all layers of the main stack, for sequences that are ready for the model.
@@ -495,12 +519,17 @@ class Analyzer(Subject):
             >>> sorted(measured.main[ratios]) == analyzer.layers
             True
         """
-        return Pass(self, asking.request(self, measures, [], None, None, dtype)).over(
+        return Pass(self, asking.request(self, measures, [], None, None, dtype, start)).over(
             sequences, progress=False, tell=tell
         )
 
     def analysis_of(
-        self, measured: Measured, *, value_bias: ValueBias = "token", method: LayerMethod | None = None
+        self,
+        measured: Measured,
+        *,
+        value_bias: ValueBias = "token",
+        ff_baseline: FeedForwardBaseline = "zero",
+        method: LayerMethod | None = None,
     ) -> Analysis:
         """The analysis that the results of a pass make up.
 
@@ -512,5 +541,6 @@ class Analyzer(Subject):
             >>> analyzer.analysis_of(measured).map("Attn").shape  # [layer, query, key]
             (6, 5, 5)
         """
-        facts = {**self.facts, "value_bias": value_bias, **({} if method is None else method.facts)}
+        counted = {"value_bias": value_bias, "ff_baseline": ff_baseline}
+        facts = {**self.facts, **counted, **({} if method is None else method.facts)}
         return results.analysis(measured, facts)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from PIL import Image
 
+from normscope.baseline import BiasBaseline, baseline
 from normscope.errors import InputError, SelectionError
 from normscope.inputs import Target, TokenSequence, read_images, read_inputs, with_targets
 from normscope.measures import Measure
@@ -111,10 +112,11 @@ def request(
     layers: int | Sequence[int] | None,
     queries: int | Sequence[int] | None,
     dtype: torch.dtype | None,
+    start: BiasBaseline | None = None,
 ) -> Request:
     encoder_layers = encoder_layers_asked(analyzer, layers)
     encoder = StackRequest(encoder_measures, encoder_layers) if encoder_measures and encoder_layers else None
-    return Request(StackRequest(measures, layers_asked(analyzer, layers)), encoder, queries, dtype)
+    return Request(StackRequest(measures, layers_asked(analyzer, layers)), encoder, queries, dtype, start)
 
 
 def encoder_layers_asked(analyzer: Analyzer, layers: int | Sequence[int] | None) -> list[int]:
@@ -156,7 +158,9 @@ def map_request(
         )
         if each and needed
     ]
-    return Request(stacks[0], stacks[1] if len(stacks) > 1 else None, queries, dtype)
+    counted = "states" if method.across_layers else wanted.value_bias
+    start = baseline(wanted.ff_baseline, counted)
+    return Request(stacks[0], stacks[1] if len(stacks) > 1 else None, queries, dtype, start)
 
 
 def _is_image(inputs: Any) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from normscope.choices import Products, ValueBias
+from normscope.choices import FeedForwardBaseline, Products, ValueBias
 from normscope.explain.question import LabelName
 from normscope.inputs import Target
 from normscope.measures.approximated import Approximate
@@ -32,6 +32,7 @@ class MixingOptions(TypedDict, total=False):
     layers: int | Sequence[int] | None
     truncate: bool
     value_bias: ValueBias
+    ff_baseline: FeedForwardBaseline
     dtype: torch.dtype | None
     progress: bool | None
     tell: Tell | None
@@ -61,6 +62,7 @@ class ExplainOptions(TypedDict, total=False):
     reply: str | Sequence[int] | None
     method: str | Method
     heads: bool
+    ff_baseline: FeedForwardBaseline
     truncate: bool
     dtype: torch.dtype | None
     max_memory: int | None

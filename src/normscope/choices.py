@@ -13,6 +13,9 @@ from normscope.errors import InputError, listing
 ValueBias = Literal["token", "bias"]
 """Whether the bias of the value projection counts with the token, as in the papers, or with the bias."""
 
+FeedForwardBaseline = Literal["zero", "bias"]
+"""Where the integrated gradients of a feed-forward start: from zero, as in the papers, or from what no token put in."""
+
 Arithmetic = Literal["float32", "float64"]
 """The arithmetic in which states are decomposed."""
 
@@ -31,6 +34,9 @@ TooLong = Literal["truncate", "skip", "refuse"]
 StackName = Literal["decoder", "encoder"]
 """The stack of an encoder-decoder model that is looked at."""
 
+Correlation = Literal["pearson", "spearman"]
+"""How alike two maps are: Pearson's r of their cells, or Spearman's rho, which is that of the ranks of their cells."""
+
 MOST_JOBS = 1024
 """How many processes of one machine a run may be shared out to; a typing error would end the machine."""
 
@@ -46,6 +52,13 @@ def normalise_axis(name: str) -> NormaliseAxis:
 def value_bias_of(name: str) -> ValueBias:
     """What the bias of the value projection counts with."""
     return _chosen(name, get_args(ValueBias), "The bias of the value projection (value_bias) counts with {}, not with")
+
+
+def ff_baseline_of(name: str) -> FeedForwardBaseline:
+    """Where the integrated gradients of feed-forwards start."""
+    return _chosen(
+        name, get_args(FeedForwardBaseline), "Integrated gradients of feed-forwards (ff_baseline) start at {}, not at"
+    )
 
 
 def stack_name(name: str) -> StackName:

@@ -17,6 +17,7 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
+from normscope.baseline import BiasBaseline
 from normscope.capture import LONG, Side, capture_sides, rows_together
 from normscope.errors import CompletenessError
 from normscope.families.spec import Stack
@@ -103,12 +104,14 @@ class Pass:
         """Run a batch through the model; what its measures made of it, first of the main stack, then of the encoder."""
         family, request = self.analyzer.family, self.request
         rows = None if request.queries is None else positions
-        folds = [_Fold(self.analyzer, family.stack, request.main, batch, rows, count)]
+        folds = [_Fold(self.analyzer, family.stack, request.main, batch, rows, count, request.baseline)]
         sides = [folds[0].side(batch.lengths)]
         if family.encoder is not None:
             sides = [folds[0].side(batch.target_lengths, batch.lengths)]
             if request.encoder is not None:
-                folds.append(_Fold(self.analyzer, family.encoder, request.encoder, batch, None, count))
+                folds.append(
+                    _Fold(self.analyzer, family.encoder, request.encoder, batch, None, count, request.baseline)
+                )
                 sides.append(folds[1].side(batch.lengths))
         inputs = {**batch.features, **({"use_cache": False} if family.stack.causal else {})}
         capture_sides(self.analyzer.model, inputs, sides, dtype=self.dtype, below_attention=True)
@@ -125,6 +128,7 @@ class _Fold:
     batch: Batch
     rows: list[list[int]] | None
     count: Callable[[int], None]
+    baseline: BiasBaseline | None = None
     states: dict[tuple[int, Measure[Any, Any]], Any] = field(default_factory=dict)
     worst: dict[int, float] = field(default_factory=dict[int, float])
     begun: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
@@ -163,6 +167,8 @@ class _Fold:
             trace = trace.select(torch.tensor(self.rows[place], device=trace.queries.device))
         # Further blocks of query rows have the same values.
         self.analyzer.proof.layer(trace, self._named(layer), self.reach.components, values=begins)
+        if self.baseline is not None:
+            trace = self.baseline.applied(trace)
         for measure in self.request.measures:
             started = (place, measure) in self.states
             before = self.states[place, measure] if started else measure.start()

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from normscope.baseline import BiasBaseline
 from normscope.errors import InputError, SelectionError
 from normscope.measures import Measure
 from normscope.numerals import position_of, whole_numbers
@@ -45,12 +46,14 @@ class StackRequest:
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of every sequence: of the main stack and of the encoder, for which queries, in which arithmetic."""
+    """What is asked of every sequence: of the main stack and of the encoder, for which queries, in which arithmetic, and
+    where the integrated gradients of feed-forwards start, if not at zero."""
 
     main: StackRequest
     encoder: StackRequest | None = None
     queries: int | Sequence[int] | None = None
     dtype: torch.dtype | None = None
+    baseline: BiasBaseline | None = None
 
     def __post_init__(self) -> None:
         check_arithmetic(self.dtype)

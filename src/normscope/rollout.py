@@ -36,7 +36,13 @@ def rollout(maps: xr.DataArray, *, identity: float, normalise: bool) -> xr.DataA
         layer[:, own] = 0
         reached = passing + layer
         rolled.append(reached)
-    result = np.where(np.logical_and.accumulate(missing), np.nan, np.stack(rolled)).astype(values.dtype)
+    product = np.stack(rolled)
+    if not np.isfinite(product).all():
+        raise InputError(f"The maps at {maps.name} multiply to numbers that are too large: normalise their rows.")
+    # Products of norms outgrow float32.
+    result = np.where(
+        np.logical_and.accumulate(missing), np.nan, product.astype(values.dtype if normalise else np.float64)
+    )
     ordered = maps.transpose("layer", "query", "key")
     return ordered.copy(data=result).assign_attrs(rollout="true", identity=identity, normalised=str(normalise).lower())
 

@@ -211,6 +211,8 @@ class Expert:
     weights: Float[Tensor, " row"]
     pre_activations: tuple[Float[Tensor, "row f"], ...]
     """What enters the activation: one tensor for a plain network, gate and up for a gated one."""
+    baselines: tuple[Float[Tensor, "row f"], ...] | None = None
+    """Where integrated gradients start instead of at zero: what enters the activation without any token."""
 
 
 @dataclass(frozen=True)
@@ -318,4 +320,5 @@ def _select_expert(expert: Expert, rows: Int[Tensor, " row"]) -> Expert:
         rows=new_row,
         weights=expert.weights[old_place],
         pre_activations=tuple(z[old_place] for z in expert.pre_activations),
+        baselines=None if expert.baselines is None else tuple(z[old_place] for z in expert.baselines),
     )

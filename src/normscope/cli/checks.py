@@ -167,13 +167,18 @@ def check_results(paths: Sequence[Path]) -> None:
 # ---- runs --------------------------------------------------------------------------------------------------------------
 
 
-def check_experiments(names: Sequence[str], approximate: str | None) -> None:
-    """Refuse experiments that do not exist, that are named twice, or that cannot be approximated."""
+def check_experiments(
+    names: Sequence[str], options: Sequence[str], approximate: str | None
+) -> dict[str, dict[str, Any]]:
+    """Refuse experiments that do not exist, that are named twice, or that cannot be approximated; the options of each."""
     known = [catalogue.experiment_name(name) for name in names]
     if len(set(known)) < len(known):
         raise InputError("Name at least one experiment, and each only once.")
+    given = read_experiment_options(options, names)
     if approximate is not None:
-        catalogue.refuse_exact_experiments(known, approximate)
+        asked = {catalogue.experiment_name(name): given.get(name, {}) for name in names}
+        catalogue.refuse_exact_experiments(catalogue.exact_experiments(asked), approximate)
+    return given
 
 
 def check_corpus(names: Sequence[str], corpus: str | None, options: CorpusOptions, ranks: Path | None) -> None:

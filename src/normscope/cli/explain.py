@@ -117,6 +117,7 @@ def explain_command(
         bool,
         typer.Option("--heads", help="Also keep the edges of every head (in a .nc).", rich_help_panel=_HOW),
     ] = False,
+    ff_baseline: options.FeedForwardBaseline = "zero",
     max_memory: Annotated[
         str | None,
         typer.Option(
@@ -144,7 +145,8 @@ def explain_command(
 ) -> None:
     """Show what made the model say this: what each token puts into a logit.
 
-    The logit is that of a word or label, and by default it is taken apart exactly. With --out it is written as a
+    The logit is that of a word or label, and by default it is taken apart exactly, for given attention weights, deviations
+    of norms and slopes of activations. With --out it is written as a
     picture (svg, png, pdf), a page (html), a table (csv, parquet, json) or netCDF (nc).
     """
     text, (pair,) = given_texts(text, pair, as_text=as_text)
@@ -165,6 +167,7 @@ def explain_command(
             direction="state" if state else None,
             method=_method(method, option or []),
             heads=heads,
+            ff_baseline=ff_baseline,
             max_memory=memory,
             truncate=truncate,
             tell=tell,

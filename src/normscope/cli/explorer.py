@@ -85,6 +85,7 @@ def explore(
     truncate: options.Truncate = False,
     as_text: options.AsText = False,
     value_bias: options.ValueBias = "token",
+    ff_baseline: options.FeedForwardBaseline = "zero",
     approximate: options.Approximate = None,
     *,
     model: ModelOptions,
@@ -118,6 +119,7 @@ def explore(
         "heads": heads,
         "truncate": truncate,
         "value_bias": value_bias,
+        "ff_baseline": ff_baseline,
         "approximate": approximate,
     }
     analyses = [_analysed(first, read_text(first, text, pair, as_text=as_text), asked)]

@@ -86,6 +86,7 @@ def map_command(
     truncate: options.Truncate = False,
     as_text: options.AsText = False,
     value_bias: options.ValueBias = "token",
+    ff_baseline: options.FeedForwardBaseline = "zero",
     approximate: options.Approximate = None,
     products: options.Products = None,
     *,
@@ -115,6 +116,7 @@ def map_command(
             heads=head is not None,
             truncate=truncate,
             value_bias=value_bias,
+            ff_baseline=ff_baseline,
             approximate=approximate,
             products=products,
             tell=tell,
@@ -148,6 +150,7 @@ def growth_command(
     truncate: options.Truncate = False,
     as_text: options.AsText = False,
     value_bias: options.ValueBias = "token",
+    ff_baseline: options.FeedForwardBaseline = "zero",
     *,
     model: ModelOptions,
 ) -> None:
@@ -170,6 +173,7 @@ def growth_command(
             layers=layer,
             truncate=truncate,
             value_bias=value_bias,
+            ff_baseline=ff_baseline,
             tell=tell,
         )
     analysis = units_of(analysis, words=words, no_special=no_special, encoder=encoder)

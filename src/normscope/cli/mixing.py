@@ -49,6 +49,7 @@ def mix_command(
     truncate: options.Truncate = False,
     as_text: options.AsText = False,
     value_bias: options.ValueBias = "token",
+    ff_baseline: options.FeedForwardBaseline = "zero",
     *,
     model: ModelOptions,
 ) -> None:
@@ -72,6 +73,7 @@ def mix_command(
             layers=layer,
             truncate=truncate,
             value_bias=value_bias,
+            ff_baseline=ff_baseline,
             tell=tell,
         )
     if no_special:

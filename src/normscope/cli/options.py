@@ -64,6 +64,14 @@ ValueBias = Annotated[
     choices.ValueBias,
     typer.Option("--value-bias", help="Count the bias of the value projection with the 'token' or with the 'bias'."),
 ]
+FeedForwardBaseline = Annotated[
+    choices.FeedForwardBaseline,
+    typer.Option(
+        "--ff-baseline",
+        help="Start the integrated gradients of feed-forwards at 'zero', as in the papers, or at the 'bias': what no token "
+        "put in.",
+    ),
+]
 Approximate = Annotated[
     choices.ApproximationName | None,
     typer.Option(

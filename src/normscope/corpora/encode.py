@@ -24,6 +24,9 @@ from normscope.inputs import NO_WORD, TokenSequence, read_inputs
 
 _Read = TypeVar("_Read", Item, TokenSequence)
 
+TOO_LONG = "too long"
+"""How problems with sequences of too many tokens begin."""
+
 _FIRST, _SEPARATOR = "[CLS]", "[SEP]"
 """The special tokens of ready-made WordPiece tokens."""
 
@@ -124,7 +127,7 @@ class Encoder:
                 f"{record.where}: {length} tokens, but at most {self.max_tokens} are wanted. "
                 f"Raise max_tokens, or cut or leave out long sequences (--too-long truncate or skip)."
             )
-        self.problems.left_out("too long, cut" if self.too_long == "truncate" else "too long, left out")
+        self.problems.left_out(f"{TOO_LONG}, cut" if self.too_long == "truncate" else f"{TOO_LONG}, left out")
         return self.too_long == "truncate"
 
     # ---- ready-made tokens -----------------------------------------------------------------------------------------------

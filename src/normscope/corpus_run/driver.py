@@ -12,6 +12,7 @@ from rich.console import Console
 
 from normscope.analyzer import Analyzer
 from normscope.corpora import Corpus, CorpusError, Item, Problems
+from normscope.corpora.encode import TOO_LONG
 from normscope.corpora.token_ranks import read_ranks
 from normscope.corpus_run.engines import IDENTITY, ChangedModelError, Engine, Work, WorkerError
 from normscope.corpus_run.folder import RunFolder
@@ -141,6 +142,10 @@ class Driver:
             frozenset(name for name, needs in self.needs.items() if self.plan.masks(needs)),
             "" if self.settings.corpus is None else self.settings.corpus.path,
             self.approximated,
+            "" if self.settings.corpus is None else self.settings.corpus.actual_format,
+            self.spool.longest,
+            sum(count for kind, count in self.problems.counts.items() if kind.startswith(TOO_LONG)),
+            self.settings.conventions,
         )
         return {item.name: item.conclude(totals[item.name], facts) for item in self.settings.experiments}
 
@@ -183,6 +188,7 @@ def _plan(settings: Settings, analyzer: Analyzer, facts: ModelFacts) -> Plan:
         settings.torch_dtype,
         settings.stack,
         settings.approximate,
+        settings.ff_baseline,
     )
 
 

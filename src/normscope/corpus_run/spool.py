@@ -41,7 +41,7 @@ class Spool:
         self._file, self._shard_size = file, shard_size
         self._starts: list[int] = [0]
         self._digest = hashlib.sha256()
-        self.sequences = self.tokens = 0
+        self.sequences = self.tokens = self.longest = 0
 
     def fill(self, items: Iterable[Item]) -> None:
         """Store all sequences."""
@@ -50,6 +50,7 @@ class Spool:
             for item in shard:
                 self.sequences += 1
                 self.tokens += item.length
+                self.longest = max(self.longest, item.length)
                 self._digest.update(_token_ids(item).encode())
             block = zlib.compress(json.dumps([to_json(item) for item in shard]).encode(), 1)
             try:

@@ -13,7 +13,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normscope.baseline import BiasBaseline, baseline
 from normscope.capture import module_between
+from normscope.choices import FeedForwardBaseline
 from normscope.errors import CompletenessError
 from normscope.explain.question import Answer, Question
 from normscope.explain.recording import Recording
@@ -31,12 +33,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PullRequest:
-    """How to pull back: with the edges of every head or not, in which arithmetic, and within how much memory (bytes)."""
+    """How to pull back: with the edges of every head or not, in which arithmetic, within how much memory (bytes), and from
+    where the integrated gradients of feed-forwards start."""
 
     head_edges: bool = False
     dtype: torch.dtype | None = None
     max_memory: int | None = None
     tell: Tell | None = None
+    ff_baseline: FeedForwardBaseline = "zero"
+
+    @property
+    def baseline(self) -> BiasBaseline | None:
+        """Where they start, if not at zero."""
+        return baseline(self.ff_baseline, "states")
 
     def __post_init__(self) -> None:
         check_arithmetic(self.dtype)
@@ -76,7 +85,8 @@ def pull_back(analyzer: Analyzer, sequence: TokenSequence, question: Question, r
     """Explain the values that a question is about, exactly, in one way back."""
     for stack in (analyzer.family.stack, analyzer.family.encoder):
         refuse_module_between(analyzer, None if stack is None else module_between(analyzer.model, stack))
-    recording = Recording(analyzer, sequence, request.dtype, request.max_memory, request.tell)
+    options = (request.dtype, request.max_memory, request.tell, request.baseline)
+    recording = Recording(analyzer, sequence, *options)
     played = recording.play(question)
     way = _Way(analyzer, played.values, played.sizes, played.pulled.bias, request.head_edges)
     main = way.down(recording, "layer", played.pulled.covector, played.head.states)

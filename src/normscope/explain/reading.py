@@ -12,5 +12,5 @@ from normscope.explain.recording import Played, Recording
 def read_off(asked: Asked, *, max_memory: int | None) -> tuple[Played, Recording]:
     """One pass through the model: the values asked about, and its recording, which keeps as many layers as memory holds."""
     request = asked.request
-    recording = Recording(asked.analyzer, asked.sequence, request.dtype, max_memory, request.tell)
+    recording = Recording(asked.analyzer, asked.sequence, request.dtype, max_memory, request.tell, request.baseline)
     return recording.play(asked.question), recording

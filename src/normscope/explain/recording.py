@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normscope.baseline import BiasBaseline
 from normscope.capture import Side, capture_sides
 from normscope.capture.heads import HeadListener
 from normscope.errors import UnsupportedArchitectureError
@@ -55,10 +56,12 @@ class Recording:
         dtype: torch.dtype | None = None,
         max_memory: int | None = None,
         tell: Tell | None = None,
+        baseline: BiasBaseline | None = None,
         *,
         encoder: bool = False,
     ) -> None:
         self.analyzer, self.sequence, self.max_memory, self.tell = analyzer, sequence, max_memory, tell
+        self.baseline = baseline
         self.dtype = dtype or torch.promote_types(analyzer.weight_dtype, torch.float32)
         self.is_encoder = encoder
         self.stack: Stack = analyzer.family.encoder if encoder else analyzer.family.stack  # pyright: ignore[reportAttributeAccessIssue]
@@ -97,7 +100,7 @@ class Recording:
     def _heard(self, question: Question) -> HeadTrace:
         has_encoder = self.analyzer.family.encoder is not None and self.sequence.target is not None
         if has_encoder:
-            options = (self.analyzer, self.sequence, self.dtype, self.max_memory)
+            options = (self.analyzer, self.sequence, self.dtype, self.max_memory, None, self.baseline)
             self._encoder = Recording(*options, encoder=True)
         first = [] if self.max_memory is None else [self.depth]
         kept = first or list(range(1, 1 + self.depth))
@@ -145,8 +148,9 @@ class Recording:
             if self.tell is not None:
                 self.tell(layer - 1, self.depth)
             self.analyzer.proof.layer(trace, self._named(layer))
-            self.traces[layer] = trace
-            self._bytes_of_a_layer = bytes_of(trace)
+            kept = trace if self.baseline is None else self.baseline.applied(trace)
+            self.traces[layer] = kept
+            self._bytes_of_a_layer = bytes_of(kept)
 
         return Side(self.stack, lengths, layers, keep, None if self.is_encoder else source_lengths)
 

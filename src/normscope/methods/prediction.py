@@ -33,6 +33,8 @@ class Attribution(Method):
     gives: ClassVar[Gives] = "attribution"
     follows: ClassVar[bool] = False
     """Whether it follows what flows through the layers: edges, heads, feed-forwards."""
+    through_slopes: ClassVar[bool] = False
+    """Whether it goes through feed-forwards by the slopes of integrated gradients, which start at a baseline."""
 
     @abstractmethod
     def explain(self, asked: Asked) -> xr.DataTree:
@@ -48,9 +50,10 @@ class PullBack(Attribution):
     quantity = "logit"
     signed = True
     follows = True
+    through_slopes = True
     cost = "a forward and a backward pass"
     operations = "4 L n (4 d^2 + 2 d F + n d)"
-    paper = "this package; equals DecompX (Modarressi et al. 2023) contracted with the output row"
+    paper = "this package; biases apart, equals DecompX (Modarressi et al. 2023) contracted with the output row"
 
     def explain(self, asked: Asked) -> xr.DataTree:
         analyzer, sequence, question = asked.analyzer, asked.sequence, asked.question
@@ -93,7 +96,8 @@ class SharesOnly(Attribution):
 def facts_of(method: Method, asked: Asked) -> dict[str, str | int | float]:
     """What an explanation says about how it was made. `causal`: a value is read off a token that knows none after it."""
     causal = asked.analyzer.family.stack.causal and asked.question.reads_tokens
-    return {**asked.analyzer.facts, **method.facts, "signed": int(method.signed), "causal": int(causal)}
+    how = {"signed": int(method.signed), "causal": int(causal), "ff_baseline": asked.request.ff_baseline}
+    return {**asked.analyzer.facts, **method.facts, **how}
 
 
 # ---- gradients ---------------------------------------------------------------------------------------------------------

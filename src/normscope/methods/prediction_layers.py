@@ -127,6 +127,7 @@ class DecompX(SharesOnly):
     bias: BiasShare = "absdot"
 
     name: ClassVar[str] = "decompx"
+    through_slopes: ClassVar[bool] = True
     summary: ClassVar[str] = "what each token puts into the logit, with all biases shared out over the tokens; adds up"
     quantity: ClassVar[str] = "logit"
     signed: ClassVar[bool] = True

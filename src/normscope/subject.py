@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from html import escape
 from importlib.metadata import version
 from typing import Any
@@ -86,9 +85,9 @@ class Subject:
         """The dtype in which the model computes."""
         return next(p.dtype for p in self.model.parameters() if p.is_floating_point())
 
-    @cached_property
+    @property
     def facts(self) -> dict[str, str | int | float]:
-        """What every result says about where it came from."""
+        """What every result says about where it came from: the model as it is now, also if it was changed since."""
         return {
             "model": self.name,
             "model_type": self.model.config.model_type,

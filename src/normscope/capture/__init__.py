@@ -187,7 +187,7 @@ class _Listener:
     def attentions(self, block: nn.Module, chain: Sequence[Part]) -> dict[nn.Module, AttentionListener]:
         """Listeners for the attention modules of a block that go through the attention interface."""
         return {
-            block.get_submodule(part.module): self._attention_noter(part.module)
+            _original(block.get_submodule(part.module)): self._attention_noter(part.module)
             for part in chain
             if isinstance(part, DispatchedAttention | DispatchedCrossAttention)
         }
@@ -243,6 +243,11 @@ def _zeroing(name: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]]
         return args, {**kwargs, name: torch.zeros_like(kwargs[name])}
 
     return hook
+
+
+def _original(module: nn.Module) -> nn.Module:
+    """The module itself, where it was compiled: that is who calls the attention function."""
+    return cast(nn.Module, getattr(module, "_orig_mod", module))
 
 
 def _source(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:

@@ -19,8 +19,10 @@ from normscope.explain.question import Answer, Question
 from normscope.explain.recording import Recording
 from normscope.explain.values import refuse_module_between
 from normscope.inputs import TokenSequence
+from normscope.numerals import whole_number
 from normscope.passes import Tell
 from normscope.pullback import LayerFlow, pull_back_end, pull_back_layer
+from normscope.request import check_arithmetic
 from normscope.trace import CrossAttention, LayerTrace
 
 if TYPE_CHECKING:
@@ -35,6 +37,11 @@ class PullRequest:
     dtype: torch.dtype | None = None
     max_memory: int | None = None
     tell: Tell | None = None
+
+    def __post_init__(self) -> None:
+        check_arithmetic(self.dtype)
+        if self.max_memory is not None:
+            whole_number(self.max_memory, "The memory that traces may take (max_memory), in bytes,")
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_architectures import EXPERTS, GROUPED, ids, tiny
+from tiny_architectures import EXPERTS, GROUPED, VARIANTS, ids, tiny
 from tiny_heads import tiny_head
 from torch import Tensor, nn
 
@@ -247,6 +247,25 @@ def test_clipped_values_are_proved_as_they_are_clipped() -> None:
     attack = changed(analyzer.model, "layers.1.self_attn.v_proj", of_the_token_before)
     with attack, pytest.raises(ns.CompletenessError, match="the values of Attn"):
         analyzer.analyze(IDS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("model_type", "changes"), VARIANTS, ids=[f"{name}-{place}" for place, (name, _) in enumerate(VARIANTS)]
+)
+def test_rounding_is_no_difference_in_any_architecture(
+    model_type: str, changes: dict[str, Any], dtype: torch.dtype
+) -> None:
+    model = tiny(model_type, **changes).to(dtype).eval()
+    if hasattr(
+        model, "set_experts_implementation"
+    ):  # the grouped product of experts wants other sizes in half precision
+        model.set_experts_implementation("eager")
+    analyzer = ns.load(model)
+    encoded = {"target": ids(6, 7, 8)} if analyzer.family.encoder is not None else {}
+    given = {"pixel_values": torch.randn(1, 3, 12, 12)} if analyzer.family.reads == "image" else IDS
+    assert analyzer.mixing_ratios(given, **encoded) is not None
 
 
 # ---- numbers that are none -----------------------------------------------------------------------------------------------

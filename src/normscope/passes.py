@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -133,7 +133,7 @@ class _Fold:
     worst: dict[int, float] = field(default_factory=dict[int, float])
     begun: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
-    @property
+    @cached_property
     def reach(self) -> Reach:
         components = self.stack.topology_of(self.analyzer.model.config).components()
         return reduce(Reach.__or__, (measure.reach(components) for measure in self.request.measures))

@@ -39,6 +39,7 @@ EXPERIMENTS: dict[str, ExperimentEntry] = {
     "dispersion": ExperimentEntry(),
     "categories": ExperimentEntry(),
     "weight-vs-norm": ExperimentEntry(),
+    "sinks": ExperimentEntry({"massive": 5.0}),
     "frequency": ExperimentEntry(),
     "alignment": ExperimentEntry({"setting": "both", "eos": "both", "links": "best", "examples": 3}),
     "mixing-ratio": ExperimentEntry(_MASKED),
@@ -46,7 +47,14 @@ EXPERIMENTS: dict[str, ExperimentEntry] = {
     "expansion-rate": ExperimentEntry({"form": "affine"}, reads_corpus=False),
     "scope-similarity": ExperimentEntry({**_WAYS, **_MASKED}, by_ranks={"correlations": ("spearman",)}),
     "ff-amplification": ExperimentEntry(
-        {"axis": "column", "top": 10, "special_tokens": True, "kinds": ("ff", "group", "ln")}
+        {
+            "axis": "column",
+            "top": 10,
+            "minimum_count": 2,
+            "same_type": True,
+            "special_tokens": True,
+            "kinds": ("ff", "group", "ln"),
+        }
     ),
     "word-split": ExperimentEntry(_GROUPS),
     "entities": ExperimentEntry(_GROUPS),

@@ -38,6 +38,8 @@ MENDED = {
     "dispersion": {"q05", "q25", "median", "q75", "q95"},  # were to 2.4 %
     "weight-vs-norm": {"spearman"},  # had wide bins
     "outlier-dimensions-values": {"input", "output"},  # were means over sequences, not over tokens
+    "word-split": {"effect", "low", "high", "p", "significant", "other_mean"},  # other pairs were one draw
+    "word-split-distances": {"other_pairs"},
 }
 """Columns that were not exact, or wrong; their tests against the definition are those of the experiments."""
 

@@ -1,15 +1,20 @@
-"""Distance-matched groups and the bootstrap: matching really matches, a planted effect is found, a null one is not."""
+"""Groups against all other pairs, and the bootstrap: distances match, a planted effect is found, a null one is not."""
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+from typing import Any
+
 import numpy as np
 import pytest
+from scipy import stats
 
 from experiments.made import SCOPES, analysis, rows
 from normscope.errors import InputError
-from normscope.experiments import ModelFacts, Observation, merged
-from normscope.experiments.bootstrap import compare_means
-from normscope.experiments.groups import Entities, WordSplit, holm, match_distances
+from normscope.experiments import Observation, bootstrap
+from normscope.experiments.bootstrap import Comparison, Sample, compare_means
+from normscope.experiments.groups import Entities, WordSplit, holm
 
 TOKENS = ["[CLS]", *"abcdefghijklmnop", "[SEP]"]
 WORDS = [0, 1, 1, 2, 3, 3, 3, 4, 5, 6, 7, 7, 8, 9, 10, 11, 12, 13]
@@ -27,34 +32,17 @@ def _corpus(effect: float, count: int = 12) -> list[Observation]:
     return found
 
 
-def test_both_sides_have_equally_many_pairs_of_every_distance() -> None:
-    chance = np.random.default_rng(1)
-    in_group = chance.random(500) < 0.2
-    distances = chance.integers(-4, 5, 500)
-    group, other = match_distances(in_group, distances, chance.permutation(500))
-    assert in_group[group].all() and not in_group[other].any()
-    assert np.array_equal(np.sort(distances[group]), np.sort(distances[other]))
-    assert len(group) == in_group.sum()  # there were others enough
-    assert len(np.unique(group)) == len(group) and len(np.unique(other)) == len(other)
-
-
-def test_where_others_are_few_the_group_is_cut_to_match() -> None:
-    in_group = np.array([True, True, True, False])
-    group, other = match_distances(in_group, np.array([1, 1, 2, 1]), np.arange(4))
-    assert (group.tolist(), other.tolist()) == ([0], [3])
-
-
 def test_signed_and_absolute_distances_match_as_named() -> None:
-    signed = WordSplit(unit="occurrence", resamples=50).over(_corpus(0.0, 2)).tables["word-split-distances"].to_pylist()
-    absolute = (
-        WordSplit(unit="occurrence", resamples=50, distance="absolute")
-        .over(_corpus(0.0, 2))
-        .tables["word-split-distances"]
-        .to_pylist()
-    )
-    assert [row["distance"] for row in signed] == [-2, -1, 1, 2]
-    assert [row["distance"] for row in absolute] == [1, 2]
-    assert all(row["group_pairs"] == row["other_pairs"] for row in (*signed, *absolute))
+    tables = {
+        distance: WordSplit(unit="occurrence", resamples=50, distance=distance).over(_corpus(0.0, 2)).tables
+        for distance in ("signed", "absolute")
+    }
+    found = {name: each["word-split-distances"].to_pylist() for name, each in tables.items()}
+    assert [row["distance"] for row in found["signed"]] == [-2, -1, 1, 2]
+    assert [row["distance"] for row in found["absolute"]] == [1, 2]
+    for rows_ in found.values():
+        for row in rows_:  # weighted, the others have as many pairs of every distance as the group
+            assert row["other_weight"] * row["other_pairs"] == pytest.approx(row["group_pairs"])
 
 
 def test_a_planted_effect_is_found_and_a_null_one_is_not() -> None:
@@ -65,17 +53,68 @@ def test_a_planted_effect_is_found_and_a_null_one_is_not() -> None:
     assert planted["pairs"] == 12 * 10 and planted["group_pairs_left_out"] == 0
 
 
+def _compared(first: np.ndarray, second: np.ndarray, **changed: Any) -> list[Comparison]:
+    options = {"resamples": 400, "confidence": 0.95, "sides": "two", "seed": 0} | changed
+    return compare_means(Sample.of(first), Sample.of(second), len(first), **options)
+
+
 def test_the_null_is_rejected_about_as_often_as_the_level_says() -> None:
     chance = np.random.default_rng(3)
     first, second = chance.normal(size=(300, 60)), chance.normal(size=(300, 60))
-    p = np.array([found.p for found in compare_means(first, second, 400, 0.95, "two", 0)])
+    p = np.array([found.p for found in _compared(first, second)])
     assert 0.01 < (p < 0.05).mean() < 0.12
 
 
 def test_sides_say_which_difference_counts() -> None:
     first, second = np.full((1, 30), 1.0) + np.arange(30) / 100, np.zeros((1, 30)) + np.arange(30) / 100
-    p = {sides: compare_means(first, second, 200, 0.95, sides, 0)[0].p for sides in ("two", "greater", "less")}
+    p = {sides: _compared(first, second, sides=sides)[0].p for sides in ("two", "greater", "less")}
     assert p["greater"] < 0.01 and p["two"] == pytest.approx(2 * p["greater"]) and p["less"] == 1
+
+
+def test_the_bootstrap_is_that_of_scipy_where_all_values_count_alike() -> None:
+    chance = np.random.default_rng(4)
+    first, second = chance.exponential(size=(1, 40)) + 0.3, chance.exponential(size=(1, 90))
+    (found,) = _compared(first, second, resamples=20_000)
+    known: Any = stats.bootstrap(
+        (first[0], second[0]),
+        lambda a, b, axis: a.mean(axis) - b.mean(axis),
+        n_resamples=20_000,
+        method="percentile",
+        rng=np.random.default_rng(1),
+    )
+    # each end of the interval is a quantile of 20,000 draws: its own error is about 3 % of the standard error
+    assert found.low == pytest.approx(known.confidence_interval.low, abs=0.15 * known.standard_error)
+    assert found.high == pytest.approx(known.confidence_interval.high, abs=0.15 * known.standard_error)
+    assert found.effect == pytest.approx(first.mean() - second.mean())
+
+
+def test_weights_say_how_much_a_value_counts() -> None:
+    values, weights = np.array([[1.0, 5.0, 2.0]]), np.array([2.0, 1.0, 1.0])
+    sample = Sample.of(values, weights)
+    mean = (2 * 1 + 5 + 2) / 4
+    error = np.sqrt((2 * (1 - mean)) ** 2 + (5 - mean) ** 2 + (2 - mean) ** 2) / 4
+    assert sample.mean(0) == pytest.approx((mean, error))
+    assert sample.effective == pytest.approx(4**2 / (4 + 1 + 1))
+    drawn = sample.resampled(1, 4000, np.random.default_rng(0))[0]
+    possible = [
+        np.average(values[0, list(places)], weights=weights[list(places)])
+        for places in itertools.product(range(3), repeat=3)
+    ]
+    assert set(np.round(drawn, 9)) == set(np.round(possible, 9))
+    # the standard error of a mean of 4,000 draws is a 63rd of their deviation
+    assert drawn.mean() == pytest.approx(np.mean(possible), abs=np.std(possible) / 10)
+
+
+def test_the_mean_of_very_many_values_is_drawn_from_its_normal_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = np.random.default_rng(6)
+    sample = Sample.of(chance.exponential(size=(1, 3000)), chance.random(3000))
+    resampled = sample.resampled(1, 4000, np.random.default_rng(0))
+    monkeypatch.setattr(bootstrap, "EXACT", 100)
+    limit = sample.resampled(1, 4000, np.random.default_rng(1))
+    spread = resampled.std()
+    assert limit.std() == pytest.approx(spread, rel=0.06)
+    for share in (0.025, 0.5, 0.975):
+        assert np.quantile(limit, share) == pytest.approx(np.quantile(resampled, share), abs=0.15 * spread)
 
 
 def test_holm_corrects_step_by_step() -> None:
@@ -95,33 +134,78 @@ def test_a_corpus_without_any_group_finds_nothing_and_does_not_fail() -> None:
     bare = [Observation(analysis({s: np.ones((1, 3, 3)) for s in SCOPES}, ["a", "b", "c"]))]
     outcome = WordSplit().over(bare)
     for row in outcome.tables["word-split"].to_pylist():
-        assert (row["pairs"], row["effect"], row["p"], row["significant"]) == (0, None, None, False)
+        assert (row["pairs"], row["effect"], row["p"], row["significant"]) == (0, None, None, None)
     assert not outcome.figures
 
 
-def test_pairs_are_those_of_types_averaged_over_their_occurrences_as_in_the_paper() -> None:
-    """Against a direct computation: means over occurrences of (types, distance) in and out of words, singletons left out."""
+def _types_corpus() -> tuple[list[Observation], dict[tuple[str, str], list[tuple[bool, int, float]]]]:
+    """Sequences of few types, and for each (query, key) of types all occurrences: in a word, distance, amplification."""
     chance = np.random.default_rng(5)
-    sequences = [["a", "##b", "c", "d"], ["c", "a", "##b", "a", "d"], ["a", "##b", "c", "d", "d"]]
-    words = [[0, 0, 1, 2], [0, 1, 1, 2, 3], [0, 0, 1, 2, 3]]
-    found: dict[tuple[bool, str, str, int], list[float]] = {}
+    sequences = [["a", "##b", "c", "d"], ["c", "a", "##b", "a", "d"], ["a", "##b", "c", "d", "d"], ["##b", "d", "a"]]
+    words = [[0, 0, 1, 2], [0, 1, 1, 2, 3], [0, 0, 1, 2, 3], [0, 1, 2]]
+    found: dict[tuple[str, str], list[tuple[bool, int, float]]] = {}
     observations = []
     for number, (tokens, owners) in enumerate(zip(sequences, words, strict=True)):
         maps = {scope: chance.random((1, len(tokens), len(tokens))) for scope in SCOPES}
         observations.append(Observation(analysis(maps, tokens, words=owners), number))
         before, after = (maps[scope][0] / maps[scope][0].sum(0) for scope in ("AttnResLn", "AttnResLnFf"))
         for query, key in np.argwhere(~np.eye(len(tokens), dtype=bool)):
-            same = owners[query] == owners[key]
-            pair = bool(same), tokens[query], tokens[key], int(key - query)
-            found.setdefault(pair, []).append(after[query, key] - before[query, key])
-    units = {pair: np.mean(values) for pair, values in found.items() if len(values) > 1}
-    inside = [value for (same, *_), value in units.items() if same]
+            occurrence = owners[query] == owners[key], int(key - query), float(after[query, key] - before[query, key])
+            found.setdefault((tokens[query], tokens[key]), []).append(occurrence)
+    return observations, found
+
+
+def test_a_pair_is_one_of_types_and_all_others_are_weighted_to_the_distances_of_the_group() -> None:
+    """Against the definition: a pair counts 1, shared by its occurrences; seen once, it is left out."""
+    observations, found = _types_corpus()
+    pairs = {pair: seen for pair, seen in found.items() if len(seen) > 1}
+    inside = {pair for pair, seen in pairs.items() if 2 * sum(same for same, *_ in seen) > len(seen)}
+    assert inside == {("a", "##b"), ("##b", "a")}  # most of their occurrences are in a word, though not all
+
+    def share(distance: int, *, group: bool) -> float:
+        return sum(
+            sum(at == distance for _, at, _ in seen) / len(seen)
+            for pair, seen in pairs.items()
+            if (pair in inside) == group
+        )
+
+    group_mean = np.mean([np.mean([value for *_, value in pairs[pair]]) for pair in inside])
+    total = weight = 0.0
+    for pair, seen in pairs.items():
+        for _, distance, value in seen if pair not in inside else []:
+            counts = share(distance, group=True) / share(distance, group=False) / len(seen)
+            total, weight = total + counts * value, weight + counts
     row = rows(WordSplit(resamples=50).over(observations), "word-split", kind="ff")[0]
-    assert len(inside) == 2 and row["pairs"] == 2  # (a, ##b) and (##b, a), each seen three times
-    assert row["group_mean"] == pytest.approx(np.mean(inside), abs=1e-9)
-    ones = [value for (same, *_, distance), value in units.items() if not same and abs(distance) == 1]
-    assert min(ones) <= row["other_mean"] <= max(ones)
-    assert row["group_pairs_seen_once"] == 0
+    assert row["pairs"] == 2 and row["group_pairs_left_out"] == row["group_pairs_seen_once"] == 0
+    assert weight == pytest.approx(2)  # the others, weighted, have the distances of the two pairs
+    assert row["group_mean"] == pytest.approx(group_mean, abs=1e-9)
+    assert row["other_mean"] == pytest.approx(total / weight, abs=1e-9)
+    assert row["effect"] == pytest.approx(group_mean - total / weight, abs=1e-9)
+    assert row["significant"] is None  # far too few to say
+
+
+def test_occurrences_are_weighted_to_the_same_distances() -> None:
+    observations, found = _types_corpus()
+    occurrences = [occurrence for seen in found.values() for occurrence in seen]
+    count = {side: Counter(distance for same, distance, _ in occurrences if same == side) for side in (True, False)}
+    values, weights = zip(
+        *[(value, count[True][at] / count[False][at]) for same, at, value in occurrences if not same], strict=True
+    )
+    row = rows(WordSplit(unit="occurrence", resamples=50).over(observations), "word-split", kind="ff")[0]
+    assert row["group_mean"] == pytest.approx(np.mean([value for same, _, value in occurrences if same]), abs=1e-9)
+    assert row["other_mean"] == pytest.approx(np.average(values, weights=weights), abs=1e-9)
+    kept = np.array(weights)[np.array(weights) > 0]
+    assert (row["other_pairs"], row["other_effective"]) == (len(kept), pytest.approx(kept.sum() ** 2 / (kept**2).sum()))
+
+
+def test_group_pairs_at_a_distance_that_no_other_pair_has_are_left_out_and_counted() -> None:
+    maps = {scope: np.random.default_rng(0).random((1, 3, 3)) for scope in SCOPES}
+    single = [Observation(analysis(maps, ["a", "b", "##c"], words=[0, 1, 1]), 0)]
+    row = rows(WordSplit(unit="occurrence").over(single), "word-split", kind="ff")[0]
+    assert (row["pairs"], row["other_pairs"], row["group_pairs_left_out"]) == (2, 2, 0)
+    single = [Observation(analysis(maps, ["a", "##b", "##c"], words=[0, 0, 0]), 0)]
+    row = rows(WordSplit(unit="occurrence").over(single), "word-split", kind="ff")[0]
+    assert (row["pairs"], row["other_pairs"], row["group_pairs_left_out"]) == (0, 0, 6)
 
 
 def test_group_pairs_seen_once_are_left_out_and_counted() -> None:
@@ -131,17 +215,21 @@ def test_group_pairs_seen_once_are_left_out_and_counted() -> None:
         assert (row["pairs"], row["group_pairs_seen_once"]) == (0, 2)
 
 
-def test_the_seed_draws_other_pairs_anew() -> None:
-    def mean(seed: int) -> float:
-        observations = [Observation(item.analysis, item.number, seed=seed) for item in _corpus(0.0, 3)]
-        partials = [
-            WordSplit(unit="occurrence").observe(item, ModelFacts.of_analysis(item.analysis)) for item in observations
-        ]
-        table = merged(partials).rows["pairs"].compacted()
-        chosen = ~table["in_group"].to_numpy(zero_copy_only=False)
-        return float(table["ff_1"].to_numpy()[chosen].mean())
+def test_the_control_is_no_draw_so_that_the_seed_does_not_change_the_effect() -> None:
+    first, second = (
+        WordSplit(unit="occurrence", resamples=50).over(_corpus(0.4, 3), seed=seed).tables["word-split"].to_pylist()
+        for seed in (0, 1)
+    )
+    assert [row["effect"] for row in first] == [row["effect"] for row in second]
+    assert [row["low"] for row in first] != [row["low"] for row in second]
 
-    assert mean(0) == mean(0) != mean(1)
+
+def test_with_few_pairs_there_is_no_star_however_large_the_effect() -> None:
+    few = WordSplit(unit="occurrence", resamples=500).over(_corpus(5.0, 1))
+    (record,) = rows(few, "word-split", kind="ff")
+    assert record["pairs"] == 10 and record["p"] < 0.05 and record["significant"] is None
+    (axes,) = few.figures["word-split-ff"]().axes
+    assert not axes.texts and "10 pairs of the group" in axes.get_title() and "too few" in axes.get_title()
 
 
 def test_bars_show_the_means_and_mark_what_is_significant() -> None:
@@ -151,3 +239,4 @@ def test_bars_show_the_means_and_mark_what_is_significant() -> None:
     heights = [patch.get_height() for patch in axes.patches]
     assert heights == pytest.approx([record["group_mean"], record["other_mean"]])
     assert [text.get_text() for text in axes.texts] == ["*"]
+    assert "120 pairs of the group" in axes.get_title()

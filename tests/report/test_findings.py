@@ -90,6 +90,13 @@ MORE_TABLES = {
     },
     "word-split": {"kind": ["ff"] * 2, "layer": [1, 2], "effect": [0.5, -0.1], "significant": [True, False]},
     "entities": {"kind": ["ff"] * 2, "layer": [1, 2], "effect": [0.5, -0.1], "significant": [True, False]},
+    "sinks": {
+        "layer": [1, 1, 2, 2],
+        "class": ["first", "other"] * 2,
+        "weights": [0.5, 0.5, 0.7, 0.3],
+        "norms": [0.1, 0.9, 0.1, 0.9],
+        "map": [0.2, 0.8, 0.2, 0.8],
+    },
     "weight-vs-norm": {"quantity": ["norm"], "spearman": [0.5]},
     "frequency": {"quantity": ["norm"], "spearman": [0.5]},
     "mixing-frequency": {"quantity": ["norm"], "spearman": [0.5]},
@@ -131,6 +138,13 @@ def test_layers_without_pairs_are_not_counted_as_layers_without_an_effect() -> N
     table = {"kind": ["ff"] * 3, "layer": [1, 2, 3], "effect": [0.5, None, -0.1], "significant": [True, False, False]}
     assert str(finding("word-split", [pa.table(table)])).endswith("in 1 of the 2 layers that have enough such pairs.")
     assert str(finding("word-split", [pa.table(MORE_TABLES["word-split"])])).endswith("in 1 of 2 layers.")
+    few = {**table, "effect": [0.5, 0.5, -0.1], "significant": [True, None, False]}
+    assert str(finding("word-split", [pa.table(few)])).endswith("in 1 of the 2 layers that have enough such pairs.")
+
+
+def test_what_sinks_get_is_the_mean_over_layers_of_all_their_classes() -> None:
+    said = finding("sinks", [pa.table(MORE_TABLES["sinks"])])
+    assert "60% of the attention weights, 10% of" in str(said) and "20% of the whole layer's map" in str(said)
 
 
 def test_published_values_are_compared_with_numbers_alone() -> None:
@@ -165,6 +179,8 @@ FIGURES = [
     "scope-similarity-ff-input",
     "scope-similarity-pairs",
     "shapley-layers",
+    "sinks",
+    "sinks-heads",
     "weight-vs-norm",
     "word-split-ff",
     "word-split-ff-histograms",

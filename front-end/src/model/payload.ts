@@ -28,6 +28,8 @@ export interface TokenTable {
   position: number[];
   token: string[];
   special: number[];
+  /** 1 for attention sinks, in explanations whose method knows them. */
+  sink?: number[];
   word: number[];
   wordText: string[];
   /** The text that byte-level tokens stand for; left out where tokens are text. */

@@ -58,6 +58,11 @@ export interface Units {
   of: number[];
 }
 
+/** Whether one of these tokens is an attention sink, which gets much of the attention whatever it says. */
+export function holdsSink(table: TokenTable, members: readonly number[]): boolean {
+  return members.some((token) => table.sink?.[token] === 1);
+}
+
 export type UnitKind = "token" | "word" | "sentence" | "block";
 
 const NO_WORD = -1;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { TokenTable } from "../../src/model/payload";
-import { hasWords, kindsOf, label, phrase, shortLabel, unitsOf } from "../../src/model/tokens";
+import { hasWords, holdsSink, kindsOf, label, phrase, shortLabel, unitsOf } from "../../src/model/tokens";
 
 const table: TokenTable = {
   position: [0, 1, 2, 3, 4],
@@ -32,6 +32,20 @@ describe("names of what is explained", () => {
     expect(phrase("Paris - London")).toBe("Paris - London");
     expect(phrase("very  good")).toBe("very good");
     expect(phrase("\n")).toBe("\u21b5");
+  });
+});
+
+describe("attention sinks", () => {
+  it("are the tokens that the result names, and the words that have one", () => {
+    const sunk = { ...table, sink: [0, 0, 1, 0, 0] };
+    expect([0, 1, 2].map((token) => holdsSink(sunk, [token]))).toEqual([false, false, true]);
+    expect(unitsOf(sunk, { kind: "word", special: true }).members.map((unit) => holdsSink(sunk, unit))).toEqual([
+      false,
+      true,
+      false,
+      false,
+    ]);
+    expect(holdsSink(table, [0, 1])).toBe(false);
   });
 });
 

@@ -158,6 +158,15 @@ def run_command(
         str | None,
         typer.Option("--setting", help="alignment: AWO, AWI or both.", show_default=False, rich_help_panel=_HOW),
     ] = None,
+    minimum_count: Annotated[
+        int | None,
+        typer.Option(
+            "--minimum-count",
+            help="ff-amplification: how often a pair of types has to occur. Default: twice.",
+            show_default=False,
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     ranks: Annotated[
         Path | None,
         typer.Option(
@@ -217,7 +226,8 @@ def run_command(
 
     After an interruption, the same command resumes the run.
     """
-    settings = [*(option or []), *([f"alignment.setting={setting}"] if setting else [])]
+    named_options = {"alignment.setting": setting, "ff-amplification.minimum_count": minimum_count}
+    settings = [*(option or []), *(f"{name}={value}" for name, value in named_options.items() if value is not None)]
     experiment_options = check_experiments(names, settings, approximate)
     check_corpus(names, corpus, corpus_options, ranks)
     check_counts(jobs=jobs, shard_size=shard_size)
@@ -253,6 +263,9 @@ def run_command(
     except RunInterrupted as interruption:
         say(str(interruption), "yellow")
         raise typer.Exit(130) from None
+    for outcome in result.outcomes.values():
+        if outcome.printed is not None:
+            result_console().print(outcome.printed())
     _tell(out, result.manifest)
 
 

@@ -22,6 +22,7 @@ from normscope.experiments.heads import Categories, Dispersion
 from normscope.experiments.mixing import MixingRatio
 from normscope.experiments.partial import Partial, merged
 from normscope.experiments.scope_similarity import ScopeSimilarity
+from normscope.experiments.sinks import Sinks
 from normscope.experiments.weight_norm import WeightVersusNorm
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Dispersion,
         Categories,
         WeightVersusNorm,
+        Sinks,
         Frequency,
         Alignment,
         MixingRatio,

@@ -23,7 +23,7 @@ from matplotlib.ticker import MaxNLocator
 from normscope.analysis import normalise
 from normscope.choices import NormaliseAxis
 from normscope.errors import InputError
-from normscope.experiments import chain, figures, tables
+from normscope.experiments import chain, figures, tables, top_pairs
 from normscope.experiments.arrow import Table
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.partial import Partial, Rows
@@ -74,11 +74,14 @@ def type_ids(observation: Observation) -> np.ndarray:
 
 @dataclass(frozen=True)
 class FeedForwardAmplification(Experiment):
-    """Options: `axis`, how maps are scaled; `top`, pairs per layer; `special_tokens`, whether they take part; `kinds`, those
-    of ff, group and ln to list."""
+    """Options: `axis`, how maps are scaled; `top`, pairs per layer; `minimum_count`, how often a pair has to occur;
+    `same_type`, whether pairs of a type with itself are listed; `special_tokens`, whether they take part; `kinds`, those of
+    ff, group and ln to list."""
 
     axis: NormaliseAxis = "column"
     top: int = 10
+    minimum_count: int = 2
+    same_type: bool = True
     special_tokens: bool = True
     kinds: tuple[str, ...] = (*KINDS, LN)
 
@@ -97,6 +100,8 @@ class FeedForwardAmplification(Experiment):
         "query_type": "the subword in whose state it grows",
         "amplification": "mean change of the scaled map over all occurrences",
         "occurrences": "number of (query, key) pairs of these two types",
+        "category": "the first of same word, same type, same entity, adjacent and other that most of its occurrences are; "
+        "in the table of categories, that of the counted pairs",
         "also_in": "the other kinds whose list of this layer has the pair, too",
     }
 
@@ -106,6 +111,10 @@ class FeedForwardAmplification(Experiment):
             check_choice(self.name, "kinds", kind, (*KINDS, LN))
         if self.top < 1:
             raise InputError(f"{self.name}: top is the number of pairs to list, at least 1, not {self.top}.")
+        if self.minimum_count < 1:
+            raise InputError(
+                f"{self.name}: minimum_count is how often a pair has to occur, at least 1, not {self.minimum_count}."
+            )
 
     def needs(self, model: ModelFacts) -> Needs:
         return Needs((Decomposition(maps=scopes_needed(model, self.kinds)),))
@@ -118,6 +127,7 @@ class FeedForwardAmplification(Experiment):
         query, key = np.nonzero(kept)
         types = type_ids(observation)
         columns = {"query": types[query], "key": types[key], "occurrences": np.ones(len(query), np.int64)}
+        columns |= top_pairs.counted(observation, query, key)
         units = np.rint(change[..., query, key] * UNIT).astype(np.int64)
         for kind, name in enumerate(ends_of(model, self.kinds)):
             columns |= {f"{name}_{layer}": units[kind, place] for place, layer in enumerate(model.layers)}
@@ -140,17 +150,49 @@ class FeedForwardAmplification(Experiment):
             count = _sum_up(connection, kinds, facts.model.layers)
             for kind in kinds:
                 for layer in facts.model.layers:
-                    records += _top(connection, kind, layer, self.top, tokens)
+                    records += self._top(connection, kind, layer, tokens)
         table = tables.from_records(_marked(records), _SCHEMA)
         totals = tables.from_records([{"pairs": count[0], "types_of_pairs": count[1], "seen_once": count[2]}])
+        found = {
+            "ff-amplification": table,
+            "ff-amplification-categories": tables.from_records(top_pairs.totals(records), _CATEGORIES),
+            "ff-amplification-totals": totals,
+        }
         drawn = {f"ff-amplification-{kind}": bind(_figure, table, kind, facts.model) for kind in kinds}
-        return Outcome({"ff-amplification": table, "ff-amplification-totals": totals}, drawn)
+        return Outcome(found, drawn, printed=bind(top_pairs.text_table, table, _NAMES))
+
+    def _top(
+        self, connection: duckdb.DuckDBPyConnection, kind: str, layer: int, tokens: dict[int, str]
+    ) -> list[dict[str, object]]:
+        """The pairs of a layer that are amplified most."""
+        counted = list(top_pairs.COUNTED.values())
+        wanted = "" if self.same_type else " AND key <> query"
+        found = connection.execute(
+            f"SELECT key, query, {kind}_{layer}::DOUBLE / {UNIT} / occurrences AS amplification, occurrences, "
+            f"{', '.join(counted)} FROM sums WHERE occurrences >= {self.minimum_count}{wanted} "
+            f"ORDER BY amplification DESC, key, query LIMIT {self.top}"
+        ).fetchall()
+        return [
+            {
+                "kind": kind,
+                "layer": layer,
+                "rank": rank,
+                "key_type": tokens[key],
+                "query_type": tokens[query],
+                "amplification": amplification,
+                "occurrences": occurrences,
+                "category": top_pairs.category(
+                    occurrences, dict(zip(counted, counts, strict=True)), same_type=key == query
+                ),
+            }
+            for rank, (key, query, amplification, occurrences, *counts) in enumerate(found, 1)
+        ]
 
 
 FeedForwardAmplification.columns |= {
-    "pairs": "number of pairs of positions",
+    "pairs": "number of pairs of positions; in the table of categories, of listed pairs",
     "types_of_pairs": "number of ordered pairs of types",
-    "seen_once": "ordered pairs of types that were seen once, and are left out",
+    "seen_once": "ordered pairs of types that were seen once, and are left out unless minimum_count is 1",
 }
 
 _SCHEMA = pa.schema(
@@ -162,9 +204,12 @@ _SCHEMA = pa.schema(
         "query_type": pa.string(),
         "amplification": pa.float64(),
         "occurrences": pa.int64(),
+        "category": pa.string(),
         "also_in": pa.string(),
     }
 )
+
+_CATEGORIES = pa.schema({"kind": pa.string(), "layer": pa.int64(), "category": pa.string(), "pairs": pa.int64()})
 
 
 def _marked(records: list[dict[str, object]]) -> list[dict[str, object]]:
@@ -186,7 +231,8 @@ def _sum_up(
     connection: duckdb.DuckDBPyConnection, kinds: Sequence[str], layers: tuple[int, ...]
 ) -> tuple[int, int, int]:
     """Add up all rows of each pair of types; the numbers of pairs, of pairs of types, and of those seen once."""
-    sums = ", ".join(f"sum({kind}_{layer}) AS {kind}_{layer}" for kind in kinds for layer in layers)
+    summed = [*top_pairs.COUNTED.values(), *(f"{kind}_{layer}" for kind in kinds for layer in layers)]
+    sums = ", ".join(f"sum({name}) AS {name}" for name in summed)
     connection.execute(
         f"CREATE TABLE sums AS SELECT query, key, sum(occurrences)::BIGINT AS occurrences, {sums} "
         f"FROM rows GROUP BY query, key"
@@ -195,27 +241,6 @@ def _sum_up(
         "SELECT coalesce(sum(occurrences), 0)::BIGINT, count(*), count(*) FILTER (occurrences = 1) FROM sums"
     ).fetchone()
     return row or (0, 0, 0)
-
-
-def _top(
-    connection: duckdb.DuckDBPyConnection, kind: str, layer: int, top: int, tokens: dict[int, str]
-) -> list[dict[str, object]]:
-    found = connection.execute(
-        f"SELECT key, query, {kind}_{layer}::DOUBLE / {UNIT} / occurrences AS amplification, occurrences FROM sums "
-        f"WHERE occurrences > 1 ORDER BY amplification DESC, key, query LIMIT {top}"
-    ).fetchall()
-    return [
-        {
-            "kind": kind,
-            "layer": layer,
-            "rank": rank,
-            "key_type": tokens[key],
-            "query_type": tokens[query],
-            "amplification": amplification,
-            "occurrences": occurrences,
-        }
-        for rank, (key, query, amplification, occurrences) in enumerate(found, 1)
-    ]
 
 
 def _figure(table: Table, kind: str, model: ModelFacts) -> Figure:

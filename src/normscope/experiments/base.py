@@ -24,6 +24,7 @@ from normscope.scopes import Scope
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.console import RenderableType
 
     from normscope.analyzer import Analyzer
     from normscope.experiments.links import AlignedPair
@@ -217,11 +218,15 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Finished tables (tidy, columns documented by the experiment), figures, which are drawn when called, and notes."""
+    """Finished tables (tidy, columns documented by the experiment), figures, which are drawn when called, and notes.
+
+    `printed` makes what a run prints when it has ended: a table as the paper has it, for `rich`.
+    """
 
     tables: dict[str, Table]
     figures: dict[str, Callable[[], Figure]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    printed: Callable[[], RenderableType] | None = None
 
 
 @dataclass(frozen=True)

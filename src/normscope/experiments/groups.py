@@ -1,8 +1,8 @@
 """ff-amplification of groups (2024, Figures 7 and 8): pairs within a word, or within an entity, against other pairs.
 
-As in the paper, a pair is an ordered pair of subword types: its amplification is the mean over its occurrences (here: those
-at one token distance), and what was seen once is left out. The other pairs are sampled so that they have exactly the token
-distances of the group's pairs; the difference of the means is tested by an unpaired bootstrap, layer by layer.
+As in the paper, a pair is an ordered pair of subword types: its amplification is the mean over its occurrences, and what
+was seen once is left out. The group is compared with all other pairs, weighted so that their token distances are distributed
+as the group's (`matching`); the difference of the means is tested by an unpaired bootstrap, layer by layer.
 """
 
 from __future__ import annotations
@@ -19,27 +19,14 @@ from normscope.choices import NormaliseAxis
 from normscope.errors import InputError
 from normscope.experiments import group_figures, published, tables
 from normscope.experiments.amplification import KINDS, UNIT, changes, scopes_needed, type_ids
-from normscope.experiments.arrow import Table
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.bootstrap import Comparison, compare_means
+from normscope.experiments.matching import matched
 from normscope.experiments.partial import Partial, Rows
 from normscope.measures import Decomposition
 
-_SPARE = 2
-"""How many other pairs of a distance are kept for each group pair of a sequence, so that matching can choose."""
-
-
-def match_distances(in_group: np.ndarray, distances: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows of group pairs and of other pairs to compare: equally many of every distance, the first by `order`."""
-    chosen: list[list[np.ndarray]] = [[], []]
-    for distance in np.unique(distances[in_group]):
-        at = [np.flatnonzero((distances == distance) & (in_group == group)) for group in (True, False)]
-        count = min(len(rows) for rows in at)
-        for place, rows in enumerate(at):
-            chosen[place].append(np.sort(rows[np.argsort(order[rows], kind="stable")[:count]]))
-    empty = np.zeros(0, np.int64)
-    group, other = (np.concatenate([empty, *rows]) for rows in chosen)
-    return group, other
+FEWEST = 20
+"""With fewer pairs on a side, nothing is called significant: a bootstrap of so few values is too sure of itself."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +51,18 @@ class GroupAmplification(Experiment):
         "low": "lower end of the bootstrap confidence interval (percentile)",
         "high": "upper end of it",
         "p": "p-value of no difference, corrected as asked",
-        "significant": "whether p is below the level",
+        "significant": f"whether p is below the level; empty with fewer than {FEWEST} pairs on a side",
         "group_mean": "mean amplification of the group's pairs",
-        "other_mean": "mean amplification of the other pairs",
-        "pairs": "number of pairs on each side, after matching distances",
-        "group_pairs_left_out": "group pairs without a partner of the same distance",
+        "other_mean": "mean amplification of the other pairs, weighted to the distances of the group's",
+        "pairs": "number of pairs of the group",
+        "other_pairs": "number of other pairs with a weight; in the table of distances, of their occurrences",
+        "other_effective": "number of other pairs of equal weight whose mean would be as certain (Kish)",
+        "group_pairs_left_out": "group pairs at distances that no other pair has",
         "group_pairs_seen_once": "group pairs (of types) that were seen once, and are left out",
         "published_significant": "whether the paper found the group amplified, where model and corpus are the paper's",
         "distance": "distance of the pair in tokens: key minus query (or its absolute value)",
-        "group_pairs": "compared group pairs of this distance",
-        "other_pairs": "compared other pairs of this distance",
+        "group_pairs": "occurrences of the group's pairs at this distance",
+        "other_weight": "how much an occurrence of another pair counts at this distance",
     }
 
     def __post_init__(self) -> None:
@@ -96,64 +85,73 @@ class GroupAmplification(Experiment):
         query, key = np.nonzero(~np.eye(count, dtype=bool) & np.asarray(np.isfinite(change).all((0, 1)))[:, :count])
         content = ~observation.special[query] & ~observation.special[key]
         query, key = query[content], key[content]
-        same = (groups[query] == groups[key]) & (groups[query] >= 0)
-        distance = key - query if self.distance == "signed" else np.abs(key - query)
-        if self.unit == "type":
-            kept = np.flatnonzero(np.isin(distance, distance[same]))
+        labels: dict[str, Any] = {
+            "in_group": (groups[query] == groups[key]) & (groups[query] >= 0),
+            "distance": key - query if self.distance == "signed" else np.abs(key - query),
+        }
+        if self.unit == "occurrence":
+            labels |= {"sequence": np.full(len(query), observation.number, np.int64), "query": query, "key": key}
         else:
-            kept = _candidates(same, distance, observation)
-        pairs = _Pairs(query[kept], key[kept], same[kept], distance[kept])
-        return Partial(rows={"pairs": pairs.rows(self.unit, observation, change, model)})
+            types = type_ids(observation)
+            labels |= {"query": types[query], "key": types[key]}
+        amounts = np.rint(change[..., query, key] * UNIT).astype(np.int64).reshape(-1, len(query))
+        columns = dict(zip(_columns(model.layers), amounts, strict=True))
+        table = pa.table(labels | {"occurrences": np.ones(len(query), np.int64)} | columns)
+        return Partial(rows={"pairs": Rows((table,), keys=tuple(labels))})
 
     def needs(self, model: ModelFacts) -> Needs:
         return Needs((Decomposition(maps=scopes_needed(model)),))
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         layers = facts.model.layers
-        rows, seen_once = _units(partial.rows["pairs"], self.unit, layers)
-        in_group = rows["in_group"].to_numpy(zero_copy_only=False)
-        distances = rows["distance"].to_numpy()
-        order = np.random.default_rng(facts.seed).permutation(len(distances))
-        group, other = match_distances(in_group, distances, order)
-        values = {kind: np.stack([rows[f"{kind}_{layer}"].to_numpy() for layer in layers]) for kind in KINDS}
         paper = published.paper_of(facts, self.name, masked=False)
-        counts = {
-            "pairs": len(group),
-            "group_pairs_left_out": int(in_group.sum()) - len(group),
-            "group_pairs_seen_once": seen_once,
-        }
+        identity, fewest = (("query", "key"), 2) if self.unit == "type" else (("sequence", "query", "key"), 1)
         records: list[dict[str, Any]] = []
-        for kind in KINDS:
-            tested = compare_means(
-                values[kind][:, group], values[kind][:, other], self.resamples, 1 - self.level, self.sides, facts.seed
-            )
-            records += self._records(kind, layers, tested, counts, paper)
         drawn: dict[str, Any] = {}
-        for kind in KINDS if len(group) > 1 else ():
-            sides = values[kind][:, group], values[kind][:, other]
-            tested = [record for record in records if record["kind"] == kind]
-            drawn[f"{self.name}-{kind}"] = bind(group_figures.bars, *sides, tested, self.label)
-            drawn[f"{self.name}-{kind}-histograms"] = bind(group_figures.histograms, *sides, layers, self.label)
-        return Outcome(
-            {
-                self.name: tables.from_records(records, _SCHEMA),
-                f"{self.name}-distances": _distance_table(distances[group], distances[other]),
-            },
-            drawn,
-            paper.notes,
-        )
+        with matched(partial.rows["pairs"], identity, _columns(layers), fewest) as pairs:
+            group, other = pairs.side(group=True), pairs.side(group=False)
+            tested = compare_means(
+                group,
+                other,
+                len(pairs.columns),
+                resamples=self.resamples,
+                confidence=1 - self.level,
+                sides=self.sides,
+                seed=facts.seed,
+            )
+            counts = {
+                "pairs": len(group),
+                "other_pairs": len(other),
+                "other_effective": other.effective,
+                "group_pairs_left_out": pairs.left_out,
+                "group_pairs_seen_once": pairs.seen_once,
+            }
+            for place, kind in enumerate(KINDS):
+                chosen = range(place * len(layers), (place + 1) * len(layers))
+                found = self._records(kind, layers, [tested[row] for row in chosen], counts, paper)
+                records += found
+                if min(len(group), len(other)) > 1:
+                    shapes = [group_figures.Shape.of(group, other, row) for row in chosen]
+                    errors = [tested[row].errors for row in chosen]
+                    drawn[f"{self.name}-{kind}"] = bind(group_figures.bars, found, errors, self.label)
+                    drawn[f"{self.name}-{kind}-histograms"] = bind(
+                        group_figures.histograms, shapes, layers, counts, self.label
+                    )
+            found = {self.name: tables.from_records(records, _SCHEMA), f"{self.name}-distances": pairs.distances}
+        return Outcome(found, drawn, paper.notes)
 
     def _records(
         self,
         kind: str,
         layers: tuple[int, ...],
         tested: list[Comparison],
-        counts: dict[str, int],
+        counts: dict[str, Any],
         paper: published.Paper,
     ) -> list[dict[str, Any]]:
         p = np.array([comparison.p for comparison in tested])
         if self.correction == "holm":
             p = holm(p)
+        enough = min(counts["pairs"], counts["other_pairs"]) >= FEWEST
         return [
             {
                 "kind": kind,
@@ -162,9 +160,9 @@ class GroupAmplification(Experiment):
                 "low": comparison.low,
                 "high": comparison.high,
                 "p": float(value),
-                "significant": bool(value < self.level),
-                "group_mean": comparison.first_mean,
-                "other_mean": comparison.second_mean,
+                "significant": bool(value < self.level) if enough else None,
+                "group_mean": comparison.means[0],
+                "other_mean": comparison.means[1],
                 **counts,
                 "published_significant": paper.significant(self.name, layer) if kind == "ff" else None,
             }
@@ -179,62 +177,16 @@ _SCHEMA = pa.schema(
         **dict.fromkeys(("effect", "low", "high", "p"), pa.float64()),
         "significant": pa.bool_(),
         **dict.fromkeys(("group_mean", "other_mean"), pa.float64()),
-        **dict.fromkeys(("pairs", "group_pairs_left_out", "group_pairs_seen_once"), pa.int64()),
+        **dict.fromkeys(("pairs", "other_pairs"), pa.int64()),
+        "other_effective": pa.float64(),
+        **dict.fromkeys(("group_pairs_left_out", "group_pairs_seen_once"), pa.int64()),
         "published_significant": pa.bool_(),
     }
 )
 
 
-@dataclass(frozen=True)
-class _Pairs:
-    """Pairs of positions of one sequence: those of groups, and others of the same distances."""
-
-    query: np.ndarray
-    key: np.ndarray
-    in_group: np.ndarray
-    distance: np.ndarray
-
-    def rows(self, unit: str, observation: Observation, change: np.ndarray, model: ModelFacts) -> Rows:
-        """One row for every pair, with its places, or, to be added up, with its types."""
-        labels: dict[str, Any] = {"in_group": self.in_group, "distance": self.distance}
-        amounts = change[..., self.query, self.key]
-        if unit == "occurrence":
-            sequence = np.full(len(self.query), observation.number, np.int64)
-            labels |= {"sequence": sequence, "query": self.query, "key": self.key}
-            return Rows((pa.table(labels | _columns(amounts, model)),))
-        types = type_ids(observation)
-        labels |= {"query": types[self.query], "key": types[self.key]}
-        amounts = np.rint(amounts * UNIT).astype(np.int64)
-        counted = {"occurrences": np.ones(len(self.query), np.int64)}
-        return Rows((pa.table(labels | counted | _columns(amounts, model)),), keys=tuple(labels))
-
-
-def _columns(amounts: np.ndarray, model: ModelFacts) -> dict[str, np.ndarray]:
-    return {
-        f"{name}_{layer}": amounts[kind, place]
-        for kind, name in enumerate(KINDS)
-        for place, layer in enumerate(model.layers)
-    }
-
-
-def _units(rows: Rows, unit: str, layers: tuple[int, ...]) -> tuple[Table, int]:
-    """The pairs to compare, in a fixed order, and how many group pairs were seen once and left out."""
-    if unit == "occurrence":
-        return rows.select("SELECT * FROM rows ORDER BY sequence, query, key"), 0
-    means = ", ".join(
-        f"sum({kind}_{layer})::DOUBLE / {UNIT} / sum(occurrences) AS {kind}_{layer}"
-        for kind in KINDS
-        for layer in layers
-    )
-    pairs = (
-        f"SELECT in_group, query, key, distance, sum(occurrences) AS seen, {means} FROM rows "
-        f"GROUP BY in_group, query, key, distance"
-    )
-    with rows.database() as connection:
-        connection.execute(f"CREATE TABLE units AS {pairs}")
-        ((once,),) = connection.execute("SELECT count(*) FROM units WHERE in_group AND seen = 1").fetchall()
-        table = connection.sql("SELECT * FROM units WHERE seen > 1 ORDER BY query, key, distance, in_group")
-        return table.to_arrow_table(), int(once)
+def _columns(layers: tuple[int, ...]) -> list[str]:
+    return [f"{kind}_{layer}" for kind in KINDS for layer in layers]
 
 
 def holm(p: np.ndarray) -> np.ndarray:
@@ -248,24 +200,6 @@ def holm(p: np.ndarray) -> np.ndarray:
     return scaled
 
 
-def _candidates(same: np.ndarray, distance: np.ndarray, observation: Observation) -> np.ndarray:
-    """All pairs of groups, and, of each of their distances, other pairs to spare, drawn by the run's seed."""
-    order = np.random.default_rng([observation.number, 7, observation.seed]).permutation(len(same))
-    kept = [np.flatnonzero(same)]
-    for value, count in zip(*np.unique(distance[same], return_counts=True), strict=True):
-        rows = np.flatnonzero(~same & (distance == value))
-        kept.append(rows[np.argsort(order[rows], kind="stable")[: _SPARE * int(count)]])
-    return np.sort(np.concatenate(kept))
-
-
-def _distance_table(group: np.ndarray, other: np.ndarray) -> Table:
-    values, counts = np.unique(group, return_counts=True)
-    return tables.tidy(
-        {"distance": values.tolist()},
-        {"group_pairs": counts, "other_pairs": np.array([(other == value).sum() for value in values])},
-    )
-
-
 @dataclass(frozen=True)
 class WordSplit(GroupAmplification):
     """Pairs of subwords of one word."""
@@ -273,7 +207,7 @@ class WordSplit(GroupAmplification):
     name: ClassVar[str] = "word-split"
     shows: ClassVar[str] = "Figures 7a, 8"
     summary: ClassVar[str] = (
-        "whether the feed-forward brings subwords of one word together, against distance-matched pairs"
+        "whether the feed-forward brings subwords of one word together, against other pairs of the same distances"
     )
     label: ClassVar[str] = "same word"
 

@@ -22,11 +22,13 @@ from normscope.explain.probabilities import EACH
 from normscope.explain.pulling import Pulled, StackFlow
 from normscope.explain.question import Answer
 from normscope.inputs import TokenSequence
+from normscope.measures.sinks import sinks
 from normscope.pullback import LayerFlow
 
 RELEVANCE, EDGES, HEADS, HEAD_EDGES = "relevance", "edges", "heads", "head_edges"
 FEED_FORWARD, BIAS, END_BIAS, VALUE, ERROR = "feed_forward", "bias", "end_bias", "value", "conservation_error"
 ATTRIBUTION, PREDICTION, PROBABILITY = "attribution", "prediction", "prediction_probability"
+RECEIVED, STATE_NORM, SINK = "attention_received", "state_norm", "query_sink"
 LOGIT = "logit"
 KIND = "explanation"
 
@@ -153,7 +155,10 @@ def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dat
         FEED_FORWARD: (("target", "layer", "query"), _each(layers, "feed_forward"), about),
         BIAS: (("target", "layer", "query"), _each(layers, "bias"), about),
         ERROR: (("target", "depth"), _stacked(flow.errors[::-1])),
+        RECEIVED: (("layer", "query"), np.stack([_numpy(each) for each in flow.received[::-1]])),
+        STATE_NORM: (("layer", "query"), np.stack([_numpy(each) for each in flow.state_norms[::-1]])),
     }
+    coordinates[SINK] = "query", sinks(variables[RECEIVED][1], causal=flow.causal)
     if layers[0].head_edges is not None:
         variables[HEAD_EDGES] = ("target", "layer", "head", "query", "key"), _each(layers, "head_edges"), about
     return described.dataset(variables, side, coordinates)

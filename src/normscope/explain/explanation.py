@@ -229,6 +229,17 @@ class Explanation:
             for name, value in zip(ranked[names.PREDICTION].values, ranked.values, strict=True)
         ]
 
+    @property
+    def sinks(self) -> list[int]:
+        """Places in `tokens` of attention sinks, which get much of the attention whatever they say; none where not known.
+
+        Examples:
+            >>> [explanation.tokens[place] for place in explanation.sinks]
+            ['[CLS]']
+        """
+        known = self.attribution.coords.get("token_sink")
+        return [] if known is None else np.flatnonzero(np.asarray(known.values, bool)).tolist()
+
     # ---- what flows ----------------------------------------------------------------------------------------------------
 
     def edges(self, layer: int, *, encoder: bool = False) -> xr.DataArray:
@@ -289,7 +300,11 @@ class Explanation:
             True
         """
         changed = [
-            None if data is None else units.by_word(data, keys="sum", queries="sum", alone="sum")
+            None
+            if data is None
+            else units.by_word(
+                data.drop_vars(names.STATE_NORM, errors="ignore"), keys="sum", queries="sum", alone="sum"
+            )
             for data in (self._dataset, self._encoder)
         ]
         return Explanation(cast(xr.Dataset, changed[0]), changed[1])

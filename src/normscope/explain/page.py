@@ -13,9 +13,9 @@ from jinja2 import Environment, PackageLoader
 from matplotlib.colors import to_hex
 
 from normscope.errors import InputError
-from normscope.explain.summary import heading, meaning, sums
+from normscope.explain.summary import heading, meaning, sink_note, sums, token_names
 from normscope.files import replacing
-from normscope.labels import labels, name_of, pieces
+from normscope.labels import name_of, pieces
 from normscope.plots.style import DIVERGING, SEQUENTIAL, diverging_norm, ink_on, publication, sequential_norm
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def _view(explanation: Explanation, target: int, *, pictures: bool = False) -> d
     return {
         "heading": heading(explanation, target),
         "meaning": meaning(explanation),
-        "tokens": _tokens(shares, colour),
+        "tokens": _tokens(explanation, shares, colour),
+        "sink_note": sink_note(explanation),
         "bias": {**colour(biases[0]), "value": f"{biases[0]:+.4f}"} if biases else None,
         "sums": sums(explanation, target),
         "predictions": _predictions(explanation, target),
@@ -72,7 +73,7 @@ def _view(explanation: Explanation, target: int, *, pictures: bool = False) -> d
     }
 
 
-def _tokens(shares: xr.DataArray, colour: Any) -> list[dict[str, Any]]:
+def _tokens(explanation: Explanation, shares: xr.DataArray, colour: Any) -> list[dict[str, Any]]:
     names = shares["token_token"].values.tolist()
     groups = [str(name) for name in shares["token_group"].values]
     running = pieces(names, shares["token_special"].values.tolist())
@@ -82,12 +83,13 @@ def _tokens(shares: xr.DataArray, colour: Any) -> list[dict[str, Any]]:
             "spaced": piece.spaced,
             "line_before": place > 0 and groups[place] != groups[place - 1],
             "label": label,
+            "sink": place in explanation.sinks,
             "position": int(position),
             "value": f"{value:+.4f}" if np.isfinite(value) else "",
             **colour(value),
         }
         for place, (piece, label, position, value) in enumerate(
-            zip(running, labels(names), shares["token_position"].values, shares.values.tolist(), strict=True)
+            zip(running, token_names(explanation), shares["token_position"].values, shares.values.tolist(), strict=True)
         )
     ]
 

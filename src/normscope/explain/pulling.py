@@ -21,6 +21,7 @@ from normscope.explain.question import Answer, Question
 from normscope.explain.recording import Recording
 from normscope.explain.values import refuse_module_between
 from normscope.inputs import TokenSequence
+from normscope.measures.sinks import received
 from normscope.numerals import whole_number
 from normscope.passes import Tell
 from normscope.pullback import LayerFlow, pull_back_end, pull_back_layer
@@ -58,12 +59,15 @@ class StackFlow:
     """What flows through the layers of one stack, from its last layer to its first.
 
     `after_last[t, k]` is the relevance of token `k` after the last layer; `errors` are the relative errors of conservation
-    there and before every layer passed.
+    there and before every layer passed. `received` is the attention that tokens get, `state_norms` those of what enters.
     """
 
     after_last: Float[Tensor, "target token"]
     layers: list[LayerFlow] = field(default_factory=list[LayerFlow])
     errors: list[Float[Tensor, " target"]] = field(default_factory=list[Tensor])
+    causal: bool = False
+    received: list[Float[Tensor, " token"]] = field(default_factory=list[Tensor])
+    state_norms: list[Float[Tensor, " token"]] = field(default_factory=list[Tensor])
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,9 @@ class _Way:
             covector = below.covector
             self.leave(below.flow.bias.sum(-1))
             flow.layers.append(below.flow)
+            flow.causal = trace.causal
+            flow.received.append(received(trace))
+            flow.state_norms.append(trace.hidden.norm(dim=-1))
             if below.source is not None:
                 before = self.source
                 self.source = below.source if before is None else before.to(below.source.device) + below.source

@@ -14,8 +14,8 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from normscope.explain.summary import heading, meaning, sums
-from normscope.labels import labels, name_of, pieces
+from normscope.explain.summary import heading, meaning, sink_note, sums, token_names
+from normscope.labels import name_of, pieces
 from normscope.plots.style import DIVERGING, SEQUENTIAL, diverging_norm, ink_on, sequential_norm
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ def explanation_view(explanation: Explanation) -> Group:
         shown += [Text(heading(explanation, target), style="bold"), _coloured(explanation, target)]
         predicted = _predictions(explanation, target)
         shown += [predicted, Text("")] if predicted is not None else [Text("")]
+    if explanation.sinks:
+        shown += [Text(sink_note(explanation), style="dim"), Text("")]
     if len(explanation.targets) == 1:
         shown.append(_table(explanation, 0))
     elif explanation.adds_up:
@@ -81,8 +83,9 @@ def _table(explanation: Explanation, target: int) -> Table:
     table.add_column("position", justify="right")
     table.add_column("token", no_wrap=True)
     table.add_column(meaning(explanation), justify="right", no_wrap=True)
-    names = labels(shares["token_token"].values)
-    for name, position, value in zip(names, shares["token_position"].values, shares.values.tolist(), strict=True):
+    for name, position, value in zip(
+        token_names(explanation), shares["token_position"].values, shares.values.tolist(), strict=True
+    ):
         number = Text(f"{value:+.4f}" if np.isfinite(value) else "", colours.style(value))
         table.add_row(str(position), Text(name), number)
     table.add_section()

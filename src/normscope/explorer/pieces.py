@@ -48,6 +48,7 @@ def tokens(dataset: xr.Dataset, dimension: str) -> dict[str, list[Any]]:
         "position": (dimension, int),
         "token": (f"{dimension}_token", str),
         "special": (f"{dimension}_special", int),
+        "sink": (f"{dimension}_sink", int),
         "word": (f"{dimension}_word", int),
         "wordText": (f"{dimension}_word_text", str),
         "group": (f"{dimension}_group", str),

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from normscope import schema
 from normscope.errors import InputError, SelectionError
-from normscope.explain.summary import heading, meaning
+from normscope.explain.summary import SINK, heading, meaning, token_names
 from normscope.labels import labels, pieces
 from normscope.plots.heat import add_colour_bar, draw_cells, label_columns, label_rows
 from normscope.plots.picture import Picture
@@ -120,22 +120,23 @@ def _text_figure(
     axes = figure.add_axes((margins[0] / size[0], margins[2] / size[1], width / size[0], text_height / size[1]))
     axes.set(xlim=(0, width), ylim=(text_height, 0))
     axes.set_axis_off()
-    for token, value in zip(placed, shares.values, strict=False):
-        draw_token(axes, token, look.colours(look.norm(value)) if np.isfinite(value) else None)
+    for place, (token, value) in enumerate(zip(placed, shares.values, strict=False)):
+        frame = "black" if place in explanation.sinks else None
+        draw_token(axes, token, look.colours(look.norm(value)) if np.isfinite(value) else None, frame=frame)
     if explanation.adds_up:
         draw_token(axes, placed[-1], look.colours(look.norm(explanation.biases[target])), frame="0.6")
     axes.set_title(heading(explanation, target) if title is None else title, parse_math=False, loc="left")
     bar_width = min(2.6, width / 2)
     bar = figure.add_axes((margins[0] / size[0], 0.34 / size[1], bar_width / size[0], 0.09 / size[1]))
-    _bar(figure, bar, look)
+    _bar(figure, bar, look, f"; in a black frame: {SINK}" if explanation.sinks else "")
     return figure
 
 
-def _bar(figure: Figure, place: Axes, look: _Look) -> None:
+def _bar(figure: Figure, place: Axes, look: _Look, note: str) -> None:
     bar = figure.colorbar(ScalarMappable(look.norm, look.colours), cax=place, orientation="horizontal")
     bar.ax.tick_params(labelsize=7)
     bar.outline.set_linewidth(0.4)
-    place.text(1.03, 0.5, look.meaning, transform=place.transAxes, va="center", fontsize=8)
+    place.text(1.03, 0.5, look.meaning + note, transform=place.transAxes, va="center", fontsize=8)
 
 
 def _layout(shares: xr.DataArray, width: float, *, bias: bool) -> list[Placed]:
@@ -162,7 +163,7 @@ def _layout(shares: xr.DataArray, width: float, *, bias: bool) -> list[Placed]:
 def _heat_figure(explanation: Explanation, shares: xr.DataArray, look: _Look, title: str | None) -> Figure:
     """Values (rows) by tokens (columns)."""
     cells = shares.values
-    columns, rows = labels(shares["token_token"].values), labels(explanation.targets)
+    columns, rows = token_names(explanation), labels(explanation.targets)
     scale = scale_for(max(cells.shape), *_SIDES)
     figure = Picture(figsize=_heat_size(scale, rows, columns), layout="constrained")
     axes = figure.subplots()

@@ -32,6 +32,8 @@ _CAPTIONS = {
     "scope-similarity-ff-input": "Correlation of each map with the one that the feed-forward gets; bands: standard error.",
     "scope-similarity-pairs": "Correlation of the maps at any two scopes, mean over layers.",
     "shapley-layers": "Agreement of maps by integrated gradients with those by Shapley values, by layer.",
+    "sinks": "What sinks get by weights and by norms, the norms of their states, and how the two agree without them.",
+    "sinks-heads": "The share of all sinks together in every head (across) of every layer (down).",
     "weight-vs-norm": "Attention weight against norm for every pair of tokens; colours count pairs.",
     "word-split": "Amplification between subwords of one word, beside other pairs at the same distance.",
 }

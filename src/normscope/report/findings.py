@@ -130,7 +130,7 @@ def _amplification(rows: list[Row]) -> str:
 def _groups(members: str) -> Callable[[list[Row]], str]:
     def tell(rows: list[Row]) -> str:
         layers = [row for row in rows if row["kind"] == rows[0]["kind"]]
-        known = _with(layers, "effect")
+        known = _with(layers, "effect", "significant")
         together = sum(bool(row["significant"]) and row["effect"] > 0 for row in known)
         of_all = f"{len(layers)} layers" if known == layers else f"the {len(known)} layers that have enough such pairs"
         where = f"in {together} of {of_all}"
@@ -177,6 +177,18 @@ def _categories(rows: list[Row]) -> str:
     return (
         f"Of {names}, {top['category']} gets most attention, in layer {top['layer']}: {weights:.0%} by weights and "
         f"{norms:.0%} by norms."
+    )
+
+
+def _sinks(rows: list[Row]) -> str:
+    rows = _with(rows, "weights", "norms", "map")
+    layers = {row["layer"] for row in rows}
+    shares = [
+        sum(row[name] for row in rows if row["class"] != "other") / len(layers) for name in ("weights", "norms", "map")
+    ]
+    return (
+        f"Sinks (first token, separators, massive states) get {shares[0]:.0%} of the attention weights, {shares[1]:.0%} of "
+        f"the weighted vectors' norms and {shares[2]:.0%} of the whole layer's map (mean over layers)."
     )
 
 
@@ -248,6 +260,7 @@ _SENTENCES: dict[str, Callable[[list[Row]], str]] = {
     "deletion": _best_method,
     "categories": _categories,
     "dispersion": _dispersion,
+    "sinks": _sinks,
     "ff-norms": _ff_norms,
     "outlier-dimensions": _outliers,
     "agreement": _agreement_of_methods,

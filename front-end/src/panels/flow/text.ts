@@ -6,7 +6,7 @@ import { picture } from "../../draw/picture";
 import * as format from "../../model/format";
 import type { TokenTable } from "../../model/payload";
 import type { Store } from "../../model/store";
-import { label, unitsOf } from "../../model/tokens";
+import { holdsSink, label, unitsOf } from "../../model/tokens";
 import { ElementPanel } from "../panel";
 
 const SIZE = 300;
@@ -21,6 +21,11 @@ interface Shown {
 export class AttributionText extends ElementPanel<FlowView> {
   readonly element: HTMLElement;
   private readonly box = h("div", { class: "ribbon" });
+  private readonly sinks = h(
+    "p",
+    { class: "hint" },
+    "Dashed: an attention sink. Much attention goes there whatever the token is, so a large share tells little about the word.",
+  );
   private readonly image = h("canvas", { class: "patches", role: "img" });
 
   constructor(private readonly store: Store) {
@@ -31,6 +36,7 @@ export class AttributionText extends ElementPanel<FlowView> {
       h("header", {}, h("h2", {}, "Attribution"), h("span", { class: "hint" }, "click a token to follow it")),
       this.image,
       this.box,
+      this.sinks,
     );
   }
 
@@ -45,6 +51,7 @@ export class AttributionText extends ElementPanel<FlowView> {
     const limit = largest([...own!, ...(source ?? [])]);
     this.image.hidden = explanation.picture === null;
     this.box.hidden = explanation.picture !== null;
+    this.sinks.hidden = this.box.hidden || !stacks.some(({ table }) => holdsSink(table, [...table.token.keys()]));
     if (explanation.picture) this.drawImage(view, limit);
     else this.box.replaceChildren(...stacks.flatMap((shown) => this.tokens(view, shown, limit, stacks.length > 1)));
   }
@@ -57,6 +64,8 @@ export class AttributionText extends ElementPanel<FlowView> {
     const buttons = units.texts.map((text, unit) => {
       const members = units.members[unit]!;
       const value = members.reduce((sum, token) => sum + values[token]!, 0);
+      const sink = holdsSink(table, members);
+      const amount = `${format.signed(value)}${sink ? " (attention sink)" : ""}`;
       const background = tint(value, colours);
       const joined = table.word[members[0]!] !== -1 && table.word[members[0]!] === word;
       word = table.word[members[0]!]!;
@@ -64,11 +73,11 @@ export class AttributionText extends ElementPanel<FlowView> {
         "button",
         {
           type: "button",
-          class: [joined && "joined", part === state.part && members.includes(state.token) && "query"]
+          class: [joined && "joined", sink && "sink", part === state.part && members.includes(state.token) && "query"]
             .filter(Boolean)
             .join(" "),
-          title: format.signed(value),
-          "aria-label": `${label(text)}: ${format.signed(value)}`,
+          title: amount,
+          "aria-label": `${label(text)}: ${amount}`,
           click: () => this.store.set({ part, depth: 0, token: members[0]! }),
         },
         bdi(label(text)),

@@ -1,0 +1,45 @@
+"""Attention sinks: tokens that take much of the attention whatever they say, mostly the first one or a separator.
+
+A model parks attention there that has nothing to do. The token's state is often massive and its value vector short, so that
+a large weight, or a large share of a logit, tells little about the word.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normscope.trace import LayerTrace, SelfAttention
+
+SHARE = 0.2
+"""A sink gets at least this much of the attention of the tokens that see it, mean over heads and layers ..."""
+
+TIMES = 2.0
+"""... and at least so many times what it would get if each of them attended equally to all that it sees."""
+
+
+def received(trace: LayerTrace) -> Float[Tensor, " token"]:
+    """The attention that every token of a layer gets from the others that see it: mean over heads and over those."""
+    attention = next((step for step in trace.steps if isinstance(step, SelfAttention)), None)
+    if attention is None:
+        return torch.zeros(trace.length)
+    seen = _seen(trace.length, causal=trace.causal).to(attention.weights)
+    return (attention.weights.mean(0) * seen).sum(0) / seen.sum(0).clamp(min=1)
+
+
+def sinks(attention: Float[np.ndarray, "layer token"], *, causal: bool) -> np.ndarray:
+    """Which tokens are sinks, from the attention that they receive in every layer."""
+    count = attention.shape[-1]
+    seen = _seen(count, causal=causal).double()
+    visible = torch.arange(1, 1 + count) if causal else torch.full((count,), count)
+    equal = ((seen / visible[:, None]).sum(0) / seen.sum(0).clamp(min=1)).numpy()
+    mean = attention.mean(0)
+    return (mean >= SHARE) & (mean >= TIMES * equal)
+
+
+def _seen(count: int, *, causal: bool) -> Tensor:
+    """`[query, key]`: 1 where a query sees another token."""
+    others = torch.ones(count, count) - torch.eye(count)
+    return others.tril() if causal else others

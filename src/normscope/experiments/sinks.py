@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from normscope.errors import InputError
@@ -187,13 +189,14 @@ def _heads_figure(by_head: dict[str, np.ndarray], layers: Sequence[int]) -> Figu
     """What all sinks together get in every head (across) of every layer (down)."""
     count = by_head["weights"].shape[1]
     figure, grid = figures.panels(2, columns=2, width=0.3 * count + 1.6, height=0.26 * len(layers) + 1.2)
+    scale = Normalize(0, 1)
     for axes, (name, title) in zip(
         grid, (("weights", "weights"), ("norms", f"norms ‖{figures.ALPHA}f(x)‖")), strict=True
     ):
-        shown = axes.imshow(1 - by_head[name][..., -1], cmap=SEQUENTIAL, vmin=0, vmax=1, aspect="auto")
+        axes.imshow(1 - by_head[name][..., -1], cmap=SEQUENTIAL, norm=scale, aspect="auto")
         axes.set_xticks(range(count), [str(head + 1) for head in range(count)], fontsize=6)
         axes.set_yticks(range(len(layers)), [str(layer) for layer in layers], fontsize=6)
         axes.set_title(title, fontsize=9)
         axes.set(xlabel="head", ylabel="layer")
-    figure.colorbar(shown, ax=grid, label="share of all sinks", pad=0.01)
+    figure.colorbar(ScalarMappable(scale, SEQUENTIAL), ax=grid, label="share of all sinks", pad=0.01)
     return figure

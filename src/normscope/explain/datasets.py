@@ -142,7 +142,7 @@ def _add_values(main: xr.Dataset, values: Tensor, predictions: Predictions | Non
 
 def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dataset:
     layers, about = flow.layers[::-1], {"quantity": LOGIT}
-    coordinates = {
+    coordinates: dict[str, Any] = {
         "depth": np.arange(len(layers) + 1),
         "layer": np.arange(1, len(layers) + 1),
         "head": np.arange(1, 1 + layers[0].heads.shape[1]),

@@ -72,6 +72,10 @@ test: lint types front-end-check $(BROWSER) ## Check style and types, then run t
 test-slow: $(INSTALLED) ## Run the slow tests
 	$(BIN)/python -m pytest -m slow
 
+.PHONY: test-portable
+test-portable: $(INSTALLED) ## Run the tests as other machines would: instructions, threads, user, folder (PORTABLE="--only default")
+	$(BIN)/python tools/portable.py $(PORTABLE)
+
 .PHONY: lint
 lint: $(INSTALLED) ## Check style and format
 	$(BIN)/ruff check $(CHECKED)
@@ -95,6 +99,10 @@ bench: $(PEERS) ## Run the benchmarks: tables, a figure, JSON under benchmarks/r
 .PHONY: soak
 soak: $(INSTALLED) ## Kill corpus runs a hundred times at random moments and compare their tables
 	$(BIN)/python tools/soak.py
+
+.PHONY: fuzz
+fuzz: $(INSTALLED) ## Draw commands, calls, files, models, corpora and runs, and look for what fools normscope (FUZZ="--seconds 60")
+	$(BIN)/python tools/fuzz.py $(FUZZ)
 
 .PHONY: docs
 docs: $(INSTALLED) ## Build the documentation into site/, strictly and without a network

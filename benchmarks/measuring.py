@@ -146,9 +146,9 @@ def peak_megabytes(task: str, arguments: Sequence[str]) -> float:
 def print_peak(analyzer: ns.Analyzer, length: int, task: Callable[[ns.Analyzer, Inputs], Any]) -> None:
     """Megabytes at the most while doing a task: the kernel's high-water mark is reset before it."""
     inputs, _ = ids(length), analyzer.facts
-    Path("/proc/self/clear_refs").write_text("5")
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
     task(analyzer, inputs)
-    print(int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024)
+    print(int(Path("/proc/self/status").read_text(encoding="utf-8").split("VmHWM:")[1].split()[0]) / 1024)
 
 
 # ---- the machine -----------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from jaxtyping import install_import_hook
 install_import_hook("normscope", "beartype.beartype")
 
 # Tiny matrices: on a busy machine, threads that wait for each other cost several times what they save.
-torch.set_num_threads(1)
+torch.set_num_threads(int(os.environ.get("TEST_THREADS", "1")))
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ CHARACTERS = 600
 
 
 def rows(quick: bool) -> Iterator[Row]:
-    text = Path(bundled()).read_text()[:CHARACTERS]
+    text = Path(bundled()).read_text(encoding="utf-8")[:CHARACTERS]
     analyzer = ns.load()
     exact = analyzer.analyze(text)
     reached: dict[int, Row] = {

@@ -54,7 +54,7 @@ def _described(near: Approximation) -> str:
 def _reached(characters: int | None, names: tuple[str, ...]) -> Iterator[Row]:
     """On the embedded model, reading so many characters (default: as much as it takes)."""
     small = ns.load()
-    text = Path(bundled()).read_text()[:characters]
+    text = Path(bundled()).read_text(encoding="utf-8")[:characters]
     length = len(small.analyze(text, truncate=True, scopes="AttnW").tokens)
     tasks = {EXACT: lambda: small.analyze(text, truncate=True)}
     tasks |= {name: lambda name=name: small.analyze(text, truncate=True, approximate=name) for name in names}

@@ -16,7 +16,7 @@ EXPERIMENTS = ("scope-similarity", "mixing-ratio")
 
 def rows(quick: bool) -> Iterator[Row]:
     tokens, sequences = (32, 32) if quick else (128, 32)
-    texts = [Path(bundled()).read_text()] * 8
+    texts = [Path(bundled()).read_text(encoding="utf-8")] * 8
     seconds: dict[int, float] = {}
     for workers in (1, 2):
         started = time.monotonic()

@@ -1,13 +1,24 @@
-"""The small model, loaded once for a module of tests."""
+"""One thread, and the small model, loaded once for a module of tests."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 
 import normscope as ns
 from corpus_run.small import save_model
+
+
+@pytest.fixture(scope="package", autouse=True)
+def one_thread() -> Iterator[None]:
+    """As other processes have here: tables are the same to the last bit only if their threads are as many."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -101,7 +101,7 @@ def test_a_flow_graph_keeps_the_fewest_edges_of_every_layer(causal: ns.Analyzer)
 def test_a_token_that_decides_by_construction_comes_first() -> None:
     explanation = rule_analyzer().explain("one key two three four", target="good")
     shares = explanation.attribution.values
-    assert shares.argmax() == 1 and np.abs(np.delete(shares, 1)).max() < 1e-6 < shares[1]
+    assert shares.argmax() == 1 and np.abs(np.delete(shares, 1)).max() < 1e-5 * shares[1]
 
 
 # ---- the same by another way -------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_a_state_of_a_decoder_is_followed_into_the_encoder_with_or_without_a_hea
 ) -> None:
     translator = ns.load(tiny(model_type, auto, **sizes).double().eval())
     explanation = translator.explain(IDS, target=[8, 6], direction="state", at=1)
-    assert len(explanation.tokens) == 6 + 2 and np.abs(explanation.attribution.values[-6:]).max() > 1e-4
+    assert len(explanation.tokens) == 6 + 3 and np.abs(explanation.attribution.values[-6:]).max() > 1e-4
     assert explanation.value == pytest.approx(1) and total(explanation) == pytest.approx(1, abs=1e-6)
 
 

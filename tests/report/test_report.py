@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,9 @@ def test_a_report_is_one_file_with_nothing_outside_it(finished: Path, tmp_path: 
 
 
 def test_folders_that_are_called_alike_have_a_column_each(finished: Path, tmp_path: Path) -> None:
-    twin = shutil.copytree(finished, tmp_path / finished.name)
-    page = write_report([finished, twin], tmp_path / "report.html").read_text()
-    assert all(f"<th>mean: all-MiniLM-L6-v2 ({folder})</th>" in page for folder in (finished, twin))
+    twin = shutil.copytree(finished, tmp_path / "R&D <ä>" / finished.name)
+    page = write_report([finished, twin], tmp_path / "report.html").read_text(encoding="utf-8")
+    assert all(f"<th>mean: all-MiniLM-L6-v2 ({escape(str(folder))})</th>" in page for folder in (finished, twin))
 
 
 def test_tokens_in_a_report_are_escaped(finished: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from normscope.corpora.item import Item
 from normscope.corpora.record import ID_COLUMNS, INPUT_IDS, Gold, is_text
 from normscope.errors import InputError
 from normscope.inputs import NO_WORD, TokenSequence, read_inputs
+from normscope.inputs.reading import check_mask
 
 _PER_TOKEN = ID_COLUMNS[1:7]
 _LEFT_OUT = -100
@@ -113,6 +114,10 @@ def _without_padding(columns: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any
     mask = columns.pop("attention_mask", None)
     if mask is None:
         return columns
+    try:
+        check_mask(mask)
+    except InputError as error:
+        raise ValueError(str(error)) from error
     kept = [place for place, flag in enumerate(mask) if flag]
     if not kept or kept != list(range(kept[0], kept[-1] + 1)):
         raise ValueError("'attention_mask' keeps no token, or has holes.")

@@ -22,6 +22,7 @@ from normscope.corpus_run.settings import LAYOUT, differences, identity
 from normscope.corpus_run.shards import Shards
 from normscope.errors import FileError, InputError, listing
 from normscope.files import replacing, sweep
+from normscope.paths import followed, kind, refusing
 from normscope.run_files import MANIFEST, SETTINGS
 
 _LOCK = ".run.lock"
@@ -139,14 +140,17 @@ def _acquire(lock: FileLock, path: Path) -> None:
 
 
 def _make(path: Path) -> list[Path]:
-    """Make a folder; those that were not there before, innermost first."""
-    missing: list[Path] = []
-    try:
-        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        _unmake([folder for folder in missing[1:] if folder.exists()])
-        raise FileError(f"The folder {str(path)!r} cannot be made: {error.strerror or error}.") from error
+    """Make a folder, or that behind a link; those that were not there before, innermost first."""
+    folder = followed(path)
+    if kind(folder, "made") not in (None, "a folder"):
+        raise FileError(f"{str(path)!r} is {kind(folder)}, and a run needs a folder. Choose another name (--out).")
+    missing = [each for each in (folder, *folder.parents) if kind(each, "made") is None]
+    with refusing(path, "made"):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            _unmake([each for each in missing[1:] if each.exists()])
+            raise
     return missing
 
 
@@ -159,8 +163,10 @@ def _unmake(folders: list[Path]) -> None:
 def _record(path: Path) -> dict[str, Any] | None:
     """The settings of the run in a folder, or `None` if the folder is empty. Any other folder is refused."""
     file = path / SETTINGS
-    if not file.exists():
-        if any(content.name != _LOCK and not content.name.startswith(".run-") for content in path.iterdir()):
+    if kind(file, "read") is None:
+        with refusing(path, "used"):
+            contents = [content.name for content in path.iterdir()]
+        if any(name != _LOCK and not name.startswith(".run-") for name in contents):
             raise AnotherRunError(_not_empty(str(path)))
         return None
     try:

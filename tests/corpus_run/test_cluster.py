@@ -125,7 +125,7 @@ def test_a_run_that_has_lost_every_machine_says_so_and_ends_and_can_be_resumed(
     asked: dict[str, Any] = {"model": small, "out": tmp_path / "ray", "limit": 12, **SMALL}
     says = r"No machine of the Ray cluster is left .* none came within 2 s\. .* of 12 sequences are done .*resumes"
     with pytest.raises(WorkerError, match=says):
-        run(NAMES, engine=Disturbed(Ray(cluster.address, patience=2), lose_all), **asked)
+        run(NAMES, engine=Disturbed(Ray(cluster.address, patience=2.0), lose_all), **asked)
     assert "No machine of the Ray cluster is left that could run a worker. Waiting 2 s" in capsys.readouterr().err
     run(NAMES, model=small, out=tmp_path / "here", limit=12, **SMALL)
     run(NAMES, **asked)

@@ -47,21 +47,19 @@ def test_a_limit_or_a_shard_beyond_all_numbers_is_the_whole_corpus(analyzer: Any
 
 
 def test_a_folder_whose_name_is_too_long_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
-    check_folder(str(tmp_path / LONG))
+    with pytest.raises(FileError, match="cannot be written: File name too long"):
+        check_folder(str(tmp_path / LONG))
     for path in (tmp_path / LONG, tmp_path / "new" / LONG / "run"):
-        with pytest.raises(FileError, match="cannot be made: File name too long"), locked_folder(path):
+        with pytest.raises(FileError, match=r"cannot be \w+: File name too long"), locked_folder(path):
             pass
     assert not list(tmp_path.iterdir())
     with pytest.raises(FileError, match="cannot be read: File name too long"):
         refuse_unfinished(tmp_path / LONG)
 
 
-def test_files_beside_a_corpus_whose_names_are_too_long_are_not_there(tmp_path: Path) -> None:
+def test_names_of_corpus_files_that_are_too_long_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("It rained.\n", encoding="utf-8")
     corpus = str(tmp_path / "a.txt")
-    with pytest.raises(CorpusError, match=r"no file 'x+' with gold alignments"):
-        check_corpus(["mixing-ratio"], corpus, {"gold": LONG}, None)
-    with pytest.raises(CorpusError, match=r"no file 'x+' with token frequencies"):
-        check_corpus(["mixing-ratio"], corpus, {}, Path(LONG))
-    with pytest.raises(CorpusError, match=r"'x+' cannot be read"):
-        check_corpus(["mixing-ratio"], LONG, {}, None)
+    for asked in ((corpus, {"gold": LONG}, None), (corpus, {}, Path(LONG)), (LONG, {}, None)):
+        with pytest.raises((FileError, CorpusError), match=r"'x+' cannot be read: File name too long"):
+            check_corpus(["mixing-ratio"], *asked)

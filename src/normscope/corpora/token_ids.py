@@ -101,7 +101,7 @@ def _numbers(name: str, values: Any) -> tuple[Any, ...]:
         raise ValueError(f"{name!r} has a negative number.")
     if kind is int and any(value > _MOST for value in filled):
         raise ValueError(f"{name!r} has a number that is none of a token, a word or a mark: it is above {_MOST}.")
-    if name in _FLAGS and not {*filled} <= {0, 1}:
+    if name == _FLAGS[1] and not {*filled} <= {0, 1}:
         raise ValueError(f"{name!r} has a number other than 0 and 1.")
     if kind is str and any(not is_text(value) for value in filled):
         raise ValueError(f"{name!r} has a token that is no text, since it cannot be written as UTF-8.")

@@ -51,7 +51,7 @@ class Ray:
 
     address: str | None = None
     workers: int | None = None
-    patience: float = 60
+    patience: float = 60.0
 
     def __post_init__(self) -> None:
         if self.workers is not None and not 1 <= self.workers <= _MOST_WORKERS:

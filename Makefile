@@ -100,6 +100,10 @@ bench: $(PEERS) ## Run the benchmarks: tables, a figure, JSON under benchmarks/r
 soak: $(INSTALLED) ## Kill corpus runs a hundred times at random moments and compare their tables
 	$(BIN)/python tools/soak.py
 
+.PHONY: fuzz
+fuzz: $(INSTALLED) ## Draw commands, calls, files, models, corpora and runs, and look for what fools normscope (FUZZ="--seconds 60")
+	$(BIN)/python tools/fuzz.py $(FUZZ)
+
 .PHONY: docs
 docs: $(INSTALLED) ## Build the documentation into site/, strictly and without a network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

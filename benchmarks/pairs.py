@@ -60,7 +60,7 @@ def main() -> None:
     facts = RunFacts(ModelFacts("made-up", LAYERS, SCOPES))
     with tempfile.TemporaryDirectory(prefix="normscope-pairs-") as folder:
         shards = Shards(Path(folder))
-        shards.prepare()
+        shards.prepare("")
         before, seconds, longest, cpu = megabytes(), 0.0, 0.0, 0.0
         for index in range(-(-options.pairs // options.shard)):
             partial = made_up(options.shard, index).compacted()

@@ -140,6 +140,51 @@ def test_mixing_ratios_are_written_as_tables_json_and_pictures(analyzer: ns.Anal
         export_mixing_ratios(ratios, tmp_path / "both.png")
 
 
+# ---- save ----------------------------------------------------------------------------------------------------------------
+
+STARTS = {
+    "nc": b"\x89HDF",
+    "": b"\x89HDF",
+    "html": b"<!doctype html>",
+    "csv": b'"scope"',
+    "parquet": b"PAR1",
+    "json": b"{",
+    "svg": b"<?xml",
+    "png": b"\x89PNG",
+    "pdf": b"%PDF",
+}
+
+
+@pytest.mark.parametrize("ending", STARTS)
+def test_saving_gives_what_the_ending_says(analysis: ns.Analysis, tmp_path: Path, ending: str) -> None:
+    options = {"scope": "Attn", "layer": 1} if ending in endings.FIGURES else {}
+    path = analysis.save(tmp_path / (f"result.{ending}" if ending else "result"), **options)
+    assert path.read_bytes()[:200].lower().startswith(STARTS[ending].lower())
+
+
+@pytest.mark.parametrize("ending", STARTS)
+def test_saving_an_explanation_gives_what_the_ending_says(analyzer: ns.Analyzer, tmp_path: Path, ending: str) -> None:
+    explanation = analyzer.explain("A text.", direction="state", at=0)
+    path = explanation.save(tmp_path / (f"result.{ending}" if ending else "result"))
+    start = b'"target"' if ending == "csv" else STARTS[ending]
+    assert path.read_bytes()[:200].lower().startswith(start.lower())
+
+
+@pytest.mark.parametrize("name", ["result.zarr", "result.xlsx", "result.v2"])
+def test_saving_to_an_ending_that_names_no_format_is_refused(
+    analysis: ns.Analysis, analyzer: ns.Analyzer, tmp_path: Path, name: str
+) -> None:
+    for result in (analysis, analyzer.explain("A text.", direction="state", at=0)):
+        with pytest.raises(ns.FileError, match=r"which names no format\. Known endings: svg, png, pdf, html"):
+            result.save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_table_that_is_saved_has_the_maps_that_options_choose(analysis: ns.Analysis, tmp_path: Path) -> None:
+    table = pq.read_table(analysis.save(tmp_path / "map.parquet", scope="Attn", layer=[1, 2]))
+    assert set(table["scope"].to_pylist()) == {"Attn"} and set(table["layer"].to_pylist()) == {1, 2}
+
+
 # ---- what cannot be written ----------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -12,11 +13,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tiny_heads import tiny_head
 from tiny_models import HEADS, tiny, token_ids
 from transformers import ConvNextConfig, ConvNextModel, MambaConfig, MambaModel
 
 import normscope as ns
 from normscope import embedded
+from normscope.model_options import ModelOptions
 
 WEIGHTS = "model.safetensors"
 PICKLE = "pytorch_model.bin"
@@ -277,13 +280,6 @@ def test_nan_in_a_live_model_is_refused_with_its_place() -> None:
         ns.load(model)
 
 
-def test_infinite_weights_give_an_error_and_no_map() -> None:
-    model = tiny("bert")
-    model.encoder.layer[1].output.dense.weight.data[0, 0] = torch.inf
-    with pytest.raises(ns.CompletenessError, match=r"layer 2 .* relative error nan"):
-        ns.load(model).analyze(torch.tensor(token_ids(4)))
-
-
 @pytest.mark.usefixtures("unchecked_types")
 def test_a_module_that_is_no_hugging_face_model_is_refused() -> None:
     with pytest.raises(ns.ModelError, match="A Linear is not a Hugging Face model"):
@@ -311,6 +307,100 @@ def test_a_damaged_pickle_is_refused_also_with_consent(pickled: Path) -> None:
     (pickled / PICKLE).write_bytes(b"junk" * 100)
     with pytest.raises(ns.ModelError):
         ns.load(pickled, allow_pickle=True)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"num_attention_heads": value} for value in (0, -1, None, "three", [])),
+        {"hidden_act": "no such"},
+        {"hidden_size": None},
+        {"num_hidden_layers": {}},
+        {"id2label": 7},
+        {"quantization_config": "x"},
+        {"model_type": []},
+        {"dtype": "x"},
+    ],
+    ids=str,
+)
+def test_a_damaged_configuration_is_refused_with_a_sentence(folder: Path, changes: dict[str, Any]) -> None:
+    configure(folder, **changes)
+    with pytest.raises(ns.ModelError, match=r"could not be loaded: .*\w"):
+        ns.load(folder)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "null", "3", "[]", "{", "[" * 20_000 + "]" * 20_000, '{"a":' * 20_000 + "1" + "}" * 20_000]
+)
+def test_what_is_no_configuration_is_refused_with_a_sentence(folder: Path, content: str) -> None:
+    (folder / "config.json").write_text(content)
+    with pytest.raises(ns.ModelError, match=re.escape(repr(str(folder)))):
+        ns.load(folder)
+    assert ModelOptions(str(folder)).outline() is None
+
+
+def test_an_outline_leaves_a_damaged_number_of_layers_to_the_model_itself(folder: Path) -> None:
+    configure(folder, num_hidden_layers="six")
+    outline = ModelOptions(str(folder)).outline()
+    assert outline is not None
+    assert outline.layers is None
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a" * 300 + "/" + "b" * 300, "/" + "a" * 5000])
+def test_a_name_that_is_too_long_for_any_file_is_refused(name: str, saved: Path) -> None:
+    with pytest.raises(ns.ModelError, match="No model was found under"):
+        ns.load(name)
+    with pytest.raises(ns.ModelError, match="No tokenizer could be loaded from"):
+        ns.load(saved, name)
+
+
+@pytest.mark.usefixtures("unchecked_types")
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float8_e4m3fn, "float12", float])
+def test_a_dtype_that_models_are_not_loaded_in_is_refused(saved: Path, dtype: Any) -> None:
+    with pytest.raises(ns.InputError, match=r"loaded in torch\.float64, .*not in"):
+        ns.load(saved, dtype=dtype)
+
+
+@pytest.mark.usefixtures("unchecked_types")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int64, "float32", float])
+def test_a_dtype_that_nothing_is_computed_in_is_refused(dtype: Any) -> None:
+    analyzer, ids = ns.load(tiny("bert")), torch.tensor(token_ids(4))
+    for ask in (
+        lambda: analyzer.analyze(ids, dtype=dtype),
+        lambda: analyzer.mixing_ratios(ids, dtype=dtype),
+        lambda: analyzer.explain(ids, direction="state", at=1, dtype=dtype),
+        lambda: analyzer.explain(ids, direction="state", at=1, dtype=dtype, method="gradient-x-input"),
+        lambda: analyzer.estimate(4, dtype=dtype, timed=False),
+        lambda: analyzer.estimate_explanation(4, dtype=dtype, timed=False),
+    ):
+        with pytest.raises(ns.InputError, match=r"runs in torch\.float32 or torch\.float64, not"):
+            ask()
+
+
+def test_a_model_without_numbers_is_estimated_and_not_analysed(saved: Path) -> None:
+    analyzer, ids = ns.load(saved, device="meta"), torch.tensor(token_ids(4))
+    assert analyzer.estimate(4, timed=False).flops > 0
+    for ask in (
+        lambda: analyzer.analyze(ids),
+        lambda: analyzer.mixing_ratios(ids),
+        lambda: analyzer.traces(ids),
+        lambda: analyzer.explain(ids, at=1),
+        lambda: analyzer.explain(ids, direction="state", at=1, method="gradient-x-input"),
+    ):
+        with pytest.raises(ns.ModelError, match="on the meta device, where weights have shapes and no numbers"):
+            ask()
+
+
+def test_a_tokenizer_of_another_vocabulary_is_refused_before_the_model_reads(analyzer: ns.Analyzer) -> None:
+    found = ns.load(tiny_head("gpt2", "GPT2LMHeadModel"), analyzer.tokenizer)
+    for ask in (
+        lambda: found.analyze("A text."),
+        lambda: found.explain("A text."),
+        lambda: found.explain("A text.", continue_for=2),
+        lambda: found.estimate("A text.", timed=False),
+    ):
+        with pytest.raises(ns.InputError, match=r"the model knows 0 to \d+\. Is its tokenizer that of another model"):
+            ask()
 
 
 # ---- fingerprints ------------------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from normscope import files, schema, units
-from normscope.choices import NormaliseAxis
+from normscope import schema, units
+from normscope.choices import NormaliseAxis, normalise_axis
 from normscope.errors import InputError, NormscopeError, SelectionError, listing
 from normscope.rollout import checked_identity, normalised_rows, rollout
 from normscope.scopes import HALF_ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
@@ -336,15 +336,21 @@ class Analysis:
 
         return frame(self)
 
-    def save(self, path: str | Path) -> Path:
-        """Write everything to a netCDF file, which opens without normscope too.
+    def save(self, path: str | Path, **options: Any) -> Path:
+        """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
+
+        A netCDF file (nc, or no ending) holds everything. `normscope.open` reads it back, and it opens without normscope.
+        A page (html) is the explorer's. Tables and pictures hold the maps that options choose, which are those of
+        `normscope.export.export_map`.
 
         Examples:
             >>> path = analysis.save("bubble.nc")
             >>> ns.open(path).tokens == analysis.tokens
             True
         """
-        return files.write_netcdf(self.tree, path)
+        from normscope.export import export_analysis  # noqa: PLC0415  (what writes, and that imports pyarrow)
+
+        return export_analysis(self, path, **options)
 
 
 def _quantity(values: xr.DataArray, scope: Scope) -> str:
@@ -354,12 +360,10 @@ def _quantity(values: xr.DataArray, scope: Scope) -> str:
 
 def normalise(values: xr.DataArray, axis: str) -> xr.DataArray:
     """Scale rows or columns to sum to 1; keys that do not exist stay missing."""
-    match axis:
+    match normalise_axis(axis):
         case "none":
             return values
         case "row":
             return values / values.sum("key")
         case "column":
             return values / values.sum("query")
-        case _:
-            raise InputError(f"Maps are normalised by 'none', 'row' or 'column', not by {axis!r}.")

@@ -14,21 +14,21 @@ from typing import Any, Literal, Unpack, cast, overload
 
 import torch
 import xarray as xr
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from normscope import asking, results, schema, streaming
 from normscope.analysis import Analysis
-from normscope.call_options import AnalysisOptions, ExplainOptions, MixingOptions, Text
-from normscope.choices import Products, StackName, ValueBias
+from normscope.call_options import AnalysisOptions, ExplainOptions, MixingOptions, Text, Vector
+from normscope.choices import Products, StackName, ValueBias, stack_name, value_bias_of
 from normscope.errors import InputError
 from normscope.explain.asked import Asked
 from normscope.explain.explanation import Explanation
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import LabelName, Wanted
+from normscope.explain.said import checked
 from normscope.explain.wording import read_question
 from normscope.families.spec import Stack
-from normscope.inputs import ImageInput, Input, TokenSequence
+from normscope.inputs import ImageInput, Input, Target, TokenSequence
 from normscope.loading import load_model
 from normscope.measures import Decomposition, KeptTraces, Measure
 from normscope.measures.approximated import Approximate, approximation
@@ -36,10 +36,12 @@ from normscope.methods import LayerMethod, MapRequest, Method, attribution, laye
 from normscope.methods.across import AcrossLayers
 from normscope.methods.prediction import Attribution, PullBack
 from normscope.model_options import DeviceMap
+from normscope.numerals import whole_number
 from normscope.passes import Measured, Pass, Tell
 from normscope.planner import Clock, Estimate
 from normscope.planner import asking as planned
 from normscope.planner.planning import asked_of, explained_of, lengths_of, plan, refuse_memory
+from normscope.request import check_arithmetic
 from normscope.subject import Subject
 from normscope.trace import LayerTrace
 
@@ -120,7 +122,7 @@ class Analyzer(Subject):
         """
         if self.family.encoder is None:
             raise InputError(f"{self.name} has no encoder and decoder, but one stack: leave out stack (--stack).")
-        return self._of_encoder if stack == "encoder" else self
+        return self._of_encoder if stack_name(stack) == "encoder" else self
 
     @cached_property
     def _of_encoder(self) -> Analyzer:
@@ -144,7 +146,7 @@ class Analyzer(Subject):
         self,
         inputs: Input | ImageInput,
         *,
-        target: Input | None = None,
+        target: Target | None = None,
         scopes: str | Sequence[str] | None = None,
         layers: int | Sequence[int] | None = None,
         queries: int | Sequence[int] | None = None,
@@ -168,8 +170,9 @@ class Analyzer(Subject):
             inputs: a text, a pair of texts, a list of these, a `BatchEncoding`, or token ids. One input (also an
                 encoding of one sequence) gives an `Analysis`; a list gives a list, batched inside, with exactly what
                 each gives alone. For a vision model, an image: a path, a PIL image, an array, or its `pixel_values`.
-            target: for an encoder-decoder model, the text (or texts, or ids) that the decoder is made to read; without
-                it the model generates one. The result is the decoder's analysis, with the encoder's as `.encoder`.
+            target: for an encoder-decoder model, the text (or texts, or token ids) that the decoder gives out; without it
+                the model generates one. The decoder reads the start token and all of it, but for an end token that closes
+                it. The result is the decoder's analysis, with the encoder's as `.encoder`.
             scopes: the scopes to compute (default all). The chain is followed only as far as they need.
             layers: the layers to compute, from 1 (default all). The forward pass ends after the last of them.
             queries: the positions of the rows to compute, negative from the end (default all).
@@ -208,7 +211,7 @@ class Analyzer(Subject):
             >>> [len(analysis.tokens) for analysis in analyzer.analyze(["A text.", "Another text of the list."])]
             [5, 8]
         """
-        chosen = layer_method(method)
+        chosen, value_bias = layer_method(method), value_bias_of(value_bias)
         sequences, single = asking.read(self, inputs, target, words=words, truncate=truncate)
         wanted = MapRequest(
             (), scopes is not None, heads, value_bias, projections, approximate=approximation(approximate, products)
@@ -264,7 +267,7 @@ class Analyzer(Subject):
         self,
         inputs: Input | ImageInput,
         *,
-        target: Input | None = None,
+        target: Target | None = None,
         scopes: str | Sequence[str] | None = None,
         layers: int | Sequence[int] | None = None,
         words: bool = False,
@@ -284,6 +287,7 @@ class Analyzer(Subject):
             ((2, 6, 5), True)
         """
         own, _ = asking.scopes_asked(self, scopes)
+        value_bias = value_bias_of(value_bias)
         measure = Decomposition(ratios=tuple(own), value_bias=value_bias)
         request = asking.request(self, [measure], [], layers, None, dtype)
         sequences, single = asking.read(self, inputs, target, words=words, truncate=truncate)
@@ -310,7 +314,7 @@ class Analyzer(Subject):
         against: LabelName | None = None,
         at: int | None = None,
         continue_for: int | None = None,
-        direction: Tensor | Literal["state"] | None = None,
+        direction: Vector | Literal["state"] | None = None,
         reply: str | Sequence[int] | None = None,
         method: str | Method = PullBack.name,
         heads: bool = False,
@@ -325,18 +329,20 @@ class Analyzer(Subject):
         Args:
             inputs: as in `analyze`; each input of a list is explained by itself.
             target: what to explain. A causal model: the word (or the whole continuation, token by token) that follows; a
-                masked model: the word at the mask; a classifier: a label; an encoder-decoder: the text that it gives out.
-                By default what the model itself predicts. A token id or a list of them, or the number of a label, work too.
+                masked model: the word at the mask; a classifier: a label; an encoder-decoder: the text that it gives out,
+                each token at its own row. By default what the model itself predicts. A token id or a list of them (just
+                these are explained), or the number of a label, work too.
             against: another word or label: the difference of the two logits is explained. Of words of several tokens, the
                 first token in which they differ.
             at: the position of the token whose prediction is explained (causal: the next token after it), negative from
                 the end. By default the last, the mask, or the only one.
             continue_for: instead of a target, let a causal model continue the text by at most so many tokens, always the
-                most probable one, and explain each.
-            direction: instead of a logit, the last state of the token `at` along a vector `[d]` of your own, or along the
-                `"state"` itself. Needs no head. Of an encoder-decoder, `target` is then the text that the decoder reads.
-            reply: of an encoder-decoder, the text (or token ids) that its decoder reads. The target is then a word, or a
-                token id, that could follow its token `at`, as of a causal model.
+                most probable one whatever its settings of generation say, and explain each.
+            direction: instead of a logit, the last state of the token `at` along a vector `[d]` of your own (of torch, numpy
+                or plain numbers), or along the `"state"` itself. Needs no head. Of an encoder-decoder, `target` is then the
+                text that the decoder reads.
+            reply: of an encoder-decoder, the text that its decoder reads, or the token ids, just as they are after the
+                start token. The target is then a word, or a token id, that could follow the token `at`, as of causal models.
             method: how to attribute, by name (`normscope methods` lists them) or with options (`normscope.method`). Only
                 the pull-back follows what flows through the layers, adds up exactly, and takes the next two arguments.
             heads: also keep the edges of every head, `[layer, head, query, key]`.
@@ -347,7 +353,8 @@ class Analyzer(Subject):
             tell: called with the layers done and their number; may raise, to cancel.
 
         Raises:
-            CompletenessError: if relevance and biases do not add up to the model's own value at every layer.
+            CompletenessError: if relevance and biases do not add up to the model's own value at every layer, or if a
+                component of the model does not do what its description says.
 
         Examples:
             >>> explanation = analyzer.explain("The opera singer sang.", direction="state", at=3)
@@ -356,12 +363,13 @@ class Analyzer(Subject):
             >>> analyzer.explain("The opera singer sang.", direction="state", at=3, method="gradient-x-input").adds_up
             False
         """
+        check_arithmetic(dtype)
         way = attribution(method)
         if heads and not way.follows:
             raise InputError(
                 f"The method {way.facts['method']!r} does not follow single heads: leave out heads, or use 'pull-back'."
             )
-        wanted = Wanted(target, against, at, continue_for, direction, reply)
+        wanted = checked(target, against, at, continue_for, direction, reply)
         sequences, single = asking.read_sources(self, inputs, words=words, truncate=truncate)
         request = PullRequest(heads, dtype, max_memory, tell)
         explanations = [self._explain(item, wanted, way, request) for item in sequences]
@@ -446,14 +454,16 @@ class Analyzer(Subject):
             >>> print(analyzer.estimate_explanation(512, timed=False))
             512 tokens: 24.8 Gflop, 154 MB of memory, 6.29 MB of results
         """
-        if values < 1:
-            raise InputError(f"At least one value is explained, not {values}.")
-        stacks = explained_of(self, values, dtype, heads=heads, head=True)
+        count = whole_number(values, "The number of values that are explained (values)")
+        if count < 1:
+            raise InputError(f"At least one value is explained, not {count}.")
+        check_arithmetic(dtype)
+        stacks = explained_of(self, count, dtype, heads=heads, head=True)
         lengths = planned.lengths(self, inputs, target, words=words, truncate=truncate)
         short_run = planned.short_explanation(self, dtype, heads=heads) if timed else None
         return plan(self, stacks, lengths, short_run=short_run, clock=clock)
 
-    def traces(self, inputs: Input | ImageInput, *, target: Input | None = None) -> list[LayerTrace]:
+    def traces(self, inputs: Input | ImageInput, *, target: Target | None = None) -> list[LayerTrace]:
         """The trace of every layer of the main stack for one input: what `decompose` and the `oracle` compute with.
 
         Examples:
@@ -461,7 +471,7 @@ class Analyzer(Subject):
             6
         """
         sequences, _ = asking.read(self, inputs, target, words=False, truncate=False)
-        measure = KeptTraces(below_attention=True)
+        measure = KeptTraces()
         (measured,) = Pass(self, asking.request(self, [measure], [], None, None, None)).over(sequences)
         return list(measured.main[measure].values())
 

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from PIL import Image
 
 from normscope.errors import InputError, SelectionError
-from normscope.inputs import Input, TokenSequence, read_images, read_inputs, with_targets
+from normscope.inputs import Target, TokenSequence, read_images, read_inputs, with_targets
 from normscope.measures import Measure
 from normscope.methods import LayerMethod, MapRequest
+from normscope.numerals import whole_numbers
 from normscope.outline import no_layer, no_target
-from normscope.request import Request, StackRequest, whole_numbers
+from normscope.request import Request, StackRequest
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, with_derived
 
 if TYPE_CHECKING:
@@ -32,11 +34,14 @@ def read_sources(analyzer: Analyzer, inputs: Any, *, words: bool, truncate: bool
         return read_images(inputs, analyzer.model, analyzer.processor)
     if _is_image(inputs):
         raise InputError(f"An image was given, but {analyzer.name} reads text.")
-    return read_inputs(inputs, analyzer.tokenizer, analyzer.longest, words=words, truncate=truncate)
+    sequences, single = read_inputs(inputs, analyzer.tokenizer, analyzer.longest, words=words, truncate=truncate)
+    for sequence in sequences:
+        refuse_unknown_ids(analyzer, sequence)
+    return sequences, single
 
 
 def read(
-    analyzer: Analyzer, inputs: Any, target: Input | None, *, words: bool, truncate: bool
+    analyzer: Analyzer, inputs: Any, target: Target | None, *, words: bool, truncate: bool
 ) -> tuple[list[TokenSequence], bool]:
     if analyzer.family.encoder is None and target is not None:
         refuse_target(analyzer)
@@ -56,18 +61,31 @@ def refuse_target(analyzer: Analyzer) -> None:
 
 def refuse_unknown_ids(analyzer: Analyzer, sequence: TokenSequence) -> None:
     known: dict[str, int] = {
-        "input_ids": _vocabulary(analyzer),
+        "input_ids": vocabulary(analyzer),
         "token_type_ids": getattr(analyzer.model.config, "type_vocab_size", 0),
+        "position_ids": _positions(analyzer, sequence),
     }
     for name, count in known.items():
         for number in sequence.features.get(name, []):
             if count and not 0 <= number < count:
-                raise InputError(f"The encoding's {name!r} has {number}, but the model knows 0 to {count - 1}.")
+                raise InputError(
+                    f"The encoding's {name!r} has {number}, but the model knows 0 to {count - 1}. "
+                    f"Is its tokenizer that of another model?"
+                )
     if sequence.target is not None:
         refuse_unknown_ids(analyzer, sequence.target)
 
 
-def _vocabulary(analyzer: Analyzer) -> int:
+def _positions(analyzer: Analyzer, sequence: TokenSequence) -> int:
+    """How many positions the model knows; 0 where it takes any. Refuses positions that it would not look at."""
+    if "position_ids" not in sequence.features:
+        return 0
+    if "position_ids" not in signature(type(analyzer.model).forward).parameters:
+        raise InputError(f"The encoding has position_ids, but {analyzer.name} takes none: leave them out.")
+    return 0 if analyzer.longest is None else getattr(analyzer.model.config, "max_position_embeddings", 0)
+
+
+def vocabulary(analyzer: Analyzer) -> int:
     """How many token ids the model knows; 0 where a class of someone's own does not say."""
     try:
         embeddings = cast("torch.nn.Embedding | None", analyzer.model.get_input_embeddings())
@@ -103,14 +121,14 @@ def encoder_layers_asked(analyzer: Analyzer, layers: int | Sequence[int] | None)
     if analyzer.family.encoder is None:
         return []
     every = range(1, 1 + analyzer.family.encoder.depth(analyzer.model.config))
-    asked = every if layers is None else whole_numbers(layers)
+    asked = every if layers is None else whole_numbers(layers, "A layer")
     return [layer for layer in every if layer in asked]
 
 
 def layers_asked(analyzer: Analyzer, layers: int | Sequence[int] | None) -> list[int]:
     if layers is None:
         return analyzer.layers
-    asked = whole_numbers(layers)
+    asked = whole_numbers(layers, "A layer")
     for layer in asked:
         if layer not in analyzer.layers:
             raise SelectionError(no_layer(layer, analyzer.name, len(analyzer.layers)))

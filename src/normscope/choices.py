@@ -5,7 +5,8 @@ They stand apart from the code that carries them out, so that a command line kno
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
 
 from normscope.errors import InputError, listing
 
@@ -30,13 +31,29 @@ TooLong = Literal["truncate", "skip", "refuse"]
 StackName = Literal["decoder", "encoder"]
 """The stack of an encoder-decoder model that is looked at."""
 
+MOST_JOBS = 1024
+"""How many processes of one machine a run may be shared out to; a typing error would end the machine."""
+
 NormaliseAxis = Literal["none", "row", "column"]
 """Norms as they are, or as shares of a row or of a column."""
 
 
 def normalise_axis(name: str) -> NormaliseAxis:
     """The way of normalising that a name stands for."""
-    for axis in get_args(NormaliseAxis):
-        if name == axis:
-            return axis
-    raise InputError(f"Maps are normalised by {listing(get_args(NormaliseAxis))}, not by {name!r}.")
+    return _chosen(name, get_args(NormaliseAxis), "Maps are normalised by {}, not by")
+
+
+def value_bias_of(name: str) -> ValueBias:
+    """What the bias of the value projection counts with."""
+    return _chosen(name, get_args(ValueBias), "The bias of the value projection (value_bias) counts with {}, not with")
+
+
+def stack_name(name: str) -> StackName:
+    """The stack that a name stands for."""
+    return _chosen(name, get_args(StackName), "The stack is one of {}, not")
+
+
+def _chosen(name: Any, known: Sequence[Any], message: str) -> Any:
+    if isinstance(name, str) and name in known:
+        return name
+    raise InputError(f"{message.format(listing(known))} {name!r:.60}.")

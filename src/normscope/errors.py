@@ -6,11 +6,13 @@ that has more. Nothing here knows models or tensors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 PAGE = "docs/errors.md"
 """The page with a section for every error, in the repository and its site."""
+
+_MOST_NAMED = 5
 
 
 class NormscopeError(Exception):
@@ -64,6 +66,12 @@ def unknown(what: str, name: str, title: str, known: Iterable[object]) -> str:
     close = get_close_matches(name.strip().lower().replace("_", "-"), folded, n=1)
     hint = f" Did you mean {folded[close[0]]!r}?" if close else ""
     return f"{what}.{hint} {title}: {listing(names) or 'none'}."
+
+
+def few(names: Sequence[str]) -> str:
+    """The first of some names for a message, and how many more there are: `'a', 'b' and 7 more`."""
+    more = len(names) - _MOST_NAMED
+    return listing(map(repr, names[:_MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
 def listing(items: Iterable[object]) -> str:

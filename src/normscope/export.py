@@ -15,7 +15,7 @@ import pyarrow as pa
 import xarray as xr
 
 from normscope.choices import normalise_axis
-from normscope.endings import FIGURES, MAPS, NETCDF, ending
+from normscope.endings import FIGURES, MAPS, NETCDF, PAGE, RESULTS, ending
 from normscope.errors import InputError, listing
 from normscope.files import replacing, write_netcdf
 from normscope.scopes import Scope, basis, resolve_all
@@ -28,6 +28,24 @@ if TYPE_CHECKING:
 
 Table = Any
 """A `pyarrow.Table`; pyarrow has no types."""
+
+
+def export_analysis(analysis: Analysis, path: str | Path, **options: Any) -> Path:
+    """Write an analysis as the file's ending says: all of it to netCDF or a page of the explorer, maps to anything else.
+
+    Args:
+        analysis: what to write.
+        path: the file. Without an ending it is netCDF.
+        options: those of `normscope.explorer.write_page` for a page; else those of `export_map`, which choose maps.
+    """
+    kind = ending(path, RESULTS, without=NETCDF)
+    if kind == PAGE:
+        from normscope.explorer.page import write_page  # noqa: PLC0415  (only pages need it)
+
+        return write_page(analysis, path=path, **options)
+    if kind == NETCDF and not options:
+        return write_netcdf(analysis.tree, path)
+    return export_map(analysis, path, **options)
 
 
 def export_map(
@@ -66,7 +84,7 @@ def export_map(
 
         return write_figure(plot_map(analysis, scopes[0], layer, head=head, normalise=normalise, **options), path)
     if kind == NETCDF:
-        return narrowed(analysis, scopes, layer, head, normalise).save(path)
+        return write_netcdf(narrowed(analysis, scopes, layer, head, normalise).tree, path)
     selections = [select_map(analysis, one, layer, head=head, normalised=normalise) for one in scopes]
     maps = {selection.scope: selection.values for selection in selections}
     if kind == "json":

@@ -6,7 +6,7 @@ Safe by default: safetensors only, no remote code. Every refusal says what the u
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +28,12 @@ from transformers.utils import logging
 
 from normscope import embedded
 from normscope.capture import family_in
-from normscope.errors import ModelError, UnsafeWeightsError, UnsupportedArchitectureError, listing
+from normscope.errors import InputError, ModelError, UnsafeWeightsError, UnsupportedArchitectureError, listing
 from normscope.families import Family, family_of
+from normscope.families.heads import made_up
 from normscope.location import (
     has_vocabulary,
+    is_folder,
     is_hub_name,
     model_name,
     refuse_no_model,
@@ -40,6 +42,7 @@ from normscope.location import (
 )
 from normscope.model_options import DeviceMap, refuse_device_map
 from normscope.placement import numbers_of
+from normscope.soundness import DTYPES, non_finite, refuse_incomplete, refuse_non_finite, refuse_unreadable
 
 _HUB_SECONDS = 5
 """How long the hub may take to say whether it has a model."""
@@ -50,7 +53,10 @@ _SAMPLES = 4096
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model with what is known about it. `revision` is the hub's commit, where it came from the hub."""
+    """A model with what is known about it. `revision` is the hub's commit, where it came from the hub.
+
+    The model may change after it was loaded, so that nothing that depends on its weights is kept.
+    """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase | None
@@ -60,11 +66,20 @@ class LoadedModel:
     processor: Any | None = None
 
     def fingerprint(self) -> str:
-        """A hash of every weight's name, shape, dtype and sampled values: equal for equal weights, wherever they lie."""
+        """A hash of every weight's name, shape, dtype and sampled values: equal for equal weights, wherever they lie.
+
+        What the checkpoint lacks, and only a head would use, is another at every time and is left out.
+        Raises `ModelError` where one of these values is a parameter's and not finite.
+        """
         digest = hashlib.sha256()
+        parameters = {name for name, _ in self.model.named_parameters()}
         for name, tensor in sorted(self.model.state_dict().items()):
+            if name in made_up(self.model):
+                continue
             flat = numbers_of(self.model, name, tensor).detach().reshape(-1)
             sample = flat[:: max(1, -(-flat.numel() // _SAMPLES))].to("cpu", torch.float64)
+            if name in parameters and not bool(sample.isfinite().all()):
+                raise non_finite(name, sample)
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
             digest.update(sample.numpy().tobytes())
         return digest.hexdigest()[:16]
@@ -83,6 +98,7 @@ def load_model(
 ) -> LoadedModel:
     """Load (or take) a model and check that it can be analysed."""
     refuse_device_map(device_map, device)
+    _refuse_dtype(dtype)
     if isinstance(source, torch.nn.Module):
         _refuse_for_live(dtype, device_map)
     if isinstance(source, PreTrainedModel):
@@ -104,10 +120,17 @@ def load_model(
     if device is not None:
         model = _moved(model, device)
     family = family_in(model, family_of(model.config.model_type))
-    _refuse_nan(model)
+    refuse_unreadable(model)
+    refuse_non_finite(model)
     processor = _image_processor(source) if family.reads == "image" else None
     name = embedded.NAME if source is None else _name(model)
     return LoadedModel(model, tokenizer, family, name, commit, processor)
+
+
+def _refuse_dtype(dtype: object) -> None:
+    names = [str(known).removeprefix("torch.") for known in DTYPES]
+    if dtype is not None and dtype not in DTYPES and dtype not in names:
+        raise InputError(f"Models are loaded in {listing(f'torch.{name}' for name in names)}, not in {dtype!r}.")
 
 
 def _refuse_for_live(dtype: object, device_map: object) -> None:
@@ -162,15 +185,7 @@ def _from_pretrained(
     allow_pickle: bool,
 ) -> PreTrainedModel:
     refuse_pickle(location, allow_pickle=allow_pickle)
-    try:
-        config = AutoConfig.from_pretrained(location, **options)
-    except ValueError as error:
-        raise _translated(location, error) from error
-    except OSError as error:
-        raise ModelError(
-            f"No model was found under {location!r}: it is neither a folder with a config.json "
-            f"nor a model that was fetched from the hub before, and the hub cannot be reached now."
-        ) from error
+    config = _config(location, options)
     family = family_of(config.model_type)
     options = {**options, "use_safetensors": None if allow_pickle else True, "output_loading_info": True}
     if device_map is not None:
@@ -183,8 +198,26 @@ def _from_pretrained(
         raise
     except Exception as error:  # whatever a damaged checkpoint may throw
         raise _translated(location, error) from error
-    _refuse_incomplete(location, family, report["missing_keys"])
+    refuse_incomplete(location, model, family, report["missing_keys"], report["unexpected_keys"])
     return cast(PreTrainedModel, model.eval())
+
+
+def _config(location: str, options: dict[str, Any]) -> Any:
+    try:
+        config = AutoConfig.from_pretrained(location, **options)
+    except OSError as error:
+        if (Path(location) / "config.json").is_file():
+            raise _translated(location, error) from error
+        raise ModelError(
+            f"No model was found under {location!r}: it is neither a folder with a config.json "
+            f"nor a model that was fetched from the hub before, and the hub cannot be reached now."
+        ) from error
+    except Exception as error:  # whatever a damaged configuration may throw
+        raise _translated(location, error) from error
+    heads = getattr(config.get_text_config(), "num_attention_heads", 1)
+    if isinstance(heads, int) and heads < 1:
+        raise ModelError(f"{location!r} could not be loaded: its config.json says that a layer has {heads} heads.")
+    return config
 
 
 @contextmanager
@@ -208,18 +241,6 @@ def _model_class(location: str, config: Any) -> Any:
     return loader
 
 
-def _refuse_incomplete(location: str, family: Family, missing: Iterable[str]) -> None:
-    """Weights that a checkpoint lacks are made up at random, which no map should be about."""
-    stacks = [family.stack, *([] if family.encoder is None else [family.encoder])]
-    beginnings = [stack.blocks.split("*")[0] for stack in stacks]
-    lacking = sorted(name for name in missing if any(beginning in name for beginning in beginnings))
-    if lacking:
-        raise ModelError(
-            f"The checkpoint {location!r} lacks {len(lacking)} weights of the blocks, the first of them {lacking[0]!r}. "
-            f"It is damaged, or its configuration belongs to another model."
-        )
-
-
 def _translated(location: str, error: Exception) -> ModelError:
     text = str(error)
     if "trust_remote_code" in text:
@@ -233,7 +254,7 @@ def _translated(location: str, error: Exception) -> ModelError:
             f"another form first. Use dtype=torch.bfloat16 (--dtype), more memory or another device_map; or load the model "
             f"yourself (from_pretrained(..., offload_folder=...)) and pass it live."
         )
-    if "safetensors" in text:
+    if "safetensors" in text and not isinstance(error, FileNotFoundError):
         return UnsafeWeightsError(
             f"{location!r} has no safetensors weights. If you trust its pickle checkpoint, "
             f"say allow_pickle=True (--allow-pickle). ({_first_line(error)})"
@@ -250,7 +271,7 @@ def _tokenizer(location: str, options: dict[str, Any], *, required: bool = False
     """
     if required:
         refuse_no_tokenizer(location)
-    elif Path(location).is_dir() and not has_vocabulary(Path(location)):
+    elif is_folder(location) and not has_vocabulary(Path(location)):
         return None
     try:
         return cast(PreTrainedTokenizerBase, AutoTokenizer.from_pretrained(location, **options))
@@ -269,14 +290,8 @@ def _image_processor(source: Any) -> Any | None:
         return None
 
 
-def _refuse_nan(model: PreTrainedModel) -> None:
-    for name, parameter in model.named_parameters():
-        if parameter.is_floating_point() and not parameter.is_meta and bool(parameter.isnan().any()):
-            raise ModelError(
-                f"The weights contain NaN (first in {name}): no map of this model would mean anything. "
-                f"The checkpoint is damaged, or training diverged."
-            )
-
-
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """What an error says, in a line: the first, or the one that it announces."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    first = f"{lines[0]} {lines[1]}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]
+    return f"{type(error).__name__}: {first}" if isinstance(error, LookupError) else first

@@ -16,21 +16,38 @@ _CACHED = re.compile(r"models--(?P<name>[^/]+)/snapshots/[^/]+$")
 _PATH = re.compile(r"[./~\\]|[A-Za-z]:\\|.*/.*/")
 """How the path of a folder begins, or what only a path has: more than one slash."""
 
+_LONGEST_HUB_NAME = 96
 _MOST_NAMED = 5
+
+
+def is_folder(location: str | Path) -> bool:
+    """Whether there is a folder of this name; none has a name that is longer than names may be."""
+    try:
+        return Path(location).is_dir()
+    except OSError:
+        return False
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def is_hub_name(location: str) -> bool:
     """Whether this is the name of a model on the hub: no folder here, and a name that the hub allows."""
-    return _HUB_NAME.fullmatch(location) is not None and not Path(location).exists()
+    named = len(location) <= _LONGEST_HUB_NAME and _HUB_NAME.fullmatch(location) is not None
+    return named and not Path(location).exists()
 
 
 def model_name(location: str) -> str:
     """What a model is called in titles, files and messages: its name on the hub, or the last part of its folder."""
-    path = (str(Path(location).resolve()) if Path(location).is_dir() else location).replace("\\", "/").rstrip("/")
+    path = (str(Path(location).resolve()) if is_folder(location) else location).replace("\\", "/").rstrip("/")
     cached = _CACHED.search(path)
     if cached:
         return cached["name"].replace("--", "/", 1)
-    return path.rsplit("/", 1)[-1] if Path(location).is_dir() or _PATH.match(location) else path
+    return path.rsplit("/", 1)[-1] if is_folder(location) or _PATH.match(location) else path
 
 
 def short_name(location: str) -> str:
@@ -41,13 +58,13 @@ def short_name(location: str) -> str:
 def refuse_no_model(location: str) -> None:
     """Refuse a path at which there is no saved model, with what is there."""
     folder = Path(location)
-    if is_hub_name(location) or (folder / "config.json").is_file():
+    if is_hub_name(location) or _is_file(folder / "config.json"):
         return
-    if folder.is_file():
+    if _is_file(folder):
         raise ModelError(
             f"No model was found under {location!r}: it is a file. Name the folder with config.json and the weights."
         )
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise ModelError(
             f"No model was found under {location!r}: there is no such folder (a saved model is a folder with a "
             f"config.json), and it is not a name that the hub allows."
@@ -64,7 +81,7 @@ def refuse_no_model(location: str) -> None:
 def refuse_pickle(location: str, *, allow_pickle: bool) -> None:
     """Refuse a folder whose weights could only be unpickled, without the user's consent."""
     folder = Path(location)
-    if allow_pickle or not folder.is_dir() or any(folder.glob("*.safetensors")):
+    if allow_pickle or not is_folder(folder) or any(folder.glob("*.safetensors")):
         return
     pickles = sorted(path.name for path in (*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pth")))
     if pickles:
@@ -77,9 +94,9 @@ def refuse_pickle(location: str, *, allow_pickle: bool) -> None:
 def refuse_no_tokenizer(location: str) -> None:
     """Refuse a place at which there is no tokenizer."""
     folder = Path(location)
-    if folder.is_dir() and not has_vocabulary(folder):
+    if is_folder(folder) and not has_vocabulary(folder):
         raise ModelError(f"No tokenizer could be loaded from {location!r}: there is no vocabulary.")
-    if not folder.is_dir() and not is_hub_name(location):
+    if not is_folder(folder) and not is_hub_name(location):
         raise ModelError(
             f"No tokenizer could be loaded from {location!r}: there is no such folder, and it is not a name that the hub "
             f"allows."

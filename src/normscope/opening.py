@@ -7,8 +7,9 @@ from typing import Any
 
 from normscope import files, schema, streaming
 from normscope.analysis import Analysis
-from normscope.explain.datasets import KIND
+from normscope.explain.datasets import KIND, VARIABLES
 from normscope.explain.explanation import Explanation
+from normscope.paths import kind
 
 
 def open(path: str | Path) -> Any:
@@ -22,9 +23,9 @@ def open(path: str | Path) -> Any:
         >>> ns.open(path).tokens
         ['[CLS]', 'a', 'text', '.', '[SEP]']
     """
-    if Path(path).is_dir():
+    if kind(path, "read") == "a folder":
         return streaming.read(path)
-    tree = files.read_netcdf(path)
+    tree = files.read_netcdf(path, {**schema.VARIABLES, **VARIABLES})
     main = tree[schema.DECODER] if schema.DECODER in tree.children else tree
-    kind = Explanation if main.attrs.get("kind") == KIND else Analysis
-    return kind.from_tree(tree)
+    result = Explanation if main.attrs.get("kind") == KIND else Analysis
+    return result.from_tree(tree)

@@ -58,7 +58,7 @@ class Outline:
         """
         try:
             entries = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         if not isinstance(entries, dict) or not isinstance(entries.get("model_type"), str):
             return None
@@ -67,7 +67,8 @@ class Outline:
     @property
     def layers(self) -> int | None:
         """How many layers the main stack has."""
-        return _if_said(lambda: self.family.stack.depth(self.config))
+        depth: object = _if_said(lambda: self.family.stack.depth(self.config))
+        return depth if isinstance(depth, int) else None
 
     def scopes(self, *, encoder: bool = False) -> list[Scope] | None:
         """All scopes of a stack that `--scope` may name."""
@@ -95,7 +96,7 @@ def _fixed(stack: Stack) -> list[str] | None:
 def _if_said(read: Callable[[], _Value]) -> _Value | None:
     try:
         return read()
-    except (_UnsaidError, TypeError):
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):  # unsaid, or not what it should be
         return None
 
 

@@ -1,6 +1,7 @@
 """One pass: sequences through the model in batches, each layer handed to the measures as it is captured, and proved.
 
-Owns the proof: no result leaves here whose parts do not add up to the model's own states within the tolerance.
+No result leaves here that is made of a trace which fails its proof, or whose parts do not add up to the model's own states
+within the tolerance.
 """
 
 from __future__ import annotations
@@ -28,12 +29,6 @@ from normscope.trace import LayerTrace
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
-
-TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""The completeness error above which a result is refused, by the dtype of the model's own arithmetic.
-
-That of float64 leaves room for norms that compute in float32 whatever the weights are (DeBERTa, Llama).
-"""
 
 Tell = Callable[[int, int], None]
 """Told how many layers of all sequences are done, of how many, before the next begins. It may raise, to cancel the pass."""
@@ -116,8 +111,7 @@ class Pass:
                 folds.append(_Fold(self.analyzer, family.encoder, request.encoder, batch, None, count))
                 sides.append(folds[1].side(batch.lengths))
         inputs = {**batch.features, **({"use_cache": False} if family.stack.causal else {})}
-        below = any(fold.reach.below_attention for fold in folds)
-        capture_sides(self.analyzer.model, inputs, sides, dtype=self.dtype, below_attention=below)
+        capture_sides(self.analyzer.model, inputs, sides, dtype=self.dtype, below_attention=True)
         return folds
 
 
@@ -142,7 +136,7 @@ class _Fold:
 
     def side(self, lengths: Sequence[int], source_lengths: Sequence[int] | None = None) -> Side:
         long = max(lengths) >= LONG and all(measure.by_rows for measure in self.request.measures)
-        blocks = partial(self._blocks, lengths) if long and not self.reach.below_attention else None
+        blocks = partial(self._blocks, lengths) if long else None
         components = self.reach.components
         return Side(self.stack, lengths, self.request.layers, self._consume, source_lengths, components, blocks)
 
@@ -161,16 +155,23 @@ class _Fold:
 
     def _consume(self, layer: int, sequence: int, trace: LayerTrace) -> None:
         place = self.batch.places[sequence]
-        if (place, layer) not in self.begun:
+        begins = (place, layer) not in self.begun
+        if begins:
             self.begun.add((place, layer))
             self.count(place)
         if self.rows is not None and len(trace.queries) == trace.length:
             trace = trace.select(torch.tensor(self.rows[place], device=trace.queries.device))
+        # Further blocks of query rows have the same values.
+        self.analyzer.proof.layer(trace, self._named(layer), self.reach.components, values=begins)
         for measure in self.request.measures:
             started = (place, measure) in self.states
             before = self.states[place, measure] if started else measure.start()
             self.states[place, measure] = measure.add(before, layer, trace)
             self._prove(place, layer, measure)
+
+    def _named(self, layer: int) -> str:
+        of_encoder = self.stack is self.analyzer.family.encoder
+        return f"layer {layer} of the encoder" if of_encoder else f"layer {layer}"
 
     def _prove(self, place: int, layer: int, measure: Measure[Any, Any]) -> None:
         for scope, errors in measure.errors(self.states[place, measure], layer).items():
@@ -178,8 +179,8 @@ class _Fold:
             tolerance = max(self.analyzer.tolerance, measure.tolerance)
             if not worst <= tolerance:  # also when it is NaN
                 raise CompletenessError(
-                    f"In layer {layer} the parts do not add up to the model's own state after {scope}: relative error "
-                    f"{worst:.2e}, tolerance {tolerance:.0e} for {self.analyzer.facts['dtype']} weights. "
+                    f"In {self._named(layer)} the parts do not add up to the model's own state after {scope}: relative "
+                    f"error {worst:.2e}, tolerance {tolerance:.0e} for {self.analyzer.facts['dtype']} weights. "
                     f"The maps would be wrong, so there are none. The family {self.analyzer.family.name!r} "
                     f"does not describe this model, or the model computes with less precision than its weights."
                 )

@@ -13,14 +13,33 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from normscope.errors import ModelError
+
 
 def entry_device(model: nn.Module) -> torch.device:
-    """The device of what a model reads: that on which its first weight is used."""
+    """The device of what a model reads: that on which its first weight is used.
+
+    Raises `ModelError` for a model that has no numbers to compute with.
+    """
     device = next(model.parameters()).device
     if device.type != "meta":
         return device
     first = next((module for module in model.modules() if _is_set_aside(module)), None)
-    return device if first is None else torch.device(_hook(first).execution_device)
+    if first is None:
+        raise _without_numbers()
+    return torch.device(_hook(first).execution_device)
+
+
+def has_numbers(model: nn.Module) -> bool:
+    """Whether a model is more than its shapes: its weights lie somewhere, or were set aside."""
+    return not next(model.parameters()).is_meta or any(_is_set_aside(module) for module in model.modules())
+
+
+def _without_numbers() -> ModelError:
+    return ModelError(
+        "The model is on the meta device, where weights have shapes and no numbers: what it would take can be estimated "
+        "without time (timed=False, --no-time), but nothing can be computed with it. Put it on another device."
+    )
 
 
 @contextmanager
@@ -36,13 +55,16 @@ def weights_at_hand(module: nn.Module) -> Generator[None]:
 
 
 def numbers_of(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
-    """A tensor of a model's `state_dict`, with its numbers."""
+    """A tensor of a model's `state_dict`, with its numbers; raises where there are none."""
     if not tensor.is_meta:
         return tensor
     owner, _, own_name = name.rpartition(".")
     module = model.get_submodule(owner)
     with weights_at_hand(module):
-        return getattr(module, own_name).detach()
+        numbers: Tensor = getattr(module, own_name).detach()
+    if numbers.is_meta:
+        raise _without_numbers()
+    return numbers
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from normscope.errors import InputError, SelectionError, listing
+from normscope.numerals import is_share
 
 
 def rollout(maps: xr.DataArray, *, identity: float, normalise: bool) -> xr.DataArray:
@@ -81,6 +82,6 @@ def _refuse_layers(layers: list[int]) -> None:
 
 def checked_identity(identity: float) -> float:
     """The share of the identity, if it is one."""
-    if not 0 <= identity <= 1:
-        raise InputError(f"add_identity is a share from 0 to 1, not {identity}.")
-    return identity
+    if not is_share(identity):
+        raise InputError(f"add_identity is a share from 0 to 1, not {identity!r:.60}.")
+    return float(identity)

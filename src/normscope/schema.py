@@ -43,6 +43,47 @@ DECODER, ENCODER = "decoder", "encoder"
 
 Attributes = Mapping[str, str | int | float]
 
+Variables = Mapping[str, str]
+"""Variables and coordinates by name, and the dimensions of each; `scope` stands for any dimension of scopes."""
+
+_SCOPES = ("scope", "head_scope", "projection_scope", "checked_scope", "component")
+
+TOKENS: Variables = {
+    f"{dimension}{name}": dimension
+    for dimension in ("query", "key")
+    for name in ("", "_token", "_special", "_word", "_word_text", "_row", "_column", "_group", "_output_token")
+}
+"""What is known of the tokens along both axes."""
+
+VARIABLES: Variables = {
+    **TOKENS,
+    **dict.fromkeys(_SCOPES, "scope"),
+    "layer": "layer",
+    "head": "head",
+    MAP: "scope layer query key",
+    MIXING_RATIO: "scope layer query",
+    SOURCE_MIXING_RATIO: "scope layer query",
+    HEAD_MAP: "scope layer head query key",
+    COMPLETENESS: "layer",
+    COMPONENT_ERROR: "scope layer",
+    PROJECTION: "scope layer query key",
+    PROJECTION_BIAS: "scope layer query",
+    PROJECTION_ERROR: "scope layer",
+    HEAD_PROJECTION: "scope layer head query key",
+    BIAS_NORM: "scope layer query",
+    IMAGE: "y x channel",
+    APPROXIMATION_ERROR: "scope layer",
+    APPROXIMATION_SPEARMAN: "scope layer",
+    APPROXIMATION_NEURONS: "layer",
+    APPROXIMATION_DIRECTIONS: "layer",
+    APPROXIMATION_PATTERNS: "layer",
+    APPROXIMATION_PRODUCTS: "layer",
+}
+"""Everything that the dataset of an analysis may have."""
+
+_TEXTS = ("_token", "_word_text", "_group", "_name", "_products", "prediction", *_SCOPES)
+"""How the names of variables end that hold texts; all others hold numbers."""
+
 
 def build(
     variables: Mapping[str, Any],
@@ -70,6 +111,19 @@ def tree(main: xr.Dataset, encoder: xr.Dataset | None) -> xr.DataTree:
         return xr.DataTree(main)
     root = xr.Dataset(attrs={name: main.attrs[name] for name in ("schema_version", "method") if name in main.attrs})
     return xr.DataTree.from_dict({"/": root, DECODER: main, ENCODER: encoder})
+
+
+def problem(dataset: xr.Dataset, variables: Variables) -> str | None:
+    """What keeps a dataset that was read from being a result, as the end of a sentence; `None` if nothing does."""
+    for name, variable in dataset.variables.items():
+        dimensions = ["scope" if dimension in _SCOPES else str(dimension) for dimension in variable.dims]
+        if " ".join(dimensions) not in variables[str(name)].split(", "):
+            return f"{name!r} has the dimensions {', '.join(map(str, variable.dims)) or 'of a single number'}"
+        if (variable.dtype.kind in "OUST") != str(name).endswith(_TEXTS):
+            return f"{name!r} holds {variable.dtype}"
+    needed = [f"{dimension}{name}" for dimension in ("query", "key") for name in ("", "_token", "_special", "_word")]
+    missing = [name for name in (*needed, "layer") if name.split("_")[0] in dataset.dims and name not in dataset.coords]
+    return f"it has no {', '.join(missing)}" if missing else None
 
 
 def upgraded(dataset: xr.Dataset) -> xr.Dataset:

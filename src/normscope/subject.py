@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from html import escape
 from importlib.metadata import version
 from typing import Any
@@ -14,7 +13,7 @@ from normscope.capture import blocks_of
 from normscope.errors import listing
 from normscope.families import Family
 from normscope.loading import LoadedModel
-from normscope.passes import TOLERANCE
+from normscope.proof import TOLERANCE, Proof
 from normscope.scopes import Scope, scopes_of
 
 
@@ -77,13 +76,18 @@ class Subject:
         return TOLERANCE[self.weight_dtype]
 
     @property
+    def proof(self) -> Proof:
+        """What every trace of the model has to pass."""
+        return Proof(self.name, self.family.name, self.weight_dtype)
+
+    @property
     def weight_dtype(self) -> torch.dtype:
         """The dtype in which the model computes."""
         return next(p.dtype for p in self.model.parameters() if p.is_floating_point())
 
-    @cached_property
+    @property
     def facts(self) -> dict[str, str | int | float]:
-        """What every result says about where it came from."""
+        """What every result says about where it came from: the model as it is now, also if it was changed since."""
         return {
             "model": self.name,
             "model_type": self.model.config.model_type,

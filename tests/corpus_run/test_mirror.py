@@ -127,7 +127,7 @@ def test_a_damaged_shard_at_a_url_is_named(small: Any, disk: str) -> None:
     run(NAMES, **asked)
     files, root = fsspec.url_to_fs(disk)
     files.pipe_file(f"{root}/shards/000004.tar", b"not an archive")
-    with pytest.raises(FileError, match=r"shards/000004\.tar is damaged"):
+    with pytest.raises(FileError, match=r"shards/000004\.tar.* is damaged"):
         run(NAMES, **asked)
 
 

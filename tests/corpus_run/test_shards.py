@@ -38,7 +38,7 @@ def partial_of(index: int) -> Partial:
 
 def written(folder: Path, order: list[int]) -> Shards:
     shards = Shards(folder)
-    shards.prepare()
+    shards.prepare("")
     for index in order:
         shards.write(index, {"experiment": partial_of(index)})
     return shards
@@ -94,7 +94,7 @@ def test_neither_folders_nor_files_grow_with_the_corpus(tmp_path: Path, monkeypa
     assert len([*tmp_path.rglob("*.parquet")]) == 2 * (1 + 2) * 3
     shards.write(63, {"experiment": partial_of(63)})
     (folder,) = tmp_path.iterdir()
-    assert names(folder) == ["experiment|occurrences.parquet", "experiment|pairs.parquet", "sums.npz"]
+    assert names(folder) == ["experiment|occurrences.parquet", "experiment|pairs.parquet", "shard.json", "sums.npz"]
     assert pq.read_metadata(folder / "experiment|pairs.parquet").num_rows == 25, "rows of equal keys have become one"
 
 
@@ -106,7 +106,7 @@ def test_what_a_kill_left_between_two_steps_of_a_merge_is_put_right(tmp_path: Pa
     shutil.copytree(tmp_path / "other" / "000003", tmp_path / "run" / "000003")  # written, and not yet merged
     (tmp_path / "run" / ".000002-000003-77").mkdir()
     shards = Shards(tmp_path / "run")
-    shards.prepare()
+    shards.prepare("")
     assert names(tmp_path / "run") == ["000000-000003"]
     check_total(total(shards), range(4))
 
@@ -114,7 +114,7 @@ def test_what_a_kill_left_between_two_steps_of_a_merge_is_put_right(tmp_path: Pa
 def test_sums_that_would_leave_their_range_stay_rows(tmp_path: Path) -> None:
     huge = pa.table({"type": pa.array([1], pa.int64()), "amount": pa.array([2**62], pa.int64())})
     shards = Shards(tmp_path)
-    shards.prepare()
+    shards.prepare("")
     for index in range(16):
         shards.write(index, {"experiment": Partial(rows={"pairs": Rows((huge,), ("type",))})})
     sums = (
@@ -149,3 +149,12 @@ def test_names_of_folders_are_spans() -> None:
     for span in (Span(0), Span(7), Span(4, 2), Span(1048576, 20), Span(0, 21)):
         assert Span.named(span.name) == span
     assert [Span.named(name) for name in ("000001-000002", "000000-000002", "mine", "12")] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "neighbour"), [("run[1]", "run1"), ("run*", "runs"), ("run?", "runs"), ("seed=1", "s")]
+)
+def test_a_folder_whose_name_is_a_pattern_gives_its_own_rows(tmp_path: Path, name: str, neighbour: str) -> None:
+    written(tmp_path / neighbour / "shards", [5])
+    (tmp_path / neighbour / "shards" / "000005").rename(tmp_path / neighbour / "shards" / "000000")
+    check_total(total(written(tmp_path / name / "shards", [0])), range(1))

@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,20 @@ def test_what_a_model_cannot_do_is_refused(server: Running, content: Any, words:
         answer = client.post("/api/jobs", json=content)
         assert answer.status_code == 422
         assert words in answer.json()["error"]
+
+
+def test_a_head_whose_weights_are_lacking_is_refused_by_name(analyzer: Any, tmp_path: Path) -> None:
+    model = tiny_head("bert", "BertForSequenceClassification", vocab_size=len(analyzer.tokenizer))
+    model.base_model.save_pretrained(tmp_path)
+    model.config.save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**settings, "architectures": [type(model).__name__]}))
+    headless = normscope.load(tmp_path, analyzer.tokenizer)
+    reader = Reader({"headless": headless}, 100)
+    (order,), _ = reader.orders({"analyses": [{"text": TEXT}]})
+    assert predictions_of(order) == []
+    with pytest.raises(normscope.InputError, match=r"lacks weights of its task head: 'classifier\.bias'"):
+        reader.question({"explain": {"text": TEXT}})
 
 
 def test_an_image_of_too_many_pixels_is_refused_before_it_is_read(analyzers: dict[str, Any]) -> None:

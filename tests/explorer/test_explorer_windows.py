@@ -27,6 +27,7 @@ from normscope.explorer.payload import encoded
 from normscope.explorer.results import ResultApp
 from normscope.explorer.widget import ExplorerWidget
 from normscope.explorer.windows import WINDOW, Windows
+from normscope.zarr_store import ZarrStore
 
 TOKENS = 700
 APP = typer.Typer()
@@ -39,7 +40,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
     analysis = sample([f"w{index}" for index in range(TOKENS)], layers=2, scopes=POST_NORM[:3], causal=True)
     path = tmp_path_factory.mktemp("long") / "long.zarr"
     with streaming.folder_in_the_making(path) as folder:
-        streaming.write_rest(analysis.dataset, folder)
+        streaming.write_rest(analysis.dataset, ZarrStore.at(folder))
     return path
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from normscope.experiments import EXPERIMENTS
 from normscope.report.captions import caption
-from normscope.report.findings import finding
+from normscope.report.findings import agreement, finding
 
 TABLES = {
     "categories": {
@@ -59,6 +59,71 @@ SENTENCES = {
 @pytest.mark.parametrize("name", TABLES)
 def test_the_finding_is_a_sentence_of_the_numbers(name: str) -> None:
     assert finding(name, [pa.table(TABLES[name])]) == SENTENCES[name]
+
+
+MORE_TABLES = {
+    "mixing-ratio": {"tokens": ["overall"] * 2, "scope": ["AttnW", "Attn"], "mean": [0.5, 0.2]},
+    "scope-similarity": {
+        "normalisation": ["none"],
+        "relation": ["adjacent"],
+        "first": ["Attn"],
+        "second": ["AttnRes"],
+        "similarity": [0.5],
+    },
+    "ff-amplification": {
+        "kind": ["ff"],
+        "layer": [1],
+        "key_type": ["a"],
+        "query_type": ["b"],
+        "amplification": [0.5],
+    },
+    "word-split": {"kind": ["ff"] * 2, "layer": [1, 2], "effect": [0.5, -0.1], "significant": [True, False]},
+    "entities": {"kind": ["ff"] * 2, "layer": [1, 2], "effect": [0.5, -0.1], "significant": [True, False]},
+    "weight-vs-norm": {"quantity": ["norm"], "spearman": [0.5]},
+    "frequency": {"quantity": ["norm"], "spearman": [0.5]},
+    "mixing-frequency": {"quantity": ["norm"], "spearman": [0.5]},
+    "alignment": {"method": ["norms"], "aer": [0.5]},
+    "expansion-rate": {"layer": [1], "expansion_rate": [0.5]},
+    "evidence": {"measure": ["rank"], "method": ["norms"], "mean": [0.5]},
+    "deletion": {"measure": ["srg"], "method": ["norms"], "mean": [0.5]},
+}
+NUMBERS = (
+    "mean",
+    "similarity",
+    "amplification",
+    "effect",
+    "spearman",
+    "aer",
+    "expansion_rate",
+    "weights",
+    "norms",
+    "cv",
+)
+NUMBERS += ("before", "after", "low", "high")
+
+
+@pytest.mark.parametrize("name", [*TABLES, *MORE_TABLES])
+@pytest.mark.parametrize("nothing", [None, float("nan"), float("inf"), "no rows"])
+def test_no_data_is_no_finding(name: str, nothing: float | str | None) -> None:
+    table = pa.table({**TABLES, **MORE_TABLES}[name])
+    assert finding(name, [table]) is not None
+    if nothing == "no rows":
+        assert finding(name, [table.slice(0, 0)]) is None
+        return
+    for place, column in enumerate(table.column_names):
+        if column in NUMBERS:
+            table = table.set_column(place, column, pa.array([nothing] * len(table), pa.float64()))
+    assert finding(name, [table]) is None
+
+
+def test_layers_without_pairs_are_not_counted_as_layers_without_an_effect() -> None:
+    table = {"kind": ["ff"] * 3, "layer": [1, 2, 3], "effect": [0.5, None, -0.1], "significant": [True, False, False]}
+    assert str(finding("word-split", [pa.table(table)])).endswith("in 1 of the 2 layers that have enough such pairs.")
+    assert str(finding("word-split", [pa.table(MORE_TABLES["word-split"])])).endswith("in 1 of 2 layers.")
+
+
+def test_published_values_are_compared_with_numbers_alone() -> None:
+    assert agreement([pa.table({"mean": [float("nan")], "published": [0.5]})]) is None
 
 
 FIGURES = [

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from normscope.capture.session import RowWeights
+from normscope.errors import ModelError
+
+_Value = TypeVar("_Value")
+
+
+class _Heard(dict[str, _Value]):
+    """What was heard, by the path of a module; a module that was not heard was not called where its family expects it."""
+
+    def __missing__(self, path: str) -> _Value:
+        raise ModelError(
+            f"The module {path!r} of a block was not heard, though the family of the model says that every block calls it. "
+            f"Its forward pass was replaced, compiled or optimised: load the model as transformers has it."
+        )
 
 
 @dataclass
@@ -17,10 +30,12 @@ class Seen:
     """Tensors `[batch, position, ...]` by the path of the module that took them in or gave them out."""
 
     hidden: Tensor
-    inputs: dict[str, Tensor] = field(default_factory=dict)
-    outputs: dict[str, Any] = field(default_factory=dict)
-    attention: dict[str, tuple[Tensor | RowWeights, Tensor]] = field(default_factory=dict)
-    routing: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    source: Tensor | None = None
+    """The encoder's states, where the block was called with them."""
+    inputs: dict[str, Tensor] = field(default_factory=_Heard)
+    outputs: dict[str, Any] = field(default_factory=_Heard)
+    attention: dict[str, tuple[Tensor | RowWeights, Tensor]] = field(default_factory=_Heard)
+    routing: dict[str, tuple[Tensor, Tensor]] = field(default_factory=_Heard)
 
     def note(self, path: str, given: Tensor, output: Any) -> None:
         """Keep what a module took in, and a copy of what it gave out, which some models then add to in place.
@@ -66,6 +81,10 @@ class SequenceView:
     @property
     def block_output(self) -> Tensor:
         return self._cut(self.output_states)
+
+    def source_states(self, reader: str) -> Tensor:
+        """The encoder's states: as the block was called with them, or as a module of it reads them."""
+        return self.input(reader, source=True) if self.seen.source is None else self._cut(self.seen.source, source=True)
 
     def input(self, path: str, *, source: bool = False) -> Tensor:
         """What a module took in, of the sequence itself or of the `source` that it looks at."""

@@ -6,12 +6,11 @@ share a model take turns: one would hear the states of the other's input.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -19,9 +18,13 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import eager_mask
 
+from normscope.capture.implementations import (
+    IMPLEMENTATION,
+    configurations,
+    eager_attention_of,
+    refuse_unknown_attention,
+)
 from normscope.errors import ModelError
-
-_IMPLEMENTATION = "normscope"
 
 Rows = slice | Tensor
 
@@ -73,20 +76,25 @@ def shown_attention(
 
     With `rows`, attention to more queries than that is computed by so many at once, and listeners get `RowWeights`.
     """
-    AttentionInterface.register(_IMPLEMENTATION, _shown_eager_attention)
+    refuse_unknown_attention(model, listeners)
+    AttentionInterface.register(IMPLEMENTATION, _shown_eager_attention)
     # Without a mask function of the same name, transformers would silently drop the mask.
-    AttentionMaskInterface.register(_IMPLEMENTATION, eager_mask)
+    AttentionMaskInterface.register(IMPLEMENTATION, eager_mask)
     _listeners.update(listeners)
     if rows is not None:
         _rows_at_once.update(dict.fromkeys(listeners, rows))
     try:
         with _restored_implementations(model) as configs:
-            model.set_attn_implementation(_IMPLEMENTATION)
-            if configs[0]._attn_implementation_internal != _IMPLEMENTATION:
+            model.set_attn_implementation(IMPLEMENTATION)
+            if configs[0]._attn_implementation_internal != IMPLEMENTATION:
                 raise ModelError(
                     f"{type(model).__name__} does not let its attention implementation be changed, "
                     f"which its family expects."
                 )
+            for module in listeners:  # some have a configuration of their own
+                own: Any = getattr(module, "config", None)
+                if hasattr(own, "_attn_implementation_internal"):
+                    own._attn_implementation_internal = IMPLEMENTATION
             yield
     finally:
         for module in listeners:
@@ -97,6 +105,7 @@ def shown_attention(
 @contextmanager
 def eager_attention(model: PreTrainedModel) -> Generator[None]:
     """Eager attention for models that choose it by their configuration alone, so that masks and weights are explicit."""
+    refuse_unknown_attention(model, ())
     with _restored_implementations(model) as configs:
         for config in configs:
             config._attn_implementation_internal = "eager"
@@ -106,7 +115,7 @@ def eager_attention(model: PreTrainedModel) -> Generator[None]:
 @contextmanager
 def _restored_implementations(model: PreTrainedModel) -> Generator[list[Any]]:
     """The model's configurations, each of which has its own attention implementation back at the end."""
-    configs = _configs(model)
+    configs = configurations(model)
     before = [config._attn_implementation_internal for config in configs]
     try:
         yield configs
@@ -127,29 +136,13 @@ def hooks(model: nn.Module) -> Generator[list[Any]]:
                 handle.remove()
 
 
-def _configs(model: PreTrainedModel) -> list[Any]:
-    """Every configuration object in reach of the model, each once."""
-    configs: dict[int, Any] = {}
-
-    def add(config: Any) -> None:
-        if config is None or id(config) in configs or not hasattr(config, "_attn_implementation_internal"):
-            return
-        configs[id(config)] = config
-        for name in getattr(config, "sub_configs", ()):
-            add(getattr(config, name, None))
-
-    for module in model.modules():
-        add(getattr(module, "config", None))
-    return list(configs.values())
-
-
 def _shown_eager_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, Tensor | None]:
     at_once, count = _rows_at_once.get(module), query.shape[2]
     if at_once is not None and count > at_once and _goes_by_rows(module, count, attention_mask, kwargs):
         return _attention_by_rows(module, query, key, value, attention_mask, at_once, **kwargs)
-    output, weights = _eager_attention_of(module)(module, query, key, value, attention_mask, **kwargs)
+    output, weights = eager_attention_of(module)(module, query, key, value, attention_mask, **kwargs)
     listener = _listeners.get(module)
     if listener is not None:
         listener(weights, value)
@@ -168,7 +161,7 @@ def _goes_by_rows(module: nn.Module, rows: int, mask: Tensor | None, kwargs: dic
 def _attention_by_rows(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, at_once: int, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    eager = _eager_attention_of(module)
+    eager = eager_attention_of(module)
 
     def part(rows: Rows) -> tuple[Tensor, Tensor]:
         return eager(module, query[:, :, rows], key, value, None if mask is None else mask[:, :, rows], **kwargs)
@@ -179,12 +172,3 @@ def _attention_by_rows(
     if listener is not None:
         listener(RowWeights(query.shape[1], lambda rows: part(rows)[1]), value)
     return output, None
-
-
-def _eager_attention_of(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
-    """The eager attention of the file that defines the attention class, so that its soft-caps and biases stay right."""
-    for cls in type(module).__mro__:
-        eager = getattr(sys.modules.get(cls.__module__), "eager_attention_forward", None)
-        if eager is not None:
-            return cast("Callable[..., tuple[Tensor, Tensor]]", eager)
-    raise ModelError(f"{type(module).__name__} goes through the attention interface but has no eager attention.")

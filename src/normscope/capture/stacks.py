@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from normscope.capture.bind import watched_modules
 from normscope.capture.values import watched_below
-from normscope.errors import UnsupportedArchitectureError
+from normscope.errors import ModelError, UnsupportedArchitectureError
 from normscope.families.spec import AttentionPart, Family, Part, Stack
 
 
@@ -42,6 +42,12 @@ def family_in(model: PreTrainedModel, family: Family) -> Family:
 def blocks_of(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
     """The block modules of a stack, each once; raises when the family's description does not fit."""
     blocks = _blocks(model, stack)
+    compiled = next((name for name, module in model.named_modules() if hasattr(module, "_orig_mod")), None)
+    if not blocks and compiled is not None:
+        raise ModelError(
+            f"The blocks of {type(model).__name__} lie inside of {compiled!r}, which was compiled. Compile the model as a "
+            f"whole (torch.compile(model)), or put the original back (its _orig_mod)."
+        )
     if not blocks:
         raise UnsupportedArchitectureError(
             f"{type(model).__name__} says it is a {model.config.model_type}, "
@@ -76,8 +82,13 @@ def watched_paths(chain: Sequence[Part], *, below_attention: bool) -> list[str]:
 
 
 def _blocks(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
-    pattern = re.compile(re.escape(stack.blocks).replace(r"\*", r"\d+"))
+    pattern = re.compile(block_pattern(stack))
     return [module for name, module in bare_model(model).named_modules() if pattern.fullmatch(name)]
+
+
+def block_pattern(stack: Stack) -> str:
+    """A regular expression for the paths of the blocks of a stack, below the bare model."""
+    return re.escape(stack.blocks).replace(r"\*", r"\d+")
 
 
 def _holds(module: nn.Module, path: str) -> bool:

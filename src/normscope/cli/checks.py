@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normscope import catalogue
-from normscope.choices import normalise_axis
-from normscope.endings import EXPLANATIONS, FIGURES, MAPS, NETCDF, TABLES, ending
+from normscope.choices import MOST_JOBS, normalise_axis
+from normscope.endings import FIGURES, MAPS, NETCDF, PAGES, RESULTS, TABLES, ending
 from normscope.errors import FileError, InputError, SelectionError, listing
 from normscope.model_options import ModelOptions
 from normscope.outline import refuse_layer, refuse_scope, refuse_stacks
+from normscope.paths import kind
 from normscope.scopes import ATTENTIONS, Scope
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 ALL = "all"
 """Every scope, where a scope is asked for."""
 
+_MOST_BYTES = 2**80
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
@@ -92,6 +95,12 @@ def check_growth(out: Path, normalise: str) -> None:
     normalise_axis(normalise)
 
 
+def check_page(out: Path | None) -> None:
+    """Refuse a file that cannot hold a page."""
+    if out is not None:
+        ending(out, PAGES)
+
+
 def check_approximation(approximate: str | None, products: str | None) -> None:
     if approximate is not None and products is not None:
         raise InputError(f"Ask for --approximate {approximate} or for --products {products}, not for both.")
@@ -111,7 +120,7 @@ def check_method(name: str, options: Sequence[str], *, heads: bool) -> None:
 
 def check_explanation_file(out: Path | None, flow: float | None) -> None:
     """Refuse a file that cannot hold the explanation that was asked for."""
-    kind = None if out is None else ending(out, EXPLANATIONS)
+    kind = None if out is None else ending(out, RESULTS)
     if flow is not None and kind not in FIGURES:
         raise InputError(f"A flow graph is a picture: give --out with one of {', '.join(FIGURES)}.")
     if flow is not None and not 0 < flow <= 1:
@@ -137,7 +146,10 @@ def read_bytes(size: str | None) -> int | None:
     match = re.fullmatch(r"([0-9.]+)\s*([kmg]?)i?b?", size.strip().lower())
     if match is None or match[1].count(".") > 1:
         raise InputError(f"A size of memory is a number of bytes, or such as 500M or 2G, not {size!r}.")
-    return int(float(match[1]) * _SIZES[match[2]])
+    number = float(match[1]) if match[1].strip(".") else inf
+    if number > _MOST_BYTES:
+        raise InputError(f"A size of memory is a number of bytes, or such as 500M or 2G, not {size!r:.40}.")
+    return int(number * _SIZES[match[2]])
 
 
 # ---- finished results --------------------------------------------------------------------------------------------------
@@ -146,7 +158,7 @@ def read_bytes(size: str | None) -> int | None:
 def check_results(paths: Sequence[Path]) -> None:
     """Refuse results that are not there, and more than can be seen side by side."""
     for path in paths:
-        if not path.exists():
+        if kind(path, "read") is None:
             raise FileError(f"There is no result {str(path)!r}. Give the .nc or .zarr that an analysis was saved to.")
     if len(paths) > 2:
         raise InputError(f"One result is shown, or two side by side, not {len(paths)}.")
@@ -175,9 +187,9 @@ def check_corpus(names: Sequence[str], corpus: str | None, options: CorpusOption
         files = Corpus.of(corpus, options)
         if files.actual_format != "dataset" and not Path(corpus).exists():
             raise CorpusError(f"There is no corpus file {corpus!r}.")
-        if files.gold is not None and not Path(files.gold).exists():
+        if files.gold is not None and kind(files.gold, "read") != "a file":
             raise CorpusError(f"There is no file {files.gold!r} with gold alignments.")
-    if ranks is not None and not ranks.is_file():
+    if ranks is not None and kind(ranks, "read") != "a file":
         raise CorpusError(f"There is no file {str(ranks)!r} with token frequencies.")
 
 
@@ -185,12 +197,15 @@ def check_counts(*, jobs: int, shard_size: int) -> None:
     for option, count in (("--jobs", jobs), ("--shard-size", shard_size)):
         if count < 1:
             raise InputError(f"{option} is at least 1, not {count}.")
+    if jobs > MOST_JOBS:
+        raise InputError(f"--jobs is at most {MOST_JOBS}, not {jobs}: each process loads the model.")
 
 
 def check_folder(out: str) -> None:
-    """Refuse a file where a folder is to be."""
-    if "://" not in out and Path(out).is_file():
-        raise FileError(f"{out!r} is a file, and a run needs a folder. Choose another name (--out).")
+    """Refuse anything else where a folder is to be."""
+    found = None if "://" in out else kind(out)
+    if found not in (None, "a folder"):
+        raise FileError(f"{out!r} is {found}, and a run needs a folder. Choose another name (--out).")
 
 
 def read_experiment_options(given: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, Any]]:

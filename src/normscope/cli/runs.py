@@ -17,6 +17,7 @@ from normscope.cli.checks import (
     check_experiments,
     check_folder,
     check_model,
+    check_page,
     read_experiment_options,
 )
 from normscope.cli.commands import add_command
@@ -260,6 +261,7 @@ def report_command(
     ] = False,
 ) -> None:
     """Write one self-contained HTML report of one run, or of several side by side or together."""
+    check_page(out)
     for folder in runs:
         refuse_unfinished(folder)
     from normscope.report import write_report

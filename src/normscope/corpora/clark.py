@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from normscope.corpora.lines import check_file
+from normscope.corpora.lines import check_file, unreadable
 from normscope.corpora.problems import CorpusError, Problems
 from normscope.corpora.record import Record
 
@@ -37,8 +37,10 @@ def _load(path: Path, *, allow_pickle: bool) -> Any:
     check_file(path)
     if path.suffix not in _PICKLES:
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+            return json.loads(path.read_text(encoding="utf-8-sig"))
+        except OSError as error:
+            raise unreadable(path, error) from error
+        except (ValueError, RecursionError) as error:
             raise CorpusError(f"{str(path)!r} is not JSON: {error}") from error
     if not allow_pickle:
         raise CorpusError(

@@ -3,13 +3,12 @@ the rows are token ids already."""
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from normscope.corpora.lines import check_file, read_lines
+from normscope.corpora.lines import check_file, read_lines, read_separated_rows
 from normscope.corpora.problems import CorpusError, Problems
 from normscope.corpora.record import ID_COLUMNS, INPUT_IDS, Record
 from normscope.errors import listing
@@ -25,9 +24,11 @@ def read_jsonl(path: Path, problems: Problems, field: str | None, pair_field: st
                 problems.left_out("empty line")
                 continue
             try:
-                yield where, json.loads(line)
-            except (json.JSONDecodeError, RecursionError) as error:
+                row = json.loads(line, object_pairs_hook=_named_once)
+            except (ValueError, RecursionError) as error:
                 problems.bad_row(where, "malformed row", f"not JSON ({error}).")
+            else:
+                yield where, row
 
     return records_of(rows(), problems, field, pair_field)
 
@@ -35,28 +36,22 @@ def read_jsonl(path: Path, problems: Problems, field: str | None, pair_field: st
 def read_separated(
     path: Path, problems: Problems, field: str | None, pair_field: str | None, separator: str
 ) -> Iterator[Record]:
-    """CSV or TSV with a header row. A TSV has no quoting: a quotation mark is a character like any other."""
-    check_file(path)
-    quoting = csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE
-    lines = (line + "\n" for _, line in read_lines(path, problems))
-    reader = csv.reader(lines, delimiter=separator, quoting=quoting, strict=True)
+    """CSV or TSV with a header row."""
 
     def rows() -> Iterator[tuple[str, Any]]:
-        try:
-            header = next(reader, None)
-            if not header:
-                raise CorpusError(f"{str(path)!r} is empty: expected a header row that names the columns.")
-            for values in reader:
-                where = f"{path}:{reader.line_num}"
-                if not values:
-                    problems.left_out("empty line")
-                elif len(values) != len(header):
-                    what = f"{len(values)} columns, but the header has {len(header)}."
-                    problems.bad_row(where, "malformed row", what)
-                else:
-                    yield where, dict(zip(header, values, strict=True))
-        except csv.Error as error:
-            problems.bad_row(f"{path}:{reader.line_num}", "malformed row", f"not a readable row ({error}).")
+        read = read_separated_rows(path, problems, separator)
+        _, header = next(read, ("", []))
+        if not header:
+            raise CorpusError(f"{str(path)!r} is empty: expected a header row that names the columns.")
+        refuse_twice(header, [field or _usual(header), pair_field], path)
+        for where, values in read:
+            if not values:
+                problems.left_out("empty line")
+            elif len(values) != len(header):
+                what = f"{len(values)} columns, but the header has {len(header)}."
+                problems.bad_row(where, "malformed row", what)
+            else:
+                yield where, dict(zip(header, values, strict=True))
 
     return records_of(rows(), problems, field, pair_field)
 
@@ -68,22 +63,28 @@ def read_parquet(path: Path, problems: Problems, field: str | None, pair_field: 
     check_file(path)
     try:
         file = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise CorpusError(f"{str(path)!r} is not a Parquet file that can be read: {error}") from error
     names = file.schema_arrow.names
     if _are_ids(names, field):
         columns = [name for name in ID_COLUMNS if name in names]
     else:
         columns = [_field(names, field, str(path)), *([_field(names, pair_field, str(path))] if pair_field else [])]
+    refuse_twice(names, columns, path)
 
     def rows() -> Iterator[tuple[str, Any]]:
         number = 0
         try:
             for batch in file.iter_batches(columns=columns):
-                for row in batch.to_pylist():
+                for place in range(batch.num_rows):
                     number += 1
-                    yield f"{path}:{number}", row
-        except (pa.ArrowInvalid, OSError) as error:
+                    try:
+                        row = {name: batch.column(name)[place].as_py() for name in columns}
+                    except UnicodeDecodeError as error:
+                        problems.bad_row(f"{path}:{number}", "not UTF-8", f"a text is not UTF-8 ({error.reason}).")
+                    else:
+                        yield f"{path}:{number}", row
+        except (pa.ArrowException, OSError, KeyError) as error:
             raise CorpusError(f"{str(path)!r} breaks off after row {number}: {error}") from error
 
     return records_of(rows(), problems, field, pair_field)
@@ -111,6 +112,23 @@ def records_of(
             problems.left_out("empty text")
         else:
             yield Record(where, text=text.strip() if second is None else (text.strip(), second.strip()))
+
+
+def refuse_twice(names: Iterable[str], wanted: Iterable[str | None], path: Path) -> None:
+    """Refuse a file in which a column that is read has the name of another."""
+    given = list(names)
+    for name in wanted:
+        if name is not None and given.count(name) > 1:
+            raise CorpusError(f"{str(path)!r} has {given.count(name)} columns {name!r}. Rename all but one.")
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The fields of a row of JSON, which takes the last of two with one name."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"it has two fields {next(name for name in names if names.count(name) > 1)!r}")
+    return row
 
 
 def _are_ids(names: Iterable[str], field: str | None) -> bool:

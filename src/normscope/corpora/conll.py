@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from normscope.corpora.lines import read_lines
+from normscope.corpora.lines import read_lines, split
 from normscope.corpora.problems import Problems
 from normscope.corpora.record import Record
 
@@ -20,8 +20,11 @@ _DOCUMENT = "-DOCSTART-"
 
 def read_conll(path: Path, problems: Problems, word_column: int = 0, tag_column: int = -1) -> Iterator[Record]:
     sentence = _Sentence()
+    last = 0
     for number, line in read_lines(path, problems):
-        columns = line.split()
+        sentence.broken |= number != last + 1  # a row that could not be decoded
+        last = number
+        columns = split(line) if line.strip() else []
         if not columns or columns[0] == _DOCUMENT:
             yield from sentence.record(path)
             sentence = _Sentence()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
@@ -17,6 +18,7 @@ from normscope.corpora.columns import read_jsonl, read_parquet, read_separated
 from normscope.corpora.conll import read_conll
 from normscope.corpora.evidence import evidence_files, read_evidence
 from normscope.corpora.huggingface import read_dataset
+from normscope.corpora.lines import unreadable
 from normscope.corpora.pairs import Base, read_pairs
 from normscope.corpora.problems import CorpusError, Policy, Problems
 from normscope.corpora.record import Record
@@ -211,9 +213,13 @@ class Corpus:
         """The format, from the name of the file where it is not stated."""
         if self.texts is not None:
             return "text"
+        path = Path(self.path)
+        try:
+            path.exists()
+        except OSError as error:  # such as a name that is too long
+            raise unreadable(path, error) from error
         if self.format != "auto":
             return self.format
-        path = Path(self.path)
         if path.is_dir():
             return "dataset"
         by_name = _SUFFIXES.get(path.suffix.lower())
@@ -274,7 +280,7 @@ class Corpus:
         items = encoder.packed(records) if self.unit == "packed" else encoder.items(records)
         if self.limit is None:
             return items
-        return _sample(items, self.limit, self.seed) if self.shuffle else islice(items, self.limit)
+        return _sample(items, self.limit, self.seed) if self.shuffle else islice(items, min(self.limit, sys.maxsize))
 
     def fingerprint(self) -> str:
         """A hash of the content of files and texts (of the name, for a dataset)."""

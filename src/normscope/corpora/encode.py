@@ -3,10 +3,10 @@ packed text. How the sides of a pair are framed is told by `encode_pairs`."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any, cast
+from functools import cached_property, partial
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from tokenizers import decoders
@@ -17,9 +17,12 @@ from normscope.corpora.encode_pairs import PairTokenizer, with_languages, words_
 from normscope.corpora.evidence import context_of
 from normscope.corpora.item import Item
 from normscope.corpora.problems import CorpusError, Problems
-from normscope.corpora.record import Evidence, Record
+from normscope.corpora.record import Evidence, Record, is_text
 from normscope.corpora.token_ids import TokenIds
+from normscope.errors import InputError
 from normscope.inputs import NO_WORD, TokenSequence, read_inputs
+
+_Read = TypeVar("_Read", Item, TokenSequence)
 
 _FIRST, _SEPARATOR = "[CLS]", "[SEP]"
 """The special tokens of ready-made WordPiece tokens."""
@@ -64,10 +67,22 @@ class Encoder:
         """One item per record that can be used, numbered from 0."""
         number = 0
         for record in records:
-            item = self._item(record, number)
+            item = self._usable(record, partial(self._item, record, number))
             if item is not None:
                 number += 1
                 yield item
+
+    def _usable(self, record: Record, read: Callable[[], _Read | None]) -> _Read | None:
+        """What is read of a record; nothing of one that the tokenizer cannot read, which is noted as a bad row."""
+        try:
+            if all(map(is_text, record.texts())):
+                return read()
+            self.problems.bad_row(record.where, "unreadable text", "half of a surrogate pair is no character.")
+        except CorpusError:  # of all rows, or refused on purpose
+            raise
+        except InputError as error:
+            self.problems.bad_row(record.where, "unreadable text", str(error))
+        return None
 
     def _item(self, record: Record, number: int) -> Item | None:
         if record.ids is not None:
@@ -91,9 +106,6 @@ class Encoder:
         assert text is not None
         cased = self._cased(text) if isinstance(text, str) else (self._cased(text[0]), self._cased(text[1]))
         sequence = self._read(cased, truncate=False)
-        if all(sequence.special):
-            self.problems.left_out("empty text")
-            return None
         if not self._fits(record, len(sequence)):
             return None
         return sequence if len(sequence) <= self.max_tokens else self._read(cased, truncate=True)
@@ -199,7 +211,10 @@ class Encoder:
     def _pair(self, record: Record, number: int) -> Item | None:
         source, source_words = self._pairs.read([self._cased(word) for word in record.words or ()])
         target, target_words = self._pairs.read([self._cased(word) for word in record.target or ()], target=True)
-        if not self._pair_fits(record, max(len(source), len(target))):
+        for side in (source, target):
+            if all(side.special):
+                raise InputError(f"The sentence {side.text!r:.60} is empty: it has no token but special ones.")
+        if not self._pair_fits(record, source, target):
             return None
         return Item(
             number,
@@ -215,7 +230,10 @@ class Encoder:
     def _pairs(self) -> PairTokenizer:
         return PairTokenizer(with_languages(self.tokenizer, *self.languages))
 
-    def _pair_fits(self, record: Record, longest: int) -> bool:
+    def _pair_fits(self, record: Record, source: TokenSequence, target: TokenSequence) -> bool:
+        """Whether a pair stays; a target without an end token is read behind the start token, and has a row more."""
+        ends = target.special[-1] or target.features["input_ids"][-1] in self.special_ids
+        longest = max(len(source), len(target) + (not ends))
         if longest > self.max_tokens and self.too_long == "truncate":
             self.problems.left_out("too long, left out")  # a cut pair would have lost words that its gold links name
             return False
@@ -227,14 +245,13 @@ class Encoder:
         try:
             ids = TokenIds.of_row(record.ids or {})
             item = ids.item(number, record.where, self._tokenizer, self.special_ids)
-            if item.target is not None:
-                return item if self._pair_fits(record, max(item.length, len(item.target))) else None
-            if not self._fits(record, item.length):
-                return None
-            return ids.cut(self.max_tokens).item(number, record.where, self._tokenizer, self.special_ids)
+            cut = ids.cut(self.max_tokens).item(number, record.where, self._tokenizer, self.special_ids)
         except ValueError as error:
             self.problems.bad_row(record.where, "malformed row", str(error))
             return None
+        if item.target is not None:
+            return item if self._pair_fits(record, item.sequence, item.target) else None
+        return cut if self._fits(record, item.length) else None
 
     # ---- packed ----------------------------------------------------------------------------------------------------------
 
@@ -251,7 +268,10 @@ class Encoder:
                 raise CorpusError(
                     f"{record.where}: only plain texts can be packed, and this is a pair, or words, tokens or ids already."
                 )
-            stream.add(self._read(self._cased(record.text), truncate=False), record.where)
+            sequence = self._usable(record, partial(self._read, self._cased(record.text), truncate=False))
+            if sequence is None:
+                continue
+            stream.add(sequence, record.where)
             while len(stream.ids) >= room:
                 yield Item(number, stream.where, self._framed(stream.take(room), before, after))
                 number += 1

@@ -5,14 +5,14 @@ The sets of a folder are read in turns, row by row, so that a limit takes about 
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from normscope.corpora.lines import read_lines
+from normscope.corpora.columns import refuse_twice
+from normscope.corpora.lines import read_separated_rows
 from normscope.corpora.problems import CorpusError, Problems
 from normscope.corpora.record import Evidence, EvidenceTokens, Record
 from normscope.errors import listing
@@ -42,24 +42,23 @@ def read_evidence(path: Path, problems: Problems) -> Iterator[Record]:
 
 def _read_set(path: Path, problems: Problems) -> Iterator[Record]:
     separator = "\t" if path.suffix.lower() == ".tsv" else ","
-    quoting = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
-    lines = (line + "\n" for _, line in read_lines(path, problems))
-    reader = csv.DictReader(lines, delimiter=separator, quoting=quoting, strict=True)
-    try:
-        lacking = [name for name in _COLUMNS if name not in (reader.fieldnames or ())]
-        if lacking:
-            raise CorpusError(
-                f"{str(path)!r} has no column {listing(lacking)}. Its columns: {listing(reader.fieldnames or ())}."
-            )
-        for row in reader:
-            where = f"{path}:{reader.line_num}"
-            prefix, *words = (str(row[name] or "").strip() for name in _COLUMNS)
-            if not prefix or not all(words):
-                problems.bad_row(where, "malformed row", f"a value of {listing(_COLUMNS)} is empty.")
-            else:
-                yield Record(where, text=prefix, evidence=Evidence(path.stem, *words))
-    except csv.Error as error:
-        problems.bad_row(f"{path}:{reader.line_num}", "malformed row", f"not a readable row ({error}).")
+    rows = read_separated_rows(path, problems, separator)
+    _, header = next(rows, ("", []))
+    lacking = [name for name in _COLUMNS if name not in header]
+    if lacking:
+        raise CorpusError(f"{str(path)!r} has no column {listing(lacking)}. Its columns: {listing(header) or 'none'}.")
+    refuse_twice(header, _COLUMNS, path)
+    for where, values in rows:
+        row = dict(zip(header, values, strict=False))
+        prefix, *words = (row.get(name, "").strip() for name in _COLUMNS)
+        if not values:
+            problems.left_out("empty line")
+        elif len(values) > len(header):
+            problems.bad_row(where, "malformed row", f"{len(values)} columns, but the header has {len(header)}.")
+        elif not prefix or not all(words):
+            problems.bad_row(where, "malformed row", f"a value of {listing(_COLUMNS)} is empty.")
+        else:
+            yield Record(where, text=prefix, evidence=Evidence(path.stem, *words))
 
 
 def context_of(

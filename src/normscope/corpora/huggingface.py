@@ -10,6 +10,7 @@ from typing import Any
 from normscope.corpora.columns import records_of
 from normscope.corpora.problems import CorpusError, Problems
 from normscope.corpora.record import Record
+from normscope.errors import NormscopeError
 
 
 def read_dataset(
@@ -29,5 +30,15 @@ def read_dataset(
             rows = datasets.load_dataset(name, subset, split=split)
     except Exception as error:  # whatever the package raises, the dataset could not be had
         raise CorpusError(f"The dataset {name!r} (split {split!r}) could not be loaded: {error}") from error
-    numbered = ((f"{name} [{split}]:{number}", dict(row)) for number, row in enumerate(rows, 1))
-    return records_of(numbered, problems, field, pair_field)
+    return records_of(_numbered(rows, f"{name} [{split}]"), problems, field, pair_field)
+
+
+def _numbered(rows: Any, where: str) -> Iterator[tuple[str, Any]]:
+    number = 0
+    try:
+        for number, row in enumerate(rows, 1):
+            yield f"{where}:{number}", dict(row)
+    except NormscopeError:
+        raise
+    except Exception as error:  # whatever the package raises
+        raise CorpusError(f"The dataset {where} breaks off after row {number}: {error}") from error

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from normscope.corpora.lines import read_lines
+from normscope.corpora.lines import read_lines, split
 from normscope.corpora.problems import CorpusError, Problems
 from normscope.corpora.record import Gold, Link, Record
 
-_LINK = re.compile(r"(\d+)([-p?])(\d+)")
+_LINK = re.compile(r"([0-9]{1,9})([-p?])([0-9]{1,9})")
 
 Base = Literal["detect", "0", "1"]
 
@@ -50,7 +50,7 @@ def _read_sentences(path: Path, problems: Problems) -> Iterator[tuple[int, tuple
         elif len(halves) != 2 or not all(half.strip() for half in halves):
             problems.bad_row(f"{path}:{number}", "malformed row", "expected 'source ||| target', both with words.")
         else:
-            source, target = (tuple(half.split()) for half in halves)
+            source, target = (tuple(split(half)) for half in halves)
             yield number, source, target
 
 
@@ -59,7 +59,7 @@ def _read_links(path: Path) -> list[list[tuple[int, str, int]]]:
     lines: list[list[tuple[int, str, int]]] = []
     for number, line in read_lines(path, Problems("refuse")):
         links: list[tuple[int, str, int]] = []
-        for word in line.split():
+        for word in split(line):
             match = _LINK.fullmatch(word)
             if match is None:
                 raise CorpusError(

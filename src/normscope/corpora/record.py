@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 Link = tuple[int, int]
 """A source word and a target word, both from 0."""
@@ -25,6 +28,11 @@ ID_COLUMNS = (
     "possible",
 )
 """All that a row of token ids may have; other columns are not read."""
+
+
+def is_text(text: str) -> bool:
+    """Whether a string can be written as UTF-8: half of a surrogate pair, which JSON can hold, cannot."""
+    return text.isascii() or _SURROGATE.search(text) is None
 
 
 @dataclass(frozen=True)
@@ -73,3 +81,11 @@ class Record:
     gold: Gold | None = None
     ids: Mapping[str, Any] | None = None
     evidence: Evidence | None = None
+
+    def texts(self) -> Iterator[str]:
+        """All that a tokenizer will be given."""
+        yield from (self.text,) if isinstance(self.text, str) else self.text or ()
+        for words in (self.words, self.tokens, self.target):
+            yield from words or ()
+        if self.evidence is not None:
+            yield from (self.evidence.good, self.evidence.bad, self.evidence.words)

@@ -5,6 +5,7 @@ Packing is done after tokenizing."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from normscope.corpora.lines import read_lines
@@ -21,16 +22,32 @@ def read_text_lines(path: Path, problems: Problems) -> Iterator[Record]:
 
 
 def read_paragraphs(path: Path, problems: Problems) -> Iterator[Record]:
-    start, gathered = 0, list[str]()
+    """Lines up to an empty one; a paragraph that lost a line, which could not be decoded, is left out as a whole."""
+    paragraph = _Paragraph()
+    last = 0
     for number, line in read_lines(path, problems):
+        paragraph.whole &= number == last + 1
+        last = number
         if line.strip():
-            start = number if not gathered else start
-            gathered.append(line.strip())
-        elif gathered:
-            yield Record(f"{path}:{start}", text=" ".join(gathered))
-            gathered = []
-    if gathered:
-        yield Record(f"{path}:{start}", text=" ".join(gathered))
+            paragraph.start = paragraph.start or number
+            paragraph.lines.append(line.strip())
+        else:
+            yield from paragraph.record(path)
+            paragraph = _Paragraph()
+    yield from paragraph.record(path)
+
+
+@dataclass
+class _Paragraph:
+    """The lines of a paragraph so far."""
+
+    start: int = 0
+    whole: bool = True
+    lines: list[str] = field(default_factory=list[str])
+
+    def record(self, path: Path) -> Iterator[Record]:
+        if self.lines and self.whole:
+            yield Record(f"{path}:{self.start}", text=" ".join(self.lines))
 
 
 def read_texts(texts: Sequence[str], problems: Problems) -> Iterator[Record]:

@@ -13,13 +13,17 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from normscope.corpora.item import Item
-from normscope.corpora.record import ID_COLUMNS, INPUT_IDS, Gold
+from normscope.corpora.record import ID_COLUMNS, INPUT_IDS, Gold, is_text
 from normscope.errors import InputError
 from normscope.inputs import NO_WORD, TokenSequence, read_inputs
+from normscope.inputs.reading import check_mask
 
 _PER_TOKEN = ID_COLUMNS[1:7]
 _LEFT_OUT = -100
 """How a label is written that counts for nothing (padding)."""
+
+_MOST = 2**31 - 1
+_FLAGS = ("attention_mask", "special_tokens_mask")
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class TokenIds:
     def of_row(cls, row: Mapping[str, Any]) -> TokenIds:
         """The ids of a row; a `ValueError` says what is wrong with it."""
         present = {name: row[name] for name in ID_COLUMNS if row.get(name) is not None}
+        if INPUT_IDS not in present:
+            raise ValueError(f"{INPUT_IDS!r} is null.")
         columns = {name: _numbers(name, present[name]) for name in (INPUT_IDS, *_PER_TOKEN) if name in present}
         length = len(columns[INPUT_IDS])
         for name, values in columns.items():
@@ -62,6 +68,8 @@ class TokenIds:
             special=_special(columns[INPUT_IDS], columns.get("special_tokens_mask"), tokenizer, special, sequence),
             word_ids=None if words is None else list(words),
         )
+        if all(sequence.special):
+            raise ValueError("it has no token but special ones.")
         target = None if self.labels is None else _sequence({INPUT_IDS: self.labels}, tokenizer)
         return Item(
             number,
@@ -86,11 +94,17 @@ def _numbers(name: str, values: Any) -> tuple[Any, ...]:
     if not isinstance(values, Sequence) or isinstance(values, str):
         raise ValueError(f"{name!r} is not a list.")
     filled: list[Any] = [NO_WORD if value is None and may_lack else value for value in values]
-    if not all(isinstance(value, kind) for value in filled):
+    if not all(isinstance(value, kind) and (name in _FLAGS or not isinstance(value, bool)) for value in filled):
         raise ValueError(f"{name!r} has a value that is not a {'text' if kind is str else 'whole number'}.")
     least = 0 if not may_lack and name != "labels" else _LEFT_OUT
     if kind is int and any(value < least for value in filled):
         raise ValueError(f"{name!r} has a negative number.")
+    if kind is int and any(value > _MOST for value in filled):
+        raise ValueError(f"{name!r} has a number that is none of a token, a word or a mark: it is above {_MOST}.")
+    if name in _FLAGS and not {*filled} <= {0, 1}:
+        raise ValueError(f"{name!r} has a number other than 0 and 1.")
+    if kind is str and any(not is_text(value) for value in filled):
+        raise ValueError(f"{name!r} has a token that is no text, since it cannot be written as UTF-8.")
     if not filled:
         raise ValueError(f"{name!r} is empty.")
     return tuple(filled) if kind is str else tuple(int(value) for value in filled)
@@ -100,6 +114,10 @@ def _without_padding(columns: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any
     mask = columns.pop("attention_mask", None)
     if mask is None:
         return columns
+    try:
+        check_mask(mask)
+    except InputError as error:
+        raise ValueError(str(error)) from error
     kept = [place for place, flag in enumerate(mask) if flag]
     if not kept or kept != list(range(kept[0], kept[-1] + 1)):
         raise ValueError("'attention_mask' keeps no token, or has holes.")
@@ -121,6 +139,9 @@ def _gold(row: Mapping[str, Any]) -> Gold | None:
     """Links of the words of both sides, as pairs of numbers from 0."""
     if "sure" not in row and "possible" not in row:
         return None
+    for name in ("sure", "possible"):
+        if not isinstance(row.get(name, []), Sequence) or isinstance(row.get(name), str):
+            raise ValueError(f"{name!r} is not a list of links.")
     links = {name: frozenset(map(_link, row.get(name, ()))) for name in ("sure", "possible")}
     return Gold(links["sure"], links["sure"] | links["possible"])
 

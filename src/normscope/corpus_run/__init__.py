@@ -18,7 +18,7 @@ import torch
 from transformers import PreTrainedModel
 
 from normscope.analyzer import Analyzer
-from normscope.choices import ApproximationName, Masking, StackName, ValueBias
+from normscope.choices import MOST_JOBS, ApproximationName, Masking, StackName, ValueBias
 from normscope.corpora import Corpus, CorpusOptions
 from normscope.corpus_run import output
 from normscope.corpus_run.cost import announced
@@ -177,6 +177,8 @@ def _source(
     """Where the model comes from; `None` for an analyzer."""
     if jobs < 1:
         raise InputError(f"jobs is at least 1, not {jobs}.")
+    if jobs > MOST_JOBS:
+        raise InputError(f"jobs is at most {MOST_JOBS}, not {jobs}: each process loads the model.")
     if isinstance(model, Analyzer | ModelOptions):
         if loading:
             raise InputError("The model already has its loading options: leave out `loading`.")

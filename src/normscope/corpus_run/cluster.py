@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import sys
+import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -31,6 +33,11 @@ except ImportError as error:
 MOST_LOSSES = 4
 """How many actors in a row may be lost with the same shard, or before their model is loaded."""
 
+_MOST_WORKERS = 10_000
+
+_SECONDS_BETWEEN_LOOKS = 5
+"""How often to see whether there still is a machine, while nothing comes back."""
+
 
 @dataclass(frozen=True)
 class Ray:
@@ -38,22 +45,23 @@ class Ray:
 
     Without `workers` there is one on each machine (one for each GPU, for a model on `cuda`). Each takes an equal share of
     its machine's cores, and, for a model that is spread over devices, all of its GPUs. A cluster that this process is
-    already connected to is used, and left as it is.
+    already connected to is used, and left as it is. A run that has lost every machine waits `patience` seconds for another
+    one, such as an autoscaling cluster would bring, and then ends; it can be resumed.
     """
 
     address: str | None = None
     workers: int | None = None
+    patience: float = 60
 
     def __post_init__(self) -> None:
-        if self.workers is not None and self.workers < 1:
-            raise InputError(f"The number of workers is at least 1, not {self.workers}.")
+        if self.workers is not None and not 1 <= self.workers <= _MOST_WORKERS:
+            raise InputError(f"The number of workers is at least 1 and at most {_MOST_WORKERS}, not {self.workers}.")
 
     def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
         model = work.loadable()
         with _connected(self.address):
-            nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-            share = share_of(nodes, self.workers, model.device, spread=model.device_map is not None)
-            yield from _Pool(work, share).compute(shards)
+            share = share_of(_machines(), self.workers, model.device, spread=model.device_map is not None)
+            yield from _Pool(work, share, self.patience).compute(shards)
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,10 @@ class Share:
     workers: int
     cpus: int
     gpus: int = 0
+
+    def fits(self, node: dict[str, float]) -> bool:
+        """Whether a machine has room for a worker, once it has nothing else to do."""
+        return node.get("CPU", 0) >= self.cpus and node.get("GPU", 0) >= self.gpus
 
 
 def share_of(
@@ -87,6 +99,14 @@ def share_of(
 
     most = int(max(node["CPU"] for node in usable))
     return Share(count, next((cpus for cpus in range(most, 1, -1) if room(cpus) >= count), 1), gpus)
+
+
+def _machines() -> list[dict[str, float]]:
+    """What each machine of the cluster has that is alive."""
+    try:
+        return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    except (RuntimeError, exceptions.RayError) as error:
+        raise WorkerError(f"The Ray cluster does not answer any more: {error}.") from error
 
 
 @contextmanager
@@ -121,8 +141,9 @@ def _check_answers(address: str) -> None:
 class _Pool:
     """Actors, each with one shard at a time. An actor that is not there yet has none, so that none waits for room."""
 
-    def __init__(self, work: Work, share: Share) -> None:
-        self._work, self._share = work, share
+    def __init__(self, work: Work, share: Share, patience: float) -> None:
+        self._work, self._share, self._patience = work, share, patience
+        self._alone_since: float | None = None
         self._busy: dict[ray.ObjectRef[Any], tuple[Any, Shard | None]] = {}
         self._again: deque[Shard] = deque()
         self._losses: dict[int | None, int] = {}
@@ -131,7 +152,7 @@ class _Pool:
     def compute(self, shards: Iterable[Shard]) -> Iterator[Finished]:
         waiting = iter(shards)
         try:
-            for _ in range(self._share.workers):
+            for _ in range(self._work.most_workers(self._share.workers)):
                 self._hire()
             while self._at_work or self._again or not self._all_given:
                 yield from self._next(waiting)
@@ -155,7 +176,11 @@ class _Pool:
 
     def _next(self, waiting: Iterator[Shard]) -> Iterator[Finished]:
         """Wait for a call to end, and give its actor the next shard."""
-        (call,), _ = ray.wait([*self._busy], num_returns=1)
+        ended, _ = ray.wait([*self._busy], num_returns=1, timeout=_SECONDS_BETWEEN_LOOKS)
+        if not ended:
+            self._look_for_machines()
+            return
+        (call,) = ended
         actor, shard = self._busy.pop(call)
         try:
             result = cast("Finished | None", ray.get(call))
@@ -173,6 +198,25 @@ class _Pool:
             self._busy[actor.compute.remote(following)] = (actor, following)
         if result is not None:
             yield result
+
+    def _look_for_machines(self) -> None:
+        """Wait for a while, and say so, when no machine is left; then end."""
+        if any(map(self._share.fits, _machines())):
+            self._alone_since = None
+            return
+        now = time.monotonic()
+        if self._alone_since is None:
+            self._alone_since = now
+            print(
+                f"No machine of the Ray cluster is left that could run a worker. Waiting {self._patience:g} s for one.",
+                file=sys.stderr,
+                flush=True,
+            )
+        if now - self._alone_since >= self._patience:
+            raise WorkerError(
+                f"No machine of the Ray cluster is left that could run a worker, and none came within "
+                f"{self._patience:g} s. Start one (ray start), or use another cluster (--ray-address)."
+            )
 
     def _replace(self, actor: Any, shard: Shard | None, error: exceptions.RayError) -> None:
         """A new actor in the place of one that was lost, whose shard is computed again."""

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from normscope.analyzer import Analyzer
 from normscope.corpora import Corpus, CorpusError, Item, Problems
 from normscope.corpora.token_ranks import read_ranks
@@ -16,7 +18,7 @@ from normscope.corpus_run.folder import RunFolder
 from normscope.corpus_run.progress import shown
 from normscope.corpus_run.settings import Settings
 from normscope.corpus_run.spool import Spool
-from normscope.errors import FileError, InputError
+from normscope.errors import FileError, InputError, listing
 from normscope.experiments import ModelFacts, Needs, Outcome, Partial, RunFacts
 from normscope.experiments.base import Approximated
 from normscope.experiments.observer import APPROXIMATION, COMPLETENESS, Plan, check_ids, special_ids
@@ -79,7 +81,8 @@ class Driver:
         self.spool.fill(self._checked(items))
         if not self.spool.sequences:
             reasons = ", ".join(f"{count} x {kind}" for kind, count in self.problems.counts.items()) or "it is empty"
-            raise CorpusError(f"The corpus {corpus.path!r} has no sequence that can be used ({reasons}).")
+            first = f" The first: {self.problems.examples[0]}" if self.problems.examples else ""
+            raise CorpusError(f"The corpus {corpus.path!r} has no sequence that can be used ({reasons}).{first}")
         self.settings = replace(self.settings, tokens_fingerprint=self.spool.fingerprint)
 
     def _checked(self, items: Iterator[Item]) -> Iterator[Item]:
@@ -100,8 +103,12 @@ class Driver:
         missing = [index for index in range(self.spool.shard_count) if not self.shards.done(index)]
         if not missing:
             return
+        if self.shards.unsealed and progress is not False:
+            Console(stderr=True, highlight=False).print(
+                f"{listing(self.shards.unsealed)}: shards of an earlier version, without checksums, are computed again."
+            )
         done = self.spool.sequences - sum(map(self.spool.sequences_of, missing))
-        counts = self._written(engine, Work(self.plan, model, self.analyzer.facts))
+        counts = self._written(engine, Work(self.plan, model, self.analyzer.facts, len(missing)))
         kept = f"sequences are done and kept in {self.folder.name!r}. The same command resumes the run."
         try:
             for count in shown(counts, total=self.spool.sequences, done=done, progress=progress):

@@ -18,10 +18,11 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from normscope.corpus_run.mirror import Mirror
-from normscope.corpus_run.settings import LAYOUT, differences
+from normscope.corpus_run.settings import LAYOUT, differences, identity
 from normscope.corpus_run.shards import Shards
 from normscope.errors import FileError, InputError, listing
 from normscope.files import replacing, sweep
+from normscope.paths import followed, kind, refusing
 from normscope.run_files import MANIFEST, SETTINGS
 
 _LOCK = ".run.lock"
@@ -68,7 +69,7 @@ class RunFolder:
         sweep(self.path, SETTINGS, MANIFEST, "report.html")
         sweep(self.path / "tables")
         sweep(self.path / "figures")
-        self.shards.prepare()
+        self.shards.prepare(identity(record))
 
     def _clear(self) -> None:
         try:
@@ -139,12 +140,17 @@ def _acquire(lock: FileLock, path: Path) -> None:
 
 
 def _make(path: Path) -> list[Path]:
-    """Make a folder; those that were not there before, innermost first."""
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"The folder {str(path)!r} cannot be made: {error.strerror or error}.") from error
+    """Make a folder, or that behind a link; those that were not there before, innermost first."""
+    folder = followed(path)
+    if kind(folder, "made") not in (None, "a folder"):
+        raise FileError(f"{str(path)!r} is {kind(folder)}, and a run needs a folder. Choose another name (--out).")
+    missing = [each for each in (folder, *folder.parents) if kind(each, "made") is None]
+    with refusing(path, "made"):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            _unmake([each for each in missing[1:] if each.exists()])
+            raise
     return missing
 
 
@@ -157,13 +163,15 @@ def _unmake(folders: list[Path]) -> None:
 def _record(path: Path) -> dict[str, Any] | None:
     """The settings of the run in a folder, or `None` if the folder is empty. Any other folder is refused."""
     file = path / SETTINGS
-    if not file.exists():
-        if any(content.name != _LOCK and not content.name.startswith(".run-") for content in path.iterdir()):
+    if kind(file, "read") is None:
+        with refusing(path, "used"):
+            contents = [content.name for content in path.iterdir()]
+        if any(name != _LOCK and not name.startswith(".run-") for name in contents):
             raise AnotherRunError(_not_empty(str(path)))
         return None
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FileError(f"{str(file)!r} cannot be read: {error}.") from error
     if not isinstance(record, dict) or not {"normscope", "experiments", "shard_size"} <= set(record):
         raise AnotherRunError(

@@ -60,6 +60,10 @@ class Mirror:
 
     # ---- shards --------------------------------------------------------------------------------------------------------
 
+    def shard(self, name: str) -> str:
+        """Where a user finds a shard."""
+        return f"{self.url}/{_SHARDS}/{name}{_ARCHIVE}"
+
     def fetch_shards(self, folder: Path) -> None:
         """Copy all shards from the URL, each into its folder."""
         folder.mkdir(exist_ok=True)
@@ -69,9 +73,9 @@ class Mirror:
                     with tarfile.open(fileobj=file, mode="r|") as archive:
                         _unpack(archive, folder / name.removesuffix(_ARCHIVE))
                 except tarfile.TarError as error:
+                    where = self.shard(name.removesuffix(_ARCHIVE))
                     raise FileError(
-                        f"The shard {self.url}/{_SHARDS}/{name} is damaged ({error}). Delete it and run the same command "
-                        f"again."
+                        f"The shard {where!r} is damaged ({error}). Delete it and run the same command again."
                     ) from error
 
     def keep_shards(self, folder: Path, names: Iterable[str]) -> None:

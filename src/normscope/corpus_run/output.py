@@ -14,6 +14,7 @@ import matplotlib as mpl
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from normscope.checksums import checksum
 from normscope.errors import FileError
 from normscope.experiments.base import Outcome
 from normscope.files import replacing
@@ -35,33 +36,39 @@ _PACKAGES = (
 
 
 def write(folder: Path, outcomes: Mapping[str, Outcome], manifest: dict[str, Any]) -> None:
-    """Write tables and figures, note their names in the manifest, and write that last."""
+    """Write tables and figures, note their names and checksums in the manifest, and write that last."""
     try:
         for name in ("tables", "figures"):
             (folder / name).mkdir(exist_ok=True)
     except OSError as error:
         raise FileError(f"The folder {str(folder)!r} cannot be written: {error.strerror or error}.") from error
+    files: dict[str, Any] = {}
     for name, outcome in outcomes.items():
-        _write_outcome(folder, outcome)
+        files |= {str(path.relative_to(folder)): checksum(path) for path in _write_outcome(folder, outcome)}
         written = {"tables": list(outcome.tables), "figures": list(outcome.figures)}
         manifest["experiments"][name] = {**written, **manifest["experiments"][name]}
-    whole = {**manifest, "versions": versions(), "finished": datetime.now(UTC).isoformat(timespec="seconds")}
+    finished = datetime.now(UTC).isoformat(timespec="seconds")
+    whole = {**manifest, "versions": versions(), "finished": finished, "files": files}
     with replacing(folder / MANIFEST) as path:
         path.write_text(json.dumps(whole, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
 
 
-def _write_outcome(folder: Path, outcome: Outcome) -> None:
+def _write_outcome(folder: Path, outcome: Outcome) -> list[Path]:
+    """Write the tables and figures of an experiment; where they are."""
+    written: list[Path] = []
     for name, table in outcome.tables.items():
-        with replacing(folder / "tables" / f"{name}.parquet") as path:
-            pq.write_table(table, path)
-        with replacing(folder / "tables" / f"{name}.csv") as path:
-            pa_csv.write_csv(table, path)
+        for suffix, write_table in (("parquet", pq.write_table), ("csv", pa_csv.write_csv)):
+            written.append(folder / "tables" / f"{name}.{suffix}")
+            with replacing(written[-1]) as path:
+                write_table(table, path)
     for name, draw in outcome.figures.items():
         with publication(), mpl.rc_context({"svg.hashsalt": name}):
             figure = draw()
             for suffix, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
-                with replacing(folder / "figures" / f"{name}.{suffix}") as path:
+                written.append(folder / "figures" / f"{name}.{suffix}")
+                with replacing(written[-1]) as path:
                     figure.savefig(path, format=suffix, dpi=150, metadata=metadata)
+    return written
 
 
 def versions() -> dict[str, str]:

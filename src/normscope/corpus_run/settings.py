@@ -49,6 +49,8 @@ class Settings:
             raise InputError("Name at least one experiment, and each only once.")
         if self.shard_size < 1:
             raise InputError(f"shard_size is at least 1, not {self.shard_size}.")
+        if self.seed < 0:
+            raise InputError(f"seed is at least 0, not {self.seed}.")
         check_choice("masking", self.masking, get_args(Masking))
         check_choice("value_bias", self.value_bias, get_args(ValueBias))
         check_choice("The stack", self.stack, (None, *get_args(StackName)))
@@ -83,6 +85,11 @@ class Settings:
             "approximate": self.approximate,
         }
         return json.loads(json.dumps(values, default=str))
+
+
+def identity(record: dict[str, Any]) -> str:
+    """A hash of the settings of a run, by which its shards are known."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def check_choice(what: str, value: object, choices: tuple[object, ...]) -> None:

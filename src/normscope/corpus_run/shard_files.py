@@ -43,10 +43,10 @@ def read(folder: Path) -> dict[str, Partial]:
     try:
         with np.load(BytesIO((folder / _SUMS).read_bytes()), allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
-        bags = {path: pq.read_schema(path) for path in sorted(folder.glob("*.parquet"))}
+        bags = {path: pq.read_schema(path) for path in sorted(folder.glob("[!.]*.parquet"))}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, pa.ArrowInvalid) as error:
         raise FileError(
-            f"The shard {str(folder)!r} is damaged ({error}). Delete that folder and run the same command again."
+            f"The shard {str(folder)!r} is damaged ({error}). Delete it and run the same command again."
         ) from error
     return _partials(arrays, bags)
 

@@ -1,4 +1,4 @@
-"""Finished shards on disk: each is a folder that appears under its name only when it is whole.
+"""Finished shards on disk: each is a folder that appears under its name only when it is whole, sealed by its checksums.
 
 A shard holds the partial results of a fixed stretch of the corpus. As soon as two neighbours are there, they become one
 that is twice as long, and so on: a tree whose shape depends on nothing but the shards' numbers. However long the corpus is,
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from normscope.corpus_run import shard_files
+from normscope.corpus_run import seal, shard_files
 from normscope.corpus_run.mirror import Mirror
 from normscope.errors import FileError
 from normscope.experiments.partial import Partial
@@ -66,13 +66,20 @@ class Shards:
 
     def __init__(self, folder: Path, mirror: Mirror | None = None) -> None:
         self.folder, self._mirror = folder, mirror
+        self._run = ""
         self._spans: set[Span] = set()
+        self.unsealed: list[str] = []
+        """The shards of an earlier version, without checksums, that `prepare` took away: they are computed again."""
 
     def done(self, index: int) -> bool:
         return self._holder(Span(index)) is not None
 
-    def prepare(self) -> None:
-        """Make the folder, remove what an interrupted run left half-written, and merge what it left unmerged."""
+    def prepare(self, run: str) -> None:
+        """Make the folder, remove what an interrupted run left half-written, and merge what it left unmerged.
+
+        `run` is the identity of the run, which all shards have to share. Every one of them is checked before any work.
+        """
+        self._run = run
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             for leftover in self.folder.glob(".*"):
@@ -81,8 +88,14 @@ class Shards:
         except OSError as error:
             raise FileError(f"The folder {str(self.folder)!r} cannot be used: {error.strerror or error}.") from error
         for span in sorted(self._spans):
-            if self._holder(span.parent) is not None:  # merged, but not yet removed
+            if not seal.is_sealed(self._path(span)):
+                self.unsealed.append(span.name)
                 self._remove(span)
+        merged = {span for span in self._spans if self._holder(span.parent) is not None}
+        for span in sorted(self._spans - merged):
+            self._check(span)
+        for span in merged:  # and not yet removed
+            self._remove(span)
         for span in sorted(self._spans):
             self._merge(span)
         self._reflect()
@@ -96,7 +109,7 @@ class Shards:
     def read(self) -> Iterator[dict[str, Partial]]:
         """The partial results, in the order of the corpus, one folder at a time; rows stay on disk."""
         for span in sorted(self._spans):
-            yield shard_files.read(self._path(span))
+            yield self._read(span)
 
     def _path(self, span: Span) -> Path:
         return self.folder / span.name
@@ -109,10 +122,21 @@ class Shards:
             span = span.parent
         return None
 
+    def _read(self, span: Span) -> dict[str, Partial]:
+        self._check(span)
+        return shard_files.read(self._path(span))
+
+    def _check(self, span: Span) -> None:
+        """Refuse a shard that is not as it was written, or not the one that its name says."""
+        how = seal.broken(self._path(span), self._run, span.name)
+        if how is not None:
+            where = str(self._path(span)) if self._mirror is None else self._mirror.shard(span.name)
+            raise FileError(f"The shard {where!r} is damaged ({how}). Delete it and run the same command again.")
+
     def _merge(self, span: Span) -> None:
         while span in self._spans and span.sibling in self._spans:
             halves = sorted((span, span.sibling))
-            first, second = (shard_files.read(self._path(half)) for half in halves)
+            first, second = map(self._read, halves)
             names = [*first, *(name for name in second if name not in first)]
             both = {name: first.get(name, Partial()).merge(second.get(name, Partial())) for name in names}
             self._write(span.parent, both)
@@ -126,6 +150,7 @@ class Shards:
         try:
             temporary.mkdir()
             shard_files.write(temporary, partials, compact=span.level % _COMPACT_EVERY == 0)
+            seal.write(temporary, self._run, span.name)
             if span.level:
                 shard_files.keep(temporary)
             temporary.rename(self._path(span))

@@ -1,12 +1,14 @@
 """The tokenized corpus on disk while a run needs it: read and tokenized once, then handed out shard by shard.
 
-The file has no name, so that nothing of it stays however the run ends. Each shard is a compressed block of JSON.
+The file has no name, so that nothing of it stays however the run ends. Each shard is a compressed block of JSON, after a
+checksum of it and of its place.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -19,6 +21,9 @@ from typing import IO
 from normscope.corpora import Item
 from normscope.corpora.stored import from_json, to_json
 from normscope.errors import FileError
+
+_CHECKED = 16
+"""Bytes of a checksum."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +46,14 @@ class Spool:
     def fill(self, items: Iterable[Item]) -> None:
         """Store all sequences."""
         remaining = iter(items)
-        while shard := list(islice(remaining, self._shard_size)):
+        while shard := list(islice(remaining, min(self._shard_size, sys.maxsize))):
             for item in shard:
                 self.sequences += 1
                 self.tokens += item.length
                 self._digest.update(_token_ids(item).encode())
-            block = json.dumps([to_json(item) for item in shard]).encode()
+            block = zlib.compress(json.dumps([to_json(item) for item in shard]).encode(), 1)
             try:
-                self._file.write(zlib.compress(block, 1))
+                self._file.write(_checksum(self.shard_count, block) + block)
                 self._file.flush()
             except OSError as error:
                 raise FileError(f"The tokenized corpus cannot be written: {error.strerror or error}.") from error
@@ -71,9 +76,22 @@ class Spool:
         """The shards that are wanted, in order, each read when it is asked for."""
         for index, (start, end) in enumerate(zip(self._starts, self._starts[1:], strict=False)):
             if wanted(index):
-                self._file.seek(start)
-                block = zlib.decompress(self._file.read(end - start))
+                block = zlib.decompress(self._block(index, start, end))
                 yield Shard(index, [from_json(value) for value in json.loads(block)])
+
+    def _block(self, index: int, start: int, end: int) -> bytes:
+        try:
+            self._file.seek(start)
+            content = self._file.read(end - start)
+        except OSError as error:
+            raise FileError(f"The tokenized corpus cannot be read again: {error.strerror or error}.") from error
+        noted, block = content[:_CHECKED], content[_CHECKED:]
+        if _checksum(index, block) != noted:
+            raise FileError(
+                f"The tokenized corpus was damaged on disk while the run needed it (shard {index}). Run the same command "
+                f"again."
+            )
+        return block
 
 
 @contextmanager
@@ -87,6 +105,10 @@ def spooled(folder: Path, shard_size: int) -> Generator[Spool]:
         yield Spool(file, shard_size)
     finally:
         file.close()
+
+
+def _checksum(index: int, block: bytes) -> bytes:
+    return hashlib.blake2b(index.to_bytes(8) + block, digest_size=_CHECKED).digest()
 
 
 def _token_ids(item: Item) -> str:

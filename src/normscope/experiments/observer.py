@@ -23,7 +23,7 @@ from normscope.experiments.exact import Moments
 from normscope.experiments.faithfulness.base import Trial
 from normscope.experiments.links import AlignedPair
 from normscope.experiments.partial import Partial
-from normscope.inputs import TokenSequence, with_targets
+from normscope.inputs import NO_WORD, TokenSequence, with_targets
 from normscope.measures import Decomposition, Measure, Reach, joined
 from normscope.measures.approximated import approximation
 from normscope.scopes import Scope
@@ -183,7 +183,7 @@ def _observations(analyzer: Analyzer, plan: Plan, form: Form, group: list[Item])
             token_ids=item.token_ids if item.target is None else None,
             results=results.main.by_measure,
             entities=item.entities,
-            pair=_pair(item),
+            pair=_pair(item, results.sequence),
         )
 
 
@@ -203,15 +203,17 @@ def _sequences(analyzer: Analyzer, group: list[Item]) -> list[TokenSequence]:
     return with_targets(sources, encoding, analyzer.model, analyzer.tokenizer, analyzer.longest, truncate=False)
 
 
-def _pair(item: Item) -> AlignedPair | None:
+def _pair(item: Item, read: TokenSequence) -> AlignedPair | None:
     if item.gold is None or item.target is None or item.source_words is None or item.target_words is None:
         return None
     sides = (item.sequence.text, item.source_words), (item.target.text, item.target_words)
     words = [_known_words(text, owners) for text, owners in sides]
-    return AlignedPair(item.source_words, item.target_words, item.gold, *words)
+    end = len(read.target or ()) - len(item.target_words)  # a target without an end token has a row more, for the end
+    target_words = np.pad(item.target_words, (0, end), constant_values=NO_WORD)
+    return AlignedPair(item.source_words, target_words, item.gold, *words)
 
 
 def _known_words(text: str, owners: np.ndarray) -> tuple[str, ...]:
     """The words of a side; none where all that is known of them is their numbers, as in a corpus of token ids."""
-    words = tuple(text.split())
+    words = tuple(text.split(" "))
     return words if len(words) > owners.max(initial=-1) else ()

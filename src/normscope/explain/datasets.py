@@ -18,6 +18,7 @@ from torch import Tensor
 
 from normscope import schema
 from normscope.explain.asked import Attributed, Predictions
+from normscope.explain.probabilities import EACH
 from normscope.explain.pulling import Pulled, StackFlow
 from normscope.explain.question import Answer
 from normscope.inputs import TokenSequence
@@ -28,6 +29,27 @@ FEED_FORWARD, BIAS, END_BIAS, VALUE, ERROR = "feed_forward", "bias", "end_bias",
 ATTRIBUTION, PREDICTION, PROBABILITY = "attribution", "prediction", "prediction_probability"
 LOGIT = "logit"
 KIND = "explanation"
+
+VARIABLES: schema.Variables = {
+    **schema.TOKENS,
+    **{name: name for name in ("target", "layer", "depth", "head", "rank")},
+    "target_name": "target",
+    "target_position": "target",
+    RELEVANCE: "target depth query",
+    EDGES: "target layer query key",
+    HEADS: "target layer head key",
+    HEAD_EDGES: "target layer head query key",
+    FEED_FORWARD: "target layer query",
+    BIAS: "target layer query",
+    END_BIAS: "target",
+    ERROR: "target depth, target",
+    VALUE: "target",
+    ATTRIBUTION: "target query",
+    PREDICTION: "target rank",
+    PROBABILITY: "target rank",
+    schema.IMAGE: "y x channel",
+}
+"""Everything that the dataset of an explanation may have."""
 
 
 def explanation_tree(
@@ -110,7 +132,10 @@ def _add_values(main: xr.Dataset, values: Tensor, predictions: Predictions | Non
         names = np.array(predictions.names, dtype=object)
         main.coords["rank"] = np.arange(1, 1 + names.shape[1])
         main.coords[PREDICTION] = ("target", "rank"), names
-        main[PROBABILITY] = ("target", "rank"), _numpy(predictions.probabilities)
+        about = {"of": EACH} if predictions.each_by_itself else {}
+        main[PROBABILITY] = ("target", "rank"), _numpy(predictions.probabilities), about
+        if predictions.note:
+            main.attrs["note"] = predictions.note
 
 
 def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dataset:

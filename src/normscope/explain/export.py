@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from normscope.endings import EXPLANATIONS, FIGURES, NETCDF, PAGE, ending
+from normscope.endings import FIGURES, NETCDF, PAGE, RESULTS, ending
 from normscope.errors import FileError
 from normscope.export import Table, plain, write_figure, write_json, write_table
+from normscope.files import write_netcdf
 
 if TYPE_CHECKING:
     from normscope.explain.explanation import Explanation
@@ -27,7 +28,7 @@ def export_explanation(
         flow: in a picture, the graph of the edges that carry this share of the flow, instead of the coloured text.
         options: for pictures, those of `normscope.plots.plot_explanation` or `plot_flow`.
     """
-    kind = ending(path, EXPLANATIONS)
+    kind = ending(path, RESULTS, without=NETCDF)
     if flow is not None and kind not in FIGURES:
         raise FileError(f"A flow graph alone is a picture: give a file that ends in {', '.join(FIGURES)}.")
     if kind in FIGURES:
@@ -38,7 +39,7 @@ def export_explanation(
 
         return write_page(explanation, path)
     if kind == NETCDF:
-        return explanation.save(path)
+        return write_netcdf(explanation.tree, path)
     if kind == "json":
         return write_json(document_of(explanation), path)
     return write_table(table_of(explanation), path)
@@ -70,6 +71,7 @@ def document_of(explanation: Explanation) -> dict[str, Any]:
         "attributes": plain(explanation.attrs),
         "method": explanation.method,
         "quantity": explanation.quantity,
+        "probabilities_of": explanation.probabilities_of or None,
         "position": shares["token_position"].values.tolist(),
         "token": explanation.tokens,
         "token_group": shares["token_group"].values.tolist(),

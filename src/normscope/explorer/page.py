@@ -15,6 +15,7 @@ from pathlib import Path
 
 from normscope import files
 from normscope.analysis import Analysis
+from normscope.endings import PAGES, ending
 from normscope.errors import NormscopeError
 from normscope.explain.explanation import Explanation
 from normscope.explorer.long import LongResults
@@ -77,6 +78,7 @@ def write_page(
         >>> write_page(analysis, path="bubble.html").name
         'bubble.html'
     """
+    ending(path, PAGES)
     html = page_html(*results, precision=precision, tell=tell)
     with files.replacing(path) as temporary:
         temporary.write_text(html, encoding="utf-8")

@@ -88,11 +88,15 @@ class WebApp:
         try:
             yield
         finally:
-            for job in list(self.queue.jobs.values()):
-                self.queue.cancel(job)
+            self.end()
             worker.cancel()
             with suppress(asyncio.CancelledError):
                 await worker
+
+    def end(self) -> None:
+        """Cancel every job, so that whoever follows one hears of it."""
+        for job in list(self.queue.jobs.values()):
+            self.queue.cancel(job)
 
     # ---- pages ---------------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ message and port 0 means any free one.
 
 from __future__ import annotations
 
+import logging
 import secrets
 import socket
 from collections.abc import Callable
@@ -25,6 +26,9 @@ class Served(Protocol):
     """An application that can be guarded for an address."""
 
     def starlette(self, *, host: str, token: str | None) -> Starlette: ...
+
+    def end(self) -> None:
+        """Let go of everyone who waits for something, as the server is about to end."""
 
 
 def serve(
@@ -54,7 +58,20 @@ def serve(
         timeout_graceful_shutdown=2,
         ws="none",
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    _Server(config, web.end).run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """A server that says goodbye to those who are connected when it is interrupted, and then ends without a word."""
+
+    def __init__(self, config: uvicorn.Config, end: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._end = end
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._end()
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # requests that are cut off are no errors now
+        await super().shutdown(sockets)
 
 
 def _listen(host: str, port: int) -> socket.socket:

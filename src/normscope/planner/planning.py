@@ -16,7 +16,7 @@ from normscope.families.spec import Stack
 from normscope.inputs import TokenSequence
 from normscope.measures import Decomposition
 from normscope.measures.approximated import Approximate, Fast, sample_size
-from normscope.placement import entry_device
+from normscope.placement import entry_device, has_numbers
 from normscope.planner.estimate import (
     Asked,
     Estimate,
@@ -177,9 +177,9 @@ def refuse_lengths(analyzer: Analyzer, lengths: Sequence[Length]) -> None:
 def _calibrated(
     analyzer: Analyzer, blocks: Mapping[str, list[BlockSizes]], stacks: Stacks, short_run: ShortRun, clock: Clock
 ) -> Machine:
-    device = entry_device(analyzer.model)
-    if device.type == "meta":
+    if not has_numbers(analyzer.model):
         raise InputError("A model on the meta device cannot be timed: ask for the estimate without time.")
+    device = entry_device(analyzer.model)
     dtype = torch.float64 if stacks[""].item == 8 else torch.float32
     machine = calibrate(blocks[""][0], dtype=dtype, device=device, products=short_run.products, clock=clock)
     counted = estimate(_works(blocks, short_run.stacks, [short_run.length]), machine).seconds or 0.0

@@ -18,6 +18,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 from matplotlib.figure import Figure
 
+from normscope.endings import PAGES, ending
 from normscope.errors import InputError
 from normscope.experiments import EXPERIMENTS
 from normscope.files import replacing
@@ -48,6 +49,7 @@ def write_report(runs: Sequence[str | Path], out: str | Path | None = None, *, t
         raise InputError("Name at least one run's folder.")
     finished = [FinishedRun.open(folder) for folder in runs]
     path = finished[0].folder / "report.html" if out is None else Path(out)
+    ending(path, PAGES)
     page = _page(finished, together=together)
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")

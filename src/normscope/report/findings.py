@@ -1,10 +1,12 @@
 """What an experiment found, in one sentence of plain numbers, and how far that is from what was published.
 
-Tables of older runs may lack columns that a sentence needs: then there is none.
+No data is no finding: rows without the number that a sentence is about are not counted, and where none is left, there is no
+sentence. Nor is there one where tables of older runs lack columns that it needs.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,9 +24,24 @@ def finding(experiment: str, tables: Sequence[Table]) -> str | None:
     if tell is None or not tables:
         return None
     try:
-        return tell(tables[0].to_pylist())
-    except (KeyError, ValueError, StopIteration, TypeError, IndexError):
+        return tell([_without_nan(row) for row in tables[0].to_pylist()])
+    except (KeyError, ValueError, StopIteration, TypeError, IndexError, ZeroDivisionError):
         return None
+
+
+def _without_nan(row: Row) -> Row:
+    """The row with nothing where it has something that is no number."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in row.items()
+    }
+
+
+def _with(rows: list[Row], *names: str) -> list[Row]:
+    """The rows that have these numbers; a `ValueError` where there are none."""
+    known = [row for row in rows if all(row[name] is not None for name in names)]
+    if not known:
+        raise ValueError(f"no row has {names}")
+    return known
 
 
 def agreement(tables: Sequence[Table]) -> str | None:
@@ -36,7 +53,8 @@ def agreement(tables: Sequence[Table]) -> str | None:
         numbers = [field.name for field in table.schema if pa.types.is_floating(field.type)]
         value = next((name for name in numbers if not name.startswith("published")), None)
         if value is not None:
-            pairs = [(row[value], row["published"]) for row in table.to_pylist()]
+            rows = [_without_nan(row) for row in table.to_pylist()]
+            pairs = [(row[value], row["published"]) for row in rows]
             differences += [abs(one - other) for one, other in pairs if one is not None and other is not None]
     if not differences:
         return None
@@ -48,7 +66,7 @@ def agreement(tables: Sequence[Table]) -> str | None:
 
 
 def _mixing_ratio(rows: list[Row]) -> str:
-    overall = [row for row in rows if row["tokens"] == "overall"]
+    overall = [row for row in _with(rows, "mean") if row["tokens"] == "overall"]
     weights = next(row for row in overall if row["scope"] == "AttnW")
     last = max((row for row in overall if not row["scope"].endswith("W")), key=lambda row: len(row["scope"]))
     return (
@@ -59,7 +77,8 @@ def _mixing_ratio(rows: list[Row]) -> str:
 
 def _scope_similarity(rows: list[Row]) -> str:
     first = rows[0]["normalisation"]
-    adjacent = [row for row in rows if row["relation"] == "adjacent" and row["normalisation"] == first]
+    known = _with(rows, "similarity")
+    adjacent = [row for row in known if row["relation"] == "adjacent" and row["normalisation"] == first]
     whole = [row for row in adjacent if row.get("layer") is None] or adjacent
     least = min(whole, key=lambda row: row["similarity"])
     return (
@@ -69,7 +88,9 @@ def _scope_similarity(rows: list[Row]) -> str:
 
 
 def _amplification(rows: list[Row]) -> str:
-    top = max((row for row in rows if row["kind"] == "ff"), key=lambda row: row["amplification"])
+    top = max(
+        (row for row in _with(rows, "amplification") if row["kind"] == "ff"), key=lambda row: row["amplification"]
+    )
     return (
         f"The feed-forward of layer {top['layer']} strengthens {top['key_type']!r} in {top['query_type']!r} most "
         f"(by {top['amplification']:.2g})."
@@ -79,8 +100,10 @@ def _amplification(rows: list[Row]) -> str:
 def _groups(members: str) -> Callable[[list[Row]], str]:
     def tell(rows: list[Row]) -> str:
         layers = [row for row in rows if row["kind"] == rows[0]["kind"]]
-        together = sum(bool(row["significant"]) and row["effect"] > 0 for row in layers)
-        where = f"in {together} of {len(layers)} layers"
+        known = _with(layers, "effect")
+        together = sum(bool(row["significant"]) and row["effect"] > 0 for row in known)
+        of_all = f"{len(layers)} layers" if known == layers else f"the {len(known)} layers that have enough such pairs"
+        where = f"in {together} of {of_all}"
         return f"{members} are brought together, more than pairs at the same distance, {where}."
 
     return tell
@@ -102,7 +125,7 @@ def _alignment(rows: list[Row]) -> str:
 
 
 def _expansion(rows: list[Row]) -> str:
-    rates = [row["expansion_rate"] for row in rows]
+    rates = [row["expansion_rate"] for row in _with(rows, "expansion_rate")]
     return f"Values and output projections stretch a vector {min(rates):.2g} to {max(rates):.2g} times, by layer."
 
 
@@ -114,6 +137,7 @@ def _best_method(rows: list[Row]) -> str:
 
 
 def _categories(rows: list[Row]) -> str:
+    rows = _with(rows, "weights", "norms")
     special = [row for row in rows if row["category"].startswith(("[", "<"))]
     names = " and ".join(dict.fromkeys(row["category"] for row in special))
     top = max(special, key=lambda row: row["weights"])
@@ -128,7 +152,7 @@ def _categories(rows: list[Row]) -> str:
 
 def _dispersion(rows: list[Row]) -> str:
     spread = {
-        quantity: statistics.median(row["cv"] for row in rows if row["quantity"] == quantity)
+        quantity: statistics.median(row["cv"] for row in _with(rows, "cv") if row["quantity"] == quantity)
         for quantity in ("x", "f(x)")
     }
     return (
@@ -138,14 +162,15 @@ def _dispersion(rows: list[Row]) -> str:
 
 
 def _ff_norms(rows: list[Row]) -> str:
-    means = {(row["layer"], row["vector"]): row["mean"] for row in rows}
+    means = {(row["layer"], row["vector"]): row["mean"] for row in _with(rows, "mean")}
     layers = {layer for layer, _ in means}
     larger = sum(means[layer, "ff_output"] > means[layer, "bypass"] for layer in layers)
     return f"The feed-forward's output is longer than what bypasses it in {larger} of {len(layers)} layers."
 
 
 def _outliers(rows: list[Row]) -> str:
-    first = [row for row in rows if row["normalisation"] == rows[0]["normalisation"]]
+    known = _with(rows, "before", "after")
+    first = [row for row in known if row["normalisation"] == rows[0]["normalisation"]]
     before, after = (statistics.fmean(row[name] for row in first) for name in ("before", "after"))
     return (
         f"The maps before and after the feed-forward have a rank correlation of {before:.2f}, and of {after:.2f} without "
@@ -171,7 +196,7 @@ def _shapley(rows: list[Row]) -> str:
 
 
 def _redundancy(rows: list[Row]) -> str:
-    known = [row for row in rows if row["measure"] == "change" and row["head"] is None]
+    known = [row for row in _with(rows, "mean") if row["measure"] == "change" and row["head"] is None]
     low, high = (choose(known, key=lambda row: row["mean"]) for choose in (min, max))
     return (
         f"{high['component']} of layer {high['layer']} changes the map most ({high['mean']:.2g}), {low['component']} of "

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from normscope.checksums import difference
 from normscope.errors import FileError
 from normscope.experiments.arrow import Table
 from normscope.location import short_name
@@ -33,15 +34,18 @@ class FinishedRun:
         refuse_unfinished(path)
         try:
             content = json.loads(manifest.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise FileError(f"{str(manifest)!r} cannot be read: {error}.") from error
         missing = [name for name in _PARTS if not isinstance(content, dict) or name not in content]
         if missing:
-            raise FileError(
-                f"{str(manifest)!r} is not the manifest of a finished run: it has no {', '.join(missing)}. "
-                "Remove it and run the same command again."
-            )
-        return cls(path, content)
+            raise FileError(_refusal(manifest, f"it has no {', '.join(missing)}"))
+        run = cls(path, content)
+        try:
+            run.facts()
+            _ = [(list(each["tables"]), list(each["figures"])) for each in run.experiments.values()]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise FileError(_refusal(manifest, f"its contents are not those of one ({error})")) from error
+        return run
 
     @property
     def title(self) -> str:
@@ -53,15 +57,24 @@ class FinishedRun:
 
     def table(self, name: str) -> Table:
         try:
-            return pq.read_table(self.folder / "tables" / f"{name}.parquet")
-        except (OSError, pa.ArrowInvalid) as error:
+            return pq.read_table(self._checked(f"tables/{name}.parquet"))
+        except (OSError, pa.ArrowException) as error:
             raise FileError(f"The table {name!r} of {str(self.folder)!r} cannot be read: {error}.") from error
 
     def figure(self, name: str) -> bytes:
         try:
-            return (self.folder / "figures" / f"{name}.svg").read_bytes()
+            return self._checked(f"figures/{name}.svg").read_bytes()
         except OSError as error:
             raise FileError(f"The figure {name!r} of {str(self.folder)!r} cannot be read: {error}.") from error
+
+    def _checked(self, name: str) -> Path:
+        """A file of the run; refused where it is not as the run wrote it. Older manifests have no checksums."""
+        path = self.folder / name
+        files = self.manifest.get("files")
+        how = None if not isinstance(files, dict) else difference(path, files.get(name))
+        if how is not None:
+            raise FileError(f"{str(path)!r} {how}. Run the same command again: it writes all tables and figures anew.")
+        return path
 
     def facts(self) -> dict[str, str]:
         """What a reader wants to know first."""
@@ -98,6 +111,10 @@ class FinishedRun:
         cannot = [name for name, facts in self.experiments.items() if "no mask token" in str(facts.get("masking", ""))]
         impossible = f"; nothing can be masked for {', '.join(cannot)}: the model has no mask token" if cannot else ""
         return f"{asked} (masked: {', '.join(masked) or 'none'}{impossible})" if known else asked
+
+
+def _refusal(manifest: Path, why: str) -> str:
+    return f"{str(manifest)!r} is not the manifest of a finished run: {why}. Remove it and run the same command again."
 
 
 def _rounded(error: Any) -> str:

@@ -13,7 +13,7 @@ from normscope.corpora.item import Item
 from normscope.errors import HeadError, InputError, listing
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
 from normscope.experiments.partial import Partial
-from normscope.families.heads import head_of
+from normscope.families.heads import head_of, is_bare
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -100,7 +100,7 @@ def task_of(analyzer: Analyzer) -> str:
     try:
         return head_of(analyzer.model).task
     except HeadError:
-        if analyzer.model.base_model is analyzer.model:
+        if is_bare(analyzer.model):
             return "none"
         raise
 

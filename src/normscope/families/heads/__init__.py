@@ -5,18 +5,31 @@ Other packages add theirs by calling `register_head`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from normscope.errors import HeadError, listing
 from normscope.families.heads import decoders, encoder_decoders, encoders
 from normscope.families.heads.encoder_decoders import ENCODER_ENDS
+from normscope.families.heads.lacking import is_of_head, made_up, note_lacking, refuse_lacking
 from normscope.families.heads.spec import LANGUAGE_MODELLING, DescribedHead, Head, HeadPart
 from normscope.families.spec import Family
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["Head", "encoder_end", "head_of", "heads", "labels_of", "register_head"]
+__all__ = [
+    "Head",
+    "encoder_end",
+    "head_of",
+    "heads",
+    "is_bare",
+    "labels_of",
+    "made_up",
+    "note_weights_lacking",
+    "refuse_made_up_head",
+    "register_head",
+]
 
 _BY_CLASS: dict[str, DescribedHead] = {}
 
@@ -42,13 +55,16 @@ def heads() -> dict[str, DescribedHead]:
 
 
 def head_of(model: PreTrainedModel) -> Head:
-    """The head of a model; raises where it has none, or one that is not known, saying how to describe it."""
-    for ancestor in type(model).__mro__:
-        described = _BY_CLASS.get(ancestor.__name__)
-        if described is not None:
-            return described if isinstance(described, Head) else described(model.config)
+    """The head of a model; raises where it has none, or one that is not known, saying how to describe it.
+
+    Also raises where the model was loaded from a checkpoint that lacks weights of its head.
+    """
+    head = _described(model)
+    if head is not None:
+        refuse_lacking(model, head)
+        return head
     name = type(model).__name__
-    if model.base_model is model:
+    if is_bare(model):
         raise HeadError(
             f"{name} is a bare model: it has no task head, and so no logits to explain. Load it with one "
             f"(AutoModelForMaskedLM, AutoModelForCausalLM, AutoModelForSequenceClassification, ...)."
@@ -59,6 +75,32 @@ def head_of(model: PreTrainedModel) -> Head:
         f"Describe what acts between its last block and its logits in a normscope.families.heads.Head, pass it to "
         f"normscope.register_head(head, {name!r}) and check it with normscope.testing.assert_head()."
     )
+
+
+def is_bare(model: PreTrainedModel) -> bool:
+    """Whether a model has no task head at all."""
+    return model.base_model is model and _described(model) is None
+
+
+def note_weights_lacking(model: PreTrainedModel, missing: Iterable[str]) -> list[str]:
+    """Of the weights that a model's checkpoint lacks, those that are not of its head; the others are remembered for it."""
+    head, names = _described(model), set(missing)
+    of_head = {name for name in names if is_of_head(model, head, name)}
+    note_lacking(model, of_head)
+    return sorted(names - of_head)
+
+
+def refuse_made_up_head(model: PreTrainedModel) -> None:
+    """Refuse to let a model predict by weights that its checkpoint lacks."""
+    refuse_lacking(model, _described(model))
+
+
+def _described(model: PreTrainedModel) -> Head | None:
+    for ancestor in type(model).__mro__:
+        described = _BY_CLASS.get(ancestor.__name__)
+        if described is not None:
+            return described if isinstance(described, Head) else described(model.config)
+    return None
 
 
 def labels_of(model: PreTrainedModel) -> tuple[str, ...] | None:

@@ -41,8 +41,8 @@ WITHOUT_NUMBERS = (
 
 FILES = (
     *("cli", "corpora", "corpus_run", "report"),
-    *("test_export.py", "test_files.py", "test_loading.py", "test_long.py", "test_package.py", "test_plots.py"),
-    *("test_terminal.py", "test_version_before.py"),
+    *("test_damage.py", "test_export.py", "test_files.py", "test_loading.py", "test_long.py", "test_package.py"),
+    *("test_paths.py", "test_plots.py", "test_terminal.py", "test_version_before.py"),
 )
 """What is run where the user or the folder differs."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, fontManager
 from matplotlib.ft2font import FT2Font
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import Formatter, FuncFormatter
 
 _MOST_TOLD = 12
 _PLACEHOLDERS = "Last Resort"
@@ -70,7 +70,7 @@ def _texts(figure: Figure) -> list[Text]:
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             axis.get_ticklabels(which="both")
-    return [artist for artist in figure.findobj(Text) if isinstance(artist, Text)]
+    return figure.findobj(Text)
 
 
 def _missing(text: Text) -> set[str]:
@@ -107,6 +107,10 @@ def _has(path: str) -> frozenset[str]:
     return frozenset(chr(code) for code in FT2Font(path).get_charmap())
 
 
+def _escaped_label(formatter: Formatter, characters: set[str], value: float, place: int | None) -> str:
+    return escaped(formatter(value, place), characters)
+
+
 def _escaped(figure: Figure, texts: list[Text], characters: set[str]) -> list[Callable[[], object]]:
     """Write characters as escapes in all texts of a figure, and say so below it; the steps that take it back."""
     undo: list[Callable[[], object]] = []
@@ -114,9 +118,7 @@ def _escaped(figure: Figure, texts: list[Text], characters: set[str]) -> list[Ca
         labels = "".join(label.get_text() for label in axis.get_ticklabels())
         if characters & set(labels):  # labels of ticks are written anew whenever the figure is drawn
             formatter = axis.get_major_formatter()
-            axis.set_major_formatter(
-                FuncFormatter(lambda value, place, of=formatter: escaped(of(value, place), characters))
-            )
+            axis.set_major_formatter(FuncFormatter(partial(_escaped_label, formatter, characters)))
             undo.append(lambda axis=axis, formatter=formatter: axis.set_major_formatter(formatter))
     for text in texts:
         before = text.get_text()

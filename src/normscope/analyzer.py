@@ -440,7 +440,7 @@ class Analyzer(Subject):
         Examples:
             >>> estimate = analyzer.estimate(512, scopes="AttnResLn", timed=False)
             >>> print(estimate)
-            512 tokens: 18 Gflop, 111 MB of memory, 6.3 MB of results
+            512 tokens: 21.1 Gflop, 111 MB of memory, 6.3 MB of results
         """
         if maps:
             wanted = MapRequest((), scopes is not None, heads, approximate=approximation(approximate, products))
@@ -476,7 +476,7 @@ class Analyzer(Subject):
 
         Examples:
             >>> print(analyzer.estimate_explanation(512, timed=False))
-            512 tokens: 24.8 Gflop, 154 MB of memory, 6.29 MB of results
+            512 tokens: 35.1 Gflop, 154 MB of memory, 6.29 MB of results
         """
         count = whole_number(values, "The number of values that are explained (values)")
         if count < 1:

@@ -188,9 +188,9 @@ class _Head:
                     self.follow(factor.steps, rows), factor.output, "A factor of the logits is not", "the head"
                 )
             products = pair[0].output * pair[1].output
-            value = products.sum(-1)
-            labels.append(Computed(value, value.abs() + products.norm(dim=-1)))
-        return Computed(torch.stack([x.value for x in labels], -1), torch.stack([x.rounded for x in labels], -1))
+            value = products.sum(-1, keepdim=True)
+            labels.append(Computed(value, value.abs() + products.norm(dim=-1, keepdim=True)))
+        return Computed(torch.cat([x.value for x in labels], -1), torch.cat([x.rounded for x in labels], -1))
 
 
 def _picked(step: Pick, rows: Computed) -> Computed:

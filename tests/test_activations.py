@@ -144,6 +144,48 @@ def test_gate_slopes_are_the_integrated_gradients_of_the_product(gate: Activatio
     assert_close(of_up, value, 1e-7, a)
 
 
+ENDS = [
+    (0.5, 3.25),
+    (-2.0, 1.5),
+    (-0.01, 0.02),
+    (0.3, 0.3000001),
+    (1.0, 1.0),
+    (0.0, 0.0),
+    (-70.5, 130.25),
+    (200.0, 150.0),
+]
+"""Far and near, over kinks and beyond the table, and the same."""
+
+
+@GATES
+@DTYPES
+def test_gate_secants_are_the_integrated_gradients_between_two_points(gate: Activation, dtype: torch.dtype) -> None:
+    chance = torch.Generator().manual_seed(0)
+    near = torch.rand(200, generator=chance, dtype=torch.float64) * 6 - 3
+    starts = torch.cat([torch.tensor([start for start, _ in ENDS], dtype=torch.float64), near]).to(dtype)
+    widths = 10 ** (torch.rand(200, generator=chance, dtype=torch.float64) * 7 - 6)
+    ends = torch.cat([torch.tensor([end for _, end in ENDS], dtype=torch.float64), near + widths]).to(dtype)
+    if gate is RELU:  # its derivative does not exist where both are 0
+        there = ~((starts == 0) & (ends == 0))
+        starts, ends = starts[there], ends[there]
+    u_start, u_end = torch.full_like(starts, -0.7), torch.full_like(starts, 1.3)
+    of_gate, of_up = gate.gate_secants((starts, u_start), (ends, u_end))
+    value, gradient, ramped = path_integrals(gate.function, ends, starts)
+    assert of_gate.dtype == of_up.dtype == dtype
+    torch.testing.assert_close(of_gate.double(), -0.7 * gradient + 2.0 * ramped, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(of_up.double(), value, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(gate.secant(starts, ends).double(), gradient, rtol=1e-6, atol=1e-6)
+
+
+def test_path_integrals_from_a_start_are_their_closed_forms() -> None:
+    """Of x^2: the mean of its square, of 2x and of 2tx on the way from s to z."""
+    s, z = torch.tensor([0.5, -2.25, 3.0, 1.0]).double(), torch.tensor([2.75, 1.5, 3.0, -4.0]).double()
+    value, gradient, ramped = path_integrals(torch.square, z, s)
+    torch.testing.assert_close(value, (s * s + s * z + z * z) / 3)
+    torch.testing.assert_close(gradient, s + z)
+    torch.testing.assert_close(ramped, s + 2 * (z - s) / 3)
+
+
 @GATES
 @DTYPES
 def test_gate_slopes_at_zero_are_half_the_derivative_and_the_value(gate: Activation, dtype: torch.dtype) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import xarray as xr
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from matplotlib.text import Text
 
 import normscope as ns
 from normscope import endings
 from normscope.export import export_map, export_mixing_ratios, write_figure
-from normscope.plots import plot_map, style
+from normscope.plots import glyphs, plot_map
+from normscope.plots.style import publication
 
 TEXT = 'Say "hello, world" for $5.'
 
@@ -140,6 +145,51 @@ def test_mixing_ratios_are_written_as_tables_json_and_pictures(analyzer: ns.Anal
         export_mixing_ratios(ratios, tmp_path / "both.png")
 
 
+# ---- save ----------------------------------------------------------------------------------------------------------------
+
+STARTS = {
+    "nc": b"\x89HDF",
+    "": b"\x89HDF",
+    "html": b"<!doctype html>",
+    "csv": b'"scope"',
+    "parquet": b"PAR1",
+    "json": b"{",
+    "svg": b"<?xml",
+    "png": b"\x89PNG",
+    "pdf": b"%PDF",
+}
+
+
+@pytest.mark.parametrize("ending", STARTS)
+def test_saving_gives_what_the_ending_says(analysis: ns.Analysis, tmp_path: Path, ending: str) -> None:
+    options = {"scope": "Attn", "layer": 1} if ending in endings.FIGURES else {}
+    path = analysis.save(tmp_path / (f"result.{ending}" if ending else "result"), **options)
+    assert path.read_bytes()[:200].lower().startswith(STARTS[ending].lower())
+
+
+@pytest.mark.parametrize("ending", STARTS)
+def test_saving_an_explanation_gives_what_the_ending_says(analyzer: ns.Analyzer, tmp_path: Path, ending: str) -> None:
+    explanation = analyzer.explain("A text.", direction="state", at=0)
+    path = explanation.save(tmp_path / (f"result.{ending}" if ending else "result"))
+    start = b'"target"' if ending == "csv" else STARTS[ending]
+    assert path.read_bytes()[:200].lower().startswith(start.lower())
+
+
+@pytest.mark.parametrize("name", ["result.zarr", "result.xlsx", "result.v2"])
+def test_saving_to_an_ending_that_names_no_format_is_refused(
+    analysis: ns.Analysis, analyzer: ns.Analyzer, tmp_path: Path, name: str
+) -> None:
+    for result in (analysis, analyzer.explain("A text.", direction="state", at=0)):
+        with pytest.raises(ns.FileError, match=r"which names no format\. Known endings: svg, png, pdf, html"):
+            result.save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_table_that_is_saved_has_the_maps_that_options_choose(analysis: ns.Analysis, tmp_path: Path) -> None:
+    table = pq.read_table(analysis.save(tmp_path / "map.parquet", scope="Attn", layer=[1, 2]))
+    assert set(table["scope"].to_pylist()) == {"Attn"} and set(table["layer"].to_pylist()) == {1, 2}
+
+
 # ---- what cannot be written ----------------------------------------------------------------------------------------------
 
 
@@ -213,14 +263,62 @@ def test_a_layer_or_head_that_is_not_there_is_refused_in_every_format(
 def test_characters_that_no_font_has_stay_text_in_svg_and_are_told_of_once_elsewhere(
     analysis: ns.Analysis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(style, "_WIDE_FONTS", ())
+    monkeypatch.setattr(
+        glyphs.fontManager, "ttflist", [font for font in glyphs.fontManager.ttflist if "DejaVu" in font.name]
+    )
     names = np.array(["日本", *analysis.tokens[1:]], dtype=object)
     odd = ns.Analysis(analysis.dataset.assign_coords(key_token=("key", names)))
     drawn = write_figure(plot_map(odd, "Attn", 1), tmp_path / "map.svg").read_text(encoding="utf-8")
     assert "日本" in drawn
-    with pytest.warns(style.MissingGlyphs, match="日本") as told:
-        write_figure(plot_map(odd, "Attn", 1), tmp_path / "map.png")
+    figure = plot_map(odd, "Attn", 1)
+    with pytest.warns(glyphs.MissingGlyphs, match="日本") as told:
+        write_figure(figure, tmp_path / "map.png")
     assert len(told) == 1
+    with pytest.warns(glyphs.MissingGlyphs), publication(), glyphs.legible(figure):
+        figure.canvas.draw()
+        written = [text.get_text() for text in figure.findobj(Text)]
+    assert "\\u65e5\\u672c" in written and glyphs.NOTE in written
+    assert not any("日" in text for text in written)
+    figure.canvas.draw()
+    after = [text.get_text() for text in figure.findobj(Text)]
+    assert "日本" in after and glyphs.NOTE not in after
+
+
+def test_any_installed_font_that_has_a_character_is_used_for_it(
+    analysis: ns.Analysis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        glyphs.fontManager, "ttflist", [font for font in glyphs.fontManager.ttflist if "DejaVu" in font.name]
+    )
+    _make_font(tmp_path / "odd.ttf", "Some Font", "日本")
+    glyphs.fontManager.addfont(tmp_path / "odd.ttf")
+    names = np.array(["日本", *analysis.tokens[1:]], dtype=object)
+    odd = ns.Analysis(analysis.dataset.assign_coords(key_token=("key", names)))
+    figure = plot_map(odd, "Attn", 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        write_figure(figure, tmp_path / "map.png")
+    shown = next(text for text in figure.findobj(Text) if text.get_text() == "日本")
+    assert "Some Font" in shown.get_fontfamily()
+
+
+def _make_font(path: Path, name: str, characters: str) -> None:
+    """A font that has squares for some characters."""
+    pen = TTGlyphPen(None)
+    for place, corner in enumerate([(0, 0), (0, 500), (500, 500), (500, 0)]):
+        (pen.lineTo if place else pen.moveTo)(corner)
+    pen.closePath()
+    square, order = pen.glyph(), [".notdef", *(f"u{ord(one):x}" for one in characters)]
+    font = FontBuilder(1000, isTTF=True)
+    font.setupGlyphOrder(order)
+    font.setupCharacterMap({ord(one): f"u{ord(one):x}" for one in characters})
+    font.setupGlyf(dict.fromkeys(order, square))
+    font.setupHorizontalMetrics(dict.fromkeys(order, (600, 0)))
+    font.setupHorizontalHeader(ascent=800, descent=-200)
+    font.setupNameTable({"familyName": name, "styleName": "Regular"})
+    font.setupOS2()
+    font.setupPost()
+    font.save(path)
 
 
 def test_the_endings_offered_are_all_tested_here() -> None:

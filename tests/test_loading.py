@@ -339,6 +339,13 @@ def test_what_is_no_configuration_is_refused_with_a_sentence(folder: Path, conte
     assert ModelOptions(str(folder)).outline() is None
 
 
+@pytest.mark.parametrize("content", ["null", "[]", "3", "{", "[" * 20_000 + "]" * 20_000])
+def test_a_damaged_image_processor_is_none(content: str, tmp_path: Path) -> None:
+    tiny_head("vit", "ViTForImageClassification").save_pretrained(tmp_path)
+    (tmp_path / "preprocessor_config.json").write_text(content)
+    assert ns.load(tmp_path).processor is None
+
+
 def test_an_outline_leaves_a_damaged_number_of_layers_to_the_model_itself(folder: Path) -> None:
     configure(folder, num_hidden_layers="six")
     outline = ModelOptions(str(folder)).outline()

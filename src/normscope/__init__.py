@@ -1,7 +1,8 @@
 """normscope: what really flows between tokens inside a Transformer.
 
-Every hidden state is decomposed *exactly* into one vector per input token, and the norms of those vectors are the
-attribution maps, growing component by component from attention weights to the whole layer.
+Every hidden state is decomposed into one vector per input token, *exactly* for given attention weights, deviations of norms
+and slopes of activations, and the norms of those vectors are the attribution maps, growing component by component from
+attention weights to the whole layer.
 """
 
 from typing import TYPE_CHECKING

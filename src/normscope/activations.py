@@ -3,8 +3,9 @@
 Integrated gradients from the zero baseline along the straight path, taken element-wise, attribute
 `z_j * (g(z) - g(0)) / z` to the share `z_j` of a pre-activation `z`. The factor is the *secant slope* of the activation,
 known in closed form for the common ones and evaluated as it stands for any other. A gated feed-forward `g(a) * u` has two
-such factors, both from `I(a)`, the mean of `g` between 0 and `a`. This module owns slopes and integrals, and the
-recognition of an activation from the model's own module; the feed-forward that uses them is `decompose`.
+such factors, both from `I(a)`, the mean of `g` between 0 and `a`. From another baseline they are the secant and the mean
+between the two ends. This module owns slopes and integrals, and the recognition of an activation from the model's own
+module; the feed-forward that uses them is `decompose`.
 """
 
 from __future__ import annotations
@@ -45,6 +46,34 @@ class Activation:
         mean = _integral_from_zero(self.function, point) / point
         return ((self.function(point) - mean) / point).to(a.dtype), mean.to(a.dtype)
 
+    def secant(self, start: Float[Tensor, "..."], end: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """`(g(end) - g(start)) / (end - start)`, and `g'` where the two are the same."""
+        return _secant(self.function, start.double(), end.double()).to(end.dtype)
+
+    def gate_secants(
+        self, starts: tuple[Tensor, Tensor], ends: tuple[Tensor, Tensor]
+    ) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."]]:
+        """The slopes of `g(a) * u` on the straight path from the starts `(a, u)` to the ends: the integrals over it of
+        `g'(a) u` and of `g(a)`.
+
+        With `M` the mean of `g` between both ends of `a`, and `u` growing by `e` on the way, the first is, by parts,
+        `u_start (g(a_end) - g(a_start)) / (a_end - a_start) + e (g(a_end) - M) / (a_end - a_start)`.
+        """
+        (a0, u0), (a1, u1) = ([each.double() for each in pair] for pair in (starts, ends))
+        far = a0 + _off_zero(a1 - a0)
+        width = far - a0
+        mean = _integral_between(self.function, a0, far) / width
+        of_gate = u0 * _secant(self.function, a0, a1) + (u1 - u0) * (self.function(far) - mean) / width
+        return of_gate.to(ends[0].dtype), mean.to(ends[0].dtype)
+
+
+def _secant(function: Function, start: Tensor, end: Tensor) -> Tensor:
+    """In float64; between ends that are all but the same, the symmetric difference around them."""
+    close = (end - start).abs() < _NEAR_ZERO
+    low = torch.where(close, end - _NEAR_ZERO, start)
+    high = torch.where(close, end + _NEAR_ZERO, end)
+    return (function(high) - function(low)) / (high - low)
+
 
 def secant_slope(function: Function, z: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """`(g(z) - g(0)) / z` evaluated in float64, with the symmetric difference `g'(0)` at `z = 0`."""
@@ -75,6 +104,17 @@ def _integral_from_zero(function: Function, a: Tensor) -> Tensor:
     start = cell / _CELLS_PER_UNIT
     table = _whole_cells(function).to(a.device, a.dtype)
     return table[cell.nan_to_num().long() + cells] + _quadrature(function, start, a - start)
+
+
+def _integral_between(function: Function, start: Tensor, end: Tensor) -> Tensor:
+    """The integral of `g` from one point to another. In the same cell or its neighbour by quadrature, which keeps its digits
+    however near the points are, and otherwise as a difference of integrals from zero."""
+    cells = [(point * _CELLS_PER_UNIT).floor() for point in (start, end)]
+    border = torch.maximum(*cells) / _CELLS_PER_UNIT
+    border = torch.minimum(torch.maximum(border, torch.minimum(start, end)), torch.maximum(start, end))
+    near = _quadrature(function, start, border - start) + _quadrature(function, border, end - border)
+    far = _integral_from_zero(function, end) - _integral_from_zero(function, start)
+    return torch.where((cells[1] - cells[0]).abs() <= 1, near, far)
 
 
 def _quadrature(function: Function, start: Tensor, width: Tensor) -> Tensor:

@@ -6,14 +6,15 @@ gives a new one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from normscope import files, schema, units
-from normscope.choices import NormaliseAxis
+from normscope import schema, units
+from normscope.choices import NormaliseAxis, normalise_axis
 from normscope.errors import InputError, NormscopeError, SelectionError, listing
 from normscope.rollout import checked_identity, normalised_rows, rollout
 from normscope.scopes import HALF_ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
@@ -182,7 +183,7 @@ class Analysis:
         raise SelectionError(f"There is no {missing} here; maps at {name} are of the {self._quantity_at(name)}{hint}")
 
     def rollout(
-        self, scope: str | None = None, *, add_identity: float | None = None, normalise: bool = True
+        self, scope: str | None = None, *, add_identity: float | None = None, normalise: bool | None = None
     ) -> xr.DataArray:
         """`[layer, query, key]`: the maps at a scope multiplied over layers, from the inputs to the state after each layer.
 
@@ -190,7 +191,8 @@ class Analysis:
             scope: the scope to roll out; by default that of the method, or the only one.
             add_identity: the share of the identity in every layer's map, for the residual: `0.5` is as much as the map. By
                 default half where the scope has no residual of its own, none elsewhere.
-            normalise: divide every row by the sum of its absolute values first.
+            normalise: divide every row by the sum of its absolute values first. By default as the method does: all but
+                `"globenc"`, whose authors multiply norms as they are.
 
         Keys that do not exist count nothing. In a decoder the encoder's states are keys that enter every layer as they are;
         what lies before them is in the rollout of `encoder`. Maps of a method that goes through all layers, such as
@@ -201,6 +203,8 @@ class Analysis:
             (10, 10)
         """
         name = self._rollout_scope(scope)
+        if normalise is None:
+            normalise = bool(json.loads(str(self.attrs.get("method_options", "{}"))).get("normalise", True))
         if "from_layer" in self._dataset.attrs:
             if add_identity is not None:
                 raise InputError(
@@ -339,7 +343,7 @@ class Analysis:
     def save(self, path: str | Path, **options: Any) -> Path:
         """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
 
-        A netCDF file (nc, or no ending) holds everything: `normscope.open` reads it back, and it opens without normscope too.
+        A netCDF file (nc, or no ending) holds everything. `normscope.open` reads it back, and it opens without normscope.
         A page (html) is the explorer's. Tables and pictures hold the maps that options choose, which are those of
         `normscope.export.export_map`.
 
@@ -360,12 +364,10 @@ def _quantity(values: xr.DataArray, scope: Scope) -> str:
 
 def normalise(values: xr.DataArray, axis: str) -> xr.DataArray:
     """Scale rows or columns to sum to 1; keys that do not exist stay missing."""
-    match axis:
+    match normalise_axis(axis):
         case "none":
             return values
         case "row":
             return values / values.sum("key")
         case "column":
             return values / values.sum("query")
-        case _:
-            raise InputError(f"Maps are normalised by 'none', 'row' or 'column', not by {axis!r}.")

@@ -14,21 +14,30 @@ from typing import Any, Literal, Unpack, cast, overload
 
 import torch
 import xarray as xr
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from normscope import asking, results, schema, streaming
 from normscope.analysis import Analysis
-from normscope.call_options import AnalysisOptions, ExplainOptions, MixingOptions, Text
-from normscope.choices import Products, StackName, ValueBias
+from normscope.baseline import BiasBaseline, baseline
+from normscope.call_options import AnalysisOptions, ExplainOptions, MixingOptions, Text, Vector
+from normscope.choices import (
+    FeedForwardBaseline,
+    Products,
+    StackName,
+    ValueBias,
+    ff_baseline_of,
+    stack_name,
+    value_bias_of,
+)
 from normscope.errors import InputError
 from normscope.explain.asked import Asked
 from normscope.explain.explanation import Explanation
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import LabelName, Wanted
+from normscope.explain.said import checked
 from normscope.explain.wording import read_question
 from normscope.families.spec import Stack
-from normscope.inputs import ImageInput, Input, TokenSequence
+from normscope.inputs import ImageInput, Input, Target, TokenSequence
 from normscope.loading import load_model
 from normscope.measures import Decomposition, KeptTraces, Measure
 from normscope.measures.approximated import Approximate, approximation
@@ -36,11 +45,12 @@ from normscope.methods import LayerMethod, MapRequest, Method, attribution, laye
 from normscope.methods.across import AcrossLayers
 from normscope.methods.prediction import Attribution, PullBack
 from normscope.model_options import DeviceMap
+from normscope.numerals import whole_number
 from normscope.passes import Measured, Pass, Tell
 from normscope.planner import Clock, Estimate
 from normscope.planner import asking as planned
 from normscope.planner.planning import asked_of, explained_of, lengths_of, plan, refuse_memory
-from normscope.request import refuse_arithmetic
+from normscope.request import check_arithmetic
 from normscope.subject import Subject
 from normscope.trace import LayerTrace
 
@@ -121,7 +131,7 @@ class Analyzer(Subject):
         """
         if self.family.encoder is None:
             raise InputError(f"{self.name} has no encoder and decoder, but one stack: leave out stack (--stack).")
-        return self._of_encoder if stack == "encoder" else self
+        return self._of_encoder if stack_name(stack) == "encoder" else self
 
     @cached_property
     def _of_encoder(self) -> Analyzer:
@@ -145,7 +155,7 @@ class Analyzer(Subject):
         self,
         inputs: Input | ImageInput,
         *,
-        target: Input | None = None,
+        target: Target | None = None,
         scopes: str | Sequence[str] | None = None,
         layers: int | Sequence[int] | None = None,
         queries: int | Sequence[int] | None = None,
@@ -157,6 +167,7 @@ class Analyzer(Subject):
         words: bool = False,
         truncate: bool = False,
         value_bias: ValueBias = "token",
+        ff_baseline: FeedForwardBaseline = "zero",
         dtype: torch.dtype | None = None,
         progress: bool | None = None,
         tell: Tell | None = None,
@@ -169,8 +180,9 @@ class Analyzer(Subject):
             inputs: a text, a pair of texts, a list of these, a `BatchEncoding`, or token ids. One input (also an
                 encoding of one sequence) gives an `Analysis`; a list gives a list, batched inside, with exactly what
                 each gives alone. For a vision model, an image: a path, a PIL image, an array, or its `pixel_values`.
-            target: for an encoder-decoder model, the text (or texts, or ids) that the decoder is made to read; without
-                it the model generates one. The result is the decoder's analysis, with the encoder's as `.encoder`.
+            target: for an encoder-decoder model, the text (or texts, or token ids) that the decoder gives out; without it
+                the model generates one. The decoder reads the start token and all of it, but for an end token that closes
+                it. The result is the decoder's analysis, with the encoder's as `.encoder`.
             scopes: the scopes to compute (default all). The chain is followed only as far as they need.
             layers: the layers to compute, from 1 (default all). The forward pass ends after the last of them.
             queries: the positions of the rows to compute, negative from the end (default all).
@@ -187,6 +199,8 @@ class Analyzer(Subject):
             words: the inputs are lists of words.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
             value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
+            ff_baseline: where the integrated gradients of feed-forwards start: at `"zero"` (as in the papers), or at the
+                `"bias"`, what enters an activation without any token.
             dtype: arithmetic of the decomposition (default float32, or float64 for a float64 model).
             progress: show a progress bar (default: for long lists in a terminal).
             tell: called with the layers done and their number before each layer of each input; may raise, to cancel.
@@ -209,19 +223,21 @@ class Analyzer(Subject):
             >>> [len(analysis.tokens) for analysis in analyzer.analyze(["A text.", "Another text of the list."])]
             [5, 8]
         """
-        chosen = layer_method(method)
+        chosen, value_bias = layer_method(method), value_bias_of(value_bias)
         sequences, single = asking.read(self, inputs, target, words=words, truncate=truncate)
         wanted = MapRequest(
-            (), scopes is not None, heads, value_bias, projections, approximate=approximation(approximate, products)
+            *((), scopes is not None, heads, value_bias, projections),
+            approximate=approximation(approximate, products),
+            ff_baseline=ff_baseline,
         )
         request = asking.map_request(self, chosen, wanted, scopes, layers, queries, dtype)
-        facts = {**self.facts, "value_bias": value_bias, **chosen.facts}
+        facts = {**self.facts, "value_bias": value_bias, "ff_baseline": ff_baseline, **chosen.facts}
         if out is not None:
             return streaming.analysis(Pass(self, request), sequences, facts, out, tell)
         if max_memory is not None:
             refuse_memory(self, request, lengths_of(sequences), max_memory)
         if chosen.across_layers:
-            run = AcrossLayers(self, chosen, request)
+            run = AcrossLayers(self, chosen, request, ff_baseline)
             analyses = run.analyses(sequences, asking.layers_asked(self, layers), queries, tell)
         else:
             measured = Pass(self, request).over(sequences, progress=progress, tell=tell)
@@ -265,12 +281,13 @@ class Analyzer(Subject):
         self,
         inputs: Input | ImageInput,
         *,
-        target: Input | None = None,
+        target: Target | None = None,
         scopes: str | Sequence[str] | None = None,
         layers: int | Sequence[int] | None = None,
         words: bool = False,
         truncate: bool = False,
         value_bias: ValueBias = "token",
+        ff_baseline: FeedForwardBaseline = "zero",
         dtype: torch.dtype | None = None,
         progress: bool | None = None,
         tell: Tell | None = None,
@@ -285,11 +302,13 @@ class Analyzer(Subject):
             ((2, 6, 5), True)
         """
         own, _ = asking.scopes_asked(self, scopes)
+        value_bias = value_bias_of(value_bias)
         measure = Decomposition(ratios=tuple(own), value_bias=value_bias)
-        request = asking.request(self, [measure], [], layers, None, dtype)
+        request = asking.request(self, [measure], [], layers, None, dtype, baseline(ff_baseline, value_bias))
         sequences, single = asking.read(self, inputs, target, words=words, truncate=truncate)
         measured = Pass(self, request).over(sequences, progress=progress, tell=tell)
-        ratios = [results.mixing_ratios(item, {**self.facts, "value_bias": value_bias}) for item in measured]
+        facts = {**self.facts, "value_bias": value_bias, "ff_baseline": ff_baseline}
+        ratios = [results.mixing_ratios(item, facts) for item in measured]
         return ratios[0] if single else ratios
 
     @overload
@@ -311,10 +330,11 @@ class Analyzer(Subject):
         against: LabelName | None = None,
         at: int | None = None,
         continue_for: int | None = None,
-        direction: Tensor | Literal["state"] | None = None,
+        direction: Vector | Literal["state"] | None = None,
         reply: str | Sequence[int] | None = None,
         method: str | Method = PullBack.name,
         heads: bool = False,
+        ff_baseline: FeedForwardBaseline = "zero",
         words: bool = False,
         truncate: bool = False,
         dtype: torch.dtype | None = None,
@@ -326,21 +346,25 @@ class Analyzer(Subject):
         Args:
             inputs: as in `analyze`; each input of a list is explained by itself.
             target: what to explain. A causal model: the word (or the whole continuation, token by token) that follows; a
-                masked model: the word at the mask; a classifier: a label; an encoder-decoder: the text that it gives out.
-                By default what the model itself predicts. A token id or a list of them, or the number of a label, work too.
+                masked model: the word at the mask; a classifier: a label; an encoder-decoder: the text that it gives out,
+                each token at its own row. By default what the model itself predicts. A token id or a list of them (just
+                these are explained), or the number of a label, work too.
             against: another word or label: the difference of the two logits is explained. Of words of several tokens, the
                 first token in which they differ.
             at: the position of the token whose prediction is explained (causal: the next token after it), negative from
                 the end. By default the last, the mask, or the only one.
             continue_for: instead of a target, let a causal model continue the text by at most so many tokens, always the
-                most probable one, and explain each.
-            direction: instead of a logit, the last state of the token `at` along a vector `[d]` of your own, or along the
-                `"state"` itself. Needs no head. Of an encoder-decoder, `target` is then the text that the decoder reads.
-            reply: of an encoder-decoder, the text (or token ids) that its decoder reads. The target is then a word, or a
-                token id, that could follow its token `at`, as of a causal model.
+                most probable one whatever its settings of generation say, and explain each.
+            direction: instead of a logit, the last state of the token `at` along a vector `[d]` of your own (of torch, numpy
+                or plain numbers), or along the `"state"` itself. Needs no head. Of an encoder-decoder, `target` is then the
+                text that the decoder reads.
+            reply: of an encoder-decoder, the text that its decoder reads, or the token ids, just as they are after the
+                start token. The target is then a word, or a token id, that could follow the token `at`, as of causal models.
             method: how to attribute, by name (`normscope methods` lists them) or with options (`normscope.method`). Only
                 the pull-back follows what flows through the layers, adds up exactly, and takes the next two arguments.
             heads: also keep the edges of every head, `[layer, head, query, key]`.
+            ff_baseline: as in `analyze`, for the pull-back and DecompX. What belongs to no token is here all that is not
+                linear in the states that enter a layer.
             words: the inputs are lists of words.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
             dtype: arithmetic of the pull-back (default float32, or float64 for a float64 model).
@@ -348,7 +372,8 @@ class Analyzer(Subject):
             tell: called with the layers done and their number; may raise, to cancel.
 
         Raises:
-            CompletenessError: if relevance and biases do not add up to the model's own value at every layer.
+            CompletenessError: if relevance and biases do not add up to the model's own value at every layer, or if a
+                component of the model does not do what its description says.
 
         Examples:
             >>> explanation = analyzer.explain("The opera singer sang.", direction="state", at=3)
@@ -357,15 +382,20 @@ class Analyzer(Subject):
             >>> analyzer.explain("The opera singer sang.", direction="state", at=3, method="gradient-x-input").adds_up
             False
         """
-        refuse_arithmetic(dtype)
+        check_arithmetic(dtype)
         way = attribution(method)
         if heads and not way.follows:
             raise InputError(
                 f"The method {way.facts['method']!r} does not follow single heads: leave out heads, or use 'pull-back'."
             )
-        wanted = Wanted(target, against, at, continue_for, direction, reply)
+        if ff_baseline_of(ff_baseline) != "zero" and not way.through_slopes:
+            raise InputError(
+                f"The method {way.facts['method']!r} has no baseline of feed-forwards: leave out ff_baseline, or use "
+                f"'pull-back' or 'decompx'."
+            )
+        wanted = checked(target, against, at, continue_for, direction, reply)
         sequences, single = asking.read_sources(self, inputs, words=words, truncate=truncate)
-        request = PullRequest(heads, dtype, max_memory, tell)
+        request = PullRequest(heads, dtype, max_memory, tell, ff_baseline)
         explanations = [self._explain(item, wanted, way, request) for item in sequences]
         return explanations[0] if single else explanations
 
@@ -410,7 +440,7 @@ class Analyzer(Subject):
         Examples:
             >>> estimate = analyzer.estimate(512, scopes="AttnResLn", timed=False)
             >>> print(estimate)
-            512 tokens: 18 Gflop, 111 MB of memory, 6.3 MB of results
+            512 tokens: 21.1 Gflop, 111 MB of memory, 6.3 MB of results
         """
         if maps:
             wanted = MapRequest((), scopes is not None, heads, approximate=approximation(approximate, products))
@@ -446,17 +476,18 @@ class Analyzer(Subject):
 
         Examples:
             >>> print(analyzer.estimate_explanation(512, timed=False))
-            512 tokens: 24.8 Gflop, 154 MB of memory, 6.29 MB of results
+            512 tokens: 35.1 Gflop, 154 MB of memory, 6.29 MB of results
         """
-        if values < 1:
-            raise InputError(f"At least one value is explained, not {values}.")
-        refuse_arithmetic(dtype)
-        stacks = explained_of(self, values, dtype, heads=heads, head=True)
+        count = whole_number(values, "The number of values that are explained (values)")
+        if count < 1:
+            raise InputError(f"At least one value is explained, not {count}.")
+        check_arithmetic(dtype)
+        stacks = explained_of(self, count, dtype, heads=heads, head=True)
         lengths = planned.lengths(self, inputs, target, words=words, truncate=truncate)
         short_run = planned.short_explanation(self, dtype, heads=heads) if timed else None
         return plan(self, stacks, lengths, short_run=short_run, clock=clock)
 
-    def traces(self, inputs: Input | ImageInput, *, target: Input | None = None) -> list[LayerTrace]:
+    def traces(self, inputs: Input | ImageInput, *, target: Target | None = None) -> list[LayerTrace]:
         """The trace of every layer of the main stack for one input: what `decompose` and the `oracle` compute with.
 
         Examples:
@@ -464,7 +495,7 @@ class Analyzer(Subject):
             6
         """
         sequences, _ = asking.read(self, inputs, target, words=False, truncate=False)
-        measure = KeptTraces(below_attention=True)
+        measure = KeptTraces()
         (measured,) = Pass(self, asking.request(self, [measure], [], None, None, None)).over(sequences)
         return list(measured.main[measure].values())
 
@@ -474,6 +505,7 @@ class Analyzer(Subject):
         measures: Sequence[Measure[Any, Any]],
         *,
         dtype: torch.dtype | None = None,
+        start: BiasBaseline | None = None,
         tell: Tell | None = None,
     ) -> list[Measured]:
         """Any measures of all layers of the main stack, for sequences that are ready for the model.
@@ -487,12 +519,17 @@ class Analyzer(Subject):
             >>> sorted(measured.main[ratios]) == analyzer.layers
             True
         """
-        return Pass(self, asking.request(self, measures, [], None, None, dtype)).over(
+        return Pass(self, asking.request(self, measures, [], None, None, dtype, start)).over(
             sequences, progress=False, tell=tell
         )
 
     def analysis_of(
-        self, measured: Measured, *, value_bias: ValueBias = "token", method: LayerMethod | None = None
+        self,
+        measured: Measured,
+        *,
+        value_bias: ValueBias = "token",
+        ff_baseline: FeedForwardBaseline = "zero",
+        method: LayerMethod | None = None,
     ) -> Analysis:
         """The analysis that the results of a pass make up.
 
@@ -504,5 +541,6 @@ class Analyzer(Subject):
             >>> analyzer.analysis_of(measured).map("Attn").shape  # [layer, query, key]
             (6, 5, 5)
         """
-        facts = {**self.facts, "value_bias": value_bias, **({} if method is None else method.facts)}
+        counted = {"value_bias": value_bias, "ff_baseline": ff_baseline}
+        facts = {**self.facts, **counted, **({} if method is None else method.facts)}
         return results.analysis(measured, facts)

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from PIL import Image
 
+from normscope.baseline import BiasBaseline, baseline
 from normscope.errors import InputError, SelectionError
-from normscope.inputs import Input, TokenSequence, read_images, read_inputs, with_targets
+from normscope.inputs import Target, TokenSequence, read_images, read_inputs, with_targets
 from normscope.measures import Measure
 from normscope.methods import LayerMethod, MapRequest
+from normscope.numerals import whole_numbers
 from normscope.outline import no_layer, no_target
-from normscope.request import Request, StackRequest, whole_numbers
+from normscope.request import Request, StackRequest
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, with_derived
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ def read_sources(analyzer: Analyzer, inputs: Any, *, words: bool, truncate: bool
 
 
 def read(
-    analyzer: Analyzer, inputs: Any, target: Input | None, *, words: bool, truncate: bool
+    analyzer: Analyzer, inputs: Any, target: Target | None, *, words: bool, truncate: bool
 ) -> tuple[list[TokenSequence], bool]:
     if analyzer.family.encoder is None and target is not None:
         refuse_target(analyzer)
@@ -61,6 +64,7 @@ def refuse_unknown_ids(analyzer: Analyzer, sequence: TokenSequence) -> None:
     known: dict[str, int] = {
         "input_ids": vocabulary(analyzer),
         "token_type_ids": getattr(analyzer.model.config, "type_vocab_size", 0),
+        "position_ids": _positions(analyzer, sequence),
     }
     for name, count in known.items():
         for number in sequence.features.get(name, []):
@@ -71,6 +75,15 @@ def refuse_unknown_ids(analyzer: Analyzer, sequence: TokenSequence) -> None:
                 )
     if sequence.target is not None:
         refuse_unknown_ids(analyzer, sequence.target)
+
+
+def _positions(analyzer: Analyzer, sequence: TokenSequence) -> int:
+    """How many positions the model knows; 0 where it takes any. Refuses positions that it would not look at."""
+    if "position_ids" not in sequence.features:
+        return 0
+    if "position_ids" not in signature(type(analyzer.model).forward).parameters:
+        raise InputError(f"The encoding has position_ids, but {analyzer.name} takes none: leave them out.")
+    return 0 if analyzer.longest is None else getattr(analyzer.model.config, "max_position_embeddings", 0)
 
 
 def vocabulary(analyzer: Analyzer) -> int:
@@ -99,24 +112,25 @@ def request(
     layers: int | Sequence[int] | None,
     queries: int | Sequence[int] | None,
     dtype: torch.dtype | None,
+    start: BiasBaseline | None = None,
 ) -> Request:
     encoder_layers = encoder_layers_asked(analyzer, layers)
     encoder = StackRequest(encoder_measures, encoder_layers) if encoder_measures and encoder_layers else None
-    return Request(StackRequest(measures, layers_asked(analyzer, layers)), encoder, queries, dtype)
+    return Request(StackRequest(measures, layers_asked(analyzer, layers)), encoder, queries, dtype, start)
 
 
 def encoder_layers_asked(analyzer: Analyzer, layers: int | Sequence[int] | None) -> list[int]:
     if analyzer.family.encoder is None:
         return []
     every = range(1, 1 + analyzer.family.encoder.depth(analyzer.model.config))
-    asked = every if layers is None else whole_numbers(layers)
+    asked = every if layers is None else whole_numbers(layers, "A layer")
     return [layer for layer in every if layer in asked]
 
 
 def layers_asked(analyzer: Analyzer, layers: int | Sequence[int] | None) -> list[int]:
     if layers is None:
         return analyzer.layers
-    asked = whole_numbers(layers)
+    asked = whole_numbers(layers, "A layer")
     for layer in asked:
         if layer not in analyzer.layers:
             raise SelectionError(no_layer(layer, analyzer.name, len(analyzer.layers)))
@@ -144,7 +158,9 @@ def map_request(
         )
         if each and needed
     ]
-    return Request(stacks[0], stacks[1] if len(stacks) > 1 else None, queries, dtype)
+    counted = "states" if method.across_layers else wanted.value_bias
+    start = baseline(wanted.ff_baseline, counted)
+    return Request(stacks[0], stacks[1] if len(stacks) > 1 else None, queries, dtype, start)
 
 
 def _is_image(inputs: Any) -> bool:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from normscope.choices import Products, ValueBias
+from normscope.choices import FeedForwardBaseline, Products, ValueBias
 from normscope.explain.question import LabelName
-from normscope.inputs import Input
+from normscope.inputs import Target
 from normscope.measures.approximated import Approximate
 from normscope.methods import LayerMethod, Method
 from normscope.passes import Tell
@@ -19,15 +20,19 @@ from normscope.passes import Tell
 Text = str | tuple[str, str]
 """One text, or a pair of them."""
 
+Vector = Tensor | np.ndarray | Sequence[float]
+"""A vector of torch, of numpy, or of plain numbers."""
+
 
 class MixingOptions(TypedDict, total=False):
     """Options of `Analyzer.mixing_ratios`, which says what they mean."""
 
-    target: Input | None
+    target: Target | None
     scopes: str | Sequence[str] | None
     layers: int | Sequence[int] | None
     truncate: bool
     value_bias: ValueBias
+    ff_baseline: FeedForwardBaseline
     dtype: torch.dtype | None
     progress: bool | None
     tell: Tell | None
@@ -53,10 +58,11 @@ class ExplainOptions(TypedDict, total=False):
     against: LabelName | None
     at: int | None
     continue_for: int | None
-    direction: Tensor | Literal["state"] | None
+    direction: Vector | Literal["state"] | None
     reply: str | Sequence[int] | None
     method: str | Method
     heads: bool
+    ff_baseline: FeedForwardBaseline
     truncate: bool
     dtype: torch.dtype | None
     max_memory: int | None

@@ -16,14 +16,15 @@ from normscope.errors import InputError, listing, unknown
 
 @dataclass(frozen=True)
 class ExperimentEntry:
-    """The options of an experiment, whether it uses the ranks of maps alone, and whether it reads a corpus."""
+    """The options of an experiment, those by which it uses the ranks of maps alone, and whether it reads a corpus."""
 
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    ranks_only: bool = False
+    by_ranks: Mapping[str, Any] = field(default_factory=dict[str, Any])
     reads_corpus: bool = True
 
 
 _MASKED = {"masked": True}
+_WAYS = {"correlations": ("pearson",), "normalisations": ("none",)}
 _GROUPS = {
     "unit": "type",
     "axis": "column",
@@ -44,7 +45,7 @@ EXPERIMENTS: dict[str, ExperimentEntry] = {
     "mixing-ratio": ExperimentEntry(_MASKED),
     "mixing-frequency": ExperimentEntry({"masked": False}),
     "expansion-rate": ExperimentEntry({"form": "affine"}, reads_corpus=False),
-    "scope-similarity": ExperimentEntry({"normalisations": ("none", "row", "column"), **_MASKED}, ranks_only=True),
+    "scope-similarity": ExperimentEntry({**_WAYS, **_MASKED}, by_ranks={"correlations": ("spearman",)}),
     "ff-amplification": ExperimentEntry(
         {
             "axis": "column",
@@ -58,7 +59,7 @@ EXPERIMENTS: dict[str, ExperimentEntry] = {
     "word-split": ExperimentEntry(_GROUPS),
     "entities": ExperimentEntry(_GROUPS),
     "ff-norms": ExperimentEntry(_MASKED),
-    "outlier-dimensions": ExperimentEntry({"fraction": 0.01, **_MASKED}),
+    "outlier-dimensions": ExperimentEntry({"fraction": 0.01, **_WAYS, **_MASKED}),
     "evidence": ExperimentEntry({"methods": ("all",), "order": "signed", "reference": "pull-back", "special": False}),
     "deletion": ExperimentEntry(
         {
@@ -71,7 +72,7 @@ EXPERIMENTS: dict[str, ExperimentEntry] = {
     ),
     "agreement": ExperimentEntry({"methods": ("all",), "level": "both", "own": False}),
     "shapley": ExperimentEntry({"exact": 10, "pairs": 32, "queries": 4, "bias": "both", "cells": 20}),
-    "redundancy": ExperimentEntry({"heads": True}),
+    "redundancy": ExperimentEntry({"heads": True, "correlation": "pearson", "normalisation": "none"}),
 }
 
 METHODS: dict[str, dict[str, Any]] = {
@@ -87,7 +88,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "projections": {},
     "propagated": {"bias": "apart", "first": 1, "max_memory": None},
     "attention-rollout": {},
-    "globenc": {},
+    "globenc": {"normalise": False},
     "alti": {},
     "value-zeroing": {},
     "contribution-weights": {},
@@ -115,14 +116,27 @@ def refuse_experiment_options(name: str, given: Mapping[str, Any]) -> None:
             raise InputError(unknown(f"{name} has no option {option!r}", option, "Its options", known))
 
 
-def refuse_exact_experiments(names: list[str], approximate: str) -> None:
-    """Approximate maps are for experiments that look at ranks alone."""
-    exact = [name for name in names if name not in EXPERIMENTS or not EXPERIMENTS[name].ranks_only]
-    if exact:
-        allowed = listing([name for name, entry in EXPERIMENTS.items() if entry.ranks_only])
+def exact_experiments(asked: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Those of some experiments, given with their options, that need more than the ranks of maps."""
+    return [
+        name
+        for name, options in asked.items()
+        if not EXPERIMENTS[name].by_ranks or not EXPERIMENTS[name].by_ranks.items() <= options.items()
+    ]
+
+
+def refuse_exact_experiments(names: Sequence[str], approximate: str) -> None:
+    """Approximate maps are for experiments that look at ranks alone; these do not."""
+    if names:
+        allowed = [
+            f"{name} with {option}={','.join(value)}"
+            for name, entry in EXPERIMENTS.items()
+            for option, value in entry.by_ranks.items()
+        ]
         raise InputError(
-            f"{listing(exact)}: exact values are needed, and approximate={approximate!r} (--approximate) was asked "
-            f"for. It is for experiments that use the ranks of maps alone: {allowed}. Leave it out, or run these apart."
+            f"{listing(names)}: exact values are needed, and approximate={approximate!r} (--approximate) was asked "
+            f"for. It is for experiments that use the ranks of maps alone: {listing(allowed)}. Leave it out, or run these "
+            f"apart."
         )
 
 

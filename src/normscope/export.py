@@ -235,10 +235,11 @@ def write_figure(figure: Figure, path: str | Path) -> Path:
         'map.pdf'
     """
     kind = ending(path, FIGURES)
-    from normscope.plots.style import publication, told_of_missing_glyphs  # noqa: PLC0415  (matplotlib is slow to import)
+    from normscope.plots.glyphs import legible  # noqa: PLC0415  (matplotlib is slow to import)
+    from normscope.plots.style import publication  # noqa: PLC0415
 
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
-    with replacing(path) as temporary, publication(), told_of_missing_glyphs(boxes=kind != "svg"):
+    with replacing(path) as temporary, publication(), legible(figure, text_stays=kind == "svg"):
         figure.savefig(temporary, format=kind, metadata=metadata, bbox_inches="tight", pad_inches=0.05)
     return Path(path)
 

@@ -41,8 +41,21 @@ def readable(tokens: Iterable[object]) -> list[str]:
 
 
 def name_of(target: str) -> str:
-    """What is explained, on one line."""
-    return " ".join(target.split()) or label(target)
+    """What is explained or predicted, on one line: a space before or after a token, of one or of a difference, is seen."""
+    return " - ".join(_edges_seen(token) for token in target.split(" - "))
+
+
+def _edges_seen(token: str) -> str:
+    """A token with its spaces at both ends as marks, and those inside as they are."""
+    inside = token.strip()
+    before, after = token[: len(token) - len(token.lstrip())], token[len(token.rstrip()) :]
+    if not inside:
+        return label(token, longest=len(token) + 1)
+    return f"{_marks(before)}{' '.join(inside.split())}{_marks(after)}"
+
+
+def _marks(spaces: str) -> str:
+    return "".join(_VISIBLE.get(character, _SPACE) for character in spaces)
 
 
 # ---- running text --------------------------------------------------------------------------------------------------------

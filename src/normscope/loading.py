@@ -286,7 +286,7 @@ def _image_processor(source: Any) -> Any | None:
     location = source if isinstance(source, str | Path) else getattr(source, "name_or_path", None)
     try:
         return AutoImageProcessor.from_pretrained(str(location), backend="pil") if location else None
-    except (OSError, ValueError, KeyError, TypeError, ImportError):
+    except Exception:  # whatever a damaged one may throw
         return None
 
 

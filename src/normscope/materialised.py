@@ -72,11 +72,12 @@ class OracleResult:
         return others / (others + self.own.norm(dim=-1))
 
 
-def oracle(trace: LayerTrace, *, value_bias: str = "token") -> dict[str, OracleResult]:
+def oracle(trace: LayerTrace, *, value_bias: str = "token", ff_baseline: str = "zero") -> dict[str, OracleResult]:
     """The decomposition at every scope of a trace, but those of the attention weights.
 
     Its `parts` are `[query, key, d]`, its `bias` `[query, d]`, in float64: for a few dozen tokens, to see or to doubt.
-    The value projection's bias counts with the `"token"` or with the `"bias"`.
+    The value projection's bias counts with the `"token"` or with the `"bias"`; the integrated gradients of a feed-forward
+    start from `"zero"` or from the `"bias"`.
 
     Examples:
         >>> import normscope as ns
@@ -103,9 +104,9 @@ def oracle(trace: LayerTrace, *, value_bias: str = "token") -> dict[str, OracleR
                 current = _normalise(step.norm, current)
             case OwnFeedForward():
                 own_token = _of_tokens(step.hidden, trace)
-                current = _add(current, _feed_forward(step, own_token))
+                current = _add(current, _feed_forward(step, own_token, ff_baseline))
             case FeedForward():
-                current = _feed_forward(step, current)
+                current = _feed_forward(step, current, ff_baseline)
         results[next(scopes)] = current
     return results
 
@@ -187,46 +188,58 @@ def _normalise(norm: Norm, current: OracleResult) -> OracleResult:
     return replace(current, parts=parts / deviation[:, None] * gamma, bias=bias / deviation * gamma + beta)
 
 
-def _feed_forward(step: FeedForward, current: OracleResult) -> OracleResult:
+def _feed_forward(step: FeedForward, current: OracleResult, baseline: str) -> OracleResult:
     """FF: the sum over experts, each weighted by its router weight, a constant."""
     parts, bias = torch.zeros_like(current.parts), torch.zeros_like(current.bias)
     for expert in step.experts:
         rows, weights = expert.rows, expert.weights.double()
-        expert_parts, expert_bias = _network(expert.network, current.parts[rows], current.bias[rows])
+        expert_parts, expert_bias = _network(expert.network, current.parts[rows], current.bias[rows], baseline)
         parts[rows] += weights[:, None, None] * expert_parts
         bias[rows] += weights[:, None] * expert_bias
     return replace(current, parts=parts, bias=bias)
 
 
 def _network(
-    network: Network, parts: Float[Tensor, "row key d"], bias: Float[Tensor, "row d"]
+    network: Network, parts: Float[Tensor, "row key d"], bias: Float[Tensor, "row d"], baseline: str
 ) -> tuple[Float[Tensor, "row key d"], Float[Tensor, "row d"]]:
-    """Integrated gradients from the zero baseline along the straight path: `x_j * integral of dg(t x)/dx over t`."""
+    """Integrated gradients along the straight path from the baseline: `x_j * integral of dg(x(t))/dx over t`."""
     match network:
         case Plain():
-            neuron_parts, neuron_bias = _element_wise(network.activation.function, *_affine(network.first, parts, bias))
+            entering = _affine(network.first, parts, bias)
+            neurons = _element_wise(network.activation.function, *entering, baseline)
             output = network.second
         case Gated():
             a_parts, a_bias = _affine(network.gate, parts, bias)
             u_parts, u_bias = _affine(network.up, parts, bias)
             if math.isfinite(network.up_limit):
-                u_parts, u_bias = _element_wise(partial(_clamp, limit=network.up_limit), u_parts, u_bias)
+                u_parts, u_bias = _element_wise(partial(_clamp, limit=network.up_limit), u_parts, u_bias, baseline)
             u_bias = u_bias + network.up_offset
-            a, u = a_parts.sum(1) + a_bias, u_parts.sum(1) + u_bias
-            # The derivatives of g(a) * u at (t a, t u) are g'(t a) * t u and g(t a).
-            value, _, ramped_gradient = path_integrals(network.activation.function, a)
-            neuron_parts = a_parts * (ramped_gradient * u)[:, None] + u_parts * value[:, None]
-            neuron_bias = a_bias * ramped_gradient * u + u_bias * value
+            neurons = _gate(network.activation.function, (a_parts, a_bias), (u_parts, u_bias), baseline)
             output = network.down
-    return _affine(output, neuron_parts, neuron_bias)
+    return _affine(output, *neurons)
+
+
+def _gate(
+    function: Callable[[Tensor], Tensor], a: tuple[Tensor, Tensor], u: tuple[Tensor, Tensor], baseline: str
+) -> tuple[Float[Tensor, "row key f"], Float[Tensor, "row f"]]:
+    """The derivatives of `g(a) * u` at `(a(t), u(t))` are `g'(a(t)) u(t)` and `g(a(t))`, on the way that both take."""
+    (a_parts, a_bias), (u_parts, u_bias) = a, u
+    a_end, u_end = a_parts.sum(1) + a_bias, u_parts.sum(1) + u_bias
+    a_start, u_start = (a_bias, u_bias) if baseline == "bias" else (torch.zeros_like(a_end), torch.zeros_like(u_end))
+    value, gradient, ramped_gradient = path_integrals(function, a_end, a_start)
+    of_gate = gradient * u_start + ramped_gradient * (u_end - u_start)
+    parts = a_parts * of_gate[:, None] + u_parts * value[:, None]
+    bias = (a_bias - a_start) * of_gate + (u_bias - u_start) * value + function(a_start) * u_start
+    return parts, bias
 
 
 def _element_wise(
-    function: Callable[[Tensor], Tensor], parts: Float[Tensor, "row key f"], bias: Float[Tensor, "row f"]
+    function: Callable[[Tensor], Tensor], parts: Float[Tensor, "row key f"], bias: Float[Tensor, "row f"], baseline: str
 ) -> tuple[Float[Tensor, "row key f"], Float[Tensor, "row f"]]:
-    """`z_j * integral of g'(t z) over t`; the value at the baseline belongs to no token."""
-    _, gradient, _ = path_integrals(function, parts.sum(1) + bias)
-    return parts * gradient[:, None], bias * gradient + function(torch.zeros_like(bias))
+    """`z_j * integral of g'(z(t)) over t`; the value at the baseline belongs to no token."""
+    start = bias if baseline == "bias" else torch.zeros_like(bias)
+    _, gradient, _ = path_integrals(function, parts.sum(1) + bias, start)
+    return parts * gradient[:, None], (bias - start) * gradient + function(start)
 
 
 def _clamp(z: Tensor, limit: float) -> Tensor:
@@ -248,24 +261,30 @@ _ABSCISSAE, _QUADRATURE_WEIGHTS = (torch.from_numpy(numbers) for numbers in np.p
 
 
 def path_integrals(
-    function: Callable[[Tensor], Tensor], z: Float[Tensor, "..."]
+    function: Callable[[Tensor], Tensor], z: Float[Tensor, "..."], start: Float[Tensor, "..."] | None = None
 ) -> tuple[Float[Tensor, "..."], Float[Tensor, "..."], Float[Tensor, "..."]]:
-    """The integrals of `g(t z)`, of `g'(t z)` and of `t g'(t z)` over `t` from 0 to 1, element by element.
+    """The integrals of `g(x(t))`, of `g'(x(t))` and of `t g'(x(t))` over `t` from 0 to 1, element by element, on the
+    straight way `x(t)` from `start` (zero by default) to `z`.
 
-    Gauss-Legendre on panels between the points where `t z` is a whole number: short enough for 1e-12 or so, and where
+    Gauss-Legendre on panels between the points where `x(t)` is a whole number: short enough for 1e-12 or so, and where
     the known activations have kinks, they have them at whole numbers.
     """
     z = z.double()
+    origin = torch.zeros_like(z) if start is None else start.double()
+    way = z - origin
+    # How far it is to the first whole number on the way, from where on there is one after every step of length 1.
+    first = torch.where(way >= 0, origin.floor() + 1 - origin, origin - (origin.ceil() - 1))
     nodes, weights = ((numbers / 2).view(-1, *[1] * z.ndim) for numbers in (_ABSCISSAE + 1, _QUADRATURE_WEIGHTS))
     value, gradient, ramped_gradient = torch.zeros_like(z), torch.zeros_like(z), torch.zeros_like(z)
-    reach = z.abs().clamp(min=1)
-    for panel in range(math.ceil(reach.max().item()) if reach.numel() else 0):
-        start, end = (panel / reach).clamp(max=1), ((panel + 1) / reach).clamp(max=1)
-        t = start + (end - start) * nodes
-        g, slope = _value_and_gradient(function, t * z)
-        value += (end - start) * (weights * g).sum(0)
-        gradient += (end - start) * (weights * slope).sum(0)
-        ramped_gradient += (end - start) * (weights * t * slope).sum(0)
+    begin = torch.zeros_like(z)
+    for panel in range(2 + math.ceil(way.abs().max().item()) if way.numel() else 0):
+        end = ((first + panel) / way.abs()).clamp(max=1)
+        t = begin + (end - begin) * nodes
+        g, slope = _value_and_gradient(function, origin + t * way)
+        value += (end - begin) * (weights * g).sum(0)
+        gradient += (end - begin) * (weights * slope).sum(0)
+        ramped_gradient += (end - begin) * (weights * t * slope).sum(0)
+        begin = end
     return value, gradient, ramped_gradient
 
 

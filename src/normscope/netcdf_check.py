@@ -1,4 +1,4 @@
-"""What a netCDF file may hold before any of it is read: plain variables, all of them in the file, none larger than it explains.
+"""What a netCDF file may hold before any of it is read: plain variables, all in the file itself, none larger than it.
 
 A file may come from anyone. HDF5 follows links and names of other files that a file holds, runs the filters that it names,
 and allocates what it declares; nothing of that is in a result of normscope.
@@ -6,6 +6,8 @@ and allocates what it declares; nothing of that is in a result of normscope.
 
 from __future__ import annotations
 
+import mmap
+import struct
 from collections.abc import Collection, Iterator
 from math import prod
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 
 import h5py
 import numpy as np
-from h5py import h5d, h5t, h5z
+from h5py import h5d, h5t, h5z  # pyright: ignore[reportAttributeAccessIssue]
 
 _EXPANSION = 100
 """How many times its own size a compressed file may take in memory."""
@@ -40,12 +42,13 @@ def refuse_unsafe(path: Path, groups: Collection[str], variables: Collection[str
 
     Gives the names of other variables, which are harmless, but are not to be read.
     """
+    _refuse_endless_heaps(path)
     others: set[str] = set()
     with h5py.File(path, "r") as file:
         room = _Room(path)
-        for group in _groups(file, groups):
+        for group, below in _groups(file, groups):
             _refuse_attributes(group, room)
-            for name, dataset in _datasets(group, groups):
+            for name, dataset in _datasets(group, below):
                 _refuse_dataset(dataset)
                 _refuse_attributes(dataset, room)
                 if name in variables:
@@ -56,26 +59,55 @@ def refuse_unsafe(path: Path, groups: Collection[str], variables: Collection[str
     return sorted(others)
 
 
-def _groups(file: h5py.File, names: Collection[str]) -> Iterator[h5py.Group]:
-    yield file
+_HEAP = b"GCOL\x01\0\0\0"
+"""What the places begin with where HDF5 keeps texts."""
+
+_SIZE = struct.Struct("<Q")
+_OBJECT = struct.Struct("<HHIQ")
+"""Before each text: its number, how often it is used, nothing, and its size."""
+
+
+def _refuse_endless_heaps(path: Path) -> None:
+    """Refuse texts among which HDF5 would look for the next one for ever: a free place (number 0) smaller than its head."""
+    steps = path.stat().st_size // _OBJECT.size  # no file has more texts than that
+    if steps == 0:
+        return
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        start = content.find(_HEAP)
+        while start >= 0:
+            place = start + len(_HEAP) + _SIZE.size
+            size = _SIZE.unpack_from(content, start + len(_HEAP))[0] if place <= len(content) else 0
+            end = min(start + size, len(content))
+            while place + _OBJECT.size <= end:
+                number, _, _, size = _OBJECT.unpack_from(content, place)
+                steps -= 1
+                if (number == 0 and size < _OBJECT.size) or steps < 0:
+                    raise UnsafeFileError("its texts are damaged")
+                place += size if number == 0 else _OBJECT.size + -(-size // 8) * 8
+            start = content.find(_HEAP, start + 1)
+
+
+def _groups(file: h5py.File, names: Collection[str]) -> Iterator[tuple[h5py.Group, Collection[str]]]:
+    """The root and the groups below it, each with the groups that it may have: no other has any, so that none is endless."""
+    yield file, names
     for name in names:
         if name in file:
             _refuse_link(file, name)
             group = file[name]
             if isinstance(group, h5py.Group):
-                yield group
+                yield group, ()
 
 
 def _datasets(group: h5py.Group, groups: Collection[str]) -> Iterator[tuple[str, h5py.Dataset]]:
-    """The variables of a group. No group but those of the root is beside them, so that none is inside itself."""
+    """The variables of a group, beside which are only such groups."""
     if len(group) > _MOST_MEMBERS:
         raise UnsafeFileError(f"it has {len(group)} variables")
-    for name in group:
+    for name in map(str, group):
         _refuse_link(group, name)
         member = group[name]
         if isinstance(member, h5py.Dataset):
             yield name, member
-        elif not isinstance(member, h5py.Group) or group.name != "/" or name not in groups:
+        elif not isinstance(member, h5py.Group) or name not in groups:
             raise UnsafeFileError(f"{name!r} is a group or type of its own")
 
 
@@ -151,11 +183,11 @@ class _Room:
                 self.take_bytes(len(dataset[place]))
 
     def _take_contiguous(self, dataset: h5py.Dataset, stored: int) -> None:
-        declared = dataset.size * _item_size(dataset)
+        declared = prod(dataset.shape) * _item_size(dataset)
         if stored != declared:
             raise UnsafeFileError(f"{_name(dataset)} is not all there")
         self._take_stored(dataset, stored)
-        if _is_varying(dataset) and dataset.size:
+        if _is_varying(dataset) and declared:
             self.take_bytes(self._texts(dataset))
 
     def _texts(self, dataset: h5py.Dataset) -> int:
@@ -163,8 +195,9 @@ class _Room:
         offset = dataset.id.get_offset()
         if offset is None:  # a few, beside the variable's name
             return sum(len(dataset[place]) for place in np.ndindex(dataset.shape))
-        references = np.fromfile(self._path, _REFERENCE, dataset.size, offset=offset)
-        if len(references) < dataset.size:
+        count = prod(dataset.shape)
+        references = np.fromfile(self._path, _REFERENCE, count, offset=offset)
+        if len(references) < count:
             raise UnsafeFileError(f"{_name(dataset)} is not all there")
         return int(references["length"].sum(dtype=np.int64))
 

@@ -1,6 +1,7 @@
 """One pass: sequences through the model in batches, each layer handed to the measures as it is captured, and proved.
 
-Owns the proof: no result leaves here whose parts do not add up to the model's own states within the tolerance.
+No result leaves here that is made of a trace which fails its proof, or whose parts do not add up to the model's own states
+within the tolerance.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from rich.console import Console
 from rich.progress import Progress
 
+from normscope.baseline import BiasBaseline
 from normscope.capture import LONG, Side, capture_sides, rows_together
 from normscope.errors import CompletenessError
 from normscope.families.spec import Stack
@@ -28,12 +30,6 @@ from normscope.trace import LayerTrace
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
-
-TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""The completeness error above which a result is refused, by the dtype of the model's own arithmetic.
-
-That of float64 leaves room for norms that compute in float32 whatever the weights are (DeBERTa, Llama).
-"""
 
 Tell = Callable[[int, int], None]
 """Told how many layers of all sequences are done, of how many, before the next begins. It may raise, to cancel the pass."""
@@ -108,16 +104,17 @@ class Pass:
         """Run a batch through the model; what its measures made of it, first of the main stack, then of the encoder."""
         family, request = self.analyzer.family, self.request
         rows = None if request.queries is None else positions
-        folds = [_Fold(self.analyzer, family.stack, request.main, batch, rows, count)]
+        folds = [_Fold(self.analyzer, family.stack, request.main, batch, rows, count, request.baseline)]
         sides = [folds[0].side(batch.lengths)]
         if family.encoder is not None:
             sides = [folds[0].side(batch.target_lengths, batch.lengths)]
             if request.encoder is not None:
-                folds.append(_Fold(self.analyzer, family.encoder, request.encoder, batch, None, count))
+                folds.append(
+                    _Fold(self.analyzer, family.encoder, request.encoder, batch, None, count, request.baseline)
+                )
                 sides.append(folds[1].side(batch.lengths))
         inputs = {**batch.features, **({"use_cache": False} if family.stack.causal else {})}
-        below = any(fold.reach.below_attention for fold in folds)
-        capture_sides(self.analyzer.model, inputs, sides, dtype=self.dtype, below_attention=below)
+        capture_sides(self.analyzer.model, inputs, sides, dtype=self.dtype, below_attention=True)
         return folds
 
 
@@ -131,18 +128,19 @@ class _Fold:
     batch: Batch
     rows: list[list[int]] | None
     count: Callable[[int], None]
+    baseline: BiasBaseline | None = None
     states: dict[tuple[int, Measure[Any, Any]], Any] = field(default_factory=dict)
     worst: dict[int, float] = field(default_factory=dict[int, float])
     begun: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
-    @property
+    @cached_property
     def reach(self) -> Reach:
         components = self.stack.topology_of(self.analyzer.model.config).components()
         return reduce(Reach.__or__, (measure.reach(components) for measure in self.request.measures))
 
     def side(self, lengths: Sequence[int], source_lengths: Sequence[int] | None = None) -> Side:
         long = max(lengths) >= LONG and all(measure.by_rows for measure in self.request.measures)
-        blocks = partial(self._blocks, lengths) if long and not self.reach.below_attention else None
+        blocks = partial(self._blocks, lengths) if long else None
         components = self.reach.components
         return Side(self.stack, lengths, self.request.layers, self._consume, source_lengths, components, blocks)
 
@@ -161,16 +159,25 @@ class _Fold:
 
     def _consume(self, layer: int, sequence: int, trace: LayerTrace) -> None:
         place = self.batch.places[sequence]
-        if (place, layer) not in self.begun:
+        begins = (place, layer) not in self.begun
+        if begins:
             self.begun.add((place, layer))
             self.count(place)
         if self.rows is not None and len(trace.queries) == trace.length:
             trace = trace.select(torch.tensor(self.rows[place], device=trace.queries.device))
+        # Further blocks of query rows have the same values.
+        self.analyzer.proof.layer(trace, self._named(layer), self.reach.components, values=begins)
+        if self.baseline is not None:
+            trace = self.baseline.applied(trace)
         for measure in self.request.measures:
             started = (place, measure) in self.states
             before = self.states[place, measure] if started else measure.start()
             self.states[place, measure] = measure.add(before, layer, trace)
             self._prove(place, layer, measure)
+
+    def _named(self, layer: int) -> str:
+        of_encoder = self.stack is self.analyzer.family.encoder
+        return f"layer {layer} of the encoder" if of_encoder else f"layer {layer}"
 
     def _prove(self, place: int, layer: int, measure: Measure[Any, Any]) -> None:
         for scope, errors in measure.errors(self.states[place, measure], layer).items():
@@ -178,8 +185,8 @@ class _Fold:
             tolerance = max(self.analyzer.tolerance, measure.tolerance)
             if not worst <= tolerance:  # also when it is NaN
                 raise CompletenessError(
-                    f"In layer {layer} the parts do not add up to the model's own state after {scope}: relative error "
-                    f"{worst:.2e}, tolerance {tolerance:.0e} for {self.analyzer.facts['dtype']} weights. "
+                    f"In {self._named(layer)} the parts do not add up to the model's own state after {scope}: relative "
+                    f"error {worst:.2e}, tolerance {tolerance:.0e} for {self.analyzer.facts['dtype']} weights. "
                     f"The maps would be wrong, so there are none. The family {self.analyzer.family.name!r} "
                     f"does not describe this model, or the model computes with less precision than its weights."
                 )

@@ -69,9 +69,7 @@ class _Attending:
 
     @staticmethod
     def of(step: Attention) -> _Attending:
-        if step.source is None:
-            raise ValueError("This trace was not captured below attention, so that nothing can be carried through it.")
-        matrix, scale = _composed(step.source)
+        matrix, scale = _composed(step.linear_source)
         weights = step.weights if scale is None else step.weights * scale
         return _Attending(weights, matrix, step.output.flatten(0, 1), _constant(step), isinstance(step, CrossAttention))
 
@@ -102,8 +100,7 @@ def _composed(source: ValueSource) -> tuple[Float[Tensor, "inner d"], Float[Tens
 
 def _constant(step: Attention) -> Float[Tensor, "query d"] | None:
     """What reaches every query of no token: by the values' biases, and by the output bias."""
-    assert step.source is not None
-    values, constant = constant_values(step.source), None
+    values, constant = constant_values(step.linear_source), None
     if values is not None:
         weights = step.weights
         context = weights.sum(-1, keepdim=True) * values if values.shape[1] == 1 else weights @ values

@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import index
 from typing import Any
 
 import torch
 
+from normscope.baseline import BiasBaseline
 from normscope.errors import InputError, SelectionError
 from normscope.measures import Measure
-
-
-def whole_numbers(asked: int | Sequence[int]) -> list[int]:
-    """One number or several, of Python or of numpy, as a list."""
-    try:
-        return [index(number) for number in (asked if isinstance(asked, Iterable) else [asked])]
-    except TypeError as error:
-        raise SelectionError(f"Layers and queries are whole numbers, not {asked!r}.") from error
+from normscope.numerals import position_of, whole_numbers
 
 
 def query_positions(queries: int | Sequence[int] | None, length: int) -> list[int]:
     """The positions of the queries asked for (default all) in a sequence of this length."""
     if queries is None:
         return list(range(length))
-    asked = whole_numbers(queries)
-    for position in asked:
-        if not -length <= position < length:
-            raise SelectionError(
-                f"There is no query {position}: the input has {length} tokens, 0 to {length - 1} (or -{length} to -1)."
-            )
+    asked = whole_numbers(queries, "A query")
     if not asked:
         raise SelectionError(f"No query was asked for: the input has {length} tokens.")
-    return [position % length for position in asked]
+    return [position_of(position, length, "query") for position in asked]
 
 
-def refuse_arithmetic(dtype: object) -> None:
-    """Refuse a dtype that parts are not computed in."""
-    if dtype not in (None, torch.float32, torch.float64):
-        raise InputError(f"The decomposition runs in torch.float32 or torch.float64, not {dtype}.")
+def check_arithmetic(dtype: torch.dtype | None) -> None:
+    """Refuse arithmetic in which nothing is decomposed."""
+    if not any(dtype is known for known in (None, torch.float32, torch.float64)):
+        raise InputError(f"The decomposition runs in torch.float32 or torch.float64, not {dtype!r:.60}.")
 
 
 @dataclass(frozen=True)
@@ -58,20 +46,22 @@ class StackRequest:
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of every sequence: of the main stack and of the encoder, for which queries, in which arithmetic."""
+    """What is asked of every sequence: of the main stack and of the encoder, for which queries, in which arithmetic, and
+    where the integrated gradients of feed-forwards start, if not at zero."""
 
     main: StackRequest
     encoder: StackRequest | None = None
     queries: int | Sequence[int] | None = None
     dtype: torch.dtype | None = None
+    baseline: BiasBaseline | None = None
 
     def __post_init__(self) -> None:
-        refuse_arithmetic(self.dtype)
+        check_arithmetic(self.dtype)
 
     @property
     def rows(self) -> int | None:
         """How many queries of each sequence are asked for; all without a number."""
-        return None if self.queries is None else len(whole_numbers(self.queries))
+        return None if self.queries is None else len(whole_numbers(self.queries, "A query"))
 
     def arithmetic(self, weights: torch.dtype) -> torch.dtype:
         """The dtype of the decomposition, for a model with such weights."""

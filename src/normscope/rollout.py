@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from normscope.errors import InputError, SelectionError, listing
+from normscope.numerals import is_share
 
 
 def rollout(maps: xr.DataArray, *, identity: float, normalise: bool) -> xr.DataArray:
@@ -35,7 +36,13 @@ def rollout(maps: xr.DataArray, *, identity: float, normalise: bool) -> xr.DataA
         layer[:, own] = 0
         reached = passing + layer
         rolled.append(reached)
-    result = np.where(np.logical_and.accumulate(missing), np.nan, np.stack(rolled)).astype(values.dtype)
+    product = np.stack(rolled)
+    if not np.isfinite(product).all():
+        raise InputError(f"The maps at {maps.name} multiply to numbers that are too large: normalise their rows.")
+    # Products of norms outgrow float32.
+    result = np.where(
+        np.logical_and.accumulate(missing), np.nan, product.astype(values.dtype if normalise else np.float64)
+    )
     ordered = maps.transpose("layer", "query", "key")
     return ordered.copy(data=result).assign_attrs(rollout="true", identity=identity, normalised=str(normalise).lower())
 
@@ -81,6 +88,6 @@ def _refuse_layers(layers: list[int]) -> None:
 
 def checked_identity(identity: float) -> float:
     """The share of the identity, if it is one."""
-    if not 0 <= identity <= 1:
-        raise InputError(f"add_identity is a share from 0 to 1, not {identity}.")
-    return identity
+    if not is_share(identity):
+        raise InputError(f"add_identity is a share from 0 to 1, not {identity!r:.60}.")
+    return float(identity)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from normscope.errors import ScopeError, listing, unknown
 
@@ -109,6 +109,8 @@ def _key(name: str) -> str:
 
 def resolve(name: str, available: Sequence[str]) -> Scope:
     """The scope that a name stands for, accepting the papers' aliases in any case; raises with what exists."""
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  (users are not checked)
+        raise ScopeError(f"A scope is a name, not {name!r:.60}. Available scopes: {listing(available)}.")
     scopes = [Scope(scope) for scope in available]
     by_key = {_key(scope): scope for scope in scopes}
     by_key |= {_key(scope.last): scope for scope in scopes if scope.last == "Cross" and scope.quantity == "norm"}
@@ -122,7 +124,8 @@ def resolve_all(names: str | Iterable[str] | None, available: Sequence[str]) -> 
     """The scopes that names stand for, in chain order, without repeats; `None` means all of them."""
     if names is None:
         return [Scope(scope) for scope in available]
-    asked = [names] if isinstance(names, str) else list(names)
+    single = isinstance(names, str) or not hasattr(names, "__iter__")
+    asked: list[Any] = [names] if single else list(names)
     if not asked:
         raise ScopeError(f"No scope was asked for. Available scopes: {listing(available)}.")
     wanted = {resolve(name, available) for name in asked}

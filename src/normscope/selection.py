@@ -15,6 +15,7 @@ import xarray as xr
 from normscope.analysis import normalise
 from normscope.choices import NormaliseAxis, normalise_axis
 from normscope.errors import SelectionError, listing
+from normscope.numerals import whole_number, whole_numbers
 from normscope.scopes import Scope, resolve, resolve_all
 
 if TYPE_CHECKING:
@@ -81,10 +82,12 @@ def check_layers(analysis: Analysis, layers: int | Sequence[int] | None) -> list
     """The layers asked for (default all), if they were analysed."""
     if layers is None:
         return analysis.layers
-    asked = [layers] if isinstance(layers, int) else list(layers)
+    asked = whole_numbers(layers, "A layer")
     for layer in asked:
         if layer not in analysis.layers:
             raise SelectionError(f"There is no layer {layer} here. Analysed layers: {listing(analysis.layers)}.")
+    if not asked:
+        raise SelectionError(f"No layer was asked for. Analysed layers: {listing(analysis.layers)}.")
     return asked
 
 
@@ -99,8 +102,8 @@ def find_query(values: xr.DataArray, query: int | str) -> int:
     """The row of a query, given by its position (negative from the end) or by its token, if only one query has it."""
     if isinstance(query, str):
         return _find_token(values, query)
-    positions = values["query"].values
-    position = query if query >= 0 else query + int(positions.max()) + 1
+    positions, asked = values["query"].values, whole_number(query, "The position of a query")
+    position = asked if asked >= 0 else asked + int(positions.max()) + 1
     rows = np.flatnonzero(positions == position)
     if not len(rows):
         raise SelectionError(f"There is no query {query} here. Positions: {listing(positions)}.")
@@ -119,7 +122,7 @@ def _find_token(values: xr.DataArray, token: str) -> int:
 
 
 def _check_head(values: xr.DataArray, head: int) -> int:
-    heads = [int(number) for number in values["head"].values]
-    if head not in heads:
-        raise SelectionError(f"There is no head {head} here. Heads: {heads[0]} to {heads[-1]}.")
-    return head
+    heads, asked = [int(number) for number in values["head"].values], whole_number(head, "A head")
+    if asked not in heads:
+        raise SelectionError(f"There is no head {asked} here. Heads: {heads[0]} to {heads[-1]}.")
+    return asked

@@ -13,7 +13,7 @@ from normscope.capture import blocks_of
 from normscope.errors import listing
 from normscope.families import Family
 from normscope.loading import LoadedModel
-from normscope.passes import TOLERANCE
+from normscope.proof import TOLERANCE, Proof
 from normscope.scopes import Scope, scopes_of
 
 
@@ -74,6 +74,11 @@ class Subject:
     def tolerance(self) -> float:
         """The completeness error above which a result is refused."""
         return TOLERANCE[self.weight_dtype]
+
+    @property
+    def proof(self) -> Proof:
+        """What every trace of the model has to pass."""
+        return Proof(self.name, self.family.name, self.weight_dtype)
 
     @property
     def weight_dtype(self) -> torch.dtype:

@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.activations import Activation
+from normscope.errors import UnsupportedArchitectureError
 
 QueryRows = slice | Int[Tensor, " row"]
 """Part of the query rows: a stretch of them, or their numbers in any order."""
@@ -117,13 +118,14 @@ class ValueSource:
     """What values are made of: `values[h, k] = (steps applied to states[k]) @ projection[h].T + bias[h]`.
 
     `states` are the block's input, or for a cross-attention the encoder's output; `steps` are the norm before the
-    attention, where it has one, and whatever else comes before the value projection.
+    attention, where it has one, and whatever else comes before the value projection. Values may be clipped to `limit`.
     """
 
     states: Float[Tensor, "key d"]
     steps: tuple[Normalise | Linear, ...]
     projection: Float[Tensor, "head d_head inputs"]
     bias: Float[Tensor, "head d_head"] | None
+    limit: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -146,11 +148,21 @@ class Attention(ABC):
         """Where its keys lie among all keys of a trace: the sequence's own tokens first, then the encoder's."""
 
     @property
+    def linear_source(self) -> ValueSource:
+        """What the values are made of, where that is affine, so that it can be followed."""
+        if self.source is None:
+            raise ValueError("This trace was not captured below attention, so that nothing can be followed there.")
+        if not math.isinf(self.source.limit):
+            raise UnsupportedArchitectureError(
+                f"The values of the attention are not what their projection gives out: they are clipped to "
+                f"{self.source.limit:.3g}, so they cannot be followed below attention."
+            )
+        return self.source
+
+    @property
     def value_bias(self) -> Float[Tensor, "head d_head"] | None:
         """The share of `values` that the value projection adds whatever the token is."""
-        if self.source is None:
-            raise ValueError("The value bias is known only of traces that were captured below attention.")
-        return self.source.bias
+        return self.linear_source.bias
 
 
 @final
@@ -199,6 +211,8 @@ class Expert:
     weights: Float[Tensor, " row"]
     pre_activations: tuple[Float[Tensor, "row f"], ...]
     """What enters the activation: one tensor for a plain network, gate and up for a gated one."""
+    baselines: tuple[Float[Tensor, "row f"], ...] | None = None
+    """Where integrated gradients start instead of at zero: what enters the activation without any token."""
 
 
 @dataclass(frozen=True)
@@ -306,4 +320,5 @@ def _select_expert(expert: Expert, rows: Int[Tensor, " row"]) -> Expert:
         rows=new_row,
         weights=expert.weights[old_place],
         pre_activations=tuple(z[old_place] for z in expert.pre_activations),
+        baselines=None if expert.baselines is None else tuple(z[old_place] for z in expert.baselines),
     )

@@ -29,7 +29,7 @@ _REDUCTIONS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {"sum": _sum, 
 def by_word(dataset: xr.Dataset, *, keys: Reduction, queries: Reduction, alone: Reduction = "mean") -> xr.Dataset:
     """The dataset with words as keys and queries; what has queries alone, such as mixing ratios, is reduced by `alone`."""
     for reduction in (keys, queries, alone):
-        if reduction not in _REDUCTIONS:
+        if not isinstance(reduction, str) or reduction not in _REDUCTIONS:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"Words are combined by 'sum', 'mean' or 'max', not by {reduction!r}.")
     key_units, query_units = _units(dataset, "key"), _units(dataset, "query")
     variables: dict[str, tuple[tuple[str, ...], np.ndarray, dict[Any, Any]]] = {}

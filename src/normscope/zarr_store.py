@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -27,7 +27,7 @@ from zarr.storage import LocalStore, WrapperStore
 from normscope.errors import FileError
 
 RECORD = ".checksums.json"
-"""The file with the size and checksum of every other. It lies in the folder of an array, where Zarr does not look for others."""
+"""The file with the size and checksum of every other. It lies in the folder of an array, where Zarr expects anything."""
 
 _CODECS = ("blosc", "zstd", "lz4", "zlib", "gzip", "vlen-utf8")
 _DTYPE = re.compile(r"[<>|][fiu][1248]|\|b1|\|O|[<>]U\d{1,4}")
@@ -53,10 +53,10 @@ class ZarrStore(WrapperStore[LocalStore]):
         self.needed = needed
 
     @classmethod
-    def at(cls, folder: Path, record: Record | None = None, needed: Collection[str] = (), **options: Any) -> Self:
+    def at(cls, folder: Path, record: Record | None = None, needed: Collection[str] = (), **options: Any) -> ZarrStore:
         return cls(LocalStore(folder, **options), record, needed)
 
-    def _with_store(self, store: LocalStore) -> Self:
+    def _with_store(self, store: LocalStore) -> ZarrStore:
         return type(self)(store, self.record, self.needed)
 
     async def get(self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None) -> Buffer | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,7 +71,8 @@ def test_mixing_shares_of_own_others_and_source_add_up(bart: ns.Analyzer) -> Non
 
 
 def test_without_a_target_the_model_generates_one(bart: ns.Analyzer) -> None:
-    generated = bart.model.generate(torch.tensor([[5, 6, 7, 2]]), do_sample=False, num_beams=1, max_new_tokens=31)  # type: ignore[operator]
+    options: Any = dict(do_sample=False, num_beams=1, max_new_tokens=31, forced_eos_token_id=-1)  # an end is not forced
+    generated = bart.model.generate(torch.tensor([[5, 6, 7, 2]]), **options)  # type: ignore[operator]
     analysis = bart.analyze(ids(5, 6, 7, 2))
     outputs = [int(token) for token in analysis.dataset["query_output_token"].values]
     assert outputs == generated[0, 1:].tolist()

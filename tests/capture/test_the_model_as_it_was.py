@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 import normscope as ns
-from normscope import passes
+from normscope import proof
 from normscope.trace import LayerTrace
 
 from .samples import ONE_OF_EACH_ATTENTION, SEQUENCES, assert_same, blocks, marks
@@ -61,7 +61,7 @@ def test_mixing_ratios_leave_the_model_exactly_as_it_was(model_type: str, attent
 def test_a_refused_result_leaves_the_model_exactly_as_it_was(
     model_type: str, attention: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(passes.TOLERANCE, torch.float32, 0.0)
+    monkeypatch.setitem(proof.TOLERANCE, torch.float32, 0.0)
     model = partly_training(with_any_head(model_type, attention))
     expected = outputs(model)
     before = marks(model)
@@ -104,7 +104,7 @@ def test_an_exception_inside_the_model_passes_through_and_leaves_the_model_as_it
 def test_a_model_can_be_analysed_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     analyzer = ns.load(tiny("bert"))
     with monkeypatch.context() as patched, pytest.raises(ns.CompletenessError):
-        patched.setitem(passes.TOLERANCE, torch.float32, 0.0)
+        patched.setitem(proof.TOLERANCE, torch.float32, 0.0)
         analyzer.analyze(padded(SEQUENCES))
     again = analyzer.analyze(padded(SEQUENCES))
     expected = ns.load(tiny("bert")).analyze(padded(SEQUENCES))

@@ -14,7 +14,7 @@ import torch
 import xarray as xr
 
 import normscope as ns
-from normscope.passes import TOLERANCE
+from normscope.proof import TOLERANCE
 
 from .samples import TEXT, Output, tiny_bert
 

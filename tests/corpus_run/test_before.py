@@ -26,7 +26,10 @@ TEXTS = [
     "It rained, and the rain fell on the plain in Spain.",
     "The singer caught the rain.",
 ]
+_RANKS: dict[str, Any] = {"correlations": ("spearman",), "normalisations": ("none", "row", "column")}
 OPTIONS = {
+    "scope-similarity": _RANKS,
+    "outlier-dimensions": _RANKS,
     "expansion-rate": {"form": "linear"},
     "word-split": {"unit": "occurrence"},
     "ff-amplification": {"kinds": ("ff", "group")},

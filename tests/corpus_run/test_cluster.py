@@ -114,6 +114,24 @@ def test_a_node_that_is_lost_is_done_without(small: Path, cluster: Any, tmp_path
     assert engine.happened and tables(tmp_path / "ray") == tables(tmp_path / "here")
 
 
+@pytest.mark.slow
+def test_a_run_that_has_lost_every_machine_says_so_and_ends_and_can_be_resumed(
+    small: Path, cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lose_all() -> None:
+        for node in list(cluster.worker_nodes):
+            cluster.remove_node(node, allow_graceful=False)
+
+    asked: dict[str, Any] = {"model": small, "out": tmp_path / "ray", "limit": 12, **SMALL}
+    says = r"No machine of the Ray cluster is left .* none came within 2 s\. .* of 12 sequences are done .*resumes"
+    with pytest.raises(WorkerError, match=says):
+        run(NAMES, engine=Disturbed(Ray(cluster.address, patience=2.0), lose_all), **asked)
+    assert "No machine of the Ray cluster is left that could run a worker. Waiting 2 s" in capsys.readouterr().err
+    run(NAMES, model=small, out=tmp_path / "here", limit=12, **SMALL)
+    run(NAMES, **asked)
+    assert tables(tmp_path / "ray") == tables(tmp_path / "here")
+
+
 def started(model: Path, folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "normscope", "run", *NAMES, "-m", str(model), "-c", str(bundled())]
     sizes = ["--unit", "packed", "--max-tokens", "24", "--limit", "40", "--shard-size", "1", "--engine", "ray"]
@@ -189,9 +207,16 @@ def test_workers_share_out_the_cores_of_their_machines() -> None:
             share_of(nodes, None, device)
 
 
+def test_a_machine_has_room_for_a_worker_or_not() -> None:
+    head, large, small = {"CPU": 0.0}, {"CPU": 16.0, "GPU": 2.0}, {"CPU": 4.0}
+    assert [Share(1, 4).fits(node) for node in (head, large, small, {})] == [False, True, True, False]
+    assert [Share(1, 4, 2).fits(node) for node in (head, large, small)] == [False, True, False]
+
+
 def test_wrong_requests_of_a_cluster_are_refused(analyzer: Any) -> None:
-    with pytest.raises(InputError, match="at least 1, not 0"):
-        Ray(workers=0)
+    for workers in (0, 10**9):
+        with pytest.raises(InputError, match=f"at least 1 and at most 10000, not {workers}"):
+            Ray(workers=workers)
     with pytest.raises(InputError, match="name it"):
         run(["mixing-ratio"], model=analyzer, corpus=["It rained."], engine=Ray())
 

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
+import rule_model
 import torch
-from transformers import BartConfig, BartForConditionalGeneration
+from tiny_models import shaken
+from transformers import BartConfig, BartForConditionalGeneration, LlamaForCausalLM
 
 import normscope as ns
 from normscope.corpora import Corpus, CorpusError
@@ -91,6 +94,24 @@ def test_without_a_mask_token_nothing_is_masked_and_manifest_and_report_say_why(
         run(["mixing-ratio"], model=maskless, corpus=[TEXT], masking="all")
 
 
+def test_a_causal_model_with_a_mask_token_is_masked_by_name_alone() -> None:
+    words = rule_model.tokenizer()
+    words.add_special_tokens({"mask_token": "[MASK]"})
+    sizes = rule_model.sizes(layers=2, heads=1, hidden=8, neurons=4)
+    sizes.vocab_size = len(words)
+    model = ns.load(shaken(LlamaForCausalLM(sizes), 0.4), words)
+
+    def facts(**options: Any) -> dict[str, Any]:
+        return run(["mixing-ratio"], model=model, corpus=["one two key three"], **options).manifest["experiments"][
+            "mixing-ratio"
+        ]
+
+    plain = facts()
+    assert plain["masked"] is False and "is causal and not trained on masked tokens" in plain["masking"]
+    assert any("No tokens were masked" in note and "--masking all" in note for note in plain["notes"])
+    assert facts(masking="all")["masked"] is True
+
+
 # ---- value bias and arithmetic -------------------------------------------------------------------------------------------
 
 
@@ -106,6 +127,38 @@ def test_value_bias_and_arithmetic_reach_a_run(analyzer: Any, tmp_path: Path) ->
     assert mean("AttnRes", dtype=torch.float64) != mean("AttnRes")
 
 
+def test_the_baseline_of_feed_forwards_reaches_a_run_and_is_one_of_its_settings(analyzer: Any, tmp_path: Path) -> None:
+    def similarities(**options: Any) -> list[float]:
+        result = run(["scope-similarity"], model=analyzer, corpus=[TEXT], masking="none", **options)
+        rows = result.tables["scope-similarity"].to_pylist()
+        return [row["similarity"] for row in rows if row["second"] == "AttnResLnFf"]
+
+    expected = [
+        np.mean([np.corrcoef(one.ravel(), two.ravel())[0, 1] for one, two in zip(before, after, strict=True)])
+        for analysis in [analyzer.analyze(TEXT, ff_baseline="bias")]
+        for before, after in [
+            (analysis.map(scope).values, analysis.map("AttnResLnFf").values) for scope in analysis.scopes[:4]
+        ]
+    ]
+    assert similarities(ff_baseline="bias") == pytest.approx(expected, abs=1e-6)
+    assert similarities() != pytest.approx(expected, abs=1e-3)
+    options: dict[str, Any] = {"model": analyzer, "corpus": [TEXT], "out": tmp_path / "run"}
+    run(["mixing-ratio"], **options)
+    with pytest.raises(AnotherRunError, match="differs in ff_baseline"):
+        run(["mixing-ratio"], ff_baseline="bias", **options)
+
+
+def test_a_run_of_the_version_before_is_not_gone_on_with(analyzer: Any, tmp_path: Path) -> None:
+    """It has partial results of ranks, which would be merged with correlations of values."""
+    options: dict[str, Any] = {"model": analyzer, "corpus": [TEXT], "out": tmp_path / "run"}
+    run(["scope-similarity"], **options)
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    del record["experiments"]["scope-similarity"]["correlations"]
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    with pytest.raises(AnotherRunError, match=r"differs in experiments\.scope-similarity\.correlations"):
+        run(["scope-similarity"], **options)
+
+
 def test_value_bias_and_arithmetic_are_settings_of_a_run(analyzer: Any, tmp_path: Path) -> None:
     options: dict[str, Any] = {"model": analyzer, "corpus": [TEXT], "out": tmp_path / "run"}
     run(["mixing-ratio"], dtype="float64", **options)
@@ -117,7 +170,9 @@ def test_value_bias_and_arithmetic_are_settings_of_a_run(analyzer: Any, tmp_path
 
 
 @pytest.mark.usefixtures("unchecked_types")
-@pytest.mark.parametrize("wrong", [{"masking": "some"}, {"value_bias": "both"}, {"shard_size": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"masking": "some"}, {"value_bias": "both"}, {"ff_baseline": "both"}, {"shard_size": 0}]
+)
 def test_a_setting_that_does_not_exist_is_refused(analyzer: Any, wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(wrong))):
         run(["mixing-ratio"], model=analyzer, corpus=[TEXT], **wrong)

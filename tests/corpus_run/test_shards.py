@@ -149,3 +149,12 @@ def test_names_of_folders_are_spans() -> None:
     for span in (Span(0), Span(7), Span(4, 2), Span(1048576, 20), Span(0, 21)):
         assert Span.named(span.name) == span
     assert [Span.named(name) for name in ("000001-000002", "000000-000002", "mine", "12")] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("name", "neighbour"), [("run[1]", "run1"), ("run*", "runs"), ("run?", "runs"), ("seed=1", "s")]
+)
+def test_a_folder_whose_name_is_a_pattern_gives_its_own_rows(tmp_path: Path, name: str, neighbour: str) -> None:
+    written(tmp_path / neighbour / "shards", [5])
+    (tmp_path / neighbour / "shards" / "000005").rename(tmp_path / neighbour / "shards" / "000000")
+    check_total(total(written(tmp_path / name / "shards", [0])), range(1))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy import stats
 
 from normscope import Analysis
 from normscope.experiments import Observation
@@ -80,6 +81,17 @@ def causal(tokens: list[str], seed: int = 0) -> tuple[Observation, ModelFacts]:
         values[:, 0] = 0
     item = analysis({}, tokens, mixing=ratios)
     return Observation(item, seed), replace(ModelFacts.of_analysis(item), causal=True)
+
+
+def pearson(first: np.ndarray, second: np.ndarray) -> float:
+    """Pearson's r of all cells, by its definition."""
+    x, y = (values.astype(np.float64).reshape(-1) - values.astype(np.float64).mean() for values in (first, second))
+    return float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
+
+
+def spearman(first: np.ndarray, second: np.ndarray) -> float:
+    """Spearman's rho of all cells: Pearson's r of their ranks."""
+    return pearson(stats.rankdata(first), stats.rankdata(second))
 
 
 def normalised(values: np.ndarray, axis: str) -> np.ndarray:

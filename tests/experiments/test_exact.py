@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from normscope.choices import Correlation
 from normscope.experiments.exact import ExactSum, Moments
 from normscope.experiments.histograms import LogBins, binned_spearman
-from normscope.experiments.ranks import average_ranks, spearman_matrix
+from normscope.experiments.ranks import average_ranks, correlation_matrix
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.randoms())
@@ -36,7 +38,9 @@ def test_moments_are_those_of_numpy_and_leave_missing_values_out() -> None:
     assert moments.count.tolist() == [50, 43, 0]
     assert moments.mean()[1] == pytest.approx(kept.mean(), abs=1e-14)
     assert moments.deviation()[1] == pytest.approx(kept.std(), abs=1e-12)
+    assert moments.standard_error()[1] == pytest.approx(stats.sem(kept), rel=1e-9)
     assert (moments.minimum()[1], moments.maximum()[1]) == (kept.min(), kept.max())
+    assert np.isnan(Moments.once(values[0]).standard_error()).all()
     assert np.isnan([moments.mean()[2], moments.minimum()[2]]).all()
 
 
@@ -52,18 +56,29 @@ def test_ranks_share_ties_as_scipy_does() -> None:
 
 def test_rank_correlations_are_those_of_scipy() -> None:
     maps = np.random.default_rng(2).integers(0, 9, (3, 4, 50)).astype(float)
-    found = spearman_matrix(maps)
+    found = correlation_matrix(maps, "spearman")
     for batch in range(3):
         assert found[batch] == pytest.approx(stats.spearmanr(maps[batch], axis=1).statistic, abs=1e-12)
 
 
-def test_missing_entries_are_left_out_whether_shared_or_not() -> None:
+def test_correlations_of_values_are_those_of_scipy_and_a_constant_map_has_none() -> None:
+    maps = np.random.default_rng(6).random((3, 4, 49)).astype(np.float32)
+    maps[2, 3] = 0.1
+    found = correlation_matrix(maps, "pearson")
+    for batch, first, second in ((0, 0, 1), (1, 2, 3), (2, 0, 2)):
+        expected = stats.pearsonr(*maps[batch, [first, second]].astype(np.float64)).statistic
+        assert found[batch, first, second] == pytest.approx(expected, abs=1e-12)
+    assert np.isnan(found[2, 3]).all()
+
+
+@pytest.mark.parametrize(("kind", "definition"), [("pearson", stats.pearsonr), ("spearman", stats.spearmanr)])
+def test_missing_entries_are_left_out_whether_shared_or_not(kind: Correlation, definition: Any) -> None:
     maps = np.random.default_rng(3).random((1, 3, 20))
     maps[..., :5] = np.nan
-    expected = stats.spearmanr(maps[0, 0, 5:], maps[0, 1, 5:]).statistic
-    assert spearman_matrix(maps)[0, 0, 1] == pytest.approx(expected)
+    expected = definition(maps[0, 0, 5:], maps[0, 1, 5:]).statistic
+    assert correlation_matrix(maps, kind)[0, 0, 1] == pytest.approx(expected)
     maps[0, 2] = np.nan
-    found = spearman_matrix(maps)
+    found = correlation_matrix(maps, kind)
     assert found[0, 0, 1] == pytest.approx(expected)
     assert np.isnan(found[0, 0, 2])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.made import TOKENS, random_analysis, rows
+from experiments.made import TOKENS, normalised, pearson, random_analysis, rows, spearman
 from normscope.experiments import Observation
 from normscope.experiments.feed_forward import FeedForwardNormsExperiment, OutlierDimensions
 from normscope.measures.removal import MapWithoutDimensions
@@ -24,15 +24,43 @@ def test_norms_of_the_feed_forward_are_averaged_over_tokens() -> None:
 
 def test_removing_outliers_compares_the_changed_map_with_the_one_before_the_feed_forward() -> None:
     item = random_analysis(0, TOKENS)
-    removed = item.map("AttnResLn").values * 2  # same order: similarity 1
+    removed = 2 * item.map("AttnResLn").values + 1  # similarity 1
     dimensions = np.random.default_rng(3).random((2, 3, 200))
     results = {MapWithoutDimensions(0.01): removed, FeedForwardDimensions(): dimensions}
     outcome = OutlierDimensions().over([Observation(item, 0, results=results)])
-    (found,) = rows(outcome, "outlier-dimensions", normalisation="none", layer=1)
-    expected = stats.spearmanr(*(item.map(s).values[0].reshape(-1) for s in ("AttnResLn", "AttnResLnFf"))).statistic
+    (found,) = rows(outcome, "outlier-dimensions", correlation="pearson", normalisation="none", layer=1)
+    expected = pearson(*(item.map(s).values[0] for s in ("AttnResLn", "AttnResLnFf")))
     assert (found["before"], found["after"]) == (pytest.approx(expected), pytest.approx(1))
+    assert (found["before_error"], found["after_error"], found["sequences"]) == (None, None, 1)
     chosen = rows(outcome, "outlier-dimensions-values", layer=1, removed=True)
     assert {row["dimension"] for row in chosen} == set(np.argsort(dimensions[0, 2])[:2])
+
+
+def test_removal_is_a_mean_over_sequences_with_its_error_in_every_way_that_is_asked_for() -> None:
+    items = [random_analysis(seed, TOKENS) for seed in range(4)]
+    removed = [np.random.default_rng(10 + seed).random((2, 6, 6)) for seed in range(4)]
+    observations = [
+        Observation(
+            item,
+            number,
+            results={MapWithoutDimensions(0.01): removed[number], FeedForwardDimensions(): np.ones((2, 3, 200))},
+        )
+        for number, item in enumerate(items)
+    ]
+    both = OutlierDimensions(correlations=("pearson", "spearman"), normalisations=("none", "column"))
+    outcome = both.over(observations)
+    for correlation, definition in (("pearson", pearson), ("spearman", spearman)):
+        for axis in ("none", "column"):
+            values = [
+                definition(normalised(item.map("AttnResLn").values[1], axis), normalised(changed[1], axis))
+                for item, changed in zip(items, removed, strict=True)
+            ]
+            (found,) = rows(outcome, "outlier-dimensions", correlation=correlation, normalisation=axis, layer=2)
+            assert found["after"] == pytest.approx(np.mean(values), abs=1e-12)
+            assert found["after_error"] == pytest.approx(stats.sem(values), rel=1e-6)
+    assert len(outcome.tables["outlier-dimensions"]) == 8
+    titles = [axes.get_title() for axes in outcome.figures["outlier-dimensions-removal"]().axes][:4]
+    assert len(set(titles)) == 4 and titles[3].endswith("columns scaled to 1")
 
 
 def test_values_of_dimensions_are_means_over_all_tokens_and_not_over_sequences() -> None:

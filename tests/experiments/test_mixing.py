@@ -26,11 +26,15 @@ def test_mixing_ratios_are_averaged_by_kind_of_token_per_sequence_first() -> Non
     assert overall["Attn"]["mean"] == pytest.approx((0.1 + 0.2 + 0.4 + 0.9 + 0.3 + 0.6 + 0.9) / 7)
     assert (overall["Attn"]["maximum"], overall["Attn"]["minimum"], overall["Attn"]["count"]) == (0.9, 0.1, 7)
     assert overall["AttnResW"]["mean"] == pytest.approx(overall["AttnW"]["mean"] / 2)
+    assert overall["Attn"]["standard_error"] == pytest.approx(stats.sem([0.4, 0.6]))
     by_kind = {row["kind"]: row for row in rows(outcome, "mixing-ratio-layers", scope="Attn")}
     assert by_kind["normal"]["mean"] == pytest.approx(((0.2 + 0.4) / 2 + 0.6) / 2)
     assert by_kind["[MASK]"] | {"mean": 0.9, "count": 1} == by_kind["[MASK]"]
     assert by_kind["[SEP]"]["count"] == 1
     assert by_kind["overall"]["mean"] == pytest.approx((0.4 + 0.6) / 2)
+    assert by_kind["overall"]["standard_error"] == pytest.approx(stats.sem([0.4, 0.6]))
+    assert by_kind["normal"]["standard_error"] == pytest.approx(stats.sem([0.3, 0.6]))
+    assert by_kind["[SEP]"]["standard_error"] is None
 
 
 def test_the_first_token_of_a_causal_model_is_in_one_mean_and_out_of_the_other() -> None:
@@ -42,6 +46,7 @@ def test_the_first_token_of_a_causal_model_is_in_one_mean_and_out_of_the_other()
     (later,) = rows(outcome, "mixing-ratio", scope="Attn", tokens="without first")
     assert (whole["mean"], whole["count"]) == (pytest.approx(np.concatenate(ratios, 1).mean()), 14)
     assert later["mean"] == pytest.approx(np.concatenate([each[:, 1:] for each in ratios], 1).mean())
+    assert later["standard_error"] == pytest.approx(stats.sem([each[:, 1:].mean() for each in ratios]))
     assert (later["count"], whole["minimum"]) == (10, 0) and later["minimum"] > 0
     by_kind = {row["kind"]: row for row in rows(outcome, "mixing-ratio-layers", scope="Attn", layer=2)}
     assert (by_kind["first"]["mean"], by_kind["first"]["count"], by_kind["[CLS]"]["count"]) == (0, 2, 0)

@@ -2,34 +2,66 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.made import SCOPES, TOKENS, analysis, normalised, random_analysis, rows
+from experiments.made import SCOPES, TOKENS, analysis, normalised, pearson, random_analysis, rows, spearman
+from normscope.errors import InputError
+from normscope.experiments.figures import RHO
 from normscope.experiments.scope_similarity import ScopeSimilarity
 
+DEFINITIONS = {"pearson": pearson, "spearman": spearman}
+AROUND = "AttnResLn", "AttnResLnFf"
 
+
+@pytest.mark.parametrize("correlation", ["pearson", "spearman"])
 @pytest.mark.parametrize("axis", ["none", "row", "column"])
-def test_similarity_is_the_mean_over_sequences_then_layers_of_spearmans_rho(axis: str) -> None:
+def test_similarity_is_the_mean_over_sequences_then_layers_of_a_correlation(correlation: str, axis: str) -> None:
     analyses = [random_analysis(seed, TOKENS) for seed in range(3)]
-    outcome = ScopeSimilarity().over(analyses)
-    rho = [
+    ways: dict[str, Any] = {"correlations": ("pearson", "spearman"), "normalisations": ("none", "row", "column")}
+    outcome = ScopeSimilarity(**ways).over(analyses)
+    found = np.array(
         [
-            stats.spearmanr(
-                *(normalised(a.map(s).values[k], axis).reshape(-1) for s in ("AttnResLn", "AttnResLnFf"))
-            ).statistic
-            for a in analyses
+            [
+                DEFINITIONS[correlation](*(normalised(item.map(scope).values[layer], axis) for scope in AROUND))
+                for item in analyses
+            ]
+            for layer in range(2)
         ]
-        for k in range(2)
-    ]
-    labels = {"normalisation": axis, "first": "AttnResLn", "second": "AttnResLnFf"}
+    )
+    labels = {"correlation": correlation, "normalisation": axis, "first": AROUND[0], "second": AROUND[1]}
     (summary,) = rows(outcome, "scope-similarity", **labels)
     (layer,) = rows(outcome, "scope-similarity-layers", **labels, layer=2)
-    assert summary["similarity"] == pytest.approx(np.mean(rho), abs=1e-12)
-    assert layer["similarity"] == pytest.approx(np.mean(rho[1]), abs=1e-12)
-    assert layer["change"] == pytest.approx(1 - np.mean(rho[1]), abs=1e-12)
+    assert summary["similarity"] == pytest.approx(found.mean(1).mean(), abs=1e-12)
+    assert summary["standard_error"] == pytest.approx(stats.sem(found.mean(0)), rel=1e-6)
+    assert layer["similarity"] == pytest.approx(found[1].mean(), abs=1e-12)
+    assert layer["standard_error"] == pytest.approx(found[1].std(ddof=1) / np.sqrt(3), rel=1e-6)
+    assert layer["change"] == pytest.approx(1 - found[1].mean(), abs=1e-12)
     assert summary["relation"] == "adjacent" and summary["sequences"] == 3
+
+
+def test_maps_are_compared_as_they_are_by_pearsons_r_unless_asked_otherwise() -> None:
+    item = random_analysis(0, TOKENS)
+    outcome = ScopeSimilarity().over([item])
+    table = outcome.tables["scope-similarity"].to_pylist()
+    assert {(row["correlation"], row["normalisation"]) for row in table} == {("pearson", "none")}
+    (layer,) = rows(outcome, "scope-similarity-layers", first="Attn", second="AttnRes", layer=1)
+    assert layer["similarity"] == pytest.approx(pearson(*(item.map(s).values[0] for s in ("Attn", "AttnRes"))))
+    assert (layer["standard_error"], layer["sequences"]) == (None, 1)
+
+
+def test_a_large_diagonal_is_seen_by_pearsons_r_and_hardly_by_ranks() -> None:
+    """What the published .41 of the first residual cannot be: it changes n of n x n cells."""
+    chance = np.random.default_rng(1)
+    base = chance.random((1, 40, 40))
+    maps = {scope: base if scope in SCOPES[:2] else base + 20 * np.eye(40) for scope in SCOPES}
+    both = ScopeSimilarity(correlations=("pearson", "spearman"))
+    outcome = both.over([analysis(maps, [str(number) for number in range(40)])])
+    by = {row["correlation"]: row for row in rows(outcome, "scope-similarity", first="Attn", second="AttnRes")}
+    assert by["pearson"]["similarity"] < 0.2 and by["spearman"]["similarity"] > 0.85
 
 
 def test_a_map_that_only_scales_its_columns_is_unchanged_by_column() -> None:
@@ -40,12 +72,35 @@ def test_a_map_that_only_scales_its_columns_is_unchanged_by_column() -> None:
     assert all(row["similarity"] == pytest.approx(1) for row in outcome.tables["scope-similarity"].to_pylist())
 
 
-def test_causal_maps_are_compared_where_keys_exist() -> None:
+@pytest.mark.parametrize("correlation", ["pearson", "spearman"])
+def test_causal_maps_are_compared_where_keys_exist(correlation: Any) -> None:
     item = random_analysis(1, ["a", "b", "c", "d"])
     dataset = item.dataset.copy(deep=True)
     lower = np.tril(np.ones((4, 4), bool))
     dataset["map"] = dataset["map"].where(np.broadcast_to(lower, dataset["map"].shape))
-    outcome = ScopeSimilarity(normalisations=("none",)).over([type(item)(dataset)])
-    expected = stats.spearmanr(*(item.map(s).values[0][lower] for s in ("AttnW", "Attn"))).statistic
+    outcome = ScopeSimilarity(correlations=(correlation,)).over([type(item)(dataset)])
+    expected = DEFINITIONS[correlation](*(item.map(s).values[0][lower] for s in ("AttnW", "Attn")))
     (found,) = rows(outcome, "scope-similarity-layers", first="AttnW", second="Attn", layer=1)
     assert found["similarity"] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.usefixtures("unchecked_types")
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"correlations": ("kendall",)}, r"correlations is one of pearson, spearman, not 'kendall'"),
+        ({"normalisations": ("both",)}, r"normalisations is one of none, row, column"),
+        ({"correlations": ()}, "at least one"),
+    ],
+)
+def test_a_way_of_comparing_that_does_not_exist_is_refused(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        ScopeSimilarity(**options)
+
+
+def test_every_way_has_a_panel_with_its_name() -> None:
+    items = [random_analysis(seed, TOKENS) for seed in range(3)]
+    outcome = ScopeSimilarity(correlations=("pearson", "spearman")).over(items)
+    for name in ("scope-similarity-adjacent", "scope-similarity-ff-input", "scope-similarity-pairs"):
+        titles = [axes.get_title() for axes in outcome.figures[name]().axes if axes.get_title()]
+        assert titles == ["Pearson's r, maps as they are", f"Spearman's {RHO}, maps as they are"], name

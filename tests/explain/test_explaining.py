@@ -145,7 +145,7 @@ def test_a_state_of_a_decoder_is_followed_into_the_encoder_with_or_without_a_hea
 ) -> None:
     translator = ns.load(tiny(model_type, auto, **sizes).double().eval())
     explanation = translator.explain(IDS, target=[8, 6], direction="state", at=1)
-    assert len(explanation.tokens) == 6 + 2 and np.abs(explanation.attribution.values[-6:]).max() > 1e-4
+    assert len(explanation.tokens) == 6 + 3 and np.abs(explanation.attribution.values[-6:]).max() > 1e-4
     assert explanation.value == pytest.approx(1) and total(explanation) == pytest.approx(1, abs=1e-6)
 
 

@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -127,8 +128,8 @@ def test_what_a_decoder_could_say_is_predicted_everywhere_and_explained(
     predicted = predictions_of(Order(translator, TEXT, target))
     own = translator.explain(TEXT, target=target)
     assert [one["position"] for one in predicted] == own.dataset["target_position"].values.tolist()
-    likeliest = predicted[-1]["options"][0]
-    assert own.dataset["target_name"].values[-1] == likeliest["name"]
+    last = predicted[-1]["options"][0]["name"] if target is None else "[SEP]"  # what it says, or the end of the text
+    assert own.dataset["target_name"].values[-1] == last
     option = predicted[2]["options"][1]
     asked = {"text": TEXT, "model": "translator", "target": target, "at": 2}
     (explanation,) = answered(server, {"explain": {**asked, "label": option["label"]}})["explanations"]
@@ -171,6 +172,20 @@ def test_what_a_model_cannot_do_is_refused(server: Running, content: Any, words:
         answer = client.post("/api/jobs", json=content)
         assert answer.status_code == 422
         assert words in answer.json()["error"]
+
+
+def test_a_head_whose_weights_are_lacking_is_refused_by_name(analyzer: Any, tmp_path: Path) -> None:
+    model = tiny_head("bert", "BertForSequenceClassification", vocab_size=len(analyzer.tokenizer))
+    model.base_model.save_pretrained(tmp_path)
+    model.config.save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**settings, "architectures": [type(model).__name__]}))
+    headless = normscope.load(tmp_path, analyzer.tokenizer)
+    reader = Reader({"headless": headless}, 100)
+    (order,), _ = reader.orders({"analyses": [{"text": TEXT}]})
+    assert predictions_of(order) == []
+    with pytest.raises(normscope.InputError, match=r"lacks weights of its task head: 'classifier\.bias'"):
+        reader.question({"explain": {"text": TEXT}})
 
 
 def test_an_image_of_too_many_pixels_is_refused_before_it_is_read(analyzers: dict[str, Any]) -> None:

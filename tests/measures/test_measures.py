@@ -89,7 +89,7 @@ class Order(Measure[tuple[int, ...], str]):
 
 def test_equal_measures_are_one_value() -> None:
     assert Decomposition(maps=(ATTN,)) == Decomposition(maps=(ATTN,))
-    assert len({HiddenNorms(), HiddenNorms(), KeptTraces(), KeptTraces(below_attention=True)}) == 3
+    assert len({HiddenNorms(), HiddenNorms(), KeptTraces(), KeptTraces()}) == 2
 
 
 def test_joining_keeps_every_other_measure_once_and_in_order() -> None:
@@ -113,7 +113,6 @@ def test_decompositions_that_count_the_value_bias_differently_stay_apart() -> No
     [
         (Reach(1), Reach(4), Reach(4)),
         (Reach(2), Reach(None), Reach(None)),
-        (Reach(3, below_attention=True), Reach(1), Reach(3, below_attention=True)),
         (Reach(0), Reach(0), Reach(0)),
     ],
 )
@@ -123,7 +122,7 @@ def test_two_reaches_join_to_the_farther_of_each(one: Reach, other: Reach, both:
 
 def test_a_decomposition_reaches_as_far_as_its_last_scope() -> None:
     assert Decomposition(maps=(ATTN,), ratios=(FF,)).reach(CHAIN) == Reach(4)
-    assert Decomposition(ratios=(RES,), value_bias="bias").reach(CHAIN) == Reach(2, below_attention=True)
+    assert Decomposition(ratios=(RES,), value_bias="bias").reach(CHAIN) == Reach(2)
     assert HiddenNorms().reach(CHAIN) == Reach()
 
 

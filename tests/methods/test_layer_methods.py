@@ -68,6 +68,27 @@ def test_globenc_is_the_norm_of_the_parts_without_the_feed_forward(name: str) ->
         assert_close(analysis.map(scope).sel(layer=layer), truth)
 
 
+def test_globenc_multiplies_norms_as_they_are_as_its_authors_do_or_shares_of_rows_by_name() -> None:
+    analyzer = double("bert")
+    plain = analyzer.analyze(IDS, method="globenc")
+    shares = analyzer.analyze(IDS, method=ns.method("globenc", normalise=True))
+    maps = plain.map("AttnResLnResLn").values
+    scaled = maps / maps.sum(-1, keepdims=True)
+    assert_close(plain.rollout().values[-1], _product(maps))
+    assert_close(shares.rollout().values[-1], _product(scaled))
+    assert_close(plain.rollout(normalise=True).values[-1], _product(scaled))
+    assert_close(plain.rollout().values[0], maps[0])
+    assert abs(plain.rollout().values[-1].sum(-1) - 1).min() > 0.1
+
+
+def _product(maps: np.ndarray) -> np.ndarray:
+    """The map of the last layer times those below it."""
+    product = maps[0]
+    for each in maps[1:]:
+        product = each @ product
+    return product
+
+
 def _without_feed_forward(trace: LayerTrace, scope: str) -> Tensor:
     """`[query, key]`: with the second norm of a post-norm block, by the deviation of the whole state before it."""
     results = oracle(trace)

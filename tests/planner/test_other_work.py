@@ -81,7 +81,7 @@ def test_a_target_that_is_not_given_is_as_long_as_its_source(translator: ns.Anal
 
 
 def test_results_of_a_decoder_have_the_size_that_is_foretold(translator: ns.Analyzer) -> None:
-    analysis = translator.analyze(ids(30), target=ids(20))
+    analysis = translator.analyze(ids(30), target=ids(19))  # the decoder reads the start token too
     parts = [each.dataset[name].nbytes for each in (analysis, analysis.encoder) for name in ("map", "mixing_ratio")]
     assert translator.estimate(30, target=20, timed=False).result == sum(parts)
 
@@ -190,6 +190,6 @@ def test_a_pair_is_counted_as_one_input_and_a_long_text_as_what_is_left_of_it() 
 def test_the_command_line_counts_explanations_and_approximations() -> None:
     outcome = CliRunner().invoke(application(), ["estimate", "--tokens", "64", "--no-time", "--json", "--explain"])
     numbers = json.loads(outcome.stdout)
-    assert set(numbers["steps"]) == {"forward pass", "way back"}
+    assert set(numbers["steps"]) == {"forward pass", "proof", "way back"}
     line = ["estimate", "--tokens", "64", "--no-time", "--json", "--approximate", "fast", "--layer", "2"]
     assert json.loads(CliRunner().invoke(application(), line).stdout)["at_most"] is True

@@ -8,8 +8,23 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_architectures import BART
+from tiny_architectures import tiny as tiny_architecture
+from tiny_models import tiny
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoModel, BertConfig, BertModel, GPT2Config, GPT2Model, LlamaConfig, LlamaModel, MixtralConfig
+from transformers import (
+    AutoModel,
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    GPT2Model,
+    LlamaConfig,
+    LlamaModel,
+    MixtralConfig,
+    PreTrainedTokenizerFast,
+)
 from typer.testing import CliRunner
 
 import normscope as ns
@@ -150,3 +165,12 @@ def test_the_command_line_says_the_same() -> None:
     assert numbers["seconds"] is None
     outcome = CliRunner().invoke(application(), ["estimate", "--tokens", "64", "--no-time"])
     assert "maps of feed-forward" in outcome.stdout
+
+
+@pytest.mark.parametrize("kind", ["roberta", "bart"])
+def test_a_model_whose_first_tokens_are_special_is_timed(kind: str) -> None:
+    special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    words = {name: number for number, name in enumerate([*special.values(), "a", "b"])}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words, "<unk>")), **special)
+    model = tiny("roberta") if kind == "roberta" else tiny_architecture("bart", **BART)
+    assert (ns.load(model, tokenizer).estimate(4).seconds or 0) > 0

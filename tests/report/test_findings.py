@@ -18,7 +18,17 @@ TABLES = {
     },
     "dispersion": {"quantity": ["x", "f(x)", "f(x)"], "cv": [0.1, 0.2, 0.4]},
     "ff-norms": {"layer": [1, 1, 2, 2], "vector": ["ff_output", "bypass"] * 2, "mean": [3.0, 2.0, 1.0, 2.0]},
+    "scope-similarity": {
+        "correlation": ["pearson", "pearson", "pearson", "pearson", "spearman"],
+        "normalisation": ["none"] * 5,
+        "first": ["Attn", "AttnRes", "AttnResLn", "AttnRes", "Attn"],
+        "second": ["AttnRes", "AttnResLn", "AttnResLnFf", "AttnResLnFf", "AttnRes"],
+        "relation": ["adjacent", "adjacent", "adjacent", "other", "adjacent"],
+        "similarity": [0.41, 0.91, 0.79, 0.99, 0.1],
+        "standard_error": [0.012, 0.01, 0.01, 0.01, 0.01],
+    },
     "outlier-dimensions": {
+        "correlation": ["pearson"] * 3,
         "normalisation": ["none", "none", "row"],
         "before": [0.9, 0.7, 0.0],
         "after": [1.0, 0.9, 0.0],
@@ -44,11 +54,13 @@ TABLES = {
     },
 }
 SENTENCES = {
+    "scope-similarity": "A map changes most on the way from Attn to AttnRes: there the correlation (Pearson's r) is "
+    "0.41 ± 0.012. Of AttnRes and AttnResLnFf, the feed-forward and its norms between them, it is 0.99.",
     "categories": "Of [CLS], [CLS] gets most attention, in layer 2: 60% by weights and 25% by norms.",
     "dispersion": "Norms vary by 10% of their mean for input vectors and by 30% for transformed ones "
     "(median over layers and heads).",
     "ff-norms": "The feed-forward's output is longer than what bypasses it in 1 of 2 layers.",
-    "outlier-dimensions": "The maps before and after the feed-forward have a rank correlation of 0.80, and of 0.95 "
+    "outlier-dimensions": "The maps before and after the feed-forward have a correlation (Pearson's r) of 0.80, and of 0.95 "
     "without its outlier dimensions (mean over layers).",
     "agreement": "norms and decompx agree most (rank correlation 0.75), alti and norms least (0.25).",
     "shapley": "Maps by integrated gradients and by Shapley values have a rank correlation of 0.98 (0.97 to 0.99).",
@@ -61,15 +73,14 @@ def test_the_finding_is_a_sentence_of_the_numbers(name: str) -> None:
     assert finding(name, [pa.table(TABLES[name])]) == SENTENCES[name]
 
 
+def test_tables_of_a_version_that_had_ranks_alone_are_called_so() -> None:
+    for name in ("scope-similarity", "outlier-dimensions"):
+        table = pa.table(TABLES[name]).drop_columns("correlation")
+        assert "rank correlation" in str(finding(name, [table]))
+
+
 MORE_TABLES = {
     "mixing-ratio": {"tokens": ["overall"] * 2, "scope": ["AttnW", "Attn"], "mean": [0.5, 0.2]},
-    "scope-similarity": {
-        "normalisation": ["none"],
-        "relation": ["adjacent"],
-        "first": ["Attn"],
-        "second": ["AttnRes"],
-        "similarity": [0.5],
-    },
     "ff-amplification": {
         "kind": ["ff"],
         "layer": [1],

@@ -120,6 +120,15 @@ def test_runs_of_other_options_and_single_ones_are_not_put_together(
         write_report(seeds[:1], together=True)
 
 
+def test_an_experiment_of_one_run_alone_is_shown_as_it_is_beside_those_put_together(
+    analyzer: Any, seeds: list[Path], tmp_path: Path
+) -> None:
+    run(["mixing-ratio", "expansion-rate"], model=analyzer, corpus=["A text."], out=tmp_path / "more")
+    page = write_report([seeds[0], tmp_path / "more"], tmp_path / "both.html", together=True).read_text()
+    assert "mean ± deviation over 2 runs" in page
+    assert "expansion_rate" in page and "<th>expansion_rate ±</th>" not in page
+
+
 def test_rows_that_labels_do_not_tell_apart_are_not_pooled() -> None:
     table = pa.table({"word": ["a", "a"], "value": [1.0, 2.0]})
     assert pooled([table, table]) is None

@@ -111,6 +111,8 @@ export interface StackPayload {
 /** What a model may say at one place (-1: of the whole input), likeliest first. */
 export interface PredictionPayload {
   position: number;
+  /** What the probabilities are of, where several labels may be true at once. */
+  of?: string;
   options: OptionPayload[];
 }
 

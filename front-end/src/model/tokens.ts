@@ -20,9 +20,10 @@ export function label(token: string): string {
   return visible.replace(HIDDEN, "\ufffd") || SPACE;
 }
 
-/** What a user or model named, as one line of text: spaces stay spaces. */
+/** What a user or model named, as one line of text: spaces at the ends of a token are seen, those inside stay spaces. */
 export function phrase(text: string): string {
-  return text.replace(/\s+/gu, " ").replace(HIDDEN, "\ufffd").trim();
+  const seen = (token: string): string => token.replace(/^\s+|\s+$/gu, label);
+  return text.split(" - ").map(seen).join(" - ").replace(/\s+/gu, " ").replace(HIDDEN, "\ufffd");
 }
 
 /** The same, cut to some number of characters (never inside one). */

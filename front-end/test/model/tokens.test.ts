@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { TokenTable } from "../../src/model/payload";
-import { hasWords, holdsSink, kindsOf, label, shortLabel, unitsOf } from "../../src/model/tokens";
+import { hasWords, holdsSink, kindsOf, label, phrase, shortLabel, unitsOf } from "../../src/model/tokens";
 
 const table: TokenTable = {
   position: [0, 1, 2, 3, 4],
@@ -22,6 +22,16 @@ describe("labels", () => {
   it("are cut between characters, never inside one", () => {
     expect(shortLabel("\u{1f642}".repeat(20), 5)).toBe(`${"\u{1f642}".repeat(4)}\u2026`);
     expect(shortLabel("short")).toBe("short");
+  });
+});
+
+describe("names of what is explained", () => {
+  it("show the space before a token, of one or of a difference", () => {
+    expect(phrase(" Paris")).toBe("\u2423Paris");
+    expect(phrase(" Paris -  London")).toBe("\u2423Paris - \u2423London");
+    expect(phrase("Paris - London")).toBe("Paris - London");
+    expect(phrase("very  good")).toBe("very good");
+    expect(phrase("\n")).toBe("\u21b5");
   });
 });
 

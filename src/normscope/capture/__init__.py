@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, cast
 
 import torch
@@ -155,8 +156,8 @@ class _Listener:
 
     def __init__(self, model: PreTrainedModel, side: Side, dtype: torch.dtype, below_attention: bool) -> None:
         self.side, self.dtype, self.below_attention, self.config = side, dtype, below_attention, model.config
-        topologies = side.stack.topologies(model.config)
-        self.chains = [_beginning(topology.chain(), side.components) for topology in topologies]
+        self.whole_chains = [topology.chain() for topology in side.stack.topologies(model.config)]
+        self.chains = [_beginning(chain, side.components) for chain in self.whole_chains]
         self.layer = 0
         self.seen: Seen | None = None
 
@@ -191,24 +192,25 @@ class _Listener:
             if isinstance(part, DispatchedAttention | DispatchedCrossAttention)
         }
 
-    def _block_starts(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _block_starts(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.layer += 1
         if self.layer in self.side.layers:
-            self.seen = Seen(hidden=_first(args, kwargs).clone())
+            self.seen = Seen(hidden=_first(args, kwargs).clone(), source=_source(block, args, kwargs))
 
     def _block_ends(self, block: nn.Module, chain: Sequence[Part], output: Tensor) -> None:
         if self.seen is None:
             return
         weights = BlockWeights(block, self.dtype, output.device)
-        bound = BoundBlock(chain, weights, self.config, self.side.stack.causal, self.below_attention)
+        whole = any(tuple(chain) == each for each in self.whole_chains)
+        bound = BoundBlock(chain, whole, weights, self.config, self.side.stack.causal, self.below_attention)
         source_lengths = self.side.source_lengths or [0] * len(self.side.lengths)
         for sequence, (length, source) in enumerate(zip(self.side.lengths, source_lengths, strict=True)):
             view = SequenceView(self.seen, output, sequence, length, source, self.dtype)
             if self.side.blocks is None or not view.is_long:
                 self.side.consume(self.layer, sequence, bound.trace(view))
                 continue
-            for rows in self.side.blocks(sequence):
-                self.side.consume(self.layer, sequence, bound.trace_of_rows(view, rows))
+            for trace in bound.traces_of_rows(view, self.side.blocks(sequence)):
+                self.side.consume(self.layer, sequence, trace)
         self.seen = None
 
     def _noter(self, path: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]:
@@ -246,6 +248,17 @@ def _zeroing(name: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]]
 def _original(module: nn.Module) -> nn.Module:
     """The module itself, where it was compiled: that is who calls the attention function."""
     return cast(nn.Module, getattr(module, "_orig_mod", module))
+
+
+def _source(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """The encoder's states that a block was called with, if it was."""
+    name = "encoder_hidden_states"
+    if name in kwargs or not args[1:]:
+        return kwargs.get(name)
+    try:
+        return signature(block.forward).bind(*args, **kwargs).arguments.get(name)
+    except (TypeError, ValueError):  # called as its signature does not say
+        return None
 
 
 def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:

@@ -5,7 +5,7 @@ Knows which tensor of the model plays which role in the chain, and nothing of wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -88,9 +88,13 @@ def watched_modules(part: Part) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class BoundBlock:
-    """A block's description and weights, ready to make traces of its calls."""
+    """A block's description and weights, ready to make traces of its calls.
+
+    `whole` says whether the chain goes to the end of the block, and not just as far as is asked for.
+    """
 
     chain: Sequence[Part]
+    whole: bool
     weights: BlockWeights
     config: Config
     causal: bool
@@ -109,10 +113,14 @@ class BoundBlock:
             source_length=view.source_length,
         )
 
-    def trace_of_rows(self, view: SequenceView, rows: Tensor) -> LayerTrace:
-        """The trace of some query rows of a long sequence, whose attention weights are computed for them alone."""
-        rows = rows.to(view.device)
-        trace = self.trace(view).select(rows)
+    def traces_of_rows(self, view: SequenceView, blocks: Iterable[Tensor]) -> Iterator[LayerTrace]:
+        """The traces of blocks of query rows of a long sequence, whose attention weights are computed for each alone."""
+        whole = self.trace(view)
+        for rows in blocks:
+            yield self._with_weights(whole, view, rows.to(view.device))
+
+    def _with_weights(self, whole: LayerTrace, view: SequenceView, rows: Tensor) -> LayerTrace:
+        trace = whole.select(rows)
         steps = list(trace.steps)
         for place, (part, step) in enumerate(zip(self.chain, steps, strict=True)):
             if isinstance(step, Attention) and isinstance(part, DispatchedAttention | DispatchedCrossAttention):
@@ -142,7 +150,9 @@ class BoundBlock:
                 return SequentialFeedForward(self._feed_forward(part, view))
 
     def _state_after(self, index: int, view: SequenceView) -> Tensor | None:
-        """The model's own state after a part, where the model shows it."""
+        """The model's own state after a part, where the model shows it; after the last part, it is the block's output."""
+        if self.whole and index == len(self.chain) - 1:
+            return view.block_output
         match part := self.chain[index]:
             case ForkPart() | ScalePart() | BesideAttention():
                 return None
@@ -162,11 +172,9 @@ class BoundBlock:
                 return self._state_after_residual(index, view)
 
     def _state_after_residual(self, index: int, view: SequenceView) -> Tensor | None:
-        """Where a branch comes back, the next part reads the state; after the last, it is the block's output."""
+        """Where a branch comes back, the next part reads the state."""
         following = [part for part in self.chain[index + 1 :] if not isinstance(part, ForkPart)]
-        if not following:
-            return view.block_output
-        if isinstance(following[0], AttentionPart):
+        if not following or isinstance(following[0], AttentionPart):
             return None
         return view.input(watched_modules(following[0])[0])
 

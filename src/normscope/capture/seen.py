@@ -30,6 +30,8 @@ class Seen:
     """Tensors `[batch, position, ...]` by the path of the module that took them in or gave them out."""
 
     hidden: Tensor
+    source: Tensor | None = None
+    """The encoder's states, where the block was called with them."""
     inputs: dict[str, Tensor] = field(default_factory=_Heard)
     outputs: dict[str, Any] = field(default_factory=_Heard)
     attention: dict[str, tuple[Tensor | RowWeights, Tensor]] = field(default_factory=_Heard)
@@ -79,6 +81,10 @@ class SequenceView:
     @property
     def block_output(self) -> Tensor:
         return self._cut(self.output_states)
+
+    def source_states(self, reader: str) -> Tensor:
+        """The encoder's states: as the block was called with them, or as a module of it reads them."""
+        return self.input(reader, source=True) if self.seen.source is None else self._cut(self.seen.source, source=True)
 
     def input(self, path: str, *, source: bool = False) -> Tensor:
         """What a module took in, of the sequence itself or of the `source` that it looks at."""

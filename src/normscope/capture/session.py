@@ -92,8 +92,9 @@ def shown_attention(
                     f"which its family expects."
                 )
             for module in listeners:  # some have a configuration of their own
-                if hasattr(config := getattr(module, "config", None), "_attn_implementation_internal"):
-                    config._attn_implementation_internal = IMPLEMENTATION
+                own: Any = getattr(module, "config", None)
+                if hasattr(own, "_attn_implementation_internal"):
+                    own._attn_implementation_internal = IMPLEMENTATION
             yield
     finally:
         for module in listeners:

@@ -6,6 +6,8 @@ what a module takes in must be, bit for bit, what the one before it gave out.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -65,19 +67,26 @@ def value_source(
         path.normalise(part.value.norm)
     path.enter(part.value.module)
     groups, _, d_head = values.shape
-    if not torch.equal(projected_values(part, read, view, groups, d_head), values):
-        raise UnsupportedArchitectureError(
-            f"The values of the attention are not what {part.value.module} gives out: something in between changes them "
-            f"(clipping, a norm), so they cannot be followed below attention."
-        )
     projection, bias = value_projection(part.value, read, groups, d_head)
     repeats = heads // groups
     return ValueSource(
         states=path.states,
         steps=tuple(path.steps),
-        projection=projection.repeat_interleave(repeats, dim=0),
-        bias=None if bias is None else bias.repeat_interleave(repeats, dim=0),
+        projection=_repeated(projection, repeats),
+        bias=None if bias is None else _repeated(bias, repeats),
+        limit=_limit(projected_values(part, read, view, groups, d_head), values),
     )
+
+
+def _repeated(tensor: Tensor, repeats: int) -> Tensor:
+    return tensor if repeats == 1 else tensor.repeat_interleave(repeats, dim=0)
+
+
+def _limit(projected: Tensor, values: Tensor) -> float:
+    """The number to which values are clipped after their projection; infinite where they are not clipped alone."""
+    limit = float(values.abs().amax())
+    clipped = not torch.equal(projected, values) and torch.equal(projected.clamp(-limit, limit), values)
+    return limit if clipped else math.inf
 
 
 def value_projection(value: Value, read: BlockWeights, groups: int, d_head: int) -> tuple[Tensor, Tensor | None]:
@@ -94,7 +103,7 @@ class _Path:
 
     def __init__(self, read: BlockWeights, view: SequenceView, *, source: bool, start: str) -> None:
         self.read, self.view, self.source = read, view, source
-        self.states = view.input(start, source=True) if source else view.hidden
+        self.states = view.source_states(start) if source else view.hidden
         self.reached = self.states
         self.steps: list[Normalise | Linear] = []
 

@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(version_line())
         sys.exit(0)
     try:
+        _refuse_undecodable(given)
         _refuse_unknown_command(given)
         _refuse_text_like_an_option(given)
         _run(given)
@@ -67,6 +68,17 @@ def _complain(error: NormscopeError) -> None:
     from normscope.cli.session import complain
 
     complain(error)
+
+
+def _refuse_undecodable(arguments: list[str]) -> None:
+    """Bytes that are no UTF-8 come as halves of characters, which nothing can print or tokenize."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"The argument {argument!a} is not in UTF-8: its character {error.start} is none."
+            ) from error
 
 
 def _refuse_unknown_command(arguments: list[str]) -> None:

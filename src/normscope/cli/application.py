@@ -21,8 +21,8 @@ def application(module: str | None = None) -> typer.Typer:
     app = typer.Typer(
         name="normscope",
         cls=PlainGroup,
-        help="What really flows between tokens inside a Transformer: exact norm-based attribution maps, from attention "
-        "weights to the whole layer.",
+        help="What really flows between tokens inside a Transformer: norm-based attribution maps, from attention weights to "
+        "the whole layer, exact for given attention weights, deviations of norms and slopes of activations.",
         epilog="normscope COMMAND --help shows examples. Without --model, the embedded all-MiniLM-L6-v2 is analysed.",
         no_args_is_help=True,
         add_completion=module is None,

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normscope import catalogue
-from normscope.choices import normalise_axis
+from normscope.choices import MOST_JOBS, normalise_axis
 from normscope.endings import FIGURES, MAPS, NETCDF, PAGES, RESULTS, TABLES, ending
 from normscope.errors import FileError, InputError, SelectionError, listing
 from normscope.model_options import ModelOptions
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 ALL = "all"
 """Every scope, where a scope is asked for."""
 
+_MOST_BYTES = 2**80
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
@@ -144,7 +146,10 @@ def read_bytes(size: str | None) -> int | None:
     match = re.fullmatch(r"([0-9.]+)\s*([kmg]?)i?b?", size.strip().lower())
     if match is None or match[1].count(".") > 1:
         raise InputError(f"A size of memory is a number of bytes, or such as 500M or 2G, not {size!r}.")
-    return int(float(match[1]) * _SIZES[match[2]])
+    number = float(match[1]) if match[1].strip(".") else inf
+    if number > _MOST_BYTES:
+        raise InputError(f"A size of memory is a number of bytes, or such as 500M or 2G, not {size!r:.40}.")
+    return int(number * _SIZES[match[2]])
 
 
 # ---- finished results --------------------------------------------------------------------------------------------------
@@ -162,13 +167,18 @@ def check_results(paths: Sequence[Path]) -> None:
 # ---- runs --------------------------------------------------------------------------------------------------------------
 
 
-def check_experiments(names: Sequence[str], approximate: str | None) -> None:
-    """Refuse experiments that do not exist, that are named twice, or that cannot be approximated."""
+def check_experiments(
+    names: Sequence[str], options: Sequence[str], approximate: str | None
+) -> dict[str, dict[str, Any]]:
+    """Refuse experiments that do not exist, that are named twice, or that cannot be approximated; the options of each."""
     known = [catalogue.experiment_name(name) for name in names]
     if len(set(known)) < len(known):
         raise InputError("Name at least one experiment, and each only once.")
+    given = read_experiment_options(options, names)
     if approximate is not None:
-        catalogue.refuse_exact_experiments(known, approximate)
+        asked = {catalogue.experiment_name(name): given.get(name, {}) for name in names}
+        catalogue.refuse_exact_experiments(catalogue.exact_experiments(asked), approximate)
+    return given
 
 
 def check_corpus(names: Sequence[str], corpus: str | None, options: CorpusOptions, ranks: Path | None) -> None:
@@ -182,9 +192,9 @@ def check_corpus(names: Sequence[str], corpus: str | None, options: CorpusOption
         files = Corpus.of(corpus, options)
         if files.actual_format != "dataset" and not Path(corpus).exists():
             raise CorpusError(f"There is no corpus file {corpus!r}.")
-        if files.gold is not None and not Path(files.gold).exists():
+        if files.gold is not None and kind(files.gold, "read") != "a file":
             raise CorpusError(f"There is no file {files.gold!r} with gold alignments.")
-    if ranks is not None and not ranks.is_file():
+    if ranks is not None and kind(ranks, "read") != "a file":
         raise CorpusError(f"There is no file {str(ranks)!r} with token frequencies.")
 
 
@@ -192,6 +202,8 @@ def check_counts(*, jobs: int, shard_size: int) -> None:
     for option, count in (("--jobs", jobs), ("--shard-size", shard_size)):
         if count < 1:
             raise InputError(f"{option} is at least 1, not {count}.")
+    if jobs > MOST_JOBS:
+        raise InputError(f"--jobs is at most {MOST_JOBS}, not {jobs}: each process loads the model.")
 
 
 def check_folder(out: str) -> None:

@@ -12,6 +12,7 @@ from normscope.cli.checks import check_approximation, check_model, check_text
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import load_analyzer, read_text, result_console
+from normscope.cli.texts import given_texts
 from normscope.errors import InputError
 from normscope.model_options import ModelOptions
 
@@ -27,6 +28,8 @@ EXAMPLES = (
 )
 
 _COUNTED = "What is counted"
+_MOST, _MOST_INPUTS = 10**9, 10**6
+"""The largest numbers that are counted with: far above any model, and far below what arithmetic can hold."""
 
 
 def register(app: typer.Typer) -> None:
@@ -38,15 +41,22 @@ def estimate_command(
     text: Annotated[
         str | None,
         typer.Argument(
-            metavar="TEXT", help="The text to analyse; for a vision model, the file of an image.", show_default=False
+            metavar="TEXT",
+            help="The text to analyse, a text file (.txt, .md, .rst), or - for standard input; for a vision model, the file "
+            "of an image.",
+            show_default=False,
         ),
     ] = None,
     tokens: Annotated[
         int | None,
-        typer.Option("--tokens", "-n", min=1, help="Instead of a text, its number of tokens.", show_default=False),
+        typer.Option(
+            "--tokens", "-n", min=1, max=_MOST, help="Instead of a text, its number of tokens.", show_default=False
+        ),
     ] = None,
     pair: options.Pair = None,
-    inputs: Annotated[int, typer.Option("--inputs", min=1, help="How many inputs of this length.")] = 1,
+    inputs: Annotated[
+        int, typer.Option("--inputs", min=1, max=_MOST_INPUTS, help="How many inputs of this length.")
+    ] = 1,
     target: Annotated[
         str | None,
         typer.Option(
@@ -57,7 +67,9 @@ def estimate_command(
     ] = None,
     target_tokens: Annotated[
         int | None,
-        typer.Option("--target-tokens", min=1, help="Instead of a target, its number of tokens.", show_default=False),
+        typer.Option(
+            "--target-tokens", min=1, max=_MOST, help="Instead of a target, its number of tokens.", show_default=False
+        ),
     ] = None,
     scope: Annotated[
         list[str] | None,
@@ -66,7 +78,12 @@ def estimate_command(
     queries: Annotated[
         int | None,
         typer.Option(
-            "--queries", min=1, help="Rows of each map (default: all).", show_default=False, rich_help_panel=_COUNTED
+            "--queries",
+            min=1,
+            max=_MOST_INPUTS,
+            help="Rows of each map (default: all).",
+            show_default=False,
+            rich_help_panel=_COUNTED,
         ),
     ] = None,
     layer: Annotated[
@@ -79,6 +96,7 @@ def estimate_command(
     approximate: options.Approximate = None,
     products: options.Products = None,
     truncate: options.Truncate = False,
+    as_text: options.AsText = False,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="An explanation of a prediction, instead of maps.", rich_help_panel=_COUNTED),
@@ -86,7 +104,11 @@ def estimate_command(
     values: Annotated[
         int,
         typer.Option(
-            "--values", min=1, help="With --explain, how many tokens are explained.", rich_help_panel=_COUNTED
+            "--values",
+            min=1,
+            max=_MOST,
+            help="With --explain, how many tokens are explained.",
+            rich_help_panel=_COUNTED,
         ),
     ] = 1,
     mixing: Annotated[
@@ -114,8 +136,9 @@ def estimate_command(
     if mixing and any((heads, approximate, products)):
         raise InputError("Mixing ratios take no maps: leave out --heads, --approximate and --products.")
     check_approximation(approximate, products)
+    read, (pair, target) = given_texts(text or "", pair, target, as_text=as_text)
     if text is not None:
-        check_text(text)
+        check_text(read)
     check_model(model, scopes=scope or (), layer=layer, target=target)
     analyzer = load_analyzer(model)
     common: dict[str, Any] = {
@@ -124,7 +147,7 @@ def estimate_command(
         "truncate": truncate,
         "timed": not no_time,
     }
-    asked = _several(tokens if text is None else read_text(text, pair), inputs)
+    asked = _several(tokens if text is None else read_text(analyzer, read, pair, as_text=as_text), inputs)
     if explain:
         counted = analyzer.estimate_explanation(asked, values=values, **common)
     else:

@@ -19,7 +19,8 @@ from normscope.cli.checks import (
 )
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
-from normscope.cli.session import load_analyzer, named, read_text, result_console, say_written, working
+from normscope.cli.session import load_analyzer, named, read_text, result_console, say, say_written, working
+from normscope.cli.texts import given_texts
 from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from normscope.methods import Method
 
 _ASKED = "What is explained"
+_MOST_DIGITS = 18
 _HOW = "How"
 
 EXAMPLES = (
@@ -115,6 +117,7 @@ def explain_command(
         bool,
         typer.Option("--heads", help="Also keep the edges of every head (in a .nc).", rich_help_panel=_HOW),
     ] = False,
+    ff_baseline: options.FeedForwardBaseline = "zero",
     max_memory: Annotated[
         str | None,
         typer.Option(
@@ -136,14 +139,17 @@ def explain_command(
     ] = None,
     out: options.Out = None,
     truncate: options.Truncate = False,
+    as_text: options.AsText = False,
     *,
     model: ModelOptions,
 ) -> None:
     """Show what made the model say this: what each token puts into a logit.
 
-    The logit is that of a word or label, and by default it is taken apart exactly. With --out it is written as a
+    The logit is that of a word or label, and by default it is taken apart exactly, for given attention weights, deviations
+    of norms and slopes of activations. With --out it is written as a
     picture (svg, png, pdf), a page (html), a table (csv, parquet, json) or netCDF (nc).
     """
+    text, (pair,) = given_texts(text, pair, as_text=as_text)
     check_text(text, pair)
     check_method(method, option or [], heads=heads)
     check_question(target, against, continue_for, state=state)
@@ -153,7 +159,7 @@ def explain_command(
     analyzer = load_analyzer(model)
     with working("Explaining", "layers") as tell:
         explanation = analyzer.explain(
-            read_text(text, pair),
+            read_text(analyzer, text, pair, as_text=as_text),
             target=_label(analyzer, target),
             against=_label(analyzer, against),
             at=at,
@@ -161,10 +167,13 @@ def explain_command(
             direction="state" if state else None,
             method=_method(method, option or []),
             heads=heads,
+            ff_baseline=ff_baseline,
             max_memory=memory,
             truncate=truncate,
             tell=tell,
         )
+    if explanation.note:
+        say(explanation.note, "yellow")
     if words:
         explanation = explanation.words()
     _give_out(explanation, out, flow)
@@ -188,7 +197,7 @@ def _method(name: str, given: list[str]) -> Method:
 
 def _label(analyzer: Analyzer, name: str | None) -> str | int | None:
     """A number where it can only be one: a label that is not called so, or a token of a model without a tokenizer."""
-    if name is None or not name.isdecimal():
+    if name is None or not name.isdecimal() or len(name) > _MOST_DIGITS:
         return name
     from normscope.families.heads import labels_of
 

@@ -14,6 +14,7 @@ from normscope.cli.checks import check_model, check_page, check_results, check_t
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import analysing, load_analyzer, read_text, say, say_approximate, say_written, working
+from normscope.cli.texts import given_texts, result_file
 from normscope.errors import InputError, NormscopeError
 from normscope.model_options import ModelOptions
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from normscope.explorer.pieces import Precision
 
 _SIDE = "Side by side"
-_RESULTS = (".nc", ".zarr")
 
 EXPLORE_EXAMPLES = (
     'normscope explore "The opera singer caught a soap bubble." --out bubble.html',
@@ -51,7 +51,8 @@ def explore(
         str,
         typer.Argument(
             metavar="TEXT",
-            help="The text to analyse (for a vision model, the file of an image), or a finished result: .nc or .zarr.",
+            help="The text to analyse, a text file (.txt, .md, .rst) or - for standard input (for a vision model, the file "
+            "of an image), or a finished result: .nc or .zarr.",
             show_default=False,
         ),
     ],
@@ -82,7 +83,9 @@ def explore(
         str, typer.Option("--precision", help="Values quantised for 'display', or 'full' float32 (a larger file).")
     ] = "display",
     truncate: options.Truncate = False,
+    as_text: options.AsText = False,
     value_bias: options.ValueBias = "token",
+    ff_baseline: options.FeedForwardBaseline = "zero",
     approximate: options.Approximate = None,
     *,
     model: ModelOptions,
@@ -94,9 +97,9 @@ def explore(
     """
     check_page(out)
     page_precision = _precision(precision)
-    result = _result(text)
+    result = None if as_text else result_file(text)
     if result is not None:
-        other = None if compare is None else _result(compare)
+        other = None if compare is None else result_file(compare)
         if any((pair, target, compare_model)) or (compare is not None and other is None):
             raise InputError(
                 f"{text!r} is a finished result, shown as it is: leave out the options of an analysis. --compare takes "
@@ -104,6 +107,7 @@ def explore(
             )
         _write(_opened(result, *([] if other is None else [other])), out, page_precision)
         return
+    text, (pair, target, compare) = given_texts(text, pair, target, compare, as_text=as_text)
     check_text(text, pair)
     other_model = replace(model, model=compare_model, tokenizer=None, revision=None)
     for each in (model, *([] if compare_model is None else [other_model])):
@@ -115,12 +119,13 @@ def explore(
         "heads": heads,
         "truncate": truncate,
         "value_bias": value_bias,
+        "ff_baseline": ff_baseline,
         "approximate": approximate,
     }
-    analyses = [_analysed(first, read_text(text, pair), asked)]
+    analyses = [_analysed(first, read_text(first, text, pair, as_text=as_text), asked)]
     if compare is not None or compare_model is not None:
         second = first if compare_model is None else load_analyzer(other_model)
-        other = read_text(text, pair) if compare is None else compare
+        other = read_text(second, *((text, pair) if compare is None else (compare, None)), as_text=as_text)
         analyses.append(_analysed(second, other, asked))
     for analysis in analyses:
         say_approximate(analysis)
@@ -203,15 +208,6 @@ def serve(
         analyzers[f"{analyzer.name} ({same + 1})" if same else analyzer.name] = analyzer
     limits = Limits(tokens=most_tokens, kept=most_kept * 2**20)
     run(WebApp(analyzers, limits), what=", ".join(analyzers), host=host, port=port, say=say)
-
-
-def _result(text: str) -> Path | None:
-    """The file or folder of a finished result, if that is what a text names."""
-    path = Path(text)
-    try:
-        return path if path.suffix in _RESULTS and path.exists() else None
-    except OSError:  # a text that is longer than any name
-        return None
 
 
 def _opened(*paths: Path) -> list[Analysis | Explanation]:

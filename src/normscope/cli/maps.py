@@ -31,6 +31,7 @@ from normscope.cli.session import (
     units_of,
     working,
 )
+from normscope.cli.texts import given_texts
 from normscope.errors import SelectionError
 from normscope.model_options import ModelOptions
 from normscope.outline import no_encoder
@@ -83,7 +84,9 @@ def map_command(
     encoder: options.Encoder = False,
     out: options.Out = None,
     truncate: options.Truncate = False,
+    as_text: options.AsText = False,
     value_bias: options.ValueBias = "token",
+    ff_baseline: options.FeedForwardBaseline = "zero",
     approximate: options.Approximate = None,
     products: options.Products = None,
     *,
@@ -95,6 +98,7 @@ def map_command(
     computed. On the terminal the default is the last layer, in a file all layers. With --out the map is written as a picture
     (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
     """
+    text, (pair, target) = given_texts(text, pair, target, as_text=as_text)
     check_text(text, pair)
     check_map_file(out, scope, normalise)
     check_head(head, scope)
@@ -105,13 +109,14 @@ def map_command(
     layers = layer if layer is not None or out is not None else analyzer.layers[-1]
     with analysing() as tell:
         analysis = analyzer.analyze(
-            read_text(text, pair),
+            read_text(analyzer, text, pair, as_text=as_text),
             target=target,
             scopes=_computed(scopes, encoder=encoder),
             layers=layers,
             heads=head is not None,
             truncate=truncate,
             value_bias=value_bias,
+            ff_baseline=ff_baseline,
             approximate=approximate,
             products=products,
             tell=tell,
@@ -143,7 +148,9 @@ def growth_command(
     no_special: options.NoSpecial = False,
     encoder: options.Encoder = False,
     truncate: options.Truncate = False,
+    as_text: options.AsText = False,
     value_bias: options.ValueBias = "token",
+    ff_baseline: options.FeedForwardBaseline = "zero",
     *,
     model: ModelOptions,
 ) -> None:
@@ -151,6 +158,7 @@ def growth_command(
 
     The picture is a strip of maps, one for each scope, by default of the last layer.
     """
+    text, (pair, target) = given_texts(text, pair, target, as_text=as_text)
     check_text(text, pair)
     check_growth(out, normalise)
     check_model(model, layer=layer, encoder=encoder, target=target)
@@ -160,7 +168,13 @@ def growth_command(
         say(f"Layer {layer}, the last; choose another with --layer.")
     with analysing() as tell:
         analysis = analyzer.analyze(
-            read_text(text, pair), target=target, layers=layer, truncate=truncate, value_bias=value_bias, tell=tell
+            read_text(analyzer, text, pair, as_text=as_text),
+            target=target,
+            layers=layer,
+            truncate=truncate,
+            value_bias=value_bias,
+            ff_baseline=ff_baseline,
+            tell=tell,
         )
     analysis = units_of(analysis, words=words, no_special=no_special, encoder=encoder)
     with working(f"Drawing {out}"):

@@ -11,6 +11,7 @@ from normscope.cli.checks import ALL, check_mixing_file, check_model, check_text
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import analysing, load_analyzer, read_text, result_console, say_written, working
+from normscope.cli.texts import given_texts
 from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ def mix_command(
     no_special: options.NoSpecial = False,
     out: options.Out = None,
     truncate: options.Truncate = False,
+    as_text: options.AsText = False,
     value_bias: options.ValueBias = "token",
+    ff_baseline: options.FeedForwardBaseline = "zero",
     *,
     model: ModelOptions,
 ) -> None:
@@ -56,6 +59,7 @@ def mix_command(
     the price of a few forward passes. With --out the ratios are written as a picture (svg, png, pdf), a table (csv, parquet,
     json) or netCDF (nc).
     """
+    text, (pair, target) = given_texts(text, pair, target, as_text=as_text)
     check_text(text, pair)
     check_mixing_file(out, scope)
     check_model(model, scopes=scope_names(scope), layer=layer, target=target)
@@ -63,12 +67,13 @@ def mix_command(
     scopes = None if scope == ALL else [scope or analyzer.scopes[-1]]
     with analysing() as tell:
         ratios: xr.DataArray = analyzer.mixing_ratios(
-            read_text(text, pair),
+            read_text(analyzer, text, pair, as_text=as_text),
             target=target,
             scopes=scopes,
             layers=layer,
             truncate=truncate,
             value_bias=value_bias,
+            ff_baseline=ff_baseline,
             tell=tell,
         )
     if no_special:

@@ -13,6 +13,7 @@ from normscope.cli.checks import check_model, check_text
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import expanded
 from normscope.cli.session import analysing, load_analyzer, named, result_console, say
+from normscope.cli.texts import given_texts
 from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def check_command(
             "--text", help="The text to analyse (and, for an encoder-decoder model, to decode).", show_default=_SENTENCE
         ),
     ] = None,
+    as_text: options.AsText = False,
     *,
     model: ModelOptions,
 ) -> None:
@@ -59,6 +61,7 @@ def check_command(
     given random token ids.
     """
     if text is not None:
+        text, _ = given_texts(text, as_text=as_text)
         check_text(text)
     check_model(model)
     analyzer = load_analyzer(model)

@@ -27,8 +27,14 @@ NamePart = Annotated[
 TextArgument = Annotated[
     str,
     typer.Argument(
-        metavar="TEXT", help="The text to analyse; for a vision model, the file of an image.", show_default=False
+        metavar="TEXT",
+        help="The text to analyse, a text file (.txt, .md, .rst), or - for standard input; for a vision model, the file of "
+        "an image.",
+        show_default=False,
     ),
+]
+AsText = Annotated[
+    bool, typer.Option("--as-text", help="Texts are taken as they are, also '-' and what looks like a file's name.")
 ]
 Pair = Annotated[
     str | None, typer.Option("--pair", help="A second text, for models that read pairs.", show_default=False)
@@ -37,7 +43,8 @@ Target = Annotated[
     str | None,
     typer.Option(
         "--target",
-        help="For an encoder-decoder model, what the decoder reads. Default: what the model generates.",
+        help="For an encoder-decoder model, the text that the decoder gives out and reads. Default: what the model "
+        "generates.",
         show_default=False,
     ),
 ]
@@ -56,6 +63,14 @@ Truncate = Annotated[
 ValueBias = Annotated[
     choices.ValueBias,
     typer.Option("--value-bias", help="Count the bias of the value projection with the 'token' or with the 'bias'."),
+]
+FeedForwardBaseline = Annotated[
+    choices.FeedForwardBaseline,
+    typer.Option(
+        "--ff-baseline",
+        help="Start the integrated gradients of feed-forwards at 'zero', as in the papers, or at the 'bias': what no token "
+        "put in.",
+    ),
 ]
 Approximate = Annotated[
     choices.ApproximationName | None,

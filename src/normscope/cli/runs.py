@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from normscope import catalogue
-from normscope.choices import ApproximationName, Arithmetic, Masking, StackName, ValueBias
+from normscope.choices import ApproximationName, Arithmetic, FeedForwardBaseline, Masking, StackName, ValueBias
 from normscope.cli import options
 from normscope.cli.checks import (
     check_corpus,
@@ -18,7 +18,6 @@ from normscope.cli.checks import (
     check_folder,
     check_model,
     check_page,
-    read_experiment_options,
 )
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import Expansion, expanded
@@ -117,6 +116,14 @@ def run_command(
             rich_help_panel=_HOW,
         ),
     ] = "token",
+    ff_baseline: Annotated[
+        FeedForwardBaseline,
+        typer.Option(
+            "--ff-baseline",
+            help="Start the integrated gradients of feed-forwards at zero, or at the bias: what no token put in.",
+            rich_help_panel=_HOW,
+        ),
+    ] = "zero",
     arithmetic: Annotated[
         Arithmetic | None,
         typer.Option(
@@ -219,10 +226,9 @@ def run_command(
 
     After an interruption, the same command resumes the run.
     """
-    check_experiments(names, approximate)
     named_options = {"alignment.setting": setting, "ff-amplification.minimum_count": minimum_count}
     settings = [*(option or []), *(f"{name}={value}" for name, value in named_options.items() if value is not None)]
-    experiment_options = read_experiment_options(settings, names)
+    experiment_options = check_experiments(names, settings, approximate)
     check_corpus(names, corpus, corpus_options, ranks)
     check_counts(jobs=jobs, shard_size=shard_size)
     check_folder(out)
@@ -245,6 +251,7 @@ def run_command(
             corpus_name=corpus_name,
             ranks=ranks,
             value_bias=value_bias,
+            ff_baseline=ff_baseline,
             dtype=arithmetic,
             stack=stack,
             approximate=approximate,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from normscope.cli.texts import is_image
 from normscope.errors import InputError, unknown
 from normscope.model_options import ModelOptions
 
@@ -84,8 +85,10 @@ def _warn(message: Warning | str, *_: object, **__: object) -> None:
     say(f"Warning: {message}")
 
 
-def read_text(text: str, pair: str | None) -> str | tuple[str, str]:
-    """The input that a text and perhaps a second one stand for."""
+def read_text(analyzer: Analyzer, text: str, pair: str | None, *, as_text: bool = False) -> str | tuple[str, str]:
+    """The input that a text and perhaps a second one make up for a model."""
+    if not as_text and analyzer.family.reads == "text" and is_image(text):
+        raise InputError(f"{text!r} is the file of an image, and {analyzer.name} reads text.")
     return text if pair is None else (text, pair)
 
 

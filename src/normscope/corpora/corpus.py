@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
@@ -279,7 +280,7 @@ class Corpus:
         items = encoder.packed(records) if self.unit == "packed" else encoder.items(records)
         if self.limit is None:
             return items
-        return _sample(items, self.limit, self.seed) if self.shuffle else islice(items, self.limit)
+        return _sample(items, self.limit, self.seed) if self.shuffle else islice(items, min(self.limit, sys.maxsize))
 
     def fingerprint(self) -> str:
         """A hash of the content of files and texts (of the name, for a dataset)."""

@@ -24,6 +24,9 @@ from normscope.inputs import NO_WORD, TokenSequence, read_inputs
 
 _Read = TypeVar("_Read", Item, TokenSequence)
 
+TOO_LONG = "too long"
+"""How problems with sequences of too many tokens begin."""
+
 _FIRST, _SEPARATOR = "[CLS]", "[SEP]"
 """The special tokens of ready-made WordPiece tokens."""
 
@@ -124,7 +127,7 @@ class Encoder:
                 f"{record.where}: {length} tokens, but at most {self.max_tokens} are wanted. "
                 f"Raise max_tokens, or cut or leave out long sequences (--too-long truncate or skip)."
             )
-        self.problems.left_out("too long, cut" if self.too_long == "truncate" else "too long, left out")
+        self.problems.left_out(f"{TOO_LONG}, cut" if self.too_long == "truncate" else f"{TOO_LONG}, left out")
         return self.too_long == "truncate"
 
     # ---- ready-made tokens -----------------------------------------------------------------------------------------------
@@ -214,7 +217,7 @@ class Encoder:
         for side in (source, target):
             if all(side.special):
                 raise InputError(f"The sentence {side.text!r:.60} is empty: it has no token but special ones.")
-        if not self._pair_fits(record, max(len(source), len(target))):
+        if not self._pair_fits(record, source, target):
             return None
         return Item(
             number,
@@ -230,7 +233,10 @@ class Encoder:
     def _pairs(self) -> PairTokenizer:
         return PairTokenizer(with_languages(self.tokenizer, *self.languages))
 
-    def _pair_fits(self, record: Record, longest: int) -> bool:
+    def _pair_fits(self, record: Record, source: TokenSequence, target: TokenSequence) -> bool:
+        """Whether a pair stays; a target without an end token is read behind the start token, and has a row more."""
+        ends = target.special[-1] or target.features["input_ids"][-1] in self.special_ids
+        longest = max(len(source), len(target) + (not ends))
         if longest > self.max_tokens and self.too_long == "truncate":
             self.problems.left_out("too long, left out")  # a cut pair would have lost words that its gold links name
             return False
@@ -247,7 +253,7 @@ class Encoder:
             self.problems.bad_row(record.where, "malformed row", str(error))
             return None
         if item.target is not None:
-            return item if self._pair_fits(record, max(item.length, len(item.target))) else None
+            return item if self._pair_fits(record, item.sequence, item.target) else None
         return cut if self._fits(record, item.length) else None
 
     # ---- packed ----------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from normscope.corpora.item import Item
 from normscope.corpora.record import ID_COLUMNS, INPUT_IDS, Gold, is_text
 from normscope.errors import InputError
 from normscope.inputs import NO_WORD, TokenSequence, read_inputs
+from normscope.inputs.reading import check_mask
 
 _PER_TOKEN = ID_COLUMNS[1:7]
 _LEFT_OUT = -100
@@ -100,7 +101,7 @@ def _numbers(name: str, values: Any) -> tuple[Any, ...]:
         raise ValueError(f"{name!r} has a negative number.")
     if kind is int and any(value > _MOST for value in filled):
         raise ValueError(f"{name!r} has a number that is none of a token, a word or a mark: it is above {_MOST}.")
-    if name in _FLAGS and not {*filled} <= {0, 1}:
+    if name == _FLAGS[1] and not {*filled} <= {0, 1}:
         raise ValueError(f"{name!r} has a number other than 0 and 1.")
     if kind is str and any(not is_text(value) for value in filled):
         raise ValueError(f"{name!r} has a token that is no text, since it cannot be written as UTF-8.")
@@ -113,6 +114,10 @@ def _without_padding(columns: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any
     mask = columns.pop("attention_mask", None)
     if mask is None:
         return columns
+    try:
+        check_mask(mask)
+    except InputError as error:
+        raise ValueError(str(error)) from error
     kept = [place for place, flag in enumerate(mask) if flag]
     if not kept or kept != list(range(kept[0], kept[-1] + 1)):
         raise ValueError("'attention_mask' keeps no token, or has holes.")

@@ -18,7 +18,7 @@ import torch
 from transformers import PreTrainedModel
 
 from normscope.analyzer import Analyzer
-from normscope.choices import ApproximationName, Masking, StackName, ValueBias
+from normscope.choices import MOST_JOBS, ApproximationName, FeedForwardBaseline, Masking, StackName, ValueBias
 from normscope.corpora import Corpus, CorpusOptions
 from normscope.corpus_run import output
 from normscope.corpus_run.cost import announced
@@ -84,6 +84,7 @@ def run(
     corpus_name: str = "",
     ranks: str | Path | None = None,
     value_bias: ValueBias = "token",
+    ff_baseline: FeedForwardBaseline = "zero",
     dtype: torch.dtype | str | None = None,
     stack: StackName | None = None,
     approximate: ApproximationName | None = None,
@@ -110,6 +111,7 @@ def run(
             then stand beside the measured ones.
         ranks: a list of token frequency ranks (lines of `rank count id`); without it, tokens are counted in the corpus.
         value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
+        ff_baseline: where the integrated gradients of feed-forwards start in the maps: at `"zero"`, or at the `"bias"`.
         dtype: arithmetic of the decomposition, float32 or float64 (default float32, or float64 for a float64 model).
         stack: of an encoder-decoder model, which of the two is looked at: `decoder` (the default) or `encoder`.
         approximate: for experiments that look at the ranks of maps alone: approximate the maps from the feed-forward on, as
@@ -139,6 +141,7 @@ def run(
         corpus_name=corpus_name,
         ranks=None if ranks is None else str(ranks),
         value_bias=value_bias,
+        ff_baseline=ff_baseline,
         dtype=arithmetic(dtype),
         stack=stack,
         approximate=approximate,
@@ -177,6 +180,8 @@ def _source(
     """Where the model comes from; `None` for an analyzer."""
     if jobs < 1:
         raise InputError(f"jobs is at least 1, not {jobs}.")
+    if jobs > MOST_JOBS:
+        raise InputError(f"jobs is at most {MOST_JOBS}, not {jobs}: each process loads the model.")
     if isinstance(model, Analyzer | ModelOptions):
         if loading:
             raise InputError("The model already has its loading options: leave out `loading`.")

@@ -33,6 +33,8 @@ except ImportError as error:
 MOST_LOSSES = 4
 """How many actors in a row may be lost with the same shard, or before their model is loaded."""
 
+_MOST_WORKERS = 10_000
+
 _SECONDS_BETWEEN_LOOKS = 5
 """How often to see whether there still is a machine, while nothing comes back."""
 
@@ -49,11 +51,11 @@ class Ray:
 
     address: str | None = None
     workers: int | None = None
-    patience: float = 60
+    patience: float = 60.0
 
     def __post_init__(self) -> None:
-        if self.workers is not None and self.workers < 1:
-            raise InputError(f"The number of workers is at least 1, not {self.workers}.")
+        if self.workers is not None and not 1 <= self.workers <= _MOST_WORKERS:
+            raise InputError(f"The number of workers is at least 1 and at most {_MOST_WORKERS}, not {self.workers}.")
 
     def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
         model = work.loadable()
@@ -150,7 +152,7 @@ class _Pool:
     def compute(self, shards: Iterable[Shard]) -> Iterator[Finished]:
         waiting = iter(shards)
         try:
-            for _ in range(self._share.workers):
+            for _ in range(self._work.most_workers(self._share.workers)):
                 self._hire()
             while self._at_work or self._again or not self._all_given:
                 yield from self._next(waiting)

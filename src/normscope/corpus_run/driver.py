@@ -12,6 +12,7 @@ from rich.console import Console
 
 from normscope.analyzer import Analyzer
 from normscope.corpora import Corpus, CorpusError, Item, Problems
+from normscope.corpora.encode import TOO_LONG
 from normscope.corpora.token_ranks import read_ranks
 from normscope.corpus_run.engines import IDENTITY, ChangedModelError, Engine, Work, WorkerError
 from normscope.corpus_run.folder import RunFolder
@@ -36,9 +37,10 @@ class Driver:
     """Drives one run."""
 
     def __init__(self, settings: Settings, analyzer: Analyzer, folder: RunFolder, spool: Spool) -> None:
+        facts = analyzer.facts
         self.settings = replace(
             settings,
-            model={name: analyzer.facts[name] for name in IDENTITY},
+            model={name: facts[name] for name in IDENTITY},
             corpus=None if settings.corpus is None else settings.corpus.fitting(analyzer.longest),
         )
         self.analyzer = analyzer if settings.stack is None else analyzer.of_stack(settings.stack)
@@ -108,7 +110,7 @@ class Driver:
                 f"{listing(self.shards.unsealed)}: shards of an earlier version, without checksums, are computed again."
             )
         done = self.spool.sequences - sum(map(self.spool.sequences_of, missing))
-        counts = self._written(engine, Work(self.plan, model, self.analyzer.facts))
+        counts = self._written(engine, Work(self.plan, model, self.analyzer.facts, len(missing)))
         kept = f"sequences are done and kept in {self.folder.name!r}. The same command resumes the run."
         try:
             for count in shown(counts, total=self.spool.sequences, done=done, progress=progress):
@@ -140,6 +142,10 @@ class Driver:
             frozenset(name for name, needs in self.needs.items() if self.plan.masks(needs)),
             "" if self.settings.corpus is None else self.settings.corpus.path,
             self.approximated,
+            "" if self.settings.corpus is None else self.settings.corpus.actual_format,
+            self.spool.longest,
+            sum(count for kind, count in self.problems.counts.items() if kind.startswith(TOO_LONG)),
+            self.settings.conventions,
         )
         return {item.name: item.conclude(totals[item.name], facts) for item in self.settings.experiments}
 
@@ -182,6 +188,7 @@ def _plan(settings: Settings, analyzer: Analyzer, facts: ModelFacts) -> Plan:
         settings.torch_dtype,
         settings.stack,
         settings.approximate,
+        settings.ff_baseline,
     )
 
 

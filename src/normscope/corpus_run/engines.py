@@ -53,17 +53,23 @@ class Work:
     """What is to be done with every shard, in a form that can be sent to other processes and machines.
 
     Without `model`, or with a live one, the model exists in this process only. `facts` are those of the driver's model.
+    `shards` is how many there are, where that is known: no engine needs more workers.
     """
 
     plan: Plan
     model: ModelOptions | None
     facts: Mapping[str, object] = field(default_factory=dict[str, object])
+    shards: int | None = None
 
     def loadable(self) -> ModelOptions:
         """The model as others can load it."""
         if self.model is None or self.model.is_live:
             raise InputError("Several processes each load the model: name it (or its folder) instead of passing it.")
         return self.model
+
+    def most_workers(self, wanted: int) -> int:
+        """As many workers as are wanted, or as there are shards."""
+        return wanted if self.shards is None else max(1, min(wanted, self.shards))
 
 
 @runtime_checkable
@@ -95,7 +101,9 @@ class Processes:
         work.loadable()
         context = multiprocessing.get_context("spawn")
         arguments = (work, threads_for(self.jobs))
-        pool = ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_start, initargs=arguments)
+        pool = ProcessPoolExecutor(
+            work.most_workers(self.jobs), mp_context=context, initializer=_start, initargs=arguments
+        )
         return _pooled(pool, shards, at_once=2 * self.jobs)
 
 
@@ -164,11 +172,11 @@ class Worker:
     def analyzer(self) -> Analyzer:
         """The model, loaded with the first shard, whose error then is that of loading."""
         analyzer = self._work.loadable().load()
-        expected = self._work.facts
+        expected, found = self._work.facts, analyzer.facts
         changed = [
             name.removesuffix("_version")
             for name in (*IDENTITY, *VERSIONS)
-            if name in expected and analyzer.facts[name] != expected[name]
+            if name in expected and found[name] != expected[name]
         ]
         if changed:
             raise ChangedModelError(

@@ -146,7 +146,11 @@ def _make(path: Path) -> list[Path]:
         raise FileError(f"{str(path)!r} is {kind(folder)}, and a run needs a folder. Choose another name (--out).")
     missing = [each for each in (folder, *folder.parents) if kind(each, "made") is None]
     with refusing(path, "made"):
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            _unmake([each for each in missing[1:] if each.exists()])
+            raise
     return missing
 
 

@@ -49,9 +49,15 @@ def manifest_of(
 def _unmasked(item: Experiment, plan: Plan) -> list[str]:
     """A note where tokens should have been masked and could not be."""
     needs = item.needs(plan.model)
-    if not needs.masked or plan.mask_id is not None or plan.masking == "none":
+    if not needs.masked or plan.masks(needs) or plan.masking == "none":
         return []
-    return [f"No tokens were masked, as the paper does: {plan.model.name} has no mask token."]
+    return [f"No tokens were masked, as the paper does: {_cannot_mask(plan)}."]
+
+
+def _cannot_mask(plan: Plan) -> str:
+    if plan.mask_id is None:
+        return f"{plan.model.name} has no mask token"
+    return f"{plan.model.name} is causal and not trained on masked tokens (--masking all masks them all the same)"
 
 
 def _masking(item: Experiment, plan: Plan) -> dict[str, Any]:
@@ -64,7 +70,7 @@ def _masking(item: Experiment, plan: Plan) -> dict[str, Any]:
     elif plan.masking == "none":
         reason = "masking was switched off"
     elif needs.masked:
-        reason = f"the paper masks tokens, but {plan.model.name} has no mask token"
+        reason = f"the paper masks tokens, but {_cannot_mask(plan)}"
     else:
         reason = "the experiment masks no tokens"
     return {"masked": plan.masks(needs), "masking": reason}

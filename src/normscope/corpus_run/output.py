@@ -18,6 +18,7 @@ from normscope.checksums import checksum
 from normscope.errors import FileError
 from normscope.experiments.base import Outcome
 from normscope.files import replacing
+from normscope.plots.glyphs import legible
 from normscope.plots.style import publication
 from normscope.run_files import MANIFEST
 
@@ -66,7 +67,7 @@ def _write_outcome(folder: Path, outcome: Outcome) -> list[Path]:
             figure = draw()
             for suffix, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
                 written.append(folder / "figures" / f"{name}.{suffix}")
-                with replacing(written[-1]) as path:
+                with replacing(written[-1]) as path, legible(figure, text_stays=suffix == "svg"):
                     figure.savefig(path, format=suffix, dpi=150, metadata=metadata)
     return written
 

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import torch
 
 from normscope.catalogue import refuse_exact_experiments
-from normscope.choices import ApproximationName, Arithmetic, Masking, StackName, ValueBias
+from normscope.choices import ApproximationName, Arithmetic, FeedForwardBaseline, Masking, StackName, ValueBias
 from normscope.corpora import Corpus
 from normscope.errors import InputError
 from normscope.experiments import Experiment
@@ -37,6 +37,7 @@ class Settings:
     corpus_name: str = ""
     ranks: str | None = None
     value_bias: ValueBias = "token"
+    ff_baseline: FeedForwardBaseline = "zero"
     dtype: Arithmetic | None = None
     stack: StackName | None = None
     approximate: ApproximationName | None = None
@@ -49,8 +50,11 @@ class Settings:
             raise InputError("Name at least one experiment, and each only once.")
         if self.shard_size < 1:
             raise InputError(f"shard_size is at least 1, not {self.shard_size}.")
+        if self.seed < 0:
+            raise InputError(f"seed is at least 0, not {self.seed}.")
         check_choice("masking", self.masking, get_args(Masking))
         check_choice("value_bias", self.value_bias, get_args(ValueBias))
+        check_choice("ff_baseline", self.ff_baseline, get_args(FeedForwardBaseline))
         check_choice("The stack", self.stack, (None, *get_args(StackName)))
         check_choice("The arithmetic", self.dtype, (None, *get_args(Arithmetic)))
         check_choice("approximate", self.approximate, (None, *get_args(ApproximationName)))
@@ -60,6 +64,12 @@ class Settings:
     @property
     def torch_dtype(self) -> torch.dtype | None:
         return None if self.dtype is None else {"float32": torch.float32, "float64": torch.float64}[self.dtype]
+
+    @property
+    def conventions(self) -> str:
+        """What is counted otherwise than in the papers."""
+        given = {"value_bias": self.value_bias != "token", "ff_baseline": self.ff_baseline != "zero"}
+        return " and ".join(f"{name}='bias'" for name, otherwise in given.items() if otherwise)
 
     def record(self) -> dict[str, Any]:
         """The settings as JSON values."""
@@ -78,6 +88,7 @@ class Settings:
             "ranks": self.ranks,
             "ranks_fingerprint": None if self.ranks is None else _fingerprint(Path(self.ranks)),
             "value_bias": self.value_bias,
+            "ff_baseline": self.ff_baseline,
             "dtype": self.dtype,
             "stack": self.stack,
             "approximate": self.approximate,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -40,15 +41,16 @@ class Spool:
         self._file, self._shard_size = file, shard_size
         self._starts: list[int] = [0]
         self._digest = hashlib.sha256()
-        self.sequences = self.tokens = 0
+        self.sequences = self.tokens = self.longest = 0
 
     def fill(self, items: Iterable[Item]) -> None:
         """Store all sequences."""
         remaining = iter(items)
-        while shard := list(islice(remaining, self._shard_size)):
+        while shard := list(islice(remaining, min(self._shard_size, sys.maxsize))):
             for item in shard:
                 self.sequences += 1
                 self.tokens += item.length
+                self.longest = max(self.longest, item.length)
                 self._digest.update(_token_ids(item).encode())
             block = zlib.compress(json.dumps([to_json(item) for item in shard]).encode(), 1)
             try:

@@ -87,20 +87,45 @@ def sloped(step: FeedForward) -> list[SlopedNetwork]:
 
 
 def _sloped(expert: Expert) -> SlopedNetwork:
-    network, weights = expert.network, expert.weights[:, None]
+    network = expert.network
     match network:
         case Plain():
-            (z,) = expert.pre_activations
             projections, output = (network.first,), network.second
-            slopes = (network.activation.slope(z) * weights,)
-            constant = (network.activation.at_zero * weights).expand_as(z)
+            slopes, constant = _plain_slopes(network, expert)
         case Gated():
-            a, u = expert.pre_activations
             projections, output = (network.gate, network.up), network.down
-            clamped = u.clamp(-network.up_limit, network.up_limit)
-            of_gate, of_up = (slope * weights for slope in network.activation.gate_slopes(a))
-            # A clamp is replaced by its own secant first; without one the quotient is 1.
-            clamp_slope = torch.where(clamped == u, 1.0, clamped / u)
-            slopes = (of_gate * (clamped + network.up_offset), of_up * clamp_slope)
-            constant = of_up * network.up_offset
-    return SlopedNetwork(expert.rows, expert.weights, projections, slopes, constant, output)
+            slopes, constant = _gated_slopes(network, expert)
+    weights = expert.weights[:, None]
+    scaled = tuple(slope * weights for slope in slopes)
+    return SlopedNetwork(expert.rows, expert.weights, projections, scaled, constant * weights, output)
+
+
+_Slopes = tuple[Float[Tensor, "row f"], ...]
+
+
+def _plain_slopes(network: Plain, expert: Expert) -> tuple[_Slopes, Float[Tensor, "row f"]]:
+    """The slope of the activation from its baseline, and what the neurons hold there beside the slope's share."""
+    (z,), activation = expert.pre_activations, network.activation
+    if expert.baselines is None:
+        return (activation.slope(z),), z.new_tensor(activation.at_zero).expand_as(z)
+    (start,) = expert.baselines
+    slope = activation.secant(start, z)
+    return (slope,), activation.function(start) - slope * start
+
+
+def _gated_slopes(network: Gated, expert: Expert) -> tuple[_Slopes, Float[Tensor, "row f"]]:
+    """The same of gate and up projection. A clamp is replaced by its own secant first; without one that is 1."""
+    (a, u), activation, limit = expert.pre_activations, network.activation, network.up_limit
+    clamped = u.clamp(-limit, limit)
+    if expert.baselines is None:
+        of_gate, of_up = activation.gate_slopes(a)
+        clamp_slope = torch.where(clamped == u, 1.0, clamped / u)
+        return (of_gate * (clamped + network.up_offset), of_up * clamp_slope), of_up * network.up_offset
+    a_start, u_start = expert.baselines
+    clamped_start = u_start.clamp(-limit, limit)
+    ups = [each + network.up_offset for each in (clamped_start, clamped)]
+    of_gate, of_up = activation.gate_secants((a_start, ups[0]), (a, ups[1]))
+    inside = (clamped == u) & (clamped_start == u_start)
+    of_up = of_up * torch.where(inside, 1.0, (clamped - clamped_start) / torch.where(inside, 1.0, u - u_start))
+    constant = activation.function(a_start) * ups[0] - of_gate * a_start - of_up * u_start
+    return (of_gate, of_up), constant

@@ -189,7 +189,9 @@ class Approximated:
 class RunFacts:
     """What the finish of an experiment may know of the run: model, corpus as the papers call it, seed, token frequency ranks
     by vocabulary id (`None`: counted in the corpus), the number of sequences, the experiments that saw masked tokens,
-    where the sequences come from, and how maps were approximated, if they were."""
+    where the sequences come from, how maps were approximated, if they were, the format of the corpus, the length of its
+    longest sequence in tokens, how many of its sequences were cut or left out as too long, and the conventions of the
+    decomposition that are not the papers', if any."""
 
     model: ModelFacts
     corpus: str = ""
@@ -199,6 +201,10 @@ class RunFacts:
     masked: frozenset[str] = frozenset()
     source: str = ""
     approximated: Approximated | None = None
+    format: str = ""
+    longest: int = 0
+    too_long: int = 0
+    conventions: str = ""
 
     def caption(self, experiment: str) -> str:
         """What a figure is about, in words: the model, the corpus, and how much of it."""
@@ -233,8 +239,6 @@ class Experiment(ABC):
     summary: ClassVar[str]
     columns: ClassVar[Mapping[str, str]]
     """What every column of the tables means."""
-    ranks_only: ClassVar[bool] = False
-    """Whether its tables depend on the order of the values of maps alone, so that maps may be approximate."""
 
     @abstractmethod
     def needs(self, model: ModelFacts) -> Needs:
@@ -258,6 +262,11 @@ class Experiment(ABC):
             facts = replace(facts, sequences=0)
         caption = facts.caption(self.name)
         return replace(outcome, figures={name: bind(_named, draw, caption) for name, draw in outcome.figures.items()})
+
+    @property
+    def ranks_only(self) -> bool:
+        """Whether its tables depend on the order of the values of maps alone, so that maps may be approximate."""
+        return False
 
     def check(self, analyzer: Analyzer) -> None:  # noqa: B027  (most take any model)
         """Refuse a model that the experiment cannot be run on, before any work begins."""

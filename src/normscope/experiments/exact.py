@@ -92,6 +92,11 @@ class Moments:
         )
         return np.sqrt(np.maximum(square - mean**2, 0.0))
 
+    def standard_error(self) -> np.ndarray:
+        """That of the mean, from the deviation of a sample (dividing by the count less one); NaN for fewer than two."""
+        spare = np.where(self.count > 1, self.count - 1, 1)
+        return np.where(self.count > 1, self.deviation() / np.sqrt(spare), np.nan)
+
     def minimum(self) -> np.ndarray:
         return np.where(self.count > 0, self.smallest, np.nan)
 

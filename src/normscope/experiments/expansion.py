@@ -38,7 +38,10 @@ from normscope.trace import LayerNorm
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
 
-_FORMS = ("affine", "linear", "authors")
+_PUBLISHED = "authors"
+"""The form that the published values have: they come from the authors' code."""
+
+_FORMS = ("affine", "linear", _PUBLISHED)
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class ExpansionRate(Experiment):
     columns: ClassVar[dict[str, str]] = {
         "layer": "layer, from 1; empty for the mean over layers",
         "expansion_rate": "root mean square of the singular values of f",
-        "published": "the paper's mean, where the model is the paper's (of MultiBERTs, over all 25)",
+        "published": "the paper's mean, where the model is the paper's (MultiBERTs: over all 25) and the form the authors'",
         "published_minimum": "the paper's smallest value of a layer",
         "published_maximum": "the paper's largest value of a layer",
     }
@@ -88,6 +91,8 @@ class ExpansionRate(Experiment):
             {"layer": layer, "expansion_rate": float(rate)} for layer, rate in zip(layers, rates, strict=True)
         ]
         paper = published.paper_of_model(facts.model)
+        if not paper.why_not and self.form != _PUBLISHED:
+            paper = published.Paper(why_not=f"they are of the authors' code (-O {self.name}.form={_PUBLISHED}).")
         mean, smallest, largest = paper.expansion_rate()
         records.append(
             {

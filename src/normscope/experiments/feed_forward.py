@@ -10,20 +10,19 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from normscope.analysis import normalise
-from normscope.choices import NormaliseAxis
+from normscope.choices import Correlation, NormaliseAxis
 from normscope.errors import InputError
 from normscope.experiments import chain, figures, published, tables
+from normscope.experiments.arrow import Table
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.exact import Moments
 from normscope.experiments.partial import Partial
-from normscope.experiments.ranks import spearman_matrix
+from normscope.experiments.similarity import COLUMNS, PUBLISHED, Way, similarities, ways
 from normscope.measures import Decomposition
 from normscope.measures.removal import MapWithoutDimensions
 from normscope.measures.vectors import FeedForwardDimensions, FeedForwardNorms
 
 _VECTORS = ("ff_output", "bypass")
-_AXES: tuple[NormaliseAxis, ...] = ("none", "row", "column")
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,12 @@ def _norms_figure(mean: np.ndarray, model: ModelFacts) -> Figure:
 
 @dataclass(frozen=True)
 class OutlierDimensions(Experiment):
-    """Options: `fraction`, the share of dimensions with the smallest gamma to remove; `masked`."""
+    """Options: `fraction`, the share of dimensions with the smallest gamma to remove; `correlations` and `normalisations`,
+    how maps are compared, as in scope-similarity; `masked`."""
 
     fraction: float = 0.01
+    correlations: tuple[Correlation, ...] = ("pearson",)
+    normalisations: tuple[NormaliseAxis, ...] = ("none",)
     masked: bool = True
 
     name: ClassVar[str] = "outlier-dimensions"
@@ -85,17 +87,26 @@ class OutlierDimensions(Experiment):
         "output": "mean absolute value of the feed-forward's output, over all tokens",
         "gamma": "weight of the norm after the feed-forward",
         "removed": "whether the dimension is among those of smallest gamma that are removed",
-        "normalisation": "how maps were scaled before comparing",
-        "before": "Spearman's rho of the maps before and after the feed-forward; mean over sequences",
+        **COLUMNS,
+        "before": "correlation of the maps before and after the feed-forward; mean over sequences",
         "after": "the same with the removed dimensions taken out of the feed-forward's output",
+        "before_error": "standard error of before, over sequences",
+        "after_error": "standard error of after, over sequences",
         "sequences": "number of sequences",
-        "published_before": "the paper's value, where model, corpus and masking are the paper's (a note says why not)",
-        "published_after": "the paper's value; beside column alone, since the paper does not say how it scaled maps",
+        "published_before": "the paper's value, beside Pearson's r of maps as they are, where model, corpus and masking are "
+        "the paper's (a note says why not)",
+        "published_after": "the paper's value without the removed dimensions",
     }
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction < 1:
             raise InputError(f"{self.name}: fraction is between 0 and 1, not {self.fraction}.")
+        _ = self.ways
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """All ways in which maps are compared."""
+        return ways(self.name, self.correlations, self.normalisations)
 
     def needs(self, model: ModelFacts) -> Needs:
         maps = Decomposition(maps=chain.feed_forward(model.scopes))
@@ -105,13 +116,11 @@ class OutlierDimensions(Experiment):
         before, after = (observation.analysis.map(scope) for scope in chain.feed_forward(model.scopes))
         removed = after.copy(data=observation.result(MapWithoutDimensions(self.fraction)))
         maps = xr.concat([before, after, removed], "which", coords="minimal", compat="override")
-        maps = maps.transpose("layer", "which", "query", "key")
-        stacked = np.concatenate([normalise(maps, axis).values.reshape(*maps.shape[:2], -1) for axis in _AXES])
-        rho = spearman_matrix(stacked)[:, 0, 1:].reshape(len(_AXES), len(model.layers), 2)
+        found = similarities(maps, self.ways)[:, :, 0, 1:]
         dimensions, tokens = observation.result(FeedForwardDimensions()), len(observation.tokens)
         return Partial(
             moments={
-                "rho": Moments.once(rho),
+                "similarity": Moments.once(found),
                 "sums": Moments.once(tokens * dimensions[:, :2]),
                 "gamma": Moments.once(dimensions[:, 2:]),
             },
@@ -119,24 +128,13 @@ class OutlierDimensions(Experiment):
         )
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
-        model, rho = facts.model, partial.moments["rho"]
+        model, found = facts.model, partial.moments["similarity"]
         values = partial.moments["sums"].total.value() / partial.counts["tokens"]
         dimensions = np.concatenate([values, partial.moments["gamma"].mean()], 1)
         paper = published.paper_of(facts, self.name, masked=True)
-        known = np.full((len(_AXES), len(model.layers), 2), np.nan)
-        known[_AXES.index("column")] = [
-            [np.nan if value is None else value for value in paper.outlier_removal(layer)] for layer in model.layers
-        ]
-        similarity = tables.tidy(
-            {"normalisation": _AXES, "layer": model.layers},
-            {
-                "before": rho.mean()[..., 0],
-                "after": rho.mean()[..., 1],
-                "sequences": rho.count[..., 0],
-                "published_before": known[..., 0],
-                "published_after": known[..., 1],
-            },
-        )
+        removal = np.array([paper.outlier_removal(layer) for layer in model.layers], np.float64)
+        known = np.stack([removal if way == PUBLISHED else np.full_like(removal, np.nan) for way in self.ways])
+        similarity = self._table(model, found, known)
         count = max(1, round(self.fraction * dimensions.shape[-1]))
         removed = dimensions[:, 2].argsort(-1, kind="stable").argsort(-1, kind="stable") < count
         by_dimension = tables.tidy(
@@ -147,10 +145,30 @@ class OutlierDimensions(Experiment):
             {"outlier-dimensions": similarity, "outlier-dimensions-values": by_dimension},
             {
                 "outlier-dimensions": bind(_dimensions_figure, dimensions, removed, model),
-                "outlier-dimensions-removal": bind(_removal_figure, rho.mean(), model),
+                "outlier-dimensions-removal": bind(_removal_figure, self.ways, found, model),
             },
             paper.notes,
         )
+
+    def _table(self, model: ModelFacts, found: Moments, known: np.ndarray) -> Table:
+        """From the similarities and the published ones `[way, layer, before or after]`."""
+        mean, error, shape = found.mean(), found.standard_error(), (len(self.ways), len(model.layers))
+        table = tables.tidy(
+            {"way": range(shape[0]), "layer": model.layers},
+            {
+                "before": mean[..., 0],
+                "after": mean[..., 1],
+                "before_error": error[..., 0],
+                "after_error": error[..., 1],
+                "sequences": found.count[..., 0],
+                "published_before": known[..., 0],
+                "published_after": known[..., 1],
+            },
+        ).drop_columns("way")
+        for place, label in enumerate(Way._fields):
+            names = [way[place] for way in self.ways for _ in model.layers]
+            table = table.add_column(place, label, [names])
+        return table
 
 
 def _dimensions_figure(dimensions: np.ndarray, removed: np.ndarray, model: ModelFacts) -> Figure:
@@ -169,13 +187,13 @@ def _dimensions_figure(dimensions: np.ndarray, removed: np.ndarray, model: Model
     return figure
 
 
-def _removal_figure(rho: np.ndarray, model: ModelFacts) -> Figure:
-    figure, grid = figures.panels(len(_AXES), width=3.8, height=3.2)
-    low = np.floor(10 * float(np.nanmin(rho))) / 10
-    for place, (axes, name) in enumerate(zip(grid, _AXES, strict=True)):
-        series = {"all dimensions": rho[place, :, 0], "without outliers": rho[place, :, 1]}
-        figures.lines(
-            axes, model.layers, series, label=f"{figures.RHO} of the maps around FF", title=f"normalised: {name}"
-        )
+def _removal_figure(asked: tuple[Way, ...], found: Moments, model: ModelFacts) -> Figure:
+    figure, grid = figures.panels(len(asked), width=4.2, height=3.2)
+    names, mean, error = ("all dimensions", "without outliers"), found.mean(), found.standard_error()
+    low = np.floor(10 * float(np.nanmin(mean))) / 10
+    for place, (axes, way) in enumerate(zip(grid, asked, strict=True)):
+        series, errors = (dict(zip(names, values[place].T, strict=True)) for values in (mean, error))
+        label = f"{way.symbol} of the maps around FF"
+        figures.lines(axes, model.layers, series, label=label, title=way.title, errors=errors)
         axes.set_ylim(low - 0.02, 1.02)
     return figure

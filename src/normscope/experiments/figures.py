@@ -103,11 +103,24 @@ def legend_below(figure: Figure, axes: Axes) -> None:
     )
 
 
-def lines(axes: Axes, layers: Sequence[int], series: Mapping[str, np.ndarray], *, label: str, title: str = "") -> None:
-    """One line per series over the layers."""
+def lines(
+    axes: Axes,
+    layers: Sequence[int],
+    series: Mapping[str, np.ndarray],
+    *,
+    label: str,
+    title: str = "",
+    errors: Mapping[str, np.ndarray] | None = None,
+) -> None:
+    """One line per series over the layers, with a band of one standard error to both sides where errors are given."""
     for place, (name, values) in enumerate(series.items()):
-        axes.plot(layers, values, marker="o", markersize=3.5, linewidth=1.4, color=PALETTE[place % 8], label=name)
-    axes.set(ylabel=label, title=title)
+        colour = PALETTE[place % len(PALETTE)]
+        axes.plot(layers, values, marker="o", markersize=3.5, linewidth=1.4, color=colour, label=name)
+        if errors is not None and np.isfinite(errors[name]).any():
+            low, high = values - errors[name], values + errors[name]
+            axes.fill_between(list(layers), low, high, color=colour, alpha=0.18, linewidth=0)
+    axes.set(ylabel=label)
+    axes.set_title(title, fontsize=10)
     layer_ticks(axes, layers)
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)

@@ -54,6 +54,7 @@ class MixingRatio(Experiment):
         "mean": "mean ratio: over all (sequence, layer, token), or, by layer, over the means of the sequences",
         "maximum": "largest ratio",
         "minimum": "smallest ratio",
+        "standard_error": "that of the mean over sequences, of their means over layers and tokens, or by layer over tokens",
         "deviation": "standard deviation",
         "count": "number of (sequence, layer, token), or, by layer, of sequences that have this kind of token",
         "published": "the paper's value, where model, corpus and masking are the paper's (a note says why not)",
@@ -70,7 +71,8 @@ class MixingRatio(Experiment):
         kinds = token_kinds(observation, model)
         pools = {pool: Moments.of(ratios[..., kinds[pool]].transpose(2, 0, 1)) for pool in pools_of(model)}
         by_kind = np.stack([_mean(ratios[..., kinds[kind]]) for kind in kinds_of(model)], -1)
-        return Partial(moments={**pools, "kinds": Moments.once(by_kind)})
+        wholes = np.stack([_mean(ratios[..., kinds[pool]]).mean(-1) for pool in pools_of(model)], -1)
+        return Partial(moments={**pools, "kinds": Moments.once(by_kind), "sequences": Moments.once(wholes)})
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         paper = published.paper_of(facts, self.name, masked=True)
@@ -107,6 +109,7 @@ def _pooled_table(partial: Partial, model: ModelFacts, paper: published.Paper) -
             "mean": np.stack([pool.mean() for pool in moments], -1),
             "maximum": np.stack([pool.maximum() for pool in moments], -1),
             "minimum": np.stack([pool.minimum() for pool in moments], -1),
+            "standard_error": partial.moments["sequences"].standard_error(),
             "deviation": np.stack([pool.deviation() for pool in moments], -1),
             "count": np.stack([pool.count for pool in moments], -1),
             **{
@@ -137,6 +140,7 @@ def _layer_table(kinds: Moments, model: ModelFacts, paper: published.Paper) -> T
         {"scope": scopes, "layer": model.layers, "kind": kinds_of(model)},
         {
             "mean": kinds.mean(),
+            "standard_error": kinds.standard_error(),
             "deviation": kinds.deviation(),
             "count": kinds.count,
             "published": _or_nan(known).reshape(kinds.count.shape),

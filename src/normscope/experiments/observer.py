@@ -15,7 +15,8 @@ import torch
 
 from normscope.analysis import Analysis
 from normscope.asking import refuse_unknown_ids
-from normscope.choices import ApproximationName, Masking, StackName, ValueBias
+from normscope.baseline import baseline
+from normscope.choices import ApproximationName, FeedForwardBaseline, Masking, StackName, ValueBias
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
@@ -23,7 +24,7 @@ from normscope.experiments.exact import Moments
 from normscope.experiments.faithfulness.base import Trial
 from normscope.experiments.links import AlignedPair
 from normscope.experiments.partial import Partial
-from normscope.inputs import TokenSequence, with_targets
+from normscope.inputs import NO_WORD, TokenSequence, with_targets
 from normscope.measures import Decomposition, Measure, Reach, joined
 from normscope.measures.approximated import approximation
 from normscope.scopes import Scope
@@ -64,8 +65,10 @@ class Form:
 class Plan:
     """What is to be done with every sequence: the experiments, and how the decomposition counts and computes.
 
-    Without a mask token (`mask_id`) nothing is masked. `dtype` is that of the decomposition's arithmetic. `stack` is the one
-    that is looked at, for a model that has two. `approximate` is how maps from the feed-forward on are approximated.
+    Without a mask token (`mask_id`) nothing is masked, and in a causal model, which has never seen one in its training, only
+    where all experiments are asked to. `dtype` is that of the decomposition's arithmetic. `stack` is the one
+    that is looked at, for a model that has two. `approximate` is how maps from the feed-forward on are approximated, and
+    `ff_baseline` where the integrated gradients of feed-forwards start.
     """
 
     experiments: tuple[Experiment, ...]
@@ -78,12 +81,13 @@ class Plan:
     dtype: torch.dtype | None = None
     stack: StackName | None = None
     approximate: ApproximationName | None = None
+    ff_baseline: FeedForwardBaseline = "zero"
 
     def masks(self, needs: Needs) -> bool:
         """Whether an experiment with these needs is shown masked sequences."""
         if self.mask_id is None or self.masking == "none" or not needs.corpus or needs.asks_model:
             return False
-        return needs.masked or self.masking == "all"
+        return self.masking == "all" or (needs.masked and not self.model.causal)
 
     def forms(self) -> Iterator[Form]:
         """The experiments that share a form of the sequences, with all that they measure of it."""
@@ -174,16 +178,17 @@ def _observations(analyzer: Analyzer, plan: Plan, form: Form, group: list[Item])
         if plan.mask_id is None:
             raise InputError(f"{plan.model.name} has no mask token. Run without masking (--masking none).")
         group = [masked(item, plan.mask_id, plan.mask_token, plan.seed) for item in group]
-    measured = analyzer.measure(_sequences(analyzer, group), form.measures, dtype=plan.dtype)
+    start = baseline(plan.ff_baseline, plan.value_bias)
+    measured = analyzer.measure(_sequences(analyzer, group), form.measures, dtype=plan.dtype, start=start)
     for item, results in zip(group, measured, strict=True):
         yield Observation(
-            analyzer.analysis_of(results, value_bias=plan.value_bias),
+            analyzer.analysis_of(results, value_bias=plan.value_bias, ff_baseline=plan.ff_baseline),
             number=item.number,
             seed=plan.seed,
             token_ids=item.token_ids if item.target is None else None,
             results=results.main.by_measure,
             entities=item.entities,
-            pair=_pair(item),
+            pair=_pair(item, results.sequence),
         )
 
 
@@ -203,12 +208,14 @@ def _sequences(analyzer: Analyzer, group: list[Item]) -> list[TokenSequence]:
     return with_targets(sources, encoding, analyzer.model, analyzer.tokenizer, analyzer.longest, truncate=False)
 
 
-def _pair(item: Item) -> AlignedPair | None:
+def _pair(item: Item, read: TokenSequence) -> AlignedPair | None:
     if item.gold is None or item.target is None or item.source_words is None or item.target_words is None:
         return None
     sides = (item.sequence.text, item.source_words), (item.target.text, item.target_words)
     words = [_known_words(text, owners) for text, owners in sides]
-    return AlignedPair(item.source_words, item.target_words, item.gold, *words)
+    end = len(read.target or ()) - len(item.target_words)  # a target without an end token has a row more, for the end
+    target_words = np.pad(item.target_words, (0, end), constant_values=NO_WORD)
+    return AlignedPair(item.source_words, target_words, item.gold, *words)
 
 
 def _known_words(text: str, owners: np.ndarray) -> tuple[str, ...]:

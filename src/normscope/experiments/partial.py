@@ -8,6 +8,7 @@ of rows may *lie* in a Parquet file, which only DuckDB reads, out of core.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from normscope.experiments.exact import Moments
 
 _MEMORY, _THREADS = "1GB", 4
 """What DuckDB may take, whatever the number of rows: beyond that it works on disk. Each thread needs its share."""
+
+_PATTERN = re.compile(r"[*?\[]")
 
 _Content = TypeVar("_Content", Moments, np.ndarray, "Rows")
 
@@ -76,8 +79,8 @@ class Rows:
             connection.register("in_memory", pa.concat_tables(tables))
             parts.append("SELECT * FROM in_memory")
         if paths:
-            listed = ", ".join(f"'{_quoted(str(path))}'" for path in paths)
-            parts.append(f"SELECT * FROM read_parquet([{listed}])")
+            listed = ", ".join(f"'{_quoted(_literal(path))}'" for path in paths)
+            parts.append(f"SELECT * FROM read_parquet([{listed}], hive_partitioning = false)")
         return " UNION ALL ".join(parts)
 
     def select(self, sql: str) -> Table:
@@ -88,6 +91,11 @@ class Rows:
 
 def _quoted(text: str) -> str:
     return text.replace("'", "''")
+
+
+def _literal(path: Path) -> str:
+    """A path as a pattern that stands for it alone: a folder `run[1]` would else be that of its neighbour `run1`."""
+    return _PATTERN.sub(r"[\g<0>]", str(path))
 
 
 @dataclass(frozen=True)

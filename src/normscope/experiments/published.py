@@ -1,5 +1,6 @@
 """Published values, to stand beside measured ones: only where the model is that of a paper by name and by shape, the corpus
-is that of the paper and about as large, and tokens were masked as there. Otherwise there is a note that says why not."""
+is said to be that of the paper and has its sequences, whole, and tokens were masked as there. Otherwise there is a note that
+says why not."""
 
 from __future__ import annotations
 
@@ -12,13 +13,6 @@ from normscope.experiments.published_values import CONLL, MNLI, SST2, WIKIPEDIA
 from normscope.location import short_name
 
 __all__ = ["CONLL", "MNLI", "SST2", "WIKIPEDIA", "Paper", "paper_of", "paper_of_model"]
-
-_ABOUT = 0.1
-"""By how much the number of sequences may differ from the paper's."""
-
-INFERRED = "inferred"
-"""The 2024 paper does not say how maps were scaled before they were compared; its values stand beside `column` (the
-documentation has the arithmetic)."""
 
 
 @dataclass(frozen=True)
@@ -86,21 +80,37 @@ def paper_of(facts: RunFacts, experiment: str, *, masked: bool) -> Paper:
     paper = paper_of_model(facts.model)
     if paper.why_not:
         return paper
-    why_not = _corpus_differs(facts)
+    why_not = _corpus_differs(facts, paper.model)
+    if facts.conventions:
+        why_not = f"the run has {facts.conventions}, and the paper has not."
     if not why_not and (experiment in facts.masked) != masked:
         done = ("tokens were masked", "as they are not") if not masked else ("no tokens were masked", "as they are")
         why_not = f"{done[0]}, {done[1]} in the paper."
     return Paper(why_not=why_not) if why_not else Paper(paper.model, facts.corpus)
 
 
-def _corpus_differs(facts: RunFacts) -> str:
+def _corpus_differs(facts: RunFacts, model: str) -> str:
+    """Why a corpus is not the one that it is said to be, as far as its sequences show."""
     expected = values.SEQUENCES.get(facts.corpus)
+    longest = values.LONGEST.get(facts.corpus)
     if not facts.corpus:
         return "the corpus is not said to be one of the papers' (--corpus-name)."
     if expected is None:
         return f"the papers have no corpus {facts.corpus!r} (they have {', '.join(values.SEQUENCES)})."
-    if abs(facts.sequences - expected) > _ABOUT * expected:
+    if facts.sequences != expected:
         return f"{facts.sequences} sequences were analysed, and {expected} in the paper."
+    if facts.too_long:
+        return (
+            f"sequences were cut or left out at {facts.longest} tokens ({facts.too_long} of them), and none in the paper "
+            f"(--max-tokens)."
+        )
+    if facts.corpus == WIKIPEDIA and facts.format != "clark":
+        return (
+            f"the papers' {WIKIPEDIA} is that of Clark et al. (2019), lists of tokens in two segments (--format clark), and "
+            f"this corpus is {facts.format or 'another'}."
+        )
+    if longest is not None and facts.longest > longest and not model.startswith("roberta"):
+        return f"the longest sequence has {facts.longest} tokens, and at most {longest} in the paper."
     return ""
 
 

@@ -7,6 +7,9 @@ WIKIPEDIA, SST2, MNLI, CONLL = "wikipedia", "sst2", "mnli", "conll"
 SEQUENCES = {WIKIPEDIA: 992, SST2: 872, MNLI: 1000, CONLL: 1000}
 """How many sequences of each corpus the papers analysed (2021, Table 1)."""
 
+LONGEST = {WIKIPEDIA: 128}
+"""How many tokens a sequence has at most. Those of RoBERTa, whose tokens are others, the authors do not cut."""
+
 SHAPES = {
     "bert-large": ("bert", 24, 1024, 30522),
     "bert-base": ("bert", 12, 768, 30522),

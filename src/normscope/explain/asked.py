@@ -6,22 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normscope.explain.probabilities import each_by_itself, has_probabilities, probabilities
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import Answer, LogitQuestion, Question, label_name
-from normscope.families.heads import head_of
-from normscope.families.heads.spec import Task
+from normscope.explain.spaces import note_on_spaces
 from normscope.inputs import TokenSequence
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
 
 _MOST_PREDICTIONS = 5
-_NOT_A_CHOICE: tuple[Task, ...] = ("question-answering", "replaced-token", "multiple-choice")
-"""Tasks whose labels at one row are not alternatives."""
 
 
 @dataclass(frozen=True)
@@ -52,20 +49,25 @@ class Attributed:
 
 @dataclass(frozen=True)
 class Predictions:
-    """The labels of highest probability at the row of each value: their names and probabilities, `[target][rank]`."""
+    """The labels of highest probability at the row of each value: their names and probabilities, `[target][rank]`.
+
+    `each_by_itself`: several may be true at once. `note` is what a user should know of the words that were asked about.
+    """
 
     names: list[list[str]]
     probabilities: Float[Tensor, "target rank"]
+    each_by_itself: bool
+    note: str
 
 
 def predictions_of(
     analyzer: Analyzer, question: Question, logits: Float[Tensor, "row label"], answers: Sequence[Answer]
 ) -> Predictions | None:
-    """What the model predicts where the answers are read off, if its labels are alternatives there."""
-    alone = logits.shape[-1] == 1
-    if alone or not isinstance(question, LogitQuestion) or head_of(analyzer.model).task in _NOT_A_CHOICE:
+    """What the model predicts where the answers are read off, if its labels have probabilities."""
+    model = analyzer.model
+    if not isinstance(question, LogitQuestion) or not has_probabilities(model, logits.shape[-1]):
         return None
-    rows = logits[[answer.target.row for answer in answers]].detach().float()
-    top = torch.softmax(rows, -1).topk(min(_MOST_PREDICTIONS, rows.shape[-1]))
+    rows = probabilities(model, logits[[answer.target.row for answer in answers]].detach().float())
+    top = rows.topk(min(_MOST_PREDICTIONS, rows.shape[-1]))
     names = [[label_name(analyzer, label) for label in labels] for labels in top.indices.tolist()]
-    return Predictions(names, top.values)
+    return Predictions(names, top.values, each_by_itself(model), note_on_spaces(question, answers[0], rows[0]))

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from normscope import schema
 from normscope.explain.asked import Attributed, Predictions
+from normscope.explain.probabilities import EACH
 from normscope.explain.pulling import Pulled, StackFlow
 from normscope.explain.question import Answer
 from normscope.inputs import TokenSequence
@@ -43,6 +44,9 @@ VARIABLES: schema.Variables = {
     FEED_FORWARD: "target layer query",
     BIAS: "target layer query",
     END_BIAS: "target",
+    RECEIVED: "layer query",
+    STATE_NORM: "layer query",
+    SINK: "query",
     ERROR: "target depth, target",
     VALUE: "target",
     ATTRIBUTION: "target query",
@@ -133,7 +137,10 @@ def _add_values(main: xr.Dataset, values: Tensor, predictions: Predictions | Non
         names = np.array(predictions.names, dtype=object)
         main.coords["rank"] = np.arange(1, 1 + names.shape[1])
         main.coords[PREDICTION] = ("target", "rank"), names
-        main[PROBABILITY] = ("target", "rank"), _numpy(predictions.probabilities)
+        about = {"of": EACH} if predictions.each_by_itself else {}
+        main[PROBABILITY] = ("target", "rank"), _numpy(predictions.probabilities), about
+        if predictions.note:
+            main.attrs["note"] = predictions.note
 
 
 def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dataset:

@@ -51,9 +51,8 @@ def direct_attention(trace: LayerTrace, covector: Covector) -> tuple[Float[Tenso
 
 
 def _by_key(step: Attention, covector: Covector) -> Float[Tensor, "target key"]:
-    assert step.source is not None
     heads, d_head, _ = step.output.shape
     at_context = (covector @ step.output.flatten(0, 1).T).unflatten(-1, (heads, d_head)).transpose(1, 2)
-    constant = constant_values(step.source)
+    constant = constant_values(step.linear_source)
     values = step.values if constant is None else step.values - constant
     return PulledAttention(step, at_context).edges(values).sum(1)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import xarray as xr
 
-from normscope import files, labels, schema, units
+from normscope import labels, schema, units
 from normscope.errors import NormscopeError, SelectionError, listing
 from normscope.explain import datasets as names
 from normscope.explain.flow import Flow, flow_of
+from normscope.numerals import whole_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -197,6 +198,21 @@ class Explanation:
         """
         return self._squeezed(self._dataset[names.PROBABILITY]) if names.PROBABILITY in self._dataset else None
 
+    @property
+    def probabilities_of(self) -> str:
+        """What the probabilities are of, where several labels may be true at once: each label by itself. Else nothing."""
+        return str(self._dataset[names.PROBABILITY].attrs.get("of", "")) if names.PROBABILITY in self._dataset else ""
+
+    @property
+    def note(self) -> str:
+        """What to know of the words asked about, in a sentence, such as that one with a space is likelier; or nothing.
+
+        Examples:
+            >>> explanation.note
+            ''
+        """
+        return str(self._dataset.attrs.get("note", ""))
+
     def top_predictions(self, target: int = 0) -> list[tuple[str, float]]:
         """The likeliest labels where a value is read off, with their probabilities; none where there is no choice.
 
@@ -204,9 +220,10 @@ class Explanation:
             >>> explanation.top_predictions()  # a bare model predicts nothing
             []
         """
+        place = self._place(target)
         if names.PROBABILITY not in self._dataset:
             return []
-        ranked = self._dataset[names.PROBABILITY].isel(target=target)
+        ranked = self._dataset[names.PROBABILITY].isel(target=place)
         return [
             (str(name), float(value))
             for name, value in zip(ranked[names.PREDICTION].values, ranked.values, strict=True)
@@ -233,10 +250,10 @@ class Explanation:
             (7, 7)
         """
         values = self._flowing(names.EDGES, encoder=encoder)
-        layers = [int(number) for number in values["layer"].values]
-        if layer not in layers:
-            raise SelectionError(f"There is no layer {layer} here. Layers: {listing(layers)}.")
-        return self._squeezed(values.sel(layer=layer))
+        layers, asked = [int(number) for number in values["layer"].values], whole_number(layer, "A layer")
+        if asked not in layers:
+            raise SelectionError(f"There is no layer {asked} here. Layers: {listing(layers)}.")
+        return self._squeezed(values.sel(layer=asked))
 
     @property
     def heads(self) -> xr.DataArray:
@@ -266,8 +283,9 @@ class Explanation:
             >>> bool((flow.carried >= 0.5).all())
             True
         """
-        edges = self._flowing(names.EDGES, encoder=encoder).sel(target=target)
-        relevance = self._flowing(names.RELEVANCE, encoder=encoder).sel(target=target)
+        place = self._place(target)
+        edges = self._flowing(names.EDGES, encoder=encoder).isel(target=place)
+        relevance = self._flowing(names.RELEVANCE, encoder=encoder).isel(target=place)
         tokens, keys = ([str(name) for name in edges[f"{axis}_token"].values] for axis in ("query", "key"))
         return flow_of(edges.values.astype(np.float64), relevance.values, tokens, keys, share)
 
@@ -311,7 +329,7 @@ class Explanation:
         """
         from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
 
-        options.setdefault("name", "" if encoder else labels.name_of(self.targets[target]))
+        options.setdefault("name", "" if encoder else labels.name_of(self.targets[self._place(target)]))
         return plots.plot_flow(self.flow(share, target=target, encoder=encoder), **options)
 
     def explore(self, *others: Analysis | Explanation) -> Any:
@@ -331,7 +349,7 @@ class Explanation:
     def save(self, path: str | Path, **options: Any) -> Path:
         """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
 
-        A netCDF file (nc, or no ending) holds everything: `normscope.open` reads it back, and it opens without normscope too.
+        A netCDF file (nc, or no ending) holds everything. `normscope.open` reads it back, and it opens without normscope.
         Options are those of a picture, as in `plot`, or `flow`, the share of the flow that is drawn instead of the text.
 
         Examples:
@@ -366,6 +384,13 @@ class Explanation:
                 f"The method pull-back does."
             )
         return dataset[name]
+
+    def _place(self, target: int) -> int:
+        """The place of one of the values explained, from 0, negative from the end."""
+        count, place = len(self.targets), whole_number(target, "A value to look at (target)")
+        if not -count <= place < count:
+            raise SelectionError(f"There is no value {place} (target): {count} are explained, 0 to {count - 1}.")
+        return place % count
 
     def _squeezed(self, values: xr.DataArray) -> xr.DataArray:
         """Without the dimension of the targets where there is only one."""

@@ -71,6 +71,7 @@ def document_of(explanation: Explanation) -> dict[str, Any]:
         "attributes": plain(explanation.attrs),
         "method": explanation.method,
         "quantity": explanation.quantity,
+        "probabilities_of": explanation.probabilities_of or None,
         "position": shares["token_position"].values.tolist(),
         "token": explanation.tokens,
         "token_group": shares["token_group"].values.tolist(),

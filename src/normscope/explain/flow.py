@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from normscope.errors import InputError
+from normscope.numerals import is_share
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,8 +87,8 @@ class Flow:
 
 def flow_of(edges: np.ndarray, relevance: np.ndarray, tokens: list[str], key_tokens: list[str], share: float) -> Flow:
     """The flow graph of `edges[layer, query, key]`: in each layer the fewest edges that make up a share of the flow."""
-    if not 0 < share <= 1:
-        raise InputError(f"The share of the flow is above 0 and at most 1, not {share}.")
+    if not is_share(share) or share == 0:
+        raise InputError(f"The share of the flow is above 0 and at most 1, not {share!r:.60}.")
     kept: list[Edge] = []
     carried = np.zeros(len(edges))
     for index, values in enumerate(edges):

@@ -67,6 +67,8 @@ def _view(explanation: Explanation, target: int, *, pictures: bool = False) -> d
         "bias": {**colour(biases[0]), "value": f"{biases[0]:+.4f}"} if biases else None,
         "sums": sums(explanation, target),
         "predictions": _predictions(explanation, target),
+        "probabilities_of": explanation.probabilities_of,
+        "note": explanation.note if target == 0 else "",
         "flow": _flow(explanation, target) if pictures else "",
     }
 

@@ -13,15 +13,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normscope.baseline import BiasBaseline, baseline
 from normscope.capture import module_between
+from normscope.choices import FeedForwardBaseline
 from normscope.errors import CompletenessError
 from normscope.explain.question import Answer, Question
 from normscope.explain.recording import Recording
 from normscope.explain.values import refuse_module_between
 from normscope.inputs import TokenSequence
 from normscope.measures.sinks import received
+from normscope.numerals import whole_number
 from normscope.passes import Tell
-from normscope.pullback import LayerFlow, pull_back_end, pull_back_head, pull_back_layer, sizes_of, values_of
+from normscope.pullback import LayerFlow, pull_back_end, pull_back_layer
+from normscope.request import check_arithmetic
 from normscope.trace import CrossAttention, LayerTrace
 
 if TYPE_CHECKING:
@@ -30,12 +34,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PullRequest:
-    """How to pull back: with the edges of every head or not, in which arithmetic, and within how much memory (bytes)."""
+    """How to pull back: with the edges of every head or not, in which arithmetic, within how much memory (bytes), and from
+    where the integrated gradients of feed-forwards start."""
 
     head_edges: bool = False
     dtype: torch.dtype | None = None
     max_memory: int | None = None
     tell: Tell | None = None
+    ff_baseline: FeedForwardBaseline = "zero"
+
+    @property
+    def baseline(self) -> BiasBaseline | None:
+        """Where they start, if not at zero."""
+        return baseline(self.ff_baseline, "states")
+
+    def __post_init__(self) -> None:
+        check_arithmetic(self.dtype)
+        if self.max_memory is not None:
+            whole_number(self.max_memory, "The memory that traces may take (max_memory), in bytes,")
 
 
 @dataclass
@@ -73,21 +89,19 @@ def pull_back(analyzer: Analyzer, sequence: TokenSequence, question: Question, r
     """Explain the values that a question is about, exactly, in one way back."""
     for stack in (analyzer.family.stack, analyzer.family.encoder):
         refuse_module_between(analyzer, None if stack is None else module_between(analyzer.model, stack))
-    recording = Recording(analyzer, sequence, request.dtype, request.max_memory, request.tell)
-    head = recording.play(question)
-    answers = question.answers(head.logits)
-    targets = [answer.target for answer in answers]
-    pulled = pull_back_head(head, targets)
-    way = _Way(analyzer, values_of(head, targets), sizes_of(head, targets), pulled.bias, request.head_edges)
-    main = way.down(recording, "layer", pulled.covector, head.states)
-    encoder, end_bias = None, pulled.bias
+    options = (request.dtype, request.max_memory, request.tell, request.baseline)
+    recording = Recording(analyzer, sequence, *options)
+    played = recording.play(question)
+    way = _Way(analyzer, played.values, played.sizes, played.pulled.bias, request.head_edges)
+    main = way.down(recording, "layer", played.pulled.covector, played.head.states)
+    encoder, end_bias = None, played.pulled.bias
     if way.source is not None:
         end = recording.encoder_end
         covector, added = pull_back_end(end, way.source)
         end_bias, way.source = end_bias + added.to(end_bias.device), None
         way.leave(added, main.layers[-1].relevance.sum(-1))
         encoder = way.down(recording.of_encoder(), "encoder layer", covector, end.states)
-    return Pulled(answers, head.logits, way.values, end_bias, main, encoder)
+    return Pulled(played.answers, played.head.logits, way.values, end_bias, main, encoder)
 
 
 @dataclass

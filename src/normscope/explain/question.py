@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from jaxtyping import Float
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 from normscope.errors import InputError, SelectionError, listing
 from normscope.families.heads import head_of, labels_of
@@ -84,6 +85,8 @@ class LogitQuestion(Question):
 
     analyzer: Analyzer
     rows: Rows
+    asked: Wanted = Wanted()
+    """What the user said."""
 
     asks_head: ClassVar[bool] = True
 
@@ -141,13 +144,14 @@ def _answer(analyzer: Analyzer, row: int | None, wanted: Wanted, logits: Float[T
 
 
 def label_name(analyzer: Analyzer, label: int) -> str:
-    """A label as people read it: the text of a token, or the name of a class."""
+    """A label as people read it: the text of a token, or the name of a class, with its number where others have it too."""
     names = labels_of(analyzer.model)
     if names is not None:
-        return names[label] if label < len(names) else str(label)
+        name = names[label] if label < len(names) else str(label)
+        return f"{name} ({label})" if names.count(name) > 1 else name
     if analyzer.tokenizer is None:
         return str(label)
-    return cast(str, analyzer.tokenizer.decode([label]))
+    return token_text(analyzer.tokenizer, label)
 
 
 def _label(analyzer: Analyzer, wanted: LabelName | Sequence[int], count: int) -> int:
@@ -159,11 +163,19 @@ def _label(analyzer: Analyzer, wanted: LabelName | Sequence[int], count: int) ->
     if names is None or not isinstance(wanted, str):
         (token,) = tokens_of(analyzer, wanted)
         return token
-    folded = {name.casefold(): label for label, name in enumerate(names)}
-    label = folded.get(wanted.casefold())
-    if label is None:
-        raise SelectionError(f"There is no label {wanted!r}. The labels of {analyzer.name}: {listing(names)}.")
-    return label
+    return label_of(wanted, names, analyzer.name)
+
+
+def label_of(wanted: str, names: Sequence[str], model: str) -> int:
+    """The number of a class: that of just this name, or the only one of this name in another case."""
+    exact = [label for label, name in enumerate(names) if name == wanted]
+    found = exact or [label for label, name in enumerate(names) if name.casefold() == wanted.casefold()]
+    if not found:
+        raise SelectionError(f"There is no label {wanted!r}. The labels of {model}: {listing(names)}.")
+    if len(found) > 1:
+        several = listing(f"{label} ({names[label]})" for label in found)
+        raise SelectionError(f"{model} has {len(found)} labels that are called {wanted!r}. Say its number: {several}.")
+    return found[0]
 
 
 # ---- tokens ------------------------------------------------------------------------------------------------------------
@@ -183,14 +195,24 @@ def tokens_of(analyzer: Analyzer, text: str | Sequence[int]) -> list[int]:
     known = tokenizer.get_vocab()
     # What a decoder gives out may have a vocabulary of its own.
     side: dict[str, Any] = {"text" if analyzer.family.encoder is None else "text_target": text}
-    ids = (
-        [known[text]] if text in known else cast("list[int]", tokenizer(**side, add_special_tokens=False)["input_ids"])
-    )
+    whole = next((known[name] for name in (text, _marked(text)) if name in known), None)
+    ids = [whole] if whole is not None else cast("list[int]", tokenizer(**side, add_special_tokens=False)["input_ids"])
     if not ids or tokenizer.unk_token_id in ids:
         raise InputError(
             f"The target {text!r} is not in the vocabulary of {analyzer.name}: its tokenizer has no token for it."
         )
     return ids
+
+
+def token_text(tokenizer: PreTrainedTokenizerBase, number: int) -> str:
+    """The text of a token, with the space before it that SentencePiece leaves out of a text's first word."""
+    text, name = cast(str, tokenizer.decode([number])), tokenizer.convert_ids_to_tokens(number)
+    return f" {text}" if isinstance(name, str) and name.startswith("\u2581") and not text.startswith(" ") else text
+
+
+def _marked(text: str) -> str:
+    """A word with a space before it as SentencePiece has it in its vocabulary."""
+    return f"\u2581{text[1:]}" if text.startswith(" ") else text
 
 
 def _known(analyzer: Analyzer, ids: list[int]) -> list[int]:

@@ -1,17 +1,20 @@
 """A recorded pass: the traces of every layer of an input, and of its head, to be gone through from the last to the first.
 
-Owns how much of them is kept at once: everything, or, with a limit of memory, as many layers as fit, captured again.
+Every trace is proved when it is captured, and that each joins the next when they are gone through. Owns how much of them is
+kept at once: everything, or, with a limit of memory, as many layers as fit, captured again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
+from normscope.baseline import BiasBaseline
 from normscope.capture import Side, capture_sides
 from normscope.capture.heads import HeadListener
 from normscope.errors import UnsupportedArchitectureError
@@ -20,11 +23,27 @@ from normscope.head_trace import EncoderEnd, HeadTrace
 from normscope.inputs import TokenSequence, batches
 from normscope.passes import Tell
 from normscope.placement import entry_device
-from normscope.trace import LayerTrace
+from normscope.pullback import PulledHead, pull_back_head, sizes_of, values_of
+from normscope.trace import CrossAttention, LayerTrace
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
-    from normscope.explain.question import Question
+    from normscope.explain.question import Answer, Question
+
+
+@dataclass(frozen=True)
+class Played:
+    """The values asked about, by the model's own logits, and the way from them to the states that leave the last layer."""
+
+    answers: list[Answer]
+    head: HeadTrace
+    pulled: PulledHead
+    values: Float[Tensor, " target"]
+    sizes: Float[Tensor, " target"]
+
+    def tokens(self, target: int) -> list[int]:
+        """The tokens that a value is read off."""
+        return sorted(set(self.pulled.tokens[self.pulled.targets == target].tolist()))
 
 
 class Recording:
@@ -37,10 +56,12 @@ class Recording:
         dtype: torch.dtype | None = None,
         max_memory: int | None = None,
         tell: Tell | None = None,
+        baseline: BiasBaseline | None = None,
         *,
         encoder: bool = False,
     ) -> None:
         self.analyzer, self.sequence, self.max_memory, self.tell = analyzer, sequence, max_memory, tell
+        self.baseline = baseline
         self.dtype = dtype or torch.promote_types(analyzer.weight_dtype, torch.float32)
         self.is_encoder = encoder
         self.stack: Stack = analyzer.family.encoder if encoder else analyzer.family.stack  # pyright: ignore[reportAttributeAccessIssue]
@@ -49,6 +70,7 @@ class Recording:
         self._bytes_of_a_layer = 1
         self._encoder: Recording | None = None
         self._end: EncoderEnd | None = None
+        self._leaving: Tensor | None = None
 
     @property
     def encoder_end(self) -> EncoderEnd:
@@ -61,11 +83,24 @@ class Recording:
         assert self._encoder is not None
         return self._encoder
 
-    def play(self, question: Question) -> HeadTrace:
-        """Run the model once: the trace of its head, and those of as many layers as memory holds."""
+    def play(self, question: Question) -> Played:
+        """Run the model once: the values asked about, its head, and the traces of as many layers as memory holds."""
+        head = self._heard(question)
+        answers = question.answers(head.logits)
+        targets = [answer.target for answer in answers]
+        with torch.no_grad():
+            played = Played(
+                answers, head, pull_back_head(head, targets), values_of(head, targets), sizes_of(head, targets)
+            )
+        self.analyzer.proof.head(head, sorted({label for target in targets for label in target.weights}))
+        self._leaving = head.states
+        self._check_joined(self.depth, self.traces[self.depth], self._leaving)
+        return played
+
+    def _heard(self, question: Question) -> HeadTrace:
         has_encoder = self.analyzer.family.encoder is not None and self.sequence.target is not None
         if has_encoder:
-            options = (self.analyzer, self.sequence, self.dtype, self.max_memory)
+            options = (self.analyzer, self.sequence, self.dtype, self.max_memory, None, self.baseline)
             self._encoder = Recording(*options, encoder=True)
         first = [] if self.max_memory is None else [self.depth]
         kept = first or list(range(1, 1 + self.depth))
@@ -81,8 +116,9 @@ class Recording:
         recordings = [self, *([] if self._encoder is None or self.max_memory is not None else [self._encoder])]
         sides = [each._side(kept if each is self else range(1, 1 + each.depth)) for each in recordings]
         self._capture(sides, listener)
-        if listener is not None and has_encoder:
+        if listener is not None and self._encoder is not None:
             (self._end,) = listener.encoder_ends()
+            self._encoder._leaving = self._end.states
         if listener is None or listener.head is None:
             return question.head_of(self._last_states())
         (head,) = listener.traces()
@@ -90,12 +126,13 @@ class Recording:
 
     def back(self) -> Iterator[tuple[int, LayerTrace]]:
         """Layers and their traces, from the last to the first; each is forgotten once it has been gone through."""
-        above: Tensor | None = None
+        above, read = self._leaving, None
         for layer in range(self.depth, 0, -1):
             if layer not in self.traces:
                 self._hear_again(layer)
             trace = self.traces.pop(layer)
             self._check_joined(layer, trace, above)
+            read = self._check_source(layer, trace, read)
             above = trace.hidden
             yield layer, trace
 
@@ -110,8 +147,10 @@ class Recording:
         def keep(layer: int, _: int, trace: LayerTrace) -> None:
             if self.tell is not None:
                 self.tell(layer - 1, self.depth)
-            self.traces[layer] = trace
-            self._bytes_of_a_layer = bytes_of(trace)
+            self.analyzer.proof.layer(trace, self._named(layer))
+            kept = trace if self.baseline is None else self.baseline.applied(trace)
+            self.traces[layer] = kept
+            self._bytes_of_a_layer = bytes_of(kept)
 
         return Side(self.stack, lengths, layers, keep, None if self.is_encoder else source_lengths)
 
@@ -144,13 +183,34 @@ class Recording:
         assert states is not None
         return states
 
+    def _named(self, layer: int) -> str:
+        return f"layer {layer} of the encoder" if self.is_encoder else f"layer {layer}"
+
     def _check_joined(self, layer: int, trace: LayerTrace, above: Tensor | None) -> None:
         output = trace.states[-1]
         if above is not None and output is not None and not torch.equal(above, output.to(above.device)):
+            reader, between = f"layer {layer + 1}", "the two blocks"
+            if layer == self.depth:
+                reader, between = "the end of the encoder" if self.is_encoder else "the head", "them"
             raise UnsupportedArchitectureError(
-                f"What enters layer {layer + 1} is not what leaves layer {layer}: something acts between the two blocks of "
+                f"What enters {reader} is not what leaves {self._named(layer)}: something acts between {between} of "
                 f"{self.analyzer.name}, through which nothing can be followed yet. Maps of single layers are not affected."
             )
+
+    def _check_source(self, layer: int, trace: LayerTrace, read: Tensor | None) -> Tensor | None:
+        """Every layer of a decoder reads the same states of the encoder, and they are what its end gives out."""
+        for step in trace.steps:
+            if isinstance(step, CrossAttention) and step.source is not None and self._end is not None:
+                states = step.source.states
+                if read is None:
+                    self.analyzer.proof.encoder_end(self._end, states)
+                elif not torch.equal(read, states.to(read.device)):
+                    raise UnsupportedArchitectureError(
+                        f"Layer {layer} reads other states of the encoder than the layers after it in {self.analyzer.name}, "
+                        f"so that nothing can be followed from them into the encoder."
+                    )
+                read = states
+        return read
 
 
 def bytes_of(trace: object) -> int:

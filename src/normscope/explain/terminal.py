@@ -72,7 +72,8 @@ def _predictions(explanation: Explanation, target: int) -> Text | None:
     if not ranked:
         return None
     listed = ", ".join(f"{name_of(name)} {probability:.1%}" for name, probability in ranked)
-    return Text(f"The model predicts {listed}", style="dim")
+    of = explanation.probabilities_of
+    return Text(f"The model predicts {listed}{f' ({of})' if of else ''}", style="dim")
 
 
 def _table(explanation: Explanation, target: int) -> Table:

@@ -17,6 +17,7 @@ from normscope.capture import blocks_of, module_between
 from normscope.capture.bind_head import logits_of
 from normscope.capture.session import evaluation_mode, hooks
 from normscope.errors import UnsupportedArchitectureError
+from normscope.explain.probabilities import probabilities as probabilities_of
 from normscope.explain.question import Answer, DirectionQuestion, Question
 from normscope.families.heads import head_of
 from normscope.families.heads.spec import LastToken
@@ -144,7 +145,8 @@ class Values:
     ) -> Float[Tensor, " target"]:
         if probabilities:
             labels = [next(iter(answer.target.weights)) for answer in self.answers]
-            return torch.stack([logits[row].softmax(-1)[label] for row, label in zip(rows, labels, strict=True)])
+            chances = (probabilities_of(self.analyzer.model, logits[row]) for row in rows)
+            return torch.stack([chance[label] for chance, label in zip(chances, labels, strict=True)])
         values = [
             sum((weight * logits[row, label] for label, weight in answer.target.weights.items()), logits.new_zeros(()))
             for row, answer in zip(rows, self.answers, strict=True)

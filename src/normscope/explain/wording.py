@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
-
-import torch
+from typing import TYPE_CHECKING
 
 from normscope.errors import InputError, SelectionError, listing
 from normscope.explain.question import (
@@ -25,11 +23,24 @@ from normscope.explain.question import (
 )
 from normscope.families.heads import head_of
 from normscope.families.heads.spec import Head
-from normscope.inputs import TokenSequence, decoder_side, own_shift, read_inputs, with_targets
-from normscope.placement import entry_device
+from normscope.inputs import (
+    TokenSequence,
+    decoder_side,
+    most_probable,
+    own_shift,
+    read_ids,
+    read_inputs,
+    read_target,
+    with_targets,
+)
+from normscope.numerals import position_of
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
+
+
+_LONGEST_CONTINUED = 4096
+"""How long a text may become where the model itself says nothing."""
 
 
 def read_question(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Question]:
@@ -37,7 +48,7 @@ def read_question(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -
     if wanted.direction is not None:
         return _along_direction(analyzer, sequence, wanted)
     longer, rows = _read(analyzer, sequence, wanted)
-    return longer, LogitQuestion(analyzer, rows)
+    return longer, LogitQuestion(analyzer, rows, wanted)
 
 
 def _along_direction(
@@ -51,7 +62,7 @@ def _along_direction(
             raise InputError("Give the text that the decoder reads (target=...), along whose last states to look.")
         sequence = _with_text(analyzer, sequence, text)
     vector = None if isinstance(wanted.direction, str) else wanted.direction
-    return sequence, DirectionQuestion(position_of(wanted.at, len(sequence.target or sequence)), vector)
+    return sequence, DirectionQuestion(_position(wanted.at, len(sequence.target or sequence)), vector)
 
 
 def _read(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
@@ -91,7 +102,7 @@ def _one_token(analyzer: Analyzer, wanted: Wanted) -> Wanted:
 
 def _continued(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
     """A causal model: what comes after the text, or after the token `at`."""
-    last = position_of(wanted.at, len(sequence))
+    last = _position(wanted.at, len(sequence))
     if wanted.target is None or isinstance(wanted.target, int):
         return sequence, [(last, _first_tokens(analyzer, wanted))]
     ids = tokens_of(analyzer, wanted.target)
@@ -111,12 +122,24 @@ def _continuing(analyzer: Analyzer, head: Head, sequence: TokenSequence, wanted:
         raise InputError("continue_for takes the place of a target: give one of them.")
     if count is None or count < 1:
         raise InputError(f"A text is continued for at least one token, not for {count}.")
-    last = position_of(wanted.at, len(sequence))
-    ids = torch.tensor([sequence.features["input_ids"][: last + 1]], device=entry_device(analyzer.model))
-    generate = cast(Any, analyzer.model).generate
-    options = {"do_sample": False, "num_beams": 1, "max_new_tokens": count, "pad_token_id": 0}
-    output = generate(input_ids=ids, attention_mask=torch.ones_like(ids), **options)
-    return Wanted(output[0, last + 1 :].tolist(), at=wanted.at)
+    if "position_ids" in sequence.features:
+        raise InputError("continue_for continues a text: leave out the encoding's position_ids.")
+    last = _position(wanted.at, len(sequence))
+    most = _longest_continued(analyzer)
+    if last + count > most:
+        raise InputError(
+            f"The text has {last + 1} tokens, and {analyzer.name} takes at most {most}: it cannot be continued "
+            f"for {count} tokens, but for {max(0, most - last)} at most."
+        )
+    ids = sequence.features["input_ids"][: last + 1]
+    return Wanted(most_probable(analyzer.model, ids, count), at=wanted.at)
+
+
+def _longest_continued(analyzer: Analyzer) -> int:
+    """How long a text may become; of a model that nothing limits, as long as its configuration says it was made for."""
+    if analyzer.longest is not None:
+        return analyzer.longest
+    return getattr(analyzer.model.config.get_text_config(), "max_position_embeddings", None) or _LONGEST_CONTINUED
 
 
 def _first_tokens(analyzer: Analyzer, wanted: Wanted) -> Wanted:
@@ -142,7 +165,7 @@ def _extended(analyzer: Analyzer, sequence: TokenSequence, last: int, ids: list[
     """The sequence up to a token, and some tokens after it."""
     if not ids and last == len(sequence) - 1:
         return sequence
-    features: dict[str, Any] = {"input_ids": [[*sequence.features["input_ids"][: last + 1], *ids]]}
+    features = {name: [_grown(name, values[: last + 1], ids)] for name, values in sequence.features.items()}
     (longer,), _ = read_inputs(features, analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
     words = [*sequence.words[: last + 1], *longer.words[last + 1 :]]
     word_ids = None
@@ -153,45 +176,68 @@ def _extended(analyzer: Analyzer, sequence: TokenSequence, last: int, ids: list[
     return replace(longer, words=words, word_ids=word_ids, special=special)
 
 
+def _grown(name: str, values: list[int], ids: list[int]) -> list[int]:
+    """A feature of a text that goes on: its ids, the next positions, the same segment."""
+    match name:
+        case "input_ids":
+            return [*values, *ids]
+        case "position_ids":
+            return [*values, *(values[-1] + 1 + place for place in range(len(ids)))]
+        case _:
+            return [*values, *values[-1:] * len(ids)]
+
+
 def _decoded(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
     """An encoder-decoder: the text that its decoder is made to give out, token by token, or what it gives out by itself."""
     if wanted.reply is not None:
         return _replied(analyzer, sequence, wanted, wanted.reply)
     paired = _with_text(analyzer, sequence, None if isinstance(wanted.target, int) else wanted.target)
-    assert paired.target is not None
-    output = paired.target.features["input_ids"][1:]
+    rows, output = _rows_of(paired)
     if wanted.at is None and wanted.against is None and not isinstance(wanted.target, int):
-        rows = [(row, Wanted(number)) for row, number in enumerate(output)]
-        return paired, [*rows, (len(output), Wanted())]
-    row = position_of(wanted.at, len(paired.target), default=0)
-    named = wanted.target if isinstance(wanted.target, int) else ([*output, None][row])
+        return paired, [(row, Wanted(number)) for row, number in enumerate(output)]
+    row = _position(wanted.at, rows, default=0)
+    named = wanted.target if isinstance(wanted.target, int) else next(iter(output[row:]), None)
     return paired, [(row, replace(_first_tokens(analyzer, wanted), target=named))]
+
+
+def _rows_of(paired: TokenSequence) -> tuple[int, list[int]]:
+    """How many rows a decoder has, and what they give out, as far as it is said."""
+    assert paired.target is not None and paired.target.output_ids is not None
+    return len(paired.target), paired.target.output_ids
 
 
 def _replied(
     analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted, reply: str | Sequence[int]
 ) -> tuple[TokenSequence, Rows]:
     """An encoder-decoder whose decoder reads a text: what comes after that, or after its token `at`."""
-    paired = _with_text(analyzer, sequence, reply)
+    paired = _with_text(analyzer, sequence, reply) if isinstance(reply, str) else _reading(analyzer, sequence, reply)
     assert paired.target is not None
-    row = position_of(wanted.at, len(paired.target))
+    row = _position(wanted.at, len(paired.target))
     if wanted.target is None or isinstance(wanted.target, int):
         return paired, [(row, _first_tokens(analyzer, wanted))]
     before, ids = paired.target.features["input_ids"][1 : row + 1], tokens_of(analyzer, wanted.target)
     if wanted.against is None:
         rows = [(row + place, Wanted(number)) for place, number in enumerate(ids)]
-        return (paired if len(ids) == 1 else _with_text(analyzer, sequence, [*before, *ids])), rows
+        return (paired if len(ids) == 1 else _reading(analyzer, sequence, [*before, *ids[:-1]])), rows
     common, pair = _difference(analyzer, ids, wanted.against)
-    longer = _with_text(analyzer, sequence, [*before, *common, pair["target"]]) if common else paired
+    longer = _reading(analyzer, sequence, [*before, *common]) if common else paired
     return longer, [(row + len(common), replace(wanted, **pair))]
 
 
 def _with_text(analyzer: Analyzer, sequence: TokenSequence, text: str | Sequence[int] | None) -> TokenSequence:
-    """The sequence with what the decoder of an encoder-decoder reads: a text, token ids, or what the model generates."""
-    target = text if text is None or isinstance(text, str) else {"input_ids": [list(text)]}
+    """The sequence with what the decoder of an encoder-decoder gives out: a text, token ids, or what it generates."""
     options = (analyzer.model, analyzer.tokenizer, analyzer.longest)
-    (paired,) = with_targets([sequence], target, *options, truncate=False)
-    return paired
+    if text is None or isinstance(text, str):
+        (paired,) = with_targets([sequence], text, *options, truncate=False)
+        return paired
+    return replace(sequence, target=read_target(read_ids(tokens_of(analyzer, text), analyzer.tokenizer), *options))
+
+
+def _reading(analyzer: Analyzer, sequence: TokenSequence, ids: Sequence[int]) -> TokenSequence:
+    """The sequence with a decoder that reads just these tokens after its start."""
+    options = (analyzer.model, analyzer.tokenizer, analyzer.longest)
+    output = read_ids(tokens_of(analyzer, ids) if ids else [], analyzer.tokenizer)
+    return replace(sequence, target=read_target(output, *options, closed=False))
 
 
 def _for_classifier(analyzer: Analyzer, sequence: TokenSequence) -> TokenSequence:
@@ -205,7 +251,7 @@ def _for_classifier(analyzer: Analyzer, sequence: TokenSequence) -> TokenSequenc
 def _masked_row(analyzer: Analyzer, sequence: TokenSequence, at: int | None) -> int:
     """The masked token, of which there must be one, or the token asked for."""
     if at is not None:
-        return position_of(at, len(sequence))
+        return _position(at, len(sequence))
     mask = getattr(analyzer.tokenizer, "mask_token_id", None)
     rows = [row for row, number in enumerate(sequence.features["input_ids"]) if number == mask]
     if len(rows) != 1:
@@ -224,17 +270,12 @@ def _row(head: Head, sequence: TokenSequence, at: int | None) -> int | None:
             raise SelectionError("This model gives one answer for the whole input: leave out the position (at).")
         return 0
     if at is not None:
-        return position_of(at, len(sequence))
+        return _position(at, len(sequence))
     if head.task == "question-answering":
         return None
     raise InputError(f"This model gives an answer for every token: say for which one (at=0 to {len(sequence) - 1}).")
 
 
-def position_of(at: int | None, length: int, default: int = -1) -> int:
-    """A position among the tokens, negative from the end."""
-    position = default if at is None else at
-    if not -length <= position < length:
-        raise SelectionError(
-            f"There is no token {position}: the input has {length}, 0 to {length - 1} (or -{length} to -1)."
-        )
-    return position % length
+def _position(at: int | None, length: int, default: int = -1) -> int:
+    """The position asked for, or the default one."""
+    return position_of(default if at is None else at, length)

@@ -64,7 +64,8 @@ def _predictions(explanation: Explanation) -> list[dict[str, Any]]:
     for target, position in enumerate(dataset["target_position"].values):
         ranked = [{"name": name, "probability": float(chance)} for name, chance in explanation.top_predictions(target)]
         places.setdefault(int(position), ranked)
-    return [{"position": position, "options": options} for position, options in places.items()]
+    of = explanation.probabilities_of
+    return [{"position": position, "of": of, "options": options} for position, options in places.items()]
 
 
 def _stack(dataset: xr.Dataset, precision: Precision) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from normscope.errors import HeadError, InputError
 from normscope.explorer.payload import MOST_ANALYSES
 from normscope.families.heads import head_of, is_bare
 from normscope.families.heads.spec import Task
+from normscope.inputs.reading import encodable
 from normscope.methods import methods
 from normscope.schema import NORMS
 
@@ -74,6 +75,15 @@ def check_servable(name: str, analyzer: Analyzer) -> None:
         raise InputError(f"{name} cannot be served: the web app sends images, and this model came without a processor.")
 
 
+def _refuse_no_head(analyzer: Analyzer) -> None:
+    """Refuse a model without a head, with one that is not known, or with one that is made up."""
+    try:
+        head_of(analyzer.model)
+    except HeadError as error:
+        bare = "This model has no head: it predicts nothing that could be explained."
+        raise InputError(bare if is_bare(analyzer.model) else str(error)) from error
+
+
 @dataclass(frozen=True)
 class Reader:
     """Reads requests, for some models and up to some length of text."""
@@ -95,9 +105,7 @@ class Reader:
         asked = content.get("explain")
         order = self._order(asked)
         entry = cast("dict[str, Any]", asked)
-        if is_bare(order.analyzer.model):
-            raise InputError("This model has no head: it predicts nothing that could be explained.")
-        head_of(order.analyzer.model)  # refuse now one that is not known, or made up
+        _refuse_no_head(order.analyzer)
         at = entry.get("at")
         if at is not None and (not isinstance(at, int) or isinstance(at, bool) or not 0 <= at < _MOST_LABELS):
             raise InputError("'at' is the position of a token, from 0.")
@@ -107,7 +115,7 @@ class Reader:
         if label is None or label == "":
             return None
         if isinstance(label, str) and len(label) <= self.most_characters:
-            return _encodable(label)
+            return encodable(label)
         if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < _MOST_LABELS:
             return label
         raise InputError("A label is a word, a class, or the number of either.")
@@ -137,15 +145,7 @@ class Reader:
             raise InputError(
                 f"The text has {len(text)} characters, and this server takes at most {self.most_characters}."
             )
-        return _encodable(text)
-
-
-def _encodable(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError("The text contains half a character (a lone surrogate), which is no text.") from error
-    return text
+        return encodable(text)
 
 
 def _image(data: Any) -> Image.Image:

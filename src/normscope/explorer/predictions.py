@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from normscope import asking
+from normscope.explain.probabilities import EACH, each_by_itself, has_probabilities, probabilities
 from normscope.explain.question import Wanted, label_name
 from normscope.explain.values import Values
 from normscope.explain.wording import read_question
@@ -26,8 +25,7 @@ def reply_of(order: Order) -> str | list[int] | None:
         return order.target
     (sequence,), _ = asking.read(order.analyzer, order.inputs, None, words=False, truncate=False)
     assert sequence.target is not None
-    start, *ids = sequence.target.features["input_ids"]
-    return [*ids, start]  # the last is given out, not read
+    return sequence.target.features["input_ids"][1:]  # all that is read after the start token
 
 
 def predictions_of(order: Order) -> list[dict[str, Any]]:
@@ -43,7 +41,7 @@ def predictions_of(order: Order) -> list[dict[str, Any]]:
     wanted = Wanted(at=0 if task == "masked-lm" else None, reply=reply_of(order))
     sequence, question = read_question(analyzer, sequence, wanted)
     logits = Values(analyzer, sequence, question).logits
-    if logits.shape[-1] < 2:
+    if not has_probabilities(analyzer.model, logits.shape[-1]):
         return []
     rows = list(range(len(logits)))
     if task == "masked-lm":
@@ -51,11 +49,12 @@ def predictions_of(order: Order) -> list[dict[str, Any]]:
         rows = [row for row, number in enumerate(sequence.features["input_ids"]) if number == mask]
     if not rows:
         return []
-    top = torch.softmax(logits[rows].float(), -1).topk(min(_MOST, logits.shape[-1]))
+    top = probabilities(analyzer.model, logits[rows].float()).topk(min(_MOST, logits.shape[-1]))
     whole = task in ("sequence-classification", "image-classification")
     return [
         {
             "position": -1 if whole else row,
+            "of": EACH if each_by_itself(analyzer.model) else "",
             "options": [
                 {"name": label_name(analyzer, label), "label": label, "probability": probability}
                 for label, probability in zip(labels, chances, strict=True)

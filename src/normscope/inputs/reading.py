@@ -14,6 +14,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from normscope.errors import InputError, listing
 from normscope.inputs.sequence import NO_WORD, TokenSequence
+from normscope.numerals import is_whole
 
 Input = (
     str | tuple[str, str] | Sequence[str | tuple[str, str] | Sequence[str]] | BatchEncoding | Mapping[str, Any] | Tensor
@@ -43,13 +44,13 @@ def read_inputs(
         reader = _TextReader(tokenizer, longest if truncate else None, words=words)
         sequences = [reader.read(text) for text in texts]
     if truncate and longest is not None:
-        sequences = [_cut(sequence, longest) for sequence in sequences]
+        sequences = [cut(sequence, longest) for sequence in sequences]
     for sequence in sequences:
         _refuse_unfit(sequence, longest)
     return sequences, single
 
 
-def _cut(sequence: TokenSequence, longest: int) -> TokenSequence:
+def cut(sequence: TokenSequence, longest: int) -> TokenSequence:
     """The beginning of a sequence. Texts were already cut by their tokenizer, which keeps its special tokens."""
     if len(sequence) <= longest:
         return sequence
@@ -71,6 +72,14 @@ def _refuse_unfit(sequence: TokenSequence, longest: int | None) -> None:
         )
     if all(sequence.special):
         raise InputError(f"The input {sequence.text!r} is empty: it has no token but special ones.")
+
+
+def read_ids(ids: Sequence[int], tokenizer: PreTrainedTokenizerBase | None) -> TokenSequence:
+    """The sequence of token ids that are read as they are, special or not; there may be none."""
+    if not ids:
+        return TokenSequence({"input_ids": []}, [], [], None, [], "")
+    (sequence,) = _from_encoding({"input_ids": [list(ids)]}, tokenizer)
+    return sequence
 
 
 # ---- texts -------------------------------------------------------------------------------------------------------------
@@ -110,6 +119,17 @@ def _is_one_text(item: Any, *, words: bool) -> bool:
     return isinstance(item, Sequence) and not isinstance(item, str) and all(isinstance(word, str) for word in item)
 
 
+def encodable(text: str) -> str:
+    """The text, if every character of it is whole; half of one comes from bytes that were no UTF-8, or from JSON."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"The text {text!r:.60} contains half a character (a lone surrogate), which is no text."
+        ) from error
+    return text
+
+
 class _TextReader:
     """Tokenizes one text (or pair) after another."""
 
@@ -121,6 +141,8 @@ class _TextReader:
         halves = [half if isinstance(half, str) else " ".join(half) for half in (first, second) if half]
         if not "".join(halves).strip():
             raise InputError("The text is empty. Give at least one word.")
+        for half in halves:
+            encodable(half)
         encoding = self._encoded(first, second)
         ids = cast(list[int], encoding["input_ids"])
         word_ids = _word_ids(encoding)
@@ -168,16 +190,41 @@ def _from_encoding(
 
 def _rows(values: Any, name: str) -> list[list[int]]:
     """Ids as a list of rows, from tensors, arrays or lists, with or without a batch dimension."""
-    listed: Any = values.tolist() if hasattr(values, "tolist") else list(values)
-    if not isinstance(listed, list):
+    listed = _listed(values)
+    if is_whole(listed):
         raise InputError(f"The encoding's {name!r} is the single number {listed}: give a list of them.")
-    rows: list[Any] = [listed] if listed and not isinstance(listed[0], Sequence) else listed
-    kinds = {type(value) for row in rows for value in row}
-    if not kinds <= ({int, bool} if name == "attention_mask" else {int}):
+    if not isinstance(listed, Sequence) or isinstance(listed, str | bytes):
+        raise InputError(f"The encoding's {name!r} must be whole numbers, not {listed!r:.60}.")
+    items = [_listed(item) for item in cast("Sequence[Any]", listed)]
+    rows = items if not items or isinstance(items[0], Sequence) else [items]
+    return [_row(row, name) for row in rows]
+
+
+def _listed(values: Any) -> Any:
+    """A tensor or an array as Python has it."""
+    return values.tolist() if hasattr(values, "tolist") else values
+
+
+def _row(row: Any, name: str) -> list[int]:
+    flags = name == "attention_mask"
+    numbers: list[Any] = [_listed(value) for value in row] if isinstance(row, Sequence) else [None]
+    if not all(is_whole(value) or (flags and isinstance(value, bool)) for value in numbers):
         raise InputError(f"The encoding's {name!r} must be whole numbers, one or two dimensions of them.")
-    if any(value < 0 for row in rows for value in row):
+    if any(value < 0 for value in numbers):
         raise InputError(f"The encoding's {name!r} has a negative number.")
-    return [[int(value) for value in row] for row in rows]
+    if flags:
+        check_mask(numbers)
+    return [int(value) for value in numbers]
+
+
+def check_mask(mask: Sequence[int]) -> None:
+    """Refuse an attention mask that says more than which tokens are padding."""
+    other = next((value for value in mask if value not in (0, 1)), None)
+    if other is not None:
+        raise InputError(
+            f"An attention mask is 1 for a token and 0 for padding, but here it has {other}. Texts that are packed into one "
+            f"sequence (1, 1, 2, 2) are analysed one by one: give each as a sequence of its own."
+        )
 
 
 def _one_of_encoding(

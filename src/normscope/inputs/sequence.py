@@ -15,8 +15,9 @@ NO_WORD = -1
 class TokenSequence:
     """One input: its per-token features, how its tokens are called, and which word each belongs to (if known).
 
-    An encoder-decoder's source has a `target`, whose rows also have the tokens that they give out. An image has pixels, the
-    image as it is shown, and the row and column of each patch.
+    An encoder-decoder's source has a `target`, whose rows also have the tokens that they give out; `output_ids` are those
+    that were said, which may leave out the last row. An image has pixels, the image as it is shown, and the row and column
+    of each patch.
     """
 
     features: dict[str, list[int]]
@@ -27,6 +28,7 @@ class TokenSequence:
     text: str
     target: TokenSequence | None = None
     output_tokens: list[str] | None = None
+    output_ids: list[int] | None = None
     pixels: Tensor | None = None
     image: np.ndarray | None = None
     grid: list[tuple[int, int]] | None = None

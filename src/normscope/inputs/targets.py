@@ -1,7 +1,10 @@
-"""Targets of encoder-decoder models: what the decoder reads, row by row, by teacher forcing or by generation.
+"""Targets of encoder-decoder models: what the decoder gives out and reads, row by row, by teacher forcing or by generation.
 
-Row `t` of a decoder reads the token at `t` and predicts the next: the first row reads the start token, and the last row's
-output is the end of the sequence. Both names of a row are kept: the token it reads and the token it gives out.
+Row `t` of a decoder reads the token at `t` and predicts the next; the first row reads the start token. A target is what the
+decoder gives out: each of its tokens is given out by one row and read by the next. Only what closes it, the end-of-sequence
+token (after which mBART has the language), is given out by the last row and not read. A target that nothing closes, such as
+plain ids or the text of a tokenizer that adds no end token, is read to its last token, whose row gives out the end.
+Both names of a row are kept: the token it reads and the token it gives out.
 """
 
 from __future__ import annotations
@@ -18,9 +21,14 @@ from transformers import BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope.errors import InputError, ModelError
 from normscope.families.heads import refuse_made_up_head
-from normscope.inputs.reading import Input, read_inputs
+from normscope.inputs.generation import LANGUAGE, end_tokens, most_probable, start_token
+from normscope.inputs.reading import Input, cut, encodable, read_ids, read_inputs
 from normscope.inputs.sequence import NO_WORD, TokenSequence
+from normscope.numerals import is_whole
 from normscope.placement import entry_device
+
+Target = Input | Sequence[int]
+"""A target: a text, texts, an encoding, or token ids, also as a plain list."""
 
 _LONGEST_TARGET = 128
 """How many tokens a model may generate as its target."""
@@ -28,7 +36,7 @@ _LONGEST_TARGET = 128
 
 def with_targets(
     sources: list[TokenSequence],
-    target: Input | None,
+    target: Target | None,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
     longest: int | None,
@@ -37,49 +45,94 @@ def with_targets(
 ) -> list[TokenSequence]:
     """Every source with its target: the one given, or the one that the model generates."""
     if target is None:
-        outputs = [_generated(source, model, tokenizer, longest) for source in sources]
+        sides = [_generated(source, model, tokenizer, longest) for source in sources]
     else:
-        outputs = _given(target, tokenizer, longest, truncate=truncate)
-    if len(outputs) != len(sources):
-        raise InputError(
-            f"There are {len(sources)} sources but {len(outputs)} targets: give one target for each source."
-        )
-    return [
-        replace(source, target=decoder_side(output, model, tokenizer))
-        for source, output in zip(sources, outputs, strict=True)
-    ]
+        sides = read_targets(target, model, tokenizer, longest, truncate=truncate)
+    if len(sides) != len(sources):
+        raise InputError(f"There are {len(sources)} sources but {len(sides)} targets: give one target for each source.")
+    return [replace(source, target=side) for source, side in zip(sources, sides, strict=True)]
+
+
+def read_targets(
+    target: Target,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    longest: int | None,
+    *,
+    truncate: bool,
+) -> list[TokenSequence]:
+    """The decoder's rows for every target that is given."""
+    outputs = _given(target, tokenizer, longest, truncate=truncate)
+    return [read_target(output, model, tokenizer, longest, truncate=truncate) for output in outputs]
+
+
+def read_target(
+    output: TokenSequence,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    longest: int | None,
+    *,
+    truncate: bool = False,
+    closed: bool | None = None,
+) -> TokenSequence:
+    """The decoder's rows for a target, which its own last tokens close or not."""
+    if closed is None:
+        closed = _is_closed(output.features["input_ids"], model, tokenizer)
+    most = None if longest is None else longest if closed else longest - 1
+    if most is not None and len(output) > most:
+        if not truncate:
+            raise InputError(
+                f"The target has {len(output)} tokens, but the model takes at most {most} after the start token. "
+                f"Shorten it, or pass truncate=True (--truncate) to analyse its beginning."
+            )
+        output = cut(output, most)
+    return decoder_side(output, model, tokenizer, closed=closed)
+
+
+def _is_closed(ids: list[int], model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> bool:
+    """Whether token ids say where they end: by the end token, or by the language that mBART has after it."""
+    ends, last = end_tokens(model, tokenizer), ids[-1]
+    if last in ends:
+        return True
+    special = {start_token(model), *getattr(tokenizer, "all_special_ids", [])}
+    return len(ids) > 1 and ids[-2] in ends and (last in special or start_token(model) is None)
 
 
 def _given(
-    target: Input, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, *, truncate: bool
+    target: Target, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, *, truncate: bool
 ) -> list[TokenSequence]:
+    if isinstance(target, Sequence) and target and all(is_whole(item) for item in target):
+        target = {"input_ids": [list(target)]}
     if tokenizer is not None and not isinstance(target, BatchEncoding | Mapping | Tensor):
         target = _as_targets(target, tokenizer, longest if truncate else None)
-    return read_inputs(target, tokenizer, longest, words=False, truncate=truncate)[0]
+    return read_inputs(cast(Input, target), tokenizer, longest, words=False, truncate=truncate)[0]
 
 
 def _as_targets(target: Any, tokenizer: PreTrainedTokenizerBase, truncate_to: int | None) -> Any:
     """Texts tokenized as the target side is (some tokenizers have two vocabularies or language codes)."""
-    texts = [target] if isinstance(target, str) else list(cast(Sequence[Any], target))
+    texts = [target] if not isinstance(target, Sequence) or isinstance(target, str) else list(cast("Any", target))
     if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
-        raise InputError(f"A target is a text or a list of texts, none of them empty, not {target!r:.80}.")
+        raise InputError(
+            f"A target is a text or a list of texts, none of them empty, or a list of token ids, not {target!r:.80}."
+        )
+    for text in texts:
+        encodable(text)
     return tokenizer(text_target=texts, truncation=truncate_to is not None, max_length=truncate_to, verbose=False)
 
 
 def _generated(
     source: TokenSequence, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, longest: int | None
 ) -> TokenSequence:
+    """The rows of a decoder that gives out what it finds most probable, to the end or as many as there may be."""
     if not model.can_generate():
         raise ModelError(
             f"{type(model).__name__} has no head to generate a target with. Give one (target=...), "
             f"or load the model with its language-model head."
         )
     refuse_made_up_head(model)
-    ids = torch.tensor([source.features["input_ids"]], device=entry_device(model))
     most = _LONGEST_TARGET if longest is None else min(_LONGEST_TARGET, longest - 1)
-    generate = cast(Any, model).generate
-    sequence = cast(list[int], generate(input_ids=ids, do_sample=False, num_beams=1, max_new_tokens=most)[0].tolist())
-    return read_inputs({"input_ids": [sequence[1:]]}, tokenizer, None, words=False, truncate=False)[0][0]
+    said = most_probable(model, source.features["input_ids"], most, kept=LANGUAGE)
+    return decoder_side(read_ids(said, tokenizer), model, tokenizer)
 
 
 def own_shift(sequence: TokenSequence, model: PreTrainedModel) -> int | None:
@@ -98,19 +151,37 @@ def decoder_side(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
     start: int | None = None,
+    *,
+    closed: bool = True,
 ) -> TokenSequence:
-    """The decoder's rows for a target: its tokens shifted by one, behind the start token."""
+    """The decoder's rows for a target, behind the start token: its last token is not read where it closes the target."""
     ids = output.features["input_ids"]
-    start = getattr(model.config, "decoder_start_token_id", None) if start is None else start
+    start = start_token(model) if start is None else start
+    if start is None and not closed:
+        raise InputError(
+            f"The configuration of {type(model).__name__} names no token that its decoder begins with "
+            f"(decoder_start_token_id). Give a target that ends as its tokenizer does: with the end token and the language."
+        )
     if start is None:  # as mBART does: the last token (the language) also comes first
         start = ids[-1]
-    name = str(start) if tokenizer is None else cast(str, tokenizer.convert_ids_to_tokens(start))
+    read = slice(None, -1) if closed else slice(None)
+    name = _name(start, tokenizer)
     return TokenSequence(
-        features={"input_ids": [start, *ids[:-1]]},
-        tokens=[name, *output.tokens[:-1]],
-        special=[True, *output.special[:-1]],
-        word_ids=None if output.word_ids is None else [NO_WORD, *output.word_ids[:-1]],
-        words=[name, *output.words[:-1]],
+        features={"input_ids": [start, *ids[read]]},
+        tokens=[name, *output.tokens[read]],
+        special=[True, *output.special[read]],
+        word_ids=None if output.word_ids is None else [NO_WORD, *output.word_ids[read]],
+        words=[name, *output.words[read]],
         text=output.text,
-        output_tokens=output.tokens,
+        output_tokens=output.tokens if closed else [*output.tokens, _end_name(model, tokenizer)],
+        output_ids=ids,
     )
+
+
+def _end_name(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> str:
+    ends = end_tokens(model, tokenizer)
+    return _name(ends[0], tokenizer) if ends else ""
+
+
+def _name(number: int, tokenizer: PreTrainedTokenizerBase | None) -> str:
+    return str(number) if tokenizer is None else cast(str, tokenizer.convert_ids_to_tokens(number))

@@ -56,10 +56,10 @@ def approximation(asked: str | Approximate | None, products: Products | None = N
         if asked is not None:
             raise InputError(f"Ask for approximate={asked!r} or for products={products!r}, not for both.")
         return Approximation(products=products)
-    if asked is None or not isinstance(asked, str):
+    if asked is None or isinstance(asked, Approximation | Fast):
         return asked
-    if asked not in NAMED:
-        raise InputError(f"approximate is one of {listing(NAMED)}, or an Approximation, not {asked!r}.")
+    if not isinstance(asked, str) or asked not in NAMED:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"approximate is one of {listing(NAMED)}, or an Approximation, not {asked!r:.60}.")
     return NAMED[asked]
 
 

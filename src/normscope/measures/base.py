@@ -27,16 +27,14 @@ Errors = Mapping[str, Float[Tensor, " query"]]
 
 @dataclass(frozen=True)
 class Reach:
-    """How far a capture goes: through `components` of the chain (`None`: all), and below the attention or not."""
+    """How far a capture goes: through `components` of the chain (`None`: all)."""
 
     components: int | None = None
-    below_attention: bool = False
 
     def __or__(self, other: Reach) -> Reach:
         """As far as both need."""
         counts = (self.components, other.components)
-        farthest = None if None in counts else max(count for count in counts if count is not None)
-        return Reach(farthest, self.below_attention or other.below_attention)
+        return Reach(None if None in counts else max(count for count in counts if count is not None))
 
 
 class Measure(ABC, Generic[State, Result]):

@@ -72,7 +72,7 @@ class Decomposition(Measure[dict[int, LayerResult], DecomposedLayers]):
     def reach(self, components: Sequence[str]) -> Reach:
         # What is left out of a norm depends on the norm after the feed-forward, so that the whole chain is needed.
         reached = None if self.without else components_needed((*self.maps, *self.ratios), components)
-        return Reach(reached, below_attention=self.value_bias == "bias")
+        return Reach(reached)
 
     def of_layer(self, trace: LayerTrace) -> LayerResult:
         if not self.maps:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from normscope import schema
 from normscope.errors import InputError, UnsupportedArchitectureError
-from normscope.measures.base import Errors, Measure, Reach
+from normscope.measures.base import Errors, Measure
 from normscope.measures.decomposition import by_scope, error_variables
 from normscope.propagate import BiasShare, Block, Columns, Vectors, starting_vectors
 from normscope.scopes import Scope
@@ -67,9 +67,6 @@ class PropagatedNorms(Measure[Propagation, Propagation]):
     last: int
     bias: BiasShare = "apart"
     max_memory: int | None = None
-
-    def reach(self, components: Sequence[str]) -> Reach:
-        return Reach(below_attention=True)
 
     def start(self) -> Propagation:
         return Propagation()

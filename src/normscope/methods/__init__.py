@@ -74,6 +74,8 @@ def method(name: str | Method, gives: Gives | None = None, **options: Any) -> Me
     """
     if isinstance(name, Method):
         return _fitting(name, gives)
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  (users are not checked)
+        raise InputError(f"A method is named, or made by normscope.method, not {name!r:.60}.")
     by_name = {kind.name: kind for kind in _METHODS}
     kind = by_name.get(folded(name))
     if kind is None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from normscope.analysis import Analysis
+from normscope.choices import FeedForwardBaseline
 from normscope.inputs import TokenSequence
 from normscope.methods.layer import LayerMethod
 from normscope.passes import Pass, Tell
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
 class AcrossLayers:
     """A request to a method across layers, applied to a model."""
 
-    def __init__(self, analyzer: Analyzer, method: LayerMethod, request: Request) -> None:
+    def __init__(
+        self, analyzer: Analyzer, method: LayerMethod, request: Request, ff_baseline: FeedForwardBaseline = "zero"
+    ) -> None:
         self.analyzer, self.method = analyzer, method
+        self.ff_baseline: FeedForwardBaseline = ff_baseline
         self.run = Pass(analyzer, replace(request, queries=None))
 
     def analyses(
@@ -35,7 +39,7 @@ class AcrossLayers:
         analyses: list[Analysis] = []
         for place, sequence in enumerate(sequences):
             (measured,) = self.run.over([sequence], tell=_counting_on(tell, place, len(sequences)))
-            whole = self.analyzer.analysis_of(measured, method=self.method)
+            whole = self.analyzer.analysis_of(measured, ff_baseline=self.ff_baseline, method=self.method)
             analyses.append(_selected(whole, layers, positions[place]))
         return analyses
 

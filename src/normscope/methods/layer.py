@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 
-from normscope.choices import ValueBias
+from normscope.choices import FeedForwardBaseline, ValueBias
 from normscope.errors import InputError, SelectionError, listing
 from normscope.measures import Decomposition, Measure
 from normscope.measures.alti import AltiMaps
@@ -37,6 +37,7 @@ class MapRequest:
     projections: bool = False
     layers: Sequence[int] = ()
     approximate: Approximate | None = None
+    ff_baseline: FeedForwardBaseline = "zero"
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class ProjectionsMethod(LayerMethod):
     paper: ClassVar[str] = "normscope"
 
     def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
-        _refuse(self, request, takes=("scopes", "heads"))
+        _refuse(self, request, takes=("scopes", "heads", "ff_baseline"))
         return [Projections(_projected(request), request.heads, alone=True)]
 
 
@@ -128,6 +129,10 @@ class AttentionRollout(LayerMethod):
 
 @dataclass(frozen=True)
 class GlobEnc(LayerMethod):
+    """`normalise`: whether a rollout divides rows by their sums first. The authors multiply the norms as they are."""
+
+    normalise: bool = False
+
     name: ClassVar[str] = "globenc"
     summary: ClassVar[str] = "norms of the parts through a whole layer, with the feed-forward's output left out"
     quantity: ClassVar[str] = "norm"
@@ -266,6 +271,7 @@ def _refuse(method: LayerMethod, request: MapRequest, *, takes: Sequence[str] = 
         "value_bias": request.value_bias != "token",
         "projections": request.projections,
         "approximate": request.approximate is not None,
+        "ff_baseline": request.ff_baseline != "zero",
     }
     for option, is_given in given.items():
         if is_given and option not in takes:

@@ -15,7 +15,7 @@ import xarray as xr
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.errors import InputError, listing
+from normscope.errors import CompletenessError, InputError, listing
 from normscope.explain.asked import Asked, Attributed, predictions_of
 from normscope.explain.datasets import attribution_tree, explanation_tree
 from normscope.explain.pulling import pull_back
@@ -33,6 +33,8 @@ class Attribution(Method):
     gives: ClassVar[Gives] = "attribution"
     follows: ClassVar[bool] = False
     """Whether it follows what flows through the layers: edges, heads, feed-forwards."""
+    through_slopes: ClassVar[bool] = False
+    """Whether it goes through feed-forwards by the slopes of integrated gradients, which start at a baseline."""
 
     @abstractmethod
     def explain(self, asked: Asked) -> xr.DataTree:
@@ -48,9 +50,10 @@ class PullBack(Attribution):
     quantity = "logit"
     signed = True
     follows = True
+    through_slopes = True
     cost = "a forward and a backward pass"
     operations = "4 L n (4 d^2 + 2 d F + n d)"
-    paper = "this package; equals DecompX (Modarressi et al. 2023) contracted with the output row"
+    paper = "this package; biases apart, equals DecompX (Modarressi et al. 2023) contracted with the output row"
 
     def explain(self, asked: Asked) -> xr.DataTree:
         analyzer, sequence, question = asked.analyzer, asked.sequence, asked.question
@@ -62,8 +65,12 @@ class PullBack(Attribution):
 class SharesOnly(Attribution):
     """A method that gives the tokens' shares and follows nothing through the layers."""
 
+    leaves_out: ClassVar[bool] = False
+    """Whether some tokens may have no share, which is then missing (NaN)."""
+
     def explain(self, asked: Asked) -> xr.DataTree:
         attributed = self.attribute(asked)
+        self._refuse_what_is_no_number(attributed)
         predictions = predictions_of(asked.analyzer, asked.question, attributed.logits, attributed.answers)
         return attribution_tree(attributed, asked.sequence, self.quantity, facts_of(self, asked), predictions)
 
@@ -71,11 +78,26 @@ class SharesOnly(Attribution):
     def attribute(self, asked: Asked) -> Attributed:
         """The shares of the tokens in each value."""
 
+    def _refuse_what_is_no_number(self, attributed: Attributed) -> None:
+        results = {"value": attributed.values, "bias": attributed.bias, "error": attributed.errors}
+        shares = {"share of a token": attributed.shares, "share of a token of the encoder": attributed.encoder}
+        for name, numbers in (results | shares).items():
+            if numbers is None:
+                continue
+            missing = numbers.isnan() if self.leaves_out and name in shares else torch.zeros_like(numbers).bool()
+            wrong = numbers[~(numbers.isfinite() | missing)]
+            if len(wrong):
+                raise CompletenessError(
+                    f"By the method {self.facts['method']!r} a {name} is {float(wrong[0])}, so there is no explanation. "
+                    f"The model's weights or states are infinite, or too large for {attributed.logits.dtype}."
+                )
+
 
 def facts_of(method: Method, asked: Asked) -> dict[str, str | int | float]:
     """What an explanation says about how it was made. `causal`: a value is read off a token that knows none after it."""
     causal = asked.analyzer.family.stack.causal and asked.question.reads_tokens
-    return {**asked.analyzer.facts, **method.facts, "signed": int(method.signed), "causal": int(causal)}
+    how = {"signed": int(method.signed), "causal": int(causal), "ff_baseline": asked.request.ff_baseline}
+    return {**asked.analyzer.facts, **method.facts, **how}
 
 
 # ---- gradients ---------------------------------------------------------------------------------------------------------
@@ -193,6 +215,7 @@ class LeaveOneOut(SharesOnly):
     removal: Removal = "auto"
 
     name = "leave-one-out"
+    leaves_out = True
     summary = "how much the logit falls when the token is masked, dropped or replaced by the mean embedding"
     quantity = "change of the logit"
     signed = True
@@ -225,7 +248,7 @@ def _without_tokens(asked: Asked, values: Values, removal: Removal) -> Float[Ten
     others = values.of_sequences([each.sequence for each in withouts], [each.rows for each in withouts])
     for without, other in zip(withouts, others, strict=True):
         lost = torch.tensor([row == NO_ROW for row in without.rows], device=other.device)
-        shares[:, without.place] = (values.own - other).masked_fill(lost, torch.nan)
+        shares[:, without.place] = _loss(values, other).masked_fill(lost, torch.nan)
     return shares
 
 
@@ -239,8 +262,13 @@ def _without_states(values: Values) -> Float[Tensor, "target token"]:
             for places in torch.arange(length, device=states.device).split(at_once):
                 changed = [each.repeat(len(places), 1, 1) for each in values.entering]
                 changed[side][torch.arange(len(places), device=places.device), places] = states.mean(1)
-                pieces.append(values.own - values.of_states(*changed))
+                pieces.append(_loss(values, values.of_states(*changed)))
     return torch.cat(pieces).T
+
+
+def _loss(values: Values, other: Float[Tensor, "*input target"]) -> Float[Tensor, "*input target"]:
+    """How much the values lose. What is no number is infinite here: missing is only what does not exist."""
+    return (values.own - other).nan_to_num(nan=torch.inf, posinf=torch.inf, neginf=-torch.inf)
 
 
 @dataclass(frozen=True)

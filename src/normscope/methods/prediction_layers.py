@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normscope.analysis import Analysis
-from normscope.errors import InputError, UnsupportedArchitectureError, listing
+from normscope.errors import CompletenessError, InputError, UnsupportedArchitectureError, listing
 from normscope.explain.asked import Asked, Attributed
 from normscope.explain.direct import direct_attention
 from normscope.explain.reading import read_off
@@ -48,15 +48,15 @@ class RowOfRollout(SharesOnly):
         return self.of.facts
 
     def attribute(self, asked: Asked) -> Attributed:
-        reading = read_off(asked, max_memory=_ONE_LAYER)
+        played, _ = read_off(asked, max_memory=_ONE_LAYER)
         analyzer, scopes = asked.analyzer, None
         if self.of.name in ("norms", "projections"):  # they have many scopes: the whole layer's is rolled out
             scopes = [*analyzer.scopes[-1:], *analyzer.encoder_scopes[-1:]]
         analysis = analyzer.maps_by(asked.sequence, self.of, scopes, asked.request.dtype, asked.request.tell)
         last = _rolled(analysis)[-1]
-        rows = [last[reading.tokens(target)].mean(0) for target in range(len(reading.answers))]
+        rows = [last[played.tokens(target)].mean(0) for target in range(len(played.answers))]
         main, encoder = _to_inputs(np.stack(rows), analysis)
-        return Attributed(reading.answers, reading.head.logits, reading.values, main, encoder)
+        return Attributed(played.answers, played.head.logits, played.values, main, encoder)
 
 
 def _rolled(analysis: Analysis) -> np.ndarray:
@@ -94,19 +94,19 @@ class AltiLogit(SharesOnly):
     passes: ClassVar[int] = 3
 
     def attribute(self, asked: Asked) -> Attributed:
-        reading = read_off(asked, max_memory=asked.request.max_memory)
+        played, recording = read_off(asked, max_memory=asked.request.max_memory)
         request = asked.request
         analysis = asked.analyzer.maps_by(asked.sequence, Alti(), None, request.dtype, request.tell)
         rolled = _rolled(analysis)
         length = rolled.shape[1]
-        shares, covector = np.zeros((len(reading.answers), rolled.shape[-1])), reading.pulled.covector
-        for layer, trace in reading.recording.back():
+        shares, covector = np.zeros((len(played.answers), rolled.shape[-1])), played.pulled.covector
+        for layer, trace in recording.back():
             brought, covector = direct_attention(trace, covector)
             values = brought.double().cpu().numpy()
             shares[:, length:] += values[:, length:]
             shares += values[:, :length] @ (_identity(rolled) if layer == 1 else rolled[layer - 2])
         main, encoder = _to_inputs(shares, analysis)
-        return Attributed(reading.answers, reading.head.logits, reading.values, main, encoder)
+        return Attributed(played.answers, played.head.logits, played.values, main, encoder)
 
 
 def _identity(rolled: np.ndarray) -> np.ndarray:
@@ -127,6 +127,7 @@ class DecompX(SharesOnly):
     bias: BiasShare = "absdot"
 
     name: ClassVar[str] = "decompx"
+    through_slopes: ClassVar[bool] = True
     summary: ClassVar[str] = "what each token puts into the logit, with all biases shared out over the tokens; adds up"
     quantity: ClassVar[str] = "logit"
     signed: ClassVar[bool] = True
@@ -145,19 +146,24 @@ class DecompX(SharesOnly):
                 "DecompX carries parts through one stack of layers, and this model has an encoder beside its decoder. "
                 "pull-back goes through both."
             )
-        reading = read_off(asked, max_memory=None)
-        blocks = [Block(trace) for _, trace in sorted(reading.recording.traces.items())]
+        played, recording = read_off(asked, max_memory=None)
+        blocks = [Block(trace) for _, trace in recording.back()][::-1]
         columns = Columns(range(blocks[0].length), bias=True)
         vectors, _ = starting_vectors(blocks[0], columns)
         for block in blocks:
             vectors = block.carry(vectors, None, columns, self.bias)
-        contracted = torch.einsum("tqd,qcd->tc", reading.pulled.covector, vectors)
-        shares, bias = contracted[:, :-1], contracted[:, -1] + reading.pulled.bias
+        contracted = torch.einsum("tqd,qcd->tc", played.pulled.covector, vectors)
+        shares, bias = contracted[:, :-1], contracted[:, -1] + played.pulled.bias
         if self.bias != "apart":
             shares, bias = _shared_out(shares, bias, self.bias)
-        sizes = torch.maximum(shares.abs().sum(-1) + bias.abs(), reading.values.abs())
-        errors = (shares.sum(-1) + bias - reading.values).abs() / sizes
-        return Attributed(reading.answers, reading.head.logits, reading.values, shares, None, bias, errors)
+        sizes = torch.maximum(shares.abs().sum(-1) + bias.abs(), played.values.abs())
+        errors = (shares.sum(-1) + bias - played.values).abs() / sizes
+        if not float(errors.amax()) <= asked.analyzer.tolerance:
+            raise CompletenessError(
+                f"By DecompX the tokens' shares do not add up to the model's own value: relative error "
+                f"{float(errors.amax()):.2e}, tolerance {asked.analyzer.tolerance:.0e}. There is no explanation."
+            )
+        return Attributed(played.answers, played.head.logits, played.values, shares, None, bias, errors)
 
 
 def _shared_out(

@@ -10,12 +10,14 @@ import torch
 
 from normscope import asking
 from normscope.errors import InputError
+from normscope.inputs import read_targets
 from normscope.measures import Decomposition
+from normscope.numerals import is_whole, whole_numbers
 from normscope.passes import Pass
 from normscope.placement import entry_device
 from normscope.planner.estimate import Length
 from normscope.planner.planning import SHORT, ShortRun, Stacks, asked_of, explained_of, lengths_of
-from normscope.request import Request, whole_numbers
+from normscope.request import Request
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -29,17 +31,27 @@ def lengths(analyzer: Analyzer, inputs: Any, target: Any, *, words: bool, trunca
     sources = _counts(analyzer, inputs, words=words, truncate=truncate)
     if not decodes:
         return [Length(tokens) for tokens in sources]
-    targets = sources if target is None else _counts(analyzer, target, words=words, truncate=truncate)
+    targets = sources if target is None else _target_counts(analyzer, target, truncate=truncate)
     if len(targets) != len(sources):
         raise InputError(f"There are {len(sources)} inputs, but {len(targets)} targets: give one for each.")
     return [Length(tokens, source) for tokens, source in zip(targets, sources, strict=True)]
 
 
+def _target_counts(analyzer: Analyzer, target: Any, *, truncate: bool) -> list[int]:
+    """How many tokens the decoder reads of each target."""
+    if is_whole(target) or (isinstance(target, list) and all(is_whole(item) for item in cast("list[Any]", target))):
+        return _counts(analyzer, target, words=False, truncate=truncate)
+    options = (analyzer.model, analyzer.tokenizer, analyzer.longest)
+    return [len(side) for side in read_targets(target, *options, truncate=truncate)]
+
+
 def _counts(analyzer: Analyzer, inputs: Any, *, words: bool, truncate: bool) -> list[int]:
-    if isinstance(inputs, int) or (
-        isinstance(inputs, list) and all(isinstance(item, int) for item in cast("list[Any]", inputs))
-    ):
-        return whole_numbers(cast("int | Sequence[int]", inputs))
+    several = isinstance(inputs, Sequence) and len(cast("Sequence[Any]", inputs)) > 0
+    if is_whole(inputs) or (several and all(is_whole(item) for item in cast("Sequence[Any]", inputs))):
+        counts = whole_numbers(inputs, "A number of tokens")
+        if min(counts) < 1:
+            raise InputError(f"An input has at least one token, not {min(counts)}.")
+        return counts
     sequences, _ = asking.read_sources(analyzer, inputs, words=words, truncate=truncate)
     return [len(sequence) for sequence in sequences]
 

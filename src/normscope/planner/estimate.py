@@ -17,6 +17,7 @@ from normscope.planner.work import (
     feed_forward_maps,
     forward,
     memory,
+    proof,
     pull_back,
     sums,
     trace_bytes,
@@ -125,6 +126,7 @@ class Explained:
         head = Work(products=2.0 * self.head * extent.tokens, passed=passed + extent.tokens * self.item)
         return {
             "forward pass": sum((forward(block, extent) for block in blocks), head),
+            "proof": sum((proof(block, extent, feed_forward=True) for block in blocks), Work()),
             "way back": sum((pull_back(block, extent, self.values) for block in blocks), Work()),
         }
 
@@ -266,7 +268,9 @@ def of_sequence(blocks: Sequence[BlockSizes], extent: Extent, asked: Asked) -> d
         total["forward pass"] += forward(block, extent._replace(queries=extent.tokens))
         if layer not in asked.layers:
             continue
-        total["sums and proof"] += sums(block, extent, feed_forward=reaches)
+        total["sums and proof"] += sums(block, extent, feed_forward=reaches) + proof(
+            block, extent, feed_forward=reaches
+        )
         if asked.maps:
             total["maps of attention"] += attention_maps(block, extent, asked.before, asked.of_source)
             if asked.after:

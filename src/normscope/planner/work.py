@@ -101,7 +101,7 @@ def forward(block: BlockSizes, extent: Extent) -> Work:
 
 
 def sums(block: BlockSizes, extent: Extent, *, feed_forward: bool) -> Work:
-    """The few vectors per query that mixing ratios and the proof need."""
+    """The few vectors per query that mixing ratios and completeness need."""
     q, d = extent.queries, block.d
     work = Work(
         products=2.0 * q * extent.keys * block.values + 4.0 * q * block.values * d * len(extent.groups()),
@@ -112,6 +112,22 @@ def sums(block: BlockSizes, extent: Extent, *, feed_forward: bool) -> Work:
     rows = 2 if block.beside else 3
     network = 2.0 * rows * q * block.neurons * d * (1 + block.branches)
     return work + Work(products=network, passed=4.0 * rows * q * block.neurons * block.branches * extent.item)
+
+
+def proof(block: BlockSizes, extent: Extent, *, feed_forward: bool) -> Work:
+    """Every component computed once more, and values from the states of all keys; each matrix is read for its norms."""
+    q, d, item = extent.queries, block.d, extent.item
+    work = Work()
+    for keys in (each.tokens for each in extent.groups()):
+        values = 2.0 * keys * block.values * d
+        attended = 2.0 * q * keys * block.values + 2.0 * q * block.values * d
+        passed = 2.0 * block.values * d + 12.0 * (keys + q) * block.values + 20.0 * (keys + q) * d
+        work += Work(products=values + attended, passed=passed * item)
+    if not feed_forward:
+        return work
+    matrices = block.neurons * d * (1.0 + block.branches)
+    passed = matrices + q * (12.0 * block.neurons * (1 + block.branches) + 20.0 * d)
+    return work + Work(products=2.0 * q * matrices, passed=passed * item)
 
 
 def attention_maps(block: BlockSizes, extent: Extent, scopes: int, of_source: int = 0) -> Work:

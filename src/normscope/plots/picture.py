@@ -6,7 +6,8 @@ from io import BytesIO
 
 from matplotlib.figure import Figure
 
-from normscope.plots.style import publication, told_of_missing_glyphs
+from normscope.plots.glyphs import legible
+from normscope.plots.style import publication
 
 
 class Picture(Figure):
@@ -14,6 +15,6 @@ class Picture(Figure):
 
     def _repr_png_(self) -> bytes:
         content = BytesIO()
-        with publication(), told_of_missing_glyphs():
+        with publication(), legible(self):
             self.savefig(content, format="png", dpi=120, bbox_inches="tight", pad_inches=0.05)
         return content.getvalue()

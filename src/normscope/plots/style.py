@@ -7,8 +7,6 @@ missing cell (blank) is not taken for a dark one.
 from __future__ import annotations
 
 import json
-import re
-import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,13 +45,6 @@ _WIDE_FONTS = (
 """Fonts that have what DejaVu lacks, used as fallbacks where they are installed."""
 
 
-_MOST_GLYPHS_TOLD = 12
-
-
-class MissingGlyphs(UserWarning):
-    """Some characters have no picture in any font that is installed."""
-
-
 @contextmanager
 def publication() -> Generator[None]:
     """The settings under which figures are made and written; whatever the user has set comes back afterwards."""
@@ -76,31 +67,6 @@ def publication() -> Generator[None]:
     }
     with mpl.rc_context(settings):
         yield
-
-
-@contextmanager
-def told_of_missing_glyphs(*, boxes: bool = True) -> Generator[None]:
-    """Say once, of everything drawn, which characters no font here has, and what to install.
-
-    Args:
-        boxes: whether they are drawn as boxes; in svg they stay text, for the fonts of its reader, and nothing is said.
-    """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    numbers = [re.match(r"Glyph (\d+) .*missing from", str(one.message)) for one in caught]
-    missing = sorted({chr(int(number[1])) for number in numbers if number})
-    for one, number in zip(caught, numbers, strict=True):
-        if number is None:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
-    if missing and boxes:
-        shown = "".join(missing[:_MOST_GLYPHS_TOLD]) + ("\u2026" if len(missing) > _MOST_GLYPHS_TOLD else "")
-        warnings.warn(
-            f"No font here has {shown}: boxes are drawn. Install one that does (Debian: fonts-noto-cjk for Chinese, "
-            "Japanese and Korean, fonts-noto for the rest), or write svg, which is read with the fonts of its reader.",
-            MissingGlyphs,
-            stacklevel=4,
-        )
 
 
 def colour_map(colours: str | Colormap) -> Colormap:

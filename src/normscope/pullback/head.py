@@ -74,7 +74,7 @@ def pull_back_head(trace: HeadTrace, targets: Sequence[Target]) -> PulledHead:
         vectors=torch.tensor(direction, dtype=dtype, device=device),
         bias=torch.zeros(len(targets), dtype=dtype, device=device),
     )
-    pulled = _through(_narrowed(trace.steps, labels), carried)
+    pulled = _through(narrowed(trace.steps, labels), carried)
     return PulledHead(pulled.targets, pulled.rows, pulled.vectors, pulled.bias, len(trace.states))
 
 
@@ -133,7 +133,7 @@ def _check(trace: HeadTrace, targets: Sequence[Target]) -> None:
 # ---- only the labels that some target asks for -------------------------------------------------------------------------
 
 
-def _narrowed(steps: tuple[HeadStep, ...], labels: Labels) -> tuple[HeadStep, ...]:
+def narrowed(steps: tuple[HeadStep, ...], labels: Labels) -> tuple[HeadStep, ...]:
     """The same chain, giving out only some labels: its last steps, back to the matrix that makes the logits, shrink."""
     shorter = list(steps)
     for index in reversed(range(len(steps))):
@@ -153,7 +153,7 @@ def _narrow(step: HeadStep, labels: Labels) -> HeadStep:
         case Shift():
             return Shift(step.bias[labels])
         case Average():
-            return Average(tuple(_narrowed(branch, labels) for branch in step.branches))
+            return Average(tuple(narrowed(branch, labels) for branch in step.branches))
         case Products():
             return Products(tuple(step.pairs[label] for label in labels))
         case Pick() | Scale():

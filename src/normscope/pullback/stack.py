@@ -21,7 +21,7 @@ from normscope.pullback.block import (
     pull_back_norm,
     pull_back_values,
 )
-from normscope.trace import CrossAttention, LayerTrace, ValueSource
+from normscope.trace import CrossAttention, LayerTrace
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class _Way:
 
     @staticmethod
     def of(pulled: PulledAttention, *, head_edges: bool) -> _Way:
-        source, values = _source(pulled), pulled.attention.values
+        source, values = pulled.attention.linear_source, pulled.attention.values
         bias = pulled.covector.new_zeros(len(pulled.covector), pulled.covector.shape[2])
         constant = constant_values(source)
         if constant is not None:
@@ -113,12 +113,6 @@ class _Way:
         edges = by_head.sum(1) if head_edges else pulled.edges(values)
         heads, at_states = (at_values * values).sum(-1), pull_back_values(source, at_values)
         return _Way(isinstance(pulled.attention, CrossAttention), at_states, edges, heads, bias, by_head)
-
-
-def _source(pulled: PulledAttention) -> ValueSource:
-    if pulled.attention.source is None:
-        raise ValueError("This trace was not captured below attention, so that nothing can be pulled back through it.")
-    return pulled.attention.source
 
 
 def _over_keys(trace: LayerTrace, ways: list[_Way], arrays: list[Tensor]) -> Tensor:

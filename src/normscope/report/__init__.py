@@ -47,6 +47,8 @@ def write_report(runs: Sequence[str | Path], out: str | Path | None = None, *, t
     """
     if not runs:
         raise InputError("Name at least one run's folder.")
+    if together and len(runs) < 2:
+        raise InputError("Several runs make one together: name at least two.")
     finished = [FinishedRun.open(folder) for folder in runs]
     path = finished[0].folder / "report.html" if out is None else Path(out)
     ending(path, PAGES)
@@ -83,7 +85,8 @@ def _page(runs: list[FinishedRun], *, together: bool) -> str:
 
 
 def _shown(name: str, runs: list[FinishedRun], *, together: bool) -> dict[str, Any]:
-    return _together(name, runs) if together else _experiment(name, runs)
+    """Of one experiment; what a single run has is shown as it is."""
+    return _together(name, runs) if together and len(runs) > 1 else _experiment(name, runs)
 
 
 def _together(name: str, runs: list[FinishedRun]) -> dict[str, Any]:

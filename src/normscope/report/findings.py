@@ -13,7 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from normscope.errors import ScopeError
+from normscope.experiments import chain
 from normscope.experiments.arrow import Table
+from normscope.scopes import Scope
 
 Row = dict[str, Any]
 
@@ -76,15 +79,42 @@ def _mixing_ratio(rows: list[Row]) -> str:
 
 
 def _scope_similarity(rows: list[Row]) -> str:
-    first = rows[0]["normalisation"]
-    known = _with(rows, "similarity")
-    adjacent = [row for row in known if row["relation"] == "adjacent" and row["normalisation"] == first]
+    first = _with(_first_way(rows), "similarity")
+    adjacent = [row for row in first if row["relation"] == "adjacent"]
     whole = [row for row in adjacent if row.get("layer") is None] or adjacent
     least = min(whole, key=lambda row: row["similarity"])
-    return (
-        f"A map changes most on the way from {least['first']} to {least['second']}: there the rank correlation is "
-        f"{least['similarity']:.2f}."
+    error = f" ± {least['standard_error']:.2g}" if least.get("standard_error") else ""
+    told = (
+        f"A map changes most on the way from {least['first']} to {least['second']}: there the {_correlation_of(least)} is "
+        f"{least['similarity']:.2f}{error}."
     )
+    around = _around_feed_forward(first)
+    if around is None:
+        return told
+    return (
+        f"{told} Of {around['first']} and {around['second']}, the feed-forward and its norms between them, it is "
+        f"{around['similarity']:.2f}."
+    )
+
+
+def _around_feed_forward(rows: list[Row]) -> Row | None:
+    """The row of the scopes around the feed-forward with its norms and residual: AttnRes and the whole layer in a BERT."""
+    scopes = [Scope(name) for name in dict.fromkeys(row[name] for name in ("first", "second") for row in rows)]
+    try:
+        pair = chain.feed_forward_group(scopes)
+    except ScopeError:
+        return None
+    return next((row for row in rows if (row["first"], row["second"]) == pair), None)
+
+
+def _first_way(rows: list[Row]) -> list[Row]:
+    """The rows of the first way in which maps were compared; older tables do not name the correlation."""
+    labels = [name for name in ("correlation", "normalisation") if name in rows[0]]
+    return [row for row in rows if all(row[name] == rows[0][name] for name in labels)]
+
+
+def _correlation_of(row: Row) -> str:
+    return "correlation (Pearson's r)" if row.get("correlation") == "pearson" else "rank correlation"
 
 
 def _amplification(rows: list[Row]) -> str:
@@ -181,12 +211,11 @@ def _ff_norms(rows: list[Row]) -> str:
 
 
 def _outliers(rows: list[Row]) -> str:
-    known = _with(rows, "before", "after")
-    first = [row for row in known if row["normalisation"] == rows[0]["normalisation"]]
+    first = _with(_first_way(rows), "before", "after")
     before, after = (statistics.fmean(row[name] for row in first) for name in ("before", "after"))
     return (
-        f"The maps before and after the feed-forward have a rank correlation of {before:.2f}, and of {after:.2f} without "
-        "its outlier dimensions (mean over layers)."
+        f"The maps before and after the feed-forward have a {_correlation_of(first[0])} of {before:.2f}, and of "
+        f"{after:.2f} without its outlier dimensions (mean over layers)."
     )
 
 

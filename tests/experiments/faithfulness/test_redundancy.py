@@ -13,6 +13,7 @@ from tiny_models import shaken
 from transformers import LlamaForCausalLM
 
 import normscope as ns
+from experiments.made import pearson
 from normscope.corpus_run import run
 from normscope.experiments.faithfulness.skipping import Component, components_of, continued, without
 from normscope.inputs import TokenSequence, read_inputs
@@ -94,8 +95,14 @@ def test_tables_say_what_a_component_changes_and_what_is_lost_without_it() -> No
     assert result.outcomes["redundancy"].figures["redundancy"]().axes
 
 
-def test_the_change_of_a_component_is_that_of_the_scopes_around_it(analyzer: ns.Analyzer) -> None:
-    options: dict[str, dict[str, Any]] = {"redundancy": {"heads": False}}
+@pytest.mark.parametrize(("correlation", "axis"), [("pearson", "none"), ("spearman", "column")])
+def test_the_change_of_a_component_is_that_of_the_scopes_around_it(
+    analyzer: ns.Analyzer, correlation: str, axis: str
+) -> None:
+    options: dict[str, dict[str, Any]] = {
+        "redundancy": {"heads": False, "correlation": correlation, "normalisation": axis},
+        "scope-similarity": {"correlations": (correlation,), "normalisations": (axis,)},
+    }
     result = run(
         ["redundancy", "scope-similarity"], model=analyzer, corpus=["a dog saw a cat"], masking="none", options=options
     )
@@ -105,7 +112,6 @@ def test_the_change_of_a_component_is_that_of_the_scopes_around_it(analyzer: ns.
     similar = {
         (row["first"], row["second"], row["layer"]): row["change"]
         for row in result.tables["scope-similarity-layers"].to_pylist()
-        if row["normalisation"] == "none"
     }
     pairs = {
         "Attn": ("AttnW", "Attn"),
@@ -116,3 +122,28 @@ def test_the_change_of_a_component_is_that_of_the_scopes_around_it(analyzer: ns.
         for layer in analyzer.layers:
             assert found[component, layer] == pytest.approx(similar[*pair, layer], abs=1e-6)
     assert np.isfinite(list(found.values())).all()
+    assert {(row["correlation"], row["normalisation"]) for row in rows} == {(correlation, axis)}
+
+
+def test_the_change_of_a_head_is_one_less_pearsons_r_of_the_maps_with_and_without_it() -> None:
+    analyzer = ns.load(causal(), tokenizer())
+    sequence, traces = traced(analyzer)
+    text = "one two key three"
+    result = run(["redundancy"], model=analyzer, corpus=[text])
+    (found,) = [
+        row["mean"]
+        for row in result.tables["redundancy"].to_pylist()
+        if (row["measure"], row["component"], row["layer"], row["head"]) == ("change", "head", LAYER, 2)
+    ]
+    attention: Any = traces[LAYER].steps[next(e.place for e in components_of(traces[LAYER]) if e.head == 2)]
+    vectors = np.einsum(
+        "hqk,hke,hed->hqkd",
+        *(
+            np.asarray(x.double())
+            for x in (attention.weights, attention.values, attention.output.expand(len(attention.values), -1, -1))
+        ),
+    )
+    below = np.tril(np.ones((len(sequence.features["input_ids"]),) * 2, bool))
+    whole = np.linalg.norm(vectors.sum(0), axis=-1)[below]
+    without_it = np.linalg.norm(np.delete(vectors, 1, 0).sum(0), axis=-1)[below]
+    assert found == pytest.approx(1 - pearson(whole, without_it), abs=1e-5)

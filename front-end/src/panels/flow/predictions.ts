@@ -15,6 +15,7 @@ export class PredictionsPanel extends ElementPanel<FlowView> {
   readonly element: HTMLElement;
   private readonly place: Control & { fill(choices: { value: string; label: string }[]): void };
   private readonly list = h("ol", { class: "bars" });
+  private readonly of = h("p", { class: "note" });
   private readonly note = h("p", { class: "note", role: "status" });
   private readonly word = h("input", { type: "text", placeholder: "another word or class", "aria-label": "Explain" });
   private readonly contrast = h("input", { type: "text", placeholder: "against (optional)", "aria-label": "Against" });
@@ -35,13 +36,14 @@ export class PredictionsPanel extends ElementPanel<FlowView> {
     );
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
-      void this.explain(this.word.value.trim() || null);
+      void this.explain(said(this.word));
     });
     this.element = h(
       "section",
       { class: "card predictions" },
       h("header", {}, h("h2", {}, "What the model predicts"), this.place.element),
       this.list,
+      this.of,
       this.form,
       this.note,
     );
@@ -79,13 +81,14 @@ export class PredictionsPanel extends ElementPanel<FlowView> {
     if (!view || !prediction) return;
     this.place.set(String(this.chosen));
     this.list.replaceChildren(...prediction.options.map((option) => this.entry(view, prediction, option)));
+    this.of.textContent = prediction.of ? `Probabilities of ${prediction.of}.` : "";
   }
 
   private entry(view: FlowView, { position }: PredictionPayload, option: OptionPayload): HTMLElement {
     const bar = h("i");
     bar.style.width = `${100 * option.probability}%`;
     bar.style.background = "var(--accent)";
-    const name = bdi(label(phrase(option.name) || option.name).replaceAll("\u2423", " "));
+    const name = bdi(phrase(option.name) || label(option.name));
     const can = this.ask !== null && option.label !== undefined;
     const now = position === view.target.position && option.name === view.target.name;
     const title = can ? "Explain this" : undefined;
@@ -106,11 +109,16 @@ export class PredictionsPanel extends ElementPanel<FlowView> {
     if (!this.ask) return;
     this.note.textContent = "Explaining\u2026";
     try {
-      const against = this.contrast.value.trim() || null;
+      const against = said(this.contrast);
       await this.ask({ label: wanted, against, at: position < 0 ? null : position });
       this.note.textContent = "";
     } catch (error) {
       this.note.textContent = error instanceof Error ? error.message : String(error);
     }
   }
+}
+
+/** The word in a field, with the spaces that belong to it; nothing where there is no word. */
+function said({ value }: HTMLInputElement): string | null {
+  return value.trim() === "" ? null : value;
 }

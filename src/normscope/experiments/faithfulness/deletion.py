@@ -76,7 +76,7 @@ class Deletion(MethodTrial):
         "value": "the measure of one text",
         "order": "most or least important first",
         "share": "share of the tokens taken away",
-        "probability": "mean probability of the label predicted for the whole text",
+        "probability": "mean probability of the label predicted for the whole text; where several may be true, by itself",
     }
 
     def __post_init__(self) -> None:

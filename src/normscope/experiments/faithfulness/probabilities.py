@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from normscope.errors import InputError
 from normscope.experiments.faithfulness.attributions import Case
+from normscope.explain.probabilities import has_probabilities
 from normscope.explain.removal import NO_ROW, Removal, without
 from normscope.explain.values import Values
 from normscope.inputs import TokenSequence
@@ -29,6 +31,10 @@ class Probabilities:
     def __init__(self, analyzer: Analyzer, case: Case) -> None:
         self.analyzer, self.case = analyzer, case
         self.values = Values(analyzer, case.sequence, case.question)
+        if not has_probabilities(analyzer.model, self.values.logits.shape[-1]):
+            raise InputError(
+                f"{analyzer.name} gives a number and no probabilities (a regression): nothing is predicted."
+            )
         self._kept: dict[tuple[object, ...], float] = {}
         self.calls = 1
 

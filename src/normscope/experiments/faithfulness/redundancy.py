@@ -1,7 +1,7 @@
 """redundancy: how much every component changes the map, beside what the model loses when the component is skipped.
 
 For people who prune: a component with little effect on the loss (or the last states) can go, and the table says whether the
-change of the map, 1 - rho, would have told.
+change of the map, 1 - r, would have told.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import torch
+import xarray as xr
 from jaxtyping import Float
 from matplotlib.figure import Figure
 from scipy import stats
 from torch import Tensor
 
+from normscope.choices import Correlation, NormaliseAxis
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
 from normscope.experiments import figures, tables
@@ -26,6 +28,7 @@ from normscope.experiments.faithfulness import intervals
 from normscope.experiments.faithfulness.base import CONFIDENCE, PREDICTIONS, RESAMPLES, Trial, task_of
 from normscope.experiments.faithfulness.skipping import Component, components_of, continued, without
 from normscope.experiments.partial import Partial, Rows
+from normscope.experiments.similarity import COLUMNS, Way, similarities, ways
 from normscope.inputs import TokenSequence
 from normscope.measures import Decomposition, KeptTraces
 from normscope.trace import Attention, LayerTrace
@@ -39,22 +42,26 @@ _FEWEST = 3
 
 @dataclass(frozen=True)
 class Redundancy(Trial):
-    """Options: `heads`, whether single heads are skipped too."""
+    """Options: `heads`, whether single heads are skipped too; `correlation` (pearson or spearman) and `normalisation` (none,
+    row or column), how maps are compared, as in scope-similarity."""
 
     heads: bool = True
+    correlation: Correlation = "pearson"
+    normalisation: NormaliseAxis = "none"
 
     name: ClassVar[str] = "redundancy"
     tasks: ClassVar[tuple[str, ...]] = ("none", *PREDICTIONS, "token-classification")
-    paper: ClassVar[str] = "1 - rho after Kobayashi et al. 2024"
+    paper: ClassVar[str] = "1 - r after Kobayashi et al. 2024"
     shows: ClassVar[str] = "what components change and what the model loses without them"
     summary: ClassVar[str] = "how much each component changes the map, beside the loss when it is skipped"
     columns: ClassVar[dict[str, str]] = {
         "layer": "layer, from 1",
         "component": "Attn, head, Res, Ln, Ff (numbered where a block has two of a kind)",
         "head": "head, from 1; empty for other components",
-        "measure": "change: 1 - Spearman's rho of the map before and after the component (of a head: of the map at Attn "
+        "measure": "change: 1 - correlation of the map before and after the component (of a head: of the map at Attn "
         "with and without it); loss_change: what the loss gains, in nats per token, when the component is skipped (language "
         "models only); turn: 1 - cosine of the last states with and without it, mean over tokens",
+        **COLUMNS,
         "mean": "mean over texts",
         "low": "lower end of the 95 % bootstrap interval over texts",
         "high": "its upper end",
@@ -63,6 +70,14 @@ class Redundancy(Trial):
         "spearman": "rank correlation of the change of the map with the effect, over layers (and heads)",
         "count": "number of components that are compared",
     }
+
+    def __post_init__(self) -> None:
+        _ = self.way
+
+    @property
+    def way(self) -> Way:
+        """The way in which maps are compared."""
+        return ways(self.name, (self.correlation,), (self.normalisation,))[0]
 
     def calls(self, model: ModelFacts, length: int) -> int:
         components = len(model.scopes[-1].components)
@@ -76,7 +91,7 @@ class Redundancy(Trial):
         traces, decomposition = KeptTraces(), Decomposition(maps=tuple(analyzer.scopes))
         (measured,) = analyzer.measure([sequence], [traces, decomposition])
         analysis = analyzer.analysis_of(measured)
-        maps = analysis.dataset["map"].transpose("layer", "scope", "query", "key").values.astype(np.float64)
+        similar = similarities(analysis.dataset["map"].transpose("layer", "scope", "query", "key"), (self.way,))[0]
         rows: list[dict[str, Any]] = []
         for index, (layer, trace) in enumerate(measured.main[traces].items()):
             skipped = [each for each in components_of(trace) if self.heads or each.head is None]
@@ -87,10 +102,19 @@ class Redundancy(Trial):
             for place, each in enumerate(skipped):
                 rows.append(
                     {"sequence": item.number, "layer": layer, "component": each.name, "head": each.head}
-                    | {"change": _change(each, trace, maps[index]), "turn": float(turns[place])}
+                    | {"change": 1 - self._similarity(each, trace, similar[index]), "turn": float(turns[place])}
                     | {"loss_change": None if losses is None else float(losses[place + 1] - losses[0])}
                 )
         return Partial(rows={"rows": Rows((pa.Table.from_pylist(rows, schema=_ROWS),))})
+
+    def _similarity(self, component: Component, trace: LayerTrace, similar: np.ndarray) -> float:
+        """That of the maps before and after a component; `similar` has those of any two scopes of the layer."""
+        if component.head is not None:
+            step = trace.steps[component.place]
+            assert isinstance(step, Attention)
+            return float(similarities(_with_and_without(step, component.head), (self.way,))[0, 0, 0, 1])
+        place = sum(1 for step in trace.steps[: component.place] if step.name)
+        return float(similar[place, place + 1])
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         if "rows" not in partial.rows:
@@ -105,10 +129,10 @@ class Redundancy(Trial):
             records += [_renamed(record) for record in intervals.means(groups, by, interval)]
         records.sort(key=lambda r: (_MEASURES.index(r["measure"]), r["component"], r["layer"], r["head"] or 0))
         made = {
-            "redundancy": tables.from_records(records, _MEANS),
+            "redundancy": tables.from_records([{**record, **self.way._asdict()} for record in records], _MEANS),
             "redundancy-agreement": tables.from_records(_agreement(records), _AGREEMENT),
         }
-        return Outcome(made, {"redundancy": bind(_figure, records, facts.model)})
+        return Outcome(made, {"redundancy": bind(_figure, records, facts.model, self.way)})
 
 
 _ROWS = pa.schema(
@@ -117,6 +141,7 @@ _ROWS = pa.schema(
 )
 _MEANS = pa.schema(
     {"layer": pa.int64(), "component": pa.string(), "head": pa.int64(), "measure": pa.string()}
+    | {name: pa.string() for name in Way._fields}
     | {name: pa.float64() for name in ("mean", "low", "high")}
     | {"sequences": pa.int64()}
 )
@@ -153,31 +178,15 @@ def _task(analyzer: Analyzer, item: Item, seed: int) -> tuple[TokenSequence, _Tr
             return item.sequence, None
 
 
-def _change(component: Component, trace: LayerTrace, maps: np.ndarray) -> float:
-    """1 - rho of the map before and after the component."""
-    if component.head is not None:
-        step = trace.steps[component.place]
-        assert isinstance(step, Attention)
-        return _head_change(step, component.head)
-    place = sum(1 for step in trace.steps[: component.place] if step.name)
-    return _one_minus_rho(maps[place], maps[place + 1])
-
-
-def _head_change(step: Attention, head: int) -> float:
+def _with_and_without(step: Attention, head: int) -> xr.DataArray:
+    """The map at Attn, `[layer, which, query, key]`, with all heads and without one; keys that are not seen do not exist."""
     factors = step.values @ step.output
     parts = torch.einsum("hqk,hkd->qkd", step.weights, factors)
     own = step.weights[head - 1][..., None] * factors[head - 1]
     whole, rest = (each.norm(dim=-1).double().cpu().numpy() for each in (parts, parts - own))
     seen = whole > 0
-    return _one_minus_rho(np.where(seen, whole, np.nan), np.where(seen, rest, np.nan))
-
-
-def _one_minus_rho(first: np.ndarray, second: np.ndarray) -> float:
-    known = np.isfinite(first) & np.isfinite(second)
-    if known.sum() < _FEWEST:
-        return float("nan")
-    rho: Any = stats.spearmanr(first[known], second[known])
-    return 1 - float(rho.statistic)
+    maps = np.stack([np.where(seen, whole, np.nan), np.where(seen, rest, np.nan)])
+    return xr.DataArray(maps[None], dims=("layer", "which", "query", "key"))
 
 
 def _renamed(record: dict[str, Any]) -> dict[str, Any]:
@@ -205,10 +214,10 @@ def _agreement(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return made
 
 
-def _figure(records: list[dict[str, Any]], model: ModelFacts) -> Figure:
+def _figure(records: list[dict[str, Any]], model: ModelFacts, way: Way) -> Figure:
     """The change of the map and the effect of skipping, by layer, for all components but heads."""
     measured = [name for name in _MEASURES if any(r["measure"] == name for r in records)]
-    labels = {"change": f"change of the map, 1 - {figures.RHO}", "loss_change": "loss gained", "turn": "1 - cosine"}
+    labels = {"change": f"change of the map, 1 - {way.symbol}", "loss_change": "loss gained", "turn": "1 - cosine"}
     figure, grid = figures.panels(len(measured), width=4.2, height=3.2)
     for axes, measure in zip(grid, measured, strict=True):
         series: dict[str, np.ndarray] = {}

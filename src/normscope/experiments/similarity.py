@@ -1,0 +1,76 @@
+"""How alike two maps are, in every way that is asked for: a correlation of all their cells, of maps as they are or scaled.
+
+The published values of the 2024 paper are Pearson's r of plain maps (docs/method.md says how that is known): they stand
+beside `PUBLISHED` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, get_args
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+
+from normscope.analysis import normalise
+from normscope.choices import Correlation, NormaliseAxis
+from normscope.errors import InputError
+from normscope.experiments import figures
+from normscope.experiments.base import check_choice
+from normscope.experiments.ranks import correlation_matrix
+
+COLUMNS = {
+    "correlation": "how maps are compared: pearson, r of their cells, or spearman, rho of the ranks of their cells",
+    "normalisation": "how maps were scaled before: none, row (query) sums to 1, column (key) sums to 1",
+}
+"""The columns that say which way a number was computed, for the tables of experiments."""
+
+_SYMBOLS = {"pearson": "r", "spearman": figures.RHO}
+_NAMES = {"pearson": "Pearson's r", "spearman": f"Spearman's {figures.RHO}"}
+
+
+class Way(NamedTuple):
+    """One way of comparing maps."""
+
+    correlation: Correlation = "pearson"
+    normalisation: NormaliseAxis = "none"
+
+    @property
+    def symbol(self) -> str:
+        return _SYMBOLS[self.correlation]
+
+    @property
+    def label(self) -> str:
+        return _NAMES[self.correlation]
+
+    @property
+    def title(self) -> str:
+        """What a panel of this way is called."""
+        scaled = {"none": "maps as they are", "row": "rows scaled to 1", "column": "columns scaled to 1"}
+        return f"{self.label}, {scaled[self.normalisation]}"
+
+
+PUBLISHED = Way("pearson", "none")
+"""What the published similarities are."""
+
+
+def ways(
+    experiment: str, correlations: Sequence[Correlation], normalisations: Sequence[NormaliseAxis]
+) -> tuple[Way, ...]:
+    """All combinations, each once; refuses those that do not exist."""
+    if not correlations or not normalisations:
+        raise InputError(f"{experiment}: name at least one correlation and one normalisation.")
+    for correlation in correlations:
+        check_choice(experiment, "correlations", correlation, get_args(Correlation))
+    for axis in normalisations:
+        check_choice(experiment, "normalisations", axis, get_args(NormaliseAxis))
+    return tuple(dict.fromkeys(Way(correlation, axis) for correlation in correlations for axis in normalisations))
+
+
+def similarities(maps: xr.DataArray, asked: Sequence[Way]) -> Float[np.ndarray, "way layer which which"]:
+    """How alike any two of the maps `[layer, which, query, key]` of a layer are; cells that do not exist are left out."""
+    ordered = maps.transpose("layer", ..., "query", "key")
+    scaled = {axis: normalise(ordered, axis).values for axis in dict.fromkeys(way.normalisation for way in asked)}
+    flat = {axis: values.reshape(*values.shape[:2], -1) for axis, values in scaled.items()}
+    return np.stack([correlation_matrix(flat[way.normalisation], way.correlation) for way in asked])

@@ -183,9 +183,8 @@ def _read(folder: Path) -> xr.Dataset:
         zarr_format=2,
         drop_variables=[schema.MAP, *others],
     ).load()
-    dataset = dataset.set_coords(
-        [name for name in schema.TOKENS if name in dataset]
-    )  # some were the coordinates of maps alone
+    # Some may have been written as coordinates of the maps alone.
+    dataset = dataset.set_coords([name for name in schema.TOKENS if name in dataset])
     dataset[schema.MAP] = zarr_store.lazy(store, schema.MAP, folder)
     for variable in dataset.variables.values():
         variable.attrs.pop("_FillValue", None)

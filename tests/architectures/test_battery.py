@@ -95,7 +95,7 @@ def test_the_battery_refuses_the_wrong_kind_of_norm_before_attention() -> None:
 def test_values_that_are_clipped_are_analysed_but_not_followed_below_attention() -> None:
     analyzer = ns.load(tiny("olmoe", **GROUPED, **EXPERTS, clip_qkv=0.1))
     assert float(analyzer.analyze(ids(5, 6, 7)).completeness.max()) < 1e-5
-    with pytest.raises(ns.UnsupportedArchitectureError, match="clipped to 0.1, so they cannot be followed"):
+    with pytest.raises(ns.UnsupportedArchitectureError, match=r"clipped to 0\.1, so they cannot be followed"):
         analyzer.analyze(ids(5, 6, 7), value_bias="bias")
 
 

@@ -35,7 +35,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("results")
     sizes = dict(d_model=12, d_kv=4, d_ff=16, num_layers=2, num_heads=3, vocab_size=400, decoder_start_token_id=0)
     translator = ns.load(T5Model(T5Config(**sizes)).eval())
-    source, target = ({"input_ids": torch.arange(count, 0, -1)[None]} for count in (SOURCE, TARGET))  # 1 ends a text
+    source, target = {"input_ids": torch.arange(1, SOURCE + 1)[None]}, {"input_ids": torch.arange(1, TARGET + 1)[None]}
+    target["input_ids"][0, -1] = 1  # the end of a text
     translator.analyze(source, target=target, out=path / "translator.zarr")
     causal = ns.load(GPT2Model(GPT2Config(vocab_size=400, n_embd=12, n_layer=2, n_head=3)).eval())
     causal.analyze({"input_ids": torch.arange(TEXT)[None]}, out=path / "causal.zarr")

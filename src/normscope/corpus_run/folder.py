@@ -6,6 +6,7 @@ Nothing in a folder is touched unless a run's own file shows that the folder is 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -149,7 +150,7 @@ def _make(path: Path) -> list[Path]:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError:
-            _unmake([each for each in missing[1:] if each.exists()])
+            _unmake([each for each in missing[1:] if os.path.exists(each)])
             raise
     return missing
 

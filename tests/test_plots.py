@@ -15,8 +15,17 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
 import normscope as ns
+from normscope.explain.flow import Edge, Flow
 from normscope.export import write_figure
-from normscope.plots import plot_amplification, plot_grid, plot_growth, plot_map, plot_mixing_ratio, plot_tokens
+from normscope.plots import (
+    plot_amplification,
+    plot_flow,
+    plot_grid,
+    plot_growth,
+    plot_map,
+    plot_mixing_ratio,
+    plot_tokens,
+)
 from normscope.plots.picture import Picture
 
 TEXT = "The opera singer caught a soap bubble."
@@ -316,3 +325,9 @@ def test_characters_that_no_font_has_are_told_once_with_what_to_install(kind: st
     told = [str(one.message) for one in caught]
     assert len(told) == (kind == "png")
     assert all("\U00012000\U00012001" in text and "fonts-noto" in text for text in told)
+
+
+def test_a_flow_of_a_decoder_that_takes_nothing_from_its_source_is_drawn_too() -> None:
+    edges = [Edge(1, 0, 0, 0.7), Edge(1, 1, 0, 0.3)]
+    flow = Flow(0.9, ["a", "b"], ["a", "b", "source"], np.ones((2, 2)), edges, np.ones(1))
+    assert len(plot_flow(flow).axes[0].get_yticklabels()) == 2

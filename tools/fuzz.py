@@ -77,16 +77,21 @@ def fuzz(target: str, world: World, attempts: int, seconds: float, number: int) 
         def draws(data: st.DataObject) -> None:
             if time.monotonic() - started > seconds:
                 raise TimeUp
-            report.outcomes[TARGETS[target](world, data.draw)] += 1
+            try:
+                report.outcomes[TARGETS[target](world, data.draw)] += 1
+            except Fooled as error:
+                report.failures = [str(error)]  # the last is the simplest
+                raise
             bar.advance(task)
 
         try:
             draws()
-        except TimeUp:
+        except (TimeUp, Flaky):  # hypothesis calls an attempt flaky that time ended when it was repeated
             pass
-        except (Fooled, Flaky, BaseExceptionGroup) as error:  # flaky: the same attempt ended in another way
-            found = error.exceptions if isinstance(error, BaseExceptionGroup) else [error]
-            report.failures = [str(each) for each in found]
+        except BaseExceptionGroup as group:
+            report.failures = [str(each) for each in group.exceptions]
+        except Fooled:
+            pass
     report.seconds = time.monotonic() - started
     return report
 

@@ -64,7 +64,7 @@ def models(world: World, draw: Draw) -> Outcome:
     outcome, found = attempt(what, call)
     if outcome == "done" and changed == "weights":
         for scope in truth.scopes:
-            if not np.allclose(found.map(scope), truth.map(scope), rtol=1e-4, atol=1e-6):
+            if not np.allclose(found.map(scope), truth.map(scope), rtol=1e-4, atol=1e-6, equal_nan=True):
                 raise Fooled(f"{what}: the map {scope} is another")
     return outcome
 

@@ -123,8 +123,9 @@ def _label(axes: Axes, flow: Flow, rows: dict[int, int], name: str) -> None:
     axes.spines[:].set_visible(False)
     for depth in range(flow.layers + 1):
         axes.axvline(depth, color="0.92", linewidth=0.6, zorder=0)
-    if len(flow.key_tokens) > len(flow.tokens):
-        axes.axhline(rows[min(place for place in rows if place >= len(flow.tokens))] - 1, color="0.6", linewidth=0.6)
+    of_source = [row for place, row in rows.items() if place >= len(flow.tokens)]
+    if of_source:  # none, where all that is drawn flows between the decoder's own tokens
+        axes.axhline(min(of_source) - 1, color="0.6", linewidth=0.6)
     if name:
         _name_end(axes, flow, rows, name)
 

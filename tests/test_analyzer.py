@@ -113,6 +113,7 @@ def test_a_result_says_where_it_came_from(analyzer: ns.Analyzer, full: ns.Analys
         "transformers_version": version("transformers"),
         "text": TEXT,
         "value_bias": "token",
+        "ff_baseline": "zero",
     }
 
 

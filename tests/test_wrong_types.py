@@ -60,6 +60,7 @@ def test_what_is_no_whole_number_is_refused_wherever_one_is_meant(
         "dtype": lambda: causal.explain(IDS, dtype=value),
         "approximate": lambda: causal.analyze(IDS, approximate=value),
         "value_bias": lambda: causal.mixing_ratios(IDS, value_bias=value),
+        "ff_baseline": lambda: causal.explain(IDS, ff_baseline=value),
         "identity": lambda: analysis.rollout("Attn", add_identity=value),
         "words": lambda: analysis.words(keys=value),
         "normalised": lambda: analysis.normalised("Attn", value),

@@ -329,5 +329,6 @@ def test_characters_that_no_font_has_are_told_once_with_what_to_install(kind: st
 
 def test_a_flow_of_a_decoder_that_takes_nothing_from_its_source_is_drawn_too() -> None:
     edges = [Edge(1, 0, 0, 0.7), Edge(1, 1, 0, 0.3)]
-    flow = Flow(0.9, ["a", "b"], ["a", "b", "source"], np.ones((2, 2)), edges, np.ones(1))
-    assert len(plot_flow(flow).axes[0].get_yticklabels()) == 2
+    own, source = [f"t{index}" for index in range(60)], [f"s{index}" for index in range(60)]
+    flow = Flow(0.9, own, [*own, *source], np.ones((2, 60)), edges, np.ones(1))
+    assert [label.get_text() for label in plot_flow(flow).axes[0].get_yticklabels()] == ["t0", "t1"]

@@ -317,7 +317,7 @@ def test_a_head_map_beyond_the_attention_is_refused_with_where_heads_exist(full:
 
 @pytest.mark.usefixtures("unchecked_types")
 def test_an_unknown_place_for_the_value_bias_is_refused(analyzer: ns.Analyzer) -> None:
-    with pytest.raises(ns.InputError, match="value_bias is 'token' or 'bias', not 'nowhere'"):
+    with pytest.raises(ns.InputError, match=r"\(value_bias\) counts with token, bias, not with 'nowhere'"):
         analyzer.analyze(TEXT, value_bias="nowhere")  # type: ignore[arg-type]
 
 

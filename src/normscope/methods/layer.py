@@ -238,7 +238,7 @@ class Propagated(LayerMethod):
         return range(self.first, max(asked) + 1)
 
     def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
-        _refuse(self, request)
+        _refuse(self, request, takes=("ff_baseline",))
         return [PropagatedNorms(request.layers[0], request.layers[-1], self.bias, self.max_memory)]
 
 

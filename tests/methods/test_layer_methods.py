@@ -164,7 +164,7 @@ def test_every_method_is_proved_and_rolls_out(name: str) -> None:
         whole = analysis.rollout(analysis.scopes[-1] if each.name in ("norms", "projections") else None)
         assert whole.dims == ("layer", "query", "key")
         assert np.isfinite(whole.sum("key").values).all()
-        if not each.signed:
+        if not each.signed and each.name != "globenc":  # whose norms are multiplied as they are
             np.testing.assert_allclose(whole.sum("key").values, 1, rtol=1e-6)
 
 

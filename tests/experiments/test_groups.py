@@ -138,6 +138,17 @@ def test_a_corpus_without_any_group_finds_nothing_and_does_not_fail() -> None:
     assert not outcome.figures
 
 
+def test_a_text_of_one_word_has_no_pairs_and_does_not_end_the_run() -> None:
+    alone = Observation(
+        analysis({s: np.ones((1, 3, 3)) for s in SCOPES}, ["[CLS]", "a", "[SEP]"], words=[0, 1, 2]),
+        12,
+        entities=np.array([-1, 0, -1]),
+    )
+    for experiment in (Entities(resamples=50), WordSplit(resamples=50)):
+        with_it, without = (experiment.over(corpus) for corpus in ([*_corpus(0.8), alone], _corpus(0.8)))
+        assert with_it.tables[experiment.name].equals(without.tables[experiment.name])
+
+
 def _types_corpus() -> tuple[list[Observation], dict[tuple[str, str], list[tuple[bool, int, float]]]]:
     """Sequences of few types, and for each (query, key) of types all occurrences: in a word, distance, amplification."""
     chance = np.random.default_rng(5)

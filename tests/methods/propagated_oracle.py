@@ -77,9 +77,9 @@ def _block(trace: LayerTrace, entering: OracleResult, share: Share | None) -> Or
                 current = _shared(_normalise(step.norm, current), share)
             case OwnFeedForward():
                 read = entering if step.norm is None else _normalise(step.norm.norm, entering)
-                current = _add(current, _feed_forward(step, read))
+                current = _add(current, _feed_forward(step, read, "zero"))
             case FeedForward() if share is None:
-                current = _feed_forward(step, current)
+                current = _feed_forward(step, current, "zero")
             case FeedForward():
                 current = _shared_network(step, current, share)
     return current
@@ -135,7 +135,7 @@ def _shared_network(step: FeedForward, current: OracleResult, share: Share) -> O
     assert isinstance(network, Plain)
     parts, bias = _affine(network.first, current.parts, current.bias)
     entering = _shared(replace(current, parts=parts, bias=bias), share)
-    neurons, at_zero = _element_wise(network.activation.function, entering.parts, entering.bias)
+    neurons, at_zero = _element_wise(network.activation.function, entering.parts, entering.bias, "zero")
     leaving = _shared(replace(entering, parts=neurons, bias=at_zero), share)
     parts, bias = _affine(network.second, leaving.parts, leaving.bias)
     return _shared(replace(leaving, parts=parts, bias=bias), share)

@@ -24,22 +24,23 @@ def received(trace: LayerTrace) -> Float[Tensor, " token"]:
     """The attention that every token of a layer gets from the others that see it: mean over heads and over those."""
     attention = next((step for step in trace.steps if isinstance(step, SelfAttention)), None)
     if attention is None:
-        return torch.zeros(trace.length)
-    seen = _seen(trace.length, causal=trace.causal).to(attention.weights)
+        return torch.zeros(trace.length, device=trace.hidden.device)
+    seen = _seen(trace.length, causal=trace.causal, device=trace.hidden.device).to(attention.weights.dtype)
     return (attention.weights.mean(0) * seen).sum(0) / seen.sum(0).clamp(min=1)
 
 
 def sinks(attention: Float[np.ndarray, "layer token"], *, causal: bool) -> np.ndarray:
     """Which tokens are sinks, from the attention that they receive in every layer."""
     count = attention.shape[-1]
-    seen = _seen(count, causal=causal).double()
-    visible = torch.arange(1, 1 + count) if causal else torch.full((count,), count)
+    host = torch.device("cpu")
+    seen = _seen(count, causal=causal, device=host).double()
+    visible = torch.arange(1, 1 + count, device=host) if causal else torch.full((count,), count, device=host)
     equal = ((seen / visible[:, None]).sum(0) / seen.sum(0).clamp(min=1)).numpy()
     mean = attention.mean(0)
     return (mean >= SHARE) & (mean >= TIMES * equal)
 
 
-def _seen(count: int, *, causal: bool) -> Tensor:
+def _seen(count: int, *, causal: bool, device: torch.device) -> Tensor:
     """`[query, key]`: 1 where a query sees another token."""
-    others = torch.ones(count, count) - torch.eye(count)
+    others = 1 - torch.eye(count, device=device)
     return others.tril() if causal else others

@@ -25,7 +25,7 @@ COMMANDS = {
     "serve": "explorer",
     "experiments": "runs",
     "run": "runs",
-    "report": "runs",
+    "report": "report",
 }
 """Every command, in the order of `--help`, and the module it is in."""
 

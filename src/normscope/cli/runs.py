@@ -1,4 +1,4 @@
-"""`normscope experiments`, `run` and `report`: the experiments of the papers over a corpus, and their report."""
+"""`normscope experiments` and `run`: the experiments of the papers over a corpus."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ from normscope.cli.checks import (
     check_experiments,
     check_folder,
     check_model,
-    check_page,
 )
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import Expansion, expanded
-from normscope.cli.session import named, quiet, result_console, say, say_written
+from normscope.cli.session import named, quiet, result_console, say
 from normscope.corpora import Corpus, CorpusOptions
 from normscope.errors import InputError
 from normscope.model_options import ModelOptions
-from normscope.run_files import refuse_unfinished
 
 if TYPE_CHECKING:
     from normscope.corpus_run.engines import Engine
@@ -40,10 +38,6 @@ RUN_EXAMPLES = (
     "normscope run mixing-ratio --corpus wiki.txt --out runs/wiki --engine ray --ray-address auto --workers 32",
     "normscope run alignment --model marian-dir --corpus pairs.src-tgt --gold pairs.gold --setting both --out runs/align",
 )
-REPORT_EXAMPLES = (
-    "normscope report runs/minilm runs/roberta --out report.html",
-    "normscope report runs/seed-0 runs/seed-1 runs/seed-2 --together --out seeds.html",
-)
 
 EngineName = Literal["local", "ray"]
 
@@ -55,7 +49,6 @@ def register(app: typer.Typer) -> None:
     add_command(app, "experiments", experiments_command, *EXPERIMENTS_EXAMPLES)
     command = expanded(run_command, corpus_options=Expansion(Corpus, dict, _CORPUS), model=options.MODEL)
     add_command(app, "run", command, *RUN_EXAMPLES)
-    add_command(app, "report", report_command, *REPORT_EXAMPLES)
 
 
 def experiments_command(name: options.NamePart = None) -> None:
@@ -267,27 +260,6 @@ def run_command(
         if outcome.printed is not None:
             result_console().print(outcome.printed())
     _tell(out, result.manifest)
-
-
-def report_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of finished runs.", show_default=False)],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Default: report.html in the first run's folder.", show_default=False),
-    ] = None,
-    together: Annotated[
-        bool,
-        typer.Option("--together", help="Several runs as one: mean and deviation over seeds or models."),
-    ] = False,
-) -> None:
-    """Write one self-contained HTML report of one run, or of several side by side or together."""
-    check_page(out)
-    for folder in runs:
-        refuse_unfinished(folder)
-    from normscope.report import write_report
-
-    path = write_report(runs, out, together=together)
-    say_written(path)
 
 
 def _engine(name: EngineName, address: str | None, workers: int | None, jobs: int) -> Engine | None:

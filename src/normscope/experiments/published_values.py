@@ -23,6 +23,19 @@ SHAPES = {
 }
 """Type, layers, width and vocabulary of the papers' models."""
 
+TITLES = {
+    "bert-large": "BERT-large",
+    "bert-base": "BERT-base",
+    "multiberts": "MultiBERTs",
+    "bert-medium": "BERT-medium",
+    "bert-small": "BERT-small",
+    "bert-mini": "BERT-mini",
+    "bert-tiny": "BERT-tiny",
+    "roberta-large": "RoBERTa-large",
+    "roberta-base": "RoBERTa-base",
+}
+"""What the papers call their models."""
+
 NAMES = {
     r"bert-large-uncased": "bert-large",
     r"bert-base-uncased": "bert-base",

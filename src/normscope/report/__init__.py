@@ -23,20 +23,39 @@ from normscope.errors import InputError
 from normscope.experiments import EXPERIMENTS
 from normscope.files import replacing
 from normscope.plots.style import publication
-from normscope.report.captions import caption
+from normscope.report.across import Across, across_models
+from normscope.report.across_figures import drawn_across, drawn_effects
+from normscope.report.captions import across_caption, caption
 from normscope.report.comparison import ShownTable, comparison
+from normscope.report.effects import effects_across
 from normscope.report.findings import agreement, finding
 from normscope.report.finished import FinishedRun
 from normscope.report.together import drawn
 from normscope.report.together import together as mean_tables
 
-__all__ = ["write_report"]
+__all__ = ["Across", "tables_across", "write_report"]
+
+
+def tables_across(runs: Sequence[str | Path], *, together: bool = False) -> list[Across]:
+    """The tables that span the models of several finished runs, as the papers print them: a row for each model.
+
+    Examples:
+        >>> from normscope.experiments import run
+        >>> from normscope.report import tables_across
+        >>> for seed in (0, 1):
+        ...     _ = run(["mixing-ratio"], corpus=["The opera singer caught a soap bubble."], seed=seed, out=f"runs/{seed}")
+        >>> (table,) = tables_across(["runs/0", "runs/1"])
+        >>> table.columns
+        ['AttnW', 'Attn', 'AttnResW', 'AttnRes', 'AttnResLn']
+    """
+    return across_models([FinishedRun.open(folder) for folder in runs], together=together)
 
 
 def write_report(runs: Sequence[str | Path], out: str | Path | None = None, *, together: bool = False) -> Path:
     """Write the report of finished runs (default: `report.html` in the first run's folder).
 
-    `together` shows several runs as one: the mean and the deviation of every number over the runs (seeds, or models).
+    Several runs have figures and tables that span their models. `together` shows several runs as one: the mean and the
+    deviation of every number over the runs (seeds, or models); across models, the seeds of each model are one row.
 
     Examples:
         >>> from normscope.experiments import run
@@ -78,10 +97,25 @@ def _page(runs: list[FinishedRun], *, together: bool) -> str:
             }
             for run in runs
         ],
+        across=_across(runs, together=together),
         experiments=[
             _shown(name, [run for run in runs if name in run.experiments], together=together) for name in names
         ],
     )
+
+
+def _across(runs: list[FinishedRun], *, together: bool) -> list[dict[str, Any]]:
+    """The tables and figures that span the models of several runs."""
+    parts: list[dict[str, Any]] = [
+        {"title": table.title, "table": table, "figure": _encoded(drawn_across(table)), "note": table.note}
+        | {"caption": across_caption(table.experiment)}
+        for table in across_models(runs, together=together)
+    ]
+    return parts + [
+        {"title": f"Effects of {effects.experiment} by depth", "table": None, "note": effects.note}
+        | {"figure": _encoded(drawn_effects(effects)), "caption": across_caption(effects.experiment)}
+        for effects in effects_across(runs, together=together)
+    ]
 
 
 def _shown(name: str, runs: list[FinishedRun], *, together: bool) -> dict[str, Any]:

@@ -38,6 +38,24 @@ _CAPTIONS = {
     "word-split": "Amplification between subwords of one word, beside other pairs at the same distance.",
 }
 
+_ACROSS = {
+    "scope-similarity": "Correlation of the maps before and after each component, mean over layers; components are "
+    "counted along the chain of the block. Published: 2024, Table 1.",
+    "mixing-ratio": "Mean mixing ratio over layers and tokens. Published: 2021, Tables 2, 5 and 6, on 992 sequences of "
+    "Wikipedia unless another corpus is named.",
+    "expansion-rate": "How much value and output projections stretch a vector. Published: 2021, Table 8, of the authors' "
+    "form (-O expansion-rate.form=authors).",
+    "word-split": "By how much the amplification between subwords of one word exceeds that of other pairs at the same "
+    "distances. Filled marks: significant; bands: bootstrap interval, or one deviation over seeds.",
+    "entities": "By how much the amplification between tokens of one named entity exceeds that of other pairs at the same "
+    "distances. Filled marks: significant; bands: bootstrap interval, or one deviation over seeds.",
+}
+
+
+def across_caption(experiment: str) -> str:
+    """The sentence about a figure that spans models."""
+    return _ACROSS[experiment]
+
 
 def caption(figure: str) -> str:
     """The sentence about a figure; of one that this version does not know, its name as words."""

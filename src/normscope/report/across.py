@@ -1,0 +1,270 @@
+"""Runs of several models as the papers print them: a row for each model, and a column for each component or scope.
+
+The papers' own models are rows of their own, from what was published. A run that lacks an experiment is not in its table.
+With `together`, the seeds of one model are one row: their mean, and their deviation (n - 1).
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from normscope.experiments.published import WIKIPEDIA, Paper
+from normscope.experiments.published_values import TITLES
+from normscope.experiments.similarity import PUBLISHED, Way
+from normscope.location import short_name
+from normscope.report.finished import FinishedRun
+from normscope.scopes import Scope, scopes_of
+
+Row = dict[str, Any]
+
+_SEED = re.compile(r"[-_]seed[-_]?\d+$")
+"""How the name of a model ends that differs from others in its seed alone."""
+
+_NUMBERED = ("Res", "Ln")
+_BERT = scopes_of(["Attn", "Res", "Ln", "Ff", "Res", "Ln"])
+
+
+@dataclass(frozen=True)
+class Number:
+    """A measured or published value; the error is its standard error over sequences or, of several runs, the deviation
+    over them. `published` is the paper's value for the same model, corpus and masking."""
+
+    value: float
+    error: float | None = None
+    published: float | None = None
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    """A model: its numbers by column, over so many runs, or as a paper has them."""
+
+    name: str
+    numbers: dict[str, Number]
+    runs: int = 1
+    of_paper: bool = False
+
+
+@dataclass(frozen=True)
+class Across:
+    """One table across models; `digits` are those after the point, of values as they are shown (`percent` or not)."""
+
+    experiment: str
+    title: str
+    columns: list[str]
+    rows: list[ModelRow]
+    note: str = ""
+    percent: bool = False
+    digits: int = 3
+
+    @property
+    def measured(self) -> list[ModelRow]:
+        return [row for row in self.rows if not row.of_paper]
+
+    @property
+    def published(self) -> list[ModelRow]:
+        return [row for row in self.rows if row.of_paper]
+
+    def shown(self, value: float) -> float:
+        """A value in the unit of the table."""
+        return 100 * value if self.percent else value
+
+    def cell(self, row: ModelRow, column: str, *, error: bool = True) -> str:
+        """A number as text, with its error or without it; a published one as the papers print it."""
+        number = row.numbers.get(column)
+        if number is None:
+            return ""
+        if row.of_paper:
+            return f"{self.shown(number.value):.{1 if self.percent else 2}f}"
+        within = number.error if error else None
+        beside = "" if within is None else f" ± {_rounded(self.shown(within), self.digits)}"
+        return f"{self.shown(number.value):.{self.digits}f}{beside}"
+
+
+def _rounded(error: float, digits: int) -> str:
+    """An error in as many digits as its value, or in one that is not zero."""
+    return f"{error:.{digits}f}" if error >= 0.5 * 10**-digits else f"{error:.1g}"
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How an experiment becomes tables: its numbers in a run, by the variant they are of, and those of a paper's model."""
+
+    experiment: str
+    title: str
+    read: Callable[[FinishedRun], dict[str, dict[str, Number]]]
+    of_paper: Callable[[Paper, str], dict[str, float | None]]
+    percent: bool = False
+    digits: int = 3
+
+
+def across_models(runs: Sequence[FinishedRun], *, together: bool = False) -> list[Across]:
+    """All tables that span the runs, of those experiments that at least two rows have."""
+    return [table for form in _FORMS for table in _tables(form, runs, together=together)]
+
+
+def _tables(form: _Form, runs: Sequence[FinishedRun], *, together: bool) -> Iterable[Across]:
+    present = [run for run in runs if form.experiment in run.experiments]
+    found = [form.read(run) for run in present]
+    for variant in dict.fromkeys(variant for each in found for variant in each):
+        having = [(run, each[variant]) for run, each in zip(present, found, strict=True) if each.get(variant)]
+        if len(having) < 2:
+            continue
+        rows = _rows(having, together=together)
+        columns = list(dict.fromkeys(column for row in rows for column in row.numbers))
+        title = f"{form.title}, {variant}" if variant else form.title
+        rows += _of_papers(form, variant, [run for run, _ in having])
+        note = differing([run for run, _ in having], form.experiment)
+        yield Across(form.experiment, title, columns, rows, note, form.percent, form.digits)
+
+
+def _rows(having: Sequence[tuple[FinishedRun, dict[str, Number]]], *, together: bool) -> list[ModelRow]:
+    names = names_of([run for run, _ in having], together=together)
+    rows: list[ModelRow] = []
+    for name in dict.fromkeys(names):
+        seeds = [numbers for (_, numbers), own in zip(having, names, strict=True) if own == name]
+        rows.append(ModelRow(name, seeds[0]) if len(seeds) == 1 else _pooled(name, seeds))
+    return rows
+
+
+def _pooled(name: str, seeds: Sequence[dict[str, Number]]) -> ModelRow:
+    """The mean and the deviation over runs; of what is an extreme, the extreme of all."""
+    numbers: dict[str, Number] = {}
+    for column in dict.fromkeys(column for each in seeds for column in each):
+        own = [each[column] for each in seeds if column in each]
+        values, known = [number.value for number in own], {number.published for number in own}
+        published = known.pop() if len(known) == 1 else None
+        extreme = {MINIMUM: min, MAXIMUM: max}.get(column)
+        if extreme is not None:
+            numbers[column] = Number(extreme(values), published=published)
+        else:
+            deviation = statistics.stdev(values) if len(values) > 1 else None
+            numbers[column] = Number(statistics.fmean(values), deviation, published)
+    return ModelRow(name, numbers, len(seeds))
+
+
+def names_of(runs: Sequence[FinishedRun], *, together: bool = False) -> list[str]:
+    """What the models of runs are called: by their names, with the folder where several runs have one name. `together`,
+    models whose names differ in a seed alone are called alike."""
+    names = [short_name(run.title) for run in runs]
+    if together:
+        return [_SEED.sub("", name) for name in names]
+    counts = Counter(names)
+    folders = [f"{name} ({run.folder.name})" if counts[name] > 1 else name for name, run in zip(names, runs, strict=True)]
+    counts = Counter(folders)
+    return [
+        f"{name} ({run.folder})" if counts[folder] > 1 else folder
+        for name, folder, run in zip(names, folders, runs, strict=True)
+    ]
+
+
+def _of_papers(form: _Form, variant: str, runs: Sequence[FinishedRun]) -> list[ModelRow]:
+    """The papers' models, on Wikipedia and on other corpora of the papers that runs are said to be on."""
+    said = [str(run.manifest["settings"].get("corpus_name", "")) for run in runs]
+    rows: list[ModelRow] = []
+    for model, title in TITLES.items():
+        seen: list[dict[str, Number]] = []
+        for corpus in dict.fromkeys([WIKIPEDIA, *filter(None, said)]):
+            known = form.of_paper(Paper(model, corpus), variant)
+            numbers = {column: Number(value) for column, value in known.items() if value is not None}
+            if numbers and numbers not in seen:
+                seen.append(numbers)
+                where = "" if corpus == WIKIPEDIA else f" on {corpus}"
+                rows.append(ModelRow(f"paper: {title}{where}", numbers, of_paper=True))
+    return rows
+
+
+def differing(runs: Sequence[FinishedRun], experiment: str) -> str:
+    """In what runs differ, beside the model, that a reader of their numbers has to know; empty if in nothing."""
+    settings = [run.manifest["settings"] for run in runs]
+    options = [each.get("experiments", {}).get(experiment, {}) for each in settings]
+    known: dict[str, list[object]] = {name: [each.get(name) for each in options] for name in {n for o in options for n in o}}
+    known.pop("masked", None)  # what was done says more than what was asked
+    if any(run.experiments[experiment].get("masking") != "it reads no sequences" for run in runs):
+        known["corpus"] = [each.get("corpus_fingerprint") for each in settings]
+        known["number of sequences"] = [run.manifest.get("sequences") for run in runs]
+        known["masking of tokens"] = [run.experiments[experiment].get("masked") for run in runs]
+        known |= {name: [each.get(name) for each in settings] for name in ("value_bias", "ff_baseline", "approximate")}
+    names = sorted(name for name, values in known.items() if any(value != values[0] for value in values))
+    return f"Beside the model, these runs differ in: {', '.join(names)}." if names else ""
+
+
+# ---- experiments -------------------------------------------------------------------------------------------------------
+
+MEAN, MINIMUM, MAXIMUM = "mean", "minimum", "maximum"
+
+
+def _numbers(rows: Iterable[tuple[str, Row]], value: str, error: str = "") -> dict[str, Number]:
+    """The numbers of rows by column, those that are there."""
+    return {
+        column: Number(row[value], row.get(error), row.get("published"))
+        for column, row in rows
+        if row.get(value) is not None
+    }
+
+
+def _similarities(run: FinishedRun) -> dict[str, dict[str, Number]]:
+    """By component, for every way in which maps were compared; older tables have rank correlations alone."""
+    found: dict[str, list[tuple[str, Row]]] = {}
+    for row in run.table("scope-similarity").to_pylist():
+        component = component_name(row["second"])
+        if row.get("relation") == "adjacent" and row.get("layer") is None and component is not None:
+            way = Way(row.get("correlation") or "spearman", row.get("normalisation") or "none")
+            found.setdefault(way.title, []).append((component, row))
+    return {title: _numbers(rows, "similarity", "standard_error") for title, rows in found.items()}
+
+
+def component_name(scope: str) -> str | None:
+    """What the 2024 paper calls the component at the end of a scope: ATTN, RES1, LN1, FF, RES2, LN2, counted along the
+    chain. `None` where the scope is that of weights, which no component makes."""
+    known = Scope(scope)
+    if known.quantity == "weight":
+        return None
+    count = known.components.count(known.last)
+    return known.last.upper() + (str(count) if known.last in _NUMBERED or count > 1 else "")
+
+
+def _published_similarities(paper: Paper, variant: str) -> dict[str, float | None]:
+    if variant != PUBLISHED.title:
+        return {}
+    return {component_name(second) or "": paper.similarity(first, second) for first, second in pairwise(_BERT)}
+
+
+def _mixing(run: FinishedRun) -> dict[str, dict[str, Number]]:
+    rows = run.table("mixing-ratio").to_pylist()
+    overall = [(row["scope"], row) for row in rows if row.get("tokens", "overall") == "overall"]
+    return {"": _numbers(overall, "mean", "standard_error")}
+
+
+def _published_mixing(paper: Paper, variant: str) -> dict[str, float | None]:
+    del variant
+    return {scope: paper.mixing_ratio(scope) for scope in ("AttnW", "Attn", "AttnResW", "AttnRes", "AttnResLn")}
+
+
+def _expansion(run: FinishedRun) -> dict[str, dict[str, Number]]:
+    rows = run.table("expansion-rate").to_pylist()
+    of_layers = [row["expansion_rate"] for row in rows if row["layer"] is not None]
+    means = [(MEAN, row) for row in rows if row["layer"] is None]
+    numbers = _numbers(means, "expansion_rate")
+    for column, choose in ((MINIMUM, min), (MAXIMUM, max)):
+        known = next((row.get(f"published_{column}") for _, row in means), None)
+        if of_layers:
+            numbers[column] = Number(choose(of_layers), published=known)
+    return {"": numbers}
+
+
+def _published_expansion(paper: Paper, variant: str) -> dict[str, float | None]:
+    del variant
+    return dict(zip((MEAN, MINIMUM, MAXIMUM), paper.expansion_rate(), strict=True))
+
+
+_FORMS = (
+    _Form("scope-similarity", "Scope similarity by component", _similarities, _published_similarities),
+    _Form("mixing-ratio", "Mixing ratio by scope, in percent", _mixing, _published_mixing, percent=True, digits=1),
+    _Form("expansion-rate", "Expansion rate over layers", _expansion, _published_expansion),
+)

@@ -1,0 +1,176 @@
+"""Figures that span models: a row for each model, a panel for each component or scope, and effects by depth.
+
+Dots are measured, diamonds published: those on a model's own row are of that very model and corpus, those below the line are
+the papers' own models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator, MultipleLocator
+
+from normscope.experiments import figures
+from normscope.report.across import MAXIMUM, MEAN, MINIMUM, Across, ModelRow
+from normscope.report.effects import KINDS, Effects
+
+_ROW = 0.25
+"""Inches for a model."""
+_GAP = 0.7
+"""Rows between the models of the runs and those of the papers."""
+
+_MEASURED, _PUBLISHED = figures.PALETTE[0], figures.PALETTE[1]
+_SHADE = "#f4f2ee"
+_DASHES = ("-", "--", ":")
+
+
+def drawn_across(table: Across) -> Figure:
+    """The figure of a table: the range over layers in one panel, or a panel for each column."""
+    return _ranges(table) if {MEAN, MINIMUM, MAXIMUM} <= set(table.columns) else _dots(table)
+
+
+def _dots(table: Across) -> Figure:
+    count, at = len(table.columns), _places(table)
+    figure, grid = figures.panels(count, columns=count, width=max(1.35, 2.6 / count), height=_height(at))
+    for axes, column in zip(grid, table.columns, strict=True):
+        for row, place in zip(table.rows, at, strict=True):
+            _dot(axes, table, row, column, place)
+        axes.set_title(column, fontsize=9)
+        axes.xaxis.set_major_locator(MaxNLocator(3) if table.percent else MultipleLocator(0.5))
+    _rows(grid, table, at)
+    for axes, limits in zip(grid, _limits(table), strict=True):
+        axes.set_xlim(*limits)
+    _legend(figure, table)
+    return figure
+
+
+def _dot(axes: Axes, table: Across, row: ModelRow, column: str, place: float) -> None:
+    number = row.numbers.get(column)
+    if number is None:
+        return
+    value = table.shown(number.value)
+    if row.of_paper:
+        axes.plot(value, place, marker="D", ms=4, color=_PUBLISHED, mfc="none", lw=0)
+        return
+    if number.published is not None:
+        axes.plot(table.shown(number.published), place, marker="D", ms=5.5, color=_PUBLISHED, mfc="none", lw=0, zorder=3)
+    error = None if number.error is None else table.shown(number.error)
+    if error is not None and row.runs > 1:
+        axes.plot([value - error, value + error], [place] * 2, color=_MEASURED, lw=6, alpha=0.3, solid_capstyle="butt")
+    elif error is not None:
+        axes.plot([value - error, value + error], [place] * 2, color=_MEASURED, lw=1.2)
+    axes.plot(value, place, marker="o", ms=4, color=_MEASURED, lw=0)
+
+
+def _ranges(table: Across) -> Figure:
+    """Means over layers, with lines from the smallest layer to the largest; a ratio has a logarithmic axis."""
+    at = _places(table)
+    figure, (axes,) = figures.panels(1, width=6.2, height=_height(at))
+    for row, place in zip(table.rows, at, strict=True):
+        ends = [row.numbers[column].value for column in (MINIMUM, MAXIMUM) if column in row.numbers]
+        if len(ends) == 2:
+            colour, style = (_PUBLISHED, ":") if row.of_paper else (_MEASURED, "-")
+            axes.plot(ends, [place] * 2, color=colour, lw=1.2, ls=style)
+        _dot(axes, table, row, MEAN, place)
+    figures.log_scale(axes, "x")
+    axes.axvline(1, color="k", lw=0.8, ls=":")
+    axes.set_xlabel("expansion rate: mean over layers, and from the smallest layer to the largest", fontsize=8)
+    _rows([axes], table, at)
+    _legend(figure, table)
+    return figure
+
+
+def _places(table: Across) -> list[float]:
+    """How far down each row is."""
+    return [place + (_GAP if row.of_paper else 0) for place, row in enumerate(table.rows)]
+
+
+def _height(at: Sequence[float]) -> float:
+    return _ROW * (at[-1] + 1) + 1.1
+
+
+def _rows(grid: Sequence[Axes], table: Across, at: Sequence[float]) -> None:
+    """The names of the rows, once, on the left; the papers' own on a shade."""
+    for place, axes in enumerate(grid):
+        axes.set_yticks(at, [row.name for row in table.rows] if place == 0 else [""] * len(at), parse_math=False)
+        for label, row in zip(axes.get_yticklabels(), table.rows, strict=True):
+            label.set(style="italic" if row.of_paper else "normal", color="#555555" if row.of_paper else "k")
+        axes.tick_params(axis="y", length=0, labelsize=8)
+        axes.tick_params(axis="x", labelsize=7)
+        axes.set_ylim(at[-1] + 0.7, -0.7)
+        if table.published:
+            axes.axhspan(len(table.measured) - 0.5 + _GAP / 2 - 0.15, at[-1] + 0.7, color=_SHADE, zorder=0, lw=0)
+        axes.grid(axis="both", alpha=0.25, linewidth=0.6)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _limits(table: Across) -> list[tuple[float, float]]:
+    """The ends of each panel's axis: correlations share theirs, shares have room around their own numbers."""
+    values = [_extent(table, column) for column in table.columns]
+    if not table.percent:
+        return [(min(-0.04, *(1.05 * low for low, _ in values)), 1.06)] * len(values)
+    spans: list[tuple[float, float]] = []
+    for low, high in values:
+        room = max(0.12 * (high - low), (10 - (high - low)) / 2)
+        spans.append((low - room, high + room))
+    return spans
+
+
+def _extent(table: Across, column: str) -> tuple[float, float]:
+    numbers = [row.numbers[column] for row in table.rows if column in row.numbers]
+    ends = [number.value + sign * (number.error or 0) for number in numbers for sign in (-1, 1)]
+    ends += [number.published for number in numbers if number.published is not None]
+    return table.shown(min(ends)), table.shown(max(ends))
+
+
+def _legend(figure: Figure, table: Across) -> None:
+    """What the marks mean, below all panels; of those that are there."""
+    several = any(row.runs > 1 for row in table.measured)
+    errors = any(number.error is not None for row in table.measured if row.runs == 1 for number in row.numbers.values())
+    known: list[Line2D | Patch] = [Line2D([], [], marker="o", ms=4, lw=0, color=_MEASURED, label="measured")]
+    if errors:
+        known.append(Line2D([], [], lw=1.2, color=_MEASURED, label="one standard error over sequences"))
+    if several:
+        known.append(Patch(color=_MEASURED, alpha=0.3, lw=0, label="one deviation over seeds"))
+    if table.published:
+        known.append(Line2D([], [], marker="D", ms=4, lw=0, color=_PUBLISHED, mfc="none", label="published"))
+    figure.legend(handles=known, loc="outside lower center", ncols=4, fontsize=7, frameon=False)
+
+
+def drawn_effects(effects: Effects) -> Figure:
+    """A line for each model over the depth, with its band, a panel for each kind; filled marks are significant."""
+    kinds = [kind for kind in KINDS if kind in effects.lines]
+    figure, grid = figures.panels(len(kinds), columns=2, width=4.6, height=3.7)
+    for axes, kind in zip(grid, kinds, strict=True):
+        for place, (name, points) in enumerate(effects.lines[kind].items()):
+            colour = figures.PALETTE[place % len(figures.PALETTE)]
+            depth, effect = [point.depth for point in points], [point.effect for point in points]
+            style = _DASHES[place // len(figures.PALETTE) % len(_DASHES)]
+            axes.plot(depth, effect, color=colour, lw=1.4, ls=style, marker="o", ms=4.5, mfc="w", label=name)
+            sure = [point for point in points if point.significant]
+            axes.plot([p.depth for p in sure], [p.effect for p in sure], color=colour, lw=0, marker="o", ms=4.5)
+            ends = [(point.low, point.high) for point in points]
+            low, high = (np.array([np.nan if v is None else v for v in side]) for side in zip(*ends, strict=True))
+            axes.fill_between(depth, low, high, color=colour, alpha=0.15, lw=0)
+        axes.axhline(0, color="k", lw=0.8)
+        axes.set_title(KINDS[kind], fontsize=10)
+        axes.set(xlabel="depth (layer by number of layers)", xlim=(0, 1.03))
+        axes.grid(alpha=0.25, linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    grid[0].set_ylabel("amplification above that of other pairs")
+    _mark_published(grid[0], effects)
+    figures.legend_below(figure, grid[0])
+    return figure
+
+
+def _mark_published(axes: Axes, effects: Effects) -> None:
+    """Where a paper's feed-forwards amplify the group, in a line at the bottom of their panel."""
+    for place, (name, depths) in enumerate(effects.published.items()):
+        height = [0.03 + 0.06 * place] * len(depths)
+        label, where = f"{name}, where significant", axes.get_xaxis_transform()
+        axes.plot(depths, height, marker="D", ms=4, lw=0, color="#555555", mfc="none", transform=where, label=label)

@@ -127,6 +127,39 @@ def load_model(
     return LoadedModel(model, tokenizer, family, name, commit, processor)
 
 
+def sketched_model(
+    source: str | Path | None,
+    tokenizer: str | Path | None,
+    *,
+    dtype: torch.dtype | None,
+    revision: str | None,
+    trust_remote_code: bool,
+) -> LoadedModel:
+    """A model without its numbers, on the meta device: its configuration and its tokenizer are read, and no weights.
+
+    What it takes can be estimated, and nothing else.
+    """
+    location = str(embedded.model_folder() if source is None else source)
+    refuse_no_model(location)
+    options = {"revision": revision, "trust_remote_code": trust_remote_code, **_hub_options(location)}
+    config = _config(location, options)
+    family = family_of(config.model_type)
+    loader = _model_class(location, config)
+    try:
+        with torch.device("meta"):
+            model = AutoModel.from_config(config, **_code(options)) if loader is AutoModel else loader(config)
+    except Exception as error:  # whatever a damaged configuration may throw
+        raise _translated(location, error) from error
+    places = str(tokenizer or location), options if tokenizer is None else _code(options)
+    read = _tokenizer(*places, required=tokenizer is not None)
+    name = embedded.NAME if source is None else model_name(location)
+    return LoadedModel(model.to(dtype or model.dtype).eval(), read, family_in(model, family), name, None)
+
+
+def _code(options: dict[str, Any]) -> dict[str, Any]:
+    return {"trust_remote_code": options["trust_remote_code"]}
+
+
 def _refuse_dtype(dtype: object) -> None:
     names = [str(known).removeprefix("torch.") for known in DTYPES]
     if dtype is not None and dtype not in DTYPES and dtype not in names:

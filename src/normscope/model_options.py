@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
 from normscope import embedded
 from normscope.documented import Documentation, with_documentation
@@ -147,6 +147,26 @@ class ModelOptions:
             revision=self.revision,
             allow_pickle=self.allow_pickle,
             trust_remote_code=self.trust_remote_code,
+        )
+
+    def sketch(self) -> Analyzer:
+        """The analyzer of the model without its weights, of which nothing is read: for estimates alone."""
+        self.refuse_unusable()
+        import torch  # noqa: PLC0415  (as above)
+
+        from normscope.analyzer import Analyzer  # noqa: PLC0415
+        from normscope.loading import sketched_model  # noqa: PLC0415
+
+        if self.is_live or not isinstance(self.tokenizer, str | Path | None):
+            raise InputError("A live model has its weights: estimate it as it is.")
+        return Analyzer(
+            sketched_model(
+                cast("str | Path | None", self.model),
+                self.tokenizer,
+                dtype=getattr(torch, self.dtype) if isinstance(self.dtype, str) else self.dtype,
+                revision=self.revision,
+                trust_remote_code=self.trust_remote_code,
+            )
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,8 +21,9 @@ from normscope.cli.checks import (
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import Expansion, expanded
 from normscope.cli.session import named, quiet, result_console, say
+from normscope.cli.several import recipes, run_several, several_models
 from normscope.corpora import Corpus, CorpusOptions
-from normscope.errors import InputError
+from normscope.errors import InputError, listing
 from normscope.model_options import ModelOptions
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ RUN_EXAMPLES = (
     "normscope run scope-similarity mixing-ratio --corpus wiki.txt --unit packed --out runs/minilm",
     "normscope run entities --model roberta-base --corpus eng.testa --limit 1000 --out runs/entities",
     "normscope run mixing-ratio --corpus wiki.txt --out runs/wiki --engine ray --ray-address auto --workers 32",
+    "normscope run scope-similarity --model bert-base-uncased --model roberta-base --corpus wiki.txt --out runs",
+    "normscope run scope-similarity mixing-ratio --models kobayashi-2024 --corpus wiki.txt --out runs",
     "normscope run alignment --model marian-dir --corpus pairs.src-tgt --gold pairs.gold --setting both --out runs/align",
 )
 
@@ -47,7 +50,7 @@ _CORPUS, _HOW, _WORK = "The corpus", "The experiments", "The work"
 def register(app: typer.Typer) -> None:
     """Add the commands to an application."""
     add_command(app, "experiments", experiments_command, *EXPERIMENTS_EXAMPLES)
-    command = expanded(run_command, corpus_options=Expansion(Corpus, dict, _CORPUS), model=options.MODEL)
+    command = expanded(run_command, corpus_options=Expansion(Corpus, dict, _CORPUS), loading=options.LOADING)
     add_command(app, "run", command, *RUN_EXAMPLES)
 
 
@@ -211,55 +214,89 @@ def run_command(
         bool,
         typer.Option("--overwrite", help="Replace another run in the folder.", rich_help_panel=_WORK),
     ] = False,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A folder or hub name. Default: the embedded all-MiniLM-L6-v2. Repeatable: several models run one after "
+            "the other, each in a folder of its own in --out.",
+            show_default=False,
+            rich_help_panel=options.MODEL.panel,
+        ),
+    ] = None,
+    models: Annotated[
+        str | None,
+        typer.Option(
+            "--models",
+            metavar="LIST",
+            help=f"A list of models: {listing(recipes())} (those of the paper), or a text file with a folder or hub name on "
+            "each line.",
+            show_default=False,
+            rich_help_panel=options.MODEL.panel,
+        ),
+    ] = None,
     *,
     corpus_options: CorpusOptions,
-    model: ModelOptions,
+    loading: ModelOptions,
 ) -> None:
     """Run experiments of the papers over a corpus, in one pass.
 
-    After an interruption, the same command resumes the run.
+    Of several models, the cost of each is said first. After an interruption, the same command resumes the run, or all of
+    them.
     """
     named_options = {"alignment.setting": setting, "ff-amplification.minimum_count": minimum_count}
     settings = [*(option or []), *(f"{name}={value}" for name, value in named_options.items() if value is not None)]
     experiment_options = check_experiments(names, settings, approximate)
     check_corpus(names, corpus, corpus_options, ranks)
     check_counts(jobs=jobs, shard_size=shard_size)
-    check_folder(out)
-    check_model(model)
-    shared_out = _engine(engine, ray_address, workers, jobs)
+    chosen = several_models(model or [], models, out)
+    for place, name in (chosen or {out: next(iter(model or []), None)}).items():
+        check_folder(place)
+        check_model(replace(loading, model=name))
+    _ = _engine(engine, ray_address, workers, jobs)
     from normscope.corpus_run import RunInterrupted, run
+
+    shared: dict[str, Any] = {
+        "corpus": corpus,
+        "options": experiment_options,
+        "masking": masking,
+        "seed": seed,
+        "shard_size": shard_size,
+        "corpus_name": corpus_name,
+        "ranks": ranks,
+        "value_bias": value_bias,
+        "ff_baseline": ff_baseline,
+        "dtype": arithmetic,
+        "stack": stack,
+        "approximate": approximate,
+        **corpus_options,
+    }
+
+    def run_one(source: ModelOptions, folder: str) -> None:
+        work = _engine(engine, ray_address, workers, jobs)
+        how: dict[str, Any] = {"jobs": jobs, "overwrite": overwrite, "progress": None, "engine": work}
+        result = run(names, model=source, out=folder, **how, **shared)
+        for outcome in result.outcomes.values():
+            if outcome.printed is not None:
+                result_console().print(outcome.printed())
+        _tell(folder, result.manifest)
 
     quiet()
     try:
-        result = run(
-            names,
-            model=model,
-            corpus=corpus,
-            out=out,
-            options=experiment_options,
-            masking=masking,
-            seed=seed,
-            jobs=jobs,
-            shard_size=shard_size,
-            corpus_name=corpus_name,
-            ranks=ranks,
-            value_bias=value_bias,
-            ff_baseline=ff_baseline,
-            dtype=arithmetic,
-            stack=stack,
-            approximate=approximate,
-            overwrite=overwrite,
-            progress=None,
-            engine=shared_out,
-            **corpus_options,
-        )
+        if chosen is None:
+            run_one(replace(loading, model=next(iter(model or []), None)), out)
+        else:
+            from normscope.corpus_run import settings_of
+
+            run_several(
+                {folder: replace(loading, model=name) for folder, name in chosen.items()},
+                settings_of(names, **shared),
+                run_one,
+            )
     except RunInterrupted as interruption:
         say(str(interruption), "yellow")
         raise typer.Exit(130) from None
-    for outcome in result.outcomes.values():
-        if outcome.printed is not None:
-            result_console().print(outcome.printed())
-    _tell(out, result.manifest)
 
 
 def _engine(name: EngineName, address: str | None, workers: int | None, jobs: int) -> Engine | None:

@@ -21,7 +21,7 @@ from normscope.analyzer import Analyzer
 from normscope.choices import MOST_JOBS, ApproximationName, FeedForwardBaseline, Masking, StackName, ValueBias
 from normscope.corpora import Corpus, CorpusOptions
 from normscope.corpus_run import output
-from normscope.corpus_run.cost import announced
+from normscope.corpus_run.cost import Foretold, announced, foretold
 from normscope.corpus_run.driver import Driver, RunInterrupted
 from normscope.corpus_run.engines import ChangedModelError, Engine, Here, Processes, WorkerError
 from normscope.corpus_run.folder import (
@@ -43,11 +43,14 @@ from normscope.model_options import LoadingOptions, ModelOptions
 __all__ = [
     "AnotherRunError",
     "ChangedModelError",
+    "Foretold",
     "RunInProgressError",
     "RunInterrupted",
     "RunResult",
     "WorkerError",
+    "foretold",
     "run",
+    "settings_of",
 ]
 
 
@@ -128,23 +131,21 @@ def run(
         True
     """
     source = _source(model, loading, jobs)
-    selection = [
-        item if isinstance(item, Experiment) else experiment(item, (options or {}).get(item)) for item in experiments
-    ]
-    sequences = None if corpus is None else Corpus.of(corpus, corpus_options, seed=seed)
-    settings = Settings(
-        experiments=tuple(_with_masking(item, masking) for item in selection),
-        corpus=sequences,
+    settings = settings_of(
+        experiments,
+        corpus=corpus,
+        options=options,
         masking=masking,
         seed=seed,
         shard_size=shard_size,
         corpus_name=corpus_name,
-        ranks=None if ranks is None else str(ranks),
+        ranks=ranks,
         value_bias=value_bias,
         ff_baseline=ff_baseline,
-        dtype=arithmetic(dtype),
+        dtype=dtype,
         stack=stack,
         approximate=approximate,
+        **corpus_options,
     )
     with ExitStack() as exits:
         folder = exits.enter_context(_folder(out))
@@ -160,6 +161,43 @@ def run(
             output.write(folder.path, outcomes, manifest)
             folder.publish()
     return RunResult(outcomes, manifest, None if out is None or folder.mirror is not None else folder.path)
+
+
+def settings_of(
+    experiments: Sequence[str | Experiment],
+    *,
+    corpus: str | Path | Corpus | Sequence[str] | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    masking: Masking = "paper",
+    seed: int = 0,
+    shard_size: int = 16,
+    corpus_name: str = "",
+    ranks: str | Path | None = None,
+    value_bias: ValueBias = "token",
+    ff_baseline: FeedForwardBaseline = "zero",
+    dtype: torch.dtype | str | None = None,
+    stack: StackName | None = None,
+    approximate: ApproximationName | None = None,
+    **corpus_options: Unpack[CorpusOptions],
+) -> Settings:
+    """The settings of a run of any model, from the arguments of `run`."""
+    selection = [
+        item if isinstance(item, Experiment) else experiment(item, (options or {}).get(item)) for item in experiments
+    ]
+    return Settings(
+        experiments=tuple(_with_masking(item, masking) for item in selection),
+        corpus=None if corpus is None else Corpus.of(corpus, corpus_options, seed=seed),
+        masking=masking,
+        seed=seed,
+        shard_size=shard_size,
+        corpus_name=corpus_name,
+        ranks=None if ranks is None else str(ranks),
+        value_bias=value_bias,
+        ff_baseline=ff_baseline,
+        dtype=arithmetic(dtype),
+        stack=stack,
+        approximate=approximate,
+    )
 
 
 @contextmanager

@@ -48,7 +48,7 @@ class Driver:
         self.facts = ModelFacts.of_analyzer(self.analyzer, settings.stack)
         for item in settings.experiments:
             item.check(self.analyzer)
-        self.plan = _plan(settings, analyzer, self.facts)
+        self.plan = plan_of(settings, analyzer, self.facts)
         self.needs = {item.name: item.needs(self.facts) for item in settings.experiments}
         self.problems = Problems()
         self.completeness = Partial()
@@ -171,7 +171,8 @@ def _stamps(corpus: Corpus | None) -> list[tuple[str, int, int]]:
     return [(str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in paths if path.is_file()]
 
 
-def _plan(settings: Settings, analyzer: Analyzer, facts: ModelFacts) -> Plan:
+def plan_of(settings: Settings, analyzer: Analyzer, facts: ModelFacts) -> Plan:
+    """What is done with every sequence."""
     mask_id = getattr(analyzer.tokenizer, "mask_token_id", None)
     if settings.masking == "all" and mask_id is None:
         raise InputError(

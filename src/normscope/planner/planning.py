@@ -114,9 +114,11 @@ def plan(
     lengths: Sequence[Length],
     *,
     short_run: ShortRun | None = None,
+    device: torch.device | None = None,
     clock: Clock = time.perf_counter,
 ) -> Estimate:
-    """The estimate for inputs of some lengths; with the time, if there is a short run."""
+    """The estimate for inputs of some lengths; with the time, if there is a short run, or a device of which the speed is
+    measured without the model: what a layer takes whatever its length is then left out."""
     refuse_lengths(analyzer, lengths)
     if stacks is None:
         raise InputError(
@@ -124,6 +126,8 @@ def plan(
         )
     blocks = _blocks(analyzer, stacks)
     machine = None if short_run is None else _calibrated(analyzer, blocks, stacks, short_run, clock)
+    if machine is None and device is not None:
+        machine = calibrate(blocks[""][0], dtype=_arithmetic(stacks), device=device, clock=clock)
     return estimate(_works(blocks, stacks, lengths), machine)
 
 
@@ -180,13 +184,18 @@ def _calibrated(
     if not has_numbers(analyzer.model):
         raise InputError("A model on the meta device cannot be timed: ask for the estimate without time.")
     device = entry_device(analyzer.model)
-    dtype = torch.float64 if stacks[""].item == 8 else torch.float32
-    machine = calibrate(blocks[""][0], dtype=dtype, device=device, products=short_run.products, clock=clock)
+    machine = calibrate(
+        blocks[""][0], dtype=_arithmetic(stacks), device=device, products=short_run.products, clock=clock
+    )
     counted = estimate(_works(blocks, short_run.stacks, [short_run.length]), machine).seconds or 0.0
     short_run.task()  # what is slow only once
     measured = min(_timed(short_run.task, clock) for _ in range(3))
     layers = sum(len(asked.layers) for asked in stacks.values())
     return replace(machine, layer=max(0.0, measured - counted) / layers)
+
+
+def _arithmetic(stacks: Stacks) -> torch.dtype:
+    return torch.float64 if stacks[""].item == 8 else torch.float32
 
 
 def _timed(task: Callable[[], object], clock: Clock) -> float:

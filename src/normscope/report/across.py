@@ -155,7 +155,9 @@ def names_of(runs: Sequence[FinishedRun], *, together: bool = False) -> list[str
     if together:
         return [_SEED.sub("", name) for name in names]
     counts = Counter(names)
-    folders = [f"{name} ({run.folder.name})" if counts[name] > 1 else name for name, run in zip(names, runs, strict=True)]
+    folders = [
+        f"{name} ({run.folder.name})" if counts[name] > 1 else name for name, run in zip(names, runs, strict=True)
+    ]
     counts = Counter(folders)
     return [
         f"{name} ({run.folder})" if counts[folder] > 1 else folder
@@ -183,7 +185,9 @@ def differing(runs: Sequence[FinishedRun], experiment: str) -> str:
     """In what runs differ, beside the model, that a reader of their numbers has to know; empty if in nothing."""
     settings = [run.manifest["settings"] for run in runs]
     options = [each.get("experiments", {}).get(experiment, {}) for each in settings]
-    known: dict[str, list[object]] = {name: [each.get(name) for each in options] for name in {n for o in options for n in o}}
+    known: dict[str, list[object]] = {
+        name: [each.get(name) for each in options] for name in {n for o in options for n in o}
+    }
     known.pop("masked", None)  # what was done says more than what was asked
     if any(run.experiments[experiment].get("masking") != "it reads no sequences" for run in runs):
         known["corpus"] = [each.get("corpus_fingerprint") for each in settings]

@@ -58,7 +58,9 @@ def _dot(axes: Axes, table: Across, row: ModelRow, column: str, place: float) ->
         axes.plot(value, place, marker="D", ms=4, color=_PUBLISHED, mfc="none", lw=0)
         return
     if number.published is not None:
-        axes.plot(table.shown(number.published), place, marker="D", ms=5.5, color=_PUBLISHED, mfc="none", lw=0, zorder=3)
+        axes.plot(
+            table.shown(number.published), place, marker="D", ms=5.5, color=_PUBLISHED, mfc="none", lw=0, zorder=3
+        )
     error = None if number.error is None else table.shown(number.error)
     if error is not None and row.runs > 1:
         axes.plot([value - error, value + error], [place] * 2, color=_MEASURED, lw=6, alpha=0.3, solid_capstyle="butt")

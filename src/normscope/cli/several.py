@@ -1,0 +1,180 @@
+"""Several models in one command: which, in which folders, what each will cost, and all of them one after the other.
+
+A model that fails does not lose the others: what is wrong with it is said again at the end, and the exit code is that which
+the first of them would have had by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.resources import files as resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from normscope.cli.session import complain, say, working
+from normscope.errors import CompletenessError, InputError, NormscopeError, listing, unknown
+from normscope.location import is_folder
+from normscope.model_options import ModelOptions
+from normscope.paths import kind
+from normscope.run_files import SETTINGS
+
+if TYPE_CHECKING:
+    from normscope.corpus_run import Foretold
+    from normscope.corpus_run.settings import Settings
+
+_ENDING = ".txt"
+_OTHER = re.compile(r"[^\w.-]+")
+"""What the name of a folder had better not have."""
+
+
+# ---- which models, and where -------------------------------------------------------------------------------------------
+
+
+def recipes() -> list[str]:
+    """The lists of models that come with normscope."""
+    return sorted(path.name.removesuffix(_ENDING) for path in (resources("normscope.cli") / "recipes").iterdir())
+
+
+def several_models(models: Sequence[str], listed: str | None, out: str) -> dict[str, str] | None:
+    """The models by the folders of their runs; `None` if there is one, and its folder is the one that was named."""
+    names = [*models, *([] if listed is None else _listed(listed))]
+    if listed is None and len(names) < 2:
+        return None
+    _refuse_twice(names)
+    if kind(Path(out) / SETTINGS, "read") is not None:
+        raise InputError(
+            f"{out!r} is the folder of one run, and several models have a folder each inside it. Choose another one (--out)."
+        )
+    return {f"{out.rstrip('/')}/{folder}": name for folder, name in zip(folder_names(names), names, strict=True)}
+
+
+def _listed(name: str) -> list[str]:
+    """The models of a list: one that comes with normscope, or a file's; lines that begin with # are remarks."""
+    if name in recipes():
+        text = (resources("normscope.cli") / "recipes" / f"{name}{_ENDING}").read_text(encoding="utf-8")
+    elif kind(name, "read") == "a file":
+        text = _read(Path(name))
+    else:
+        raise InputError(unknown(f"There is no file and no list of models {name!r}", name, "Lists", recipes()))
+    lines = [line.strip() for line in text.splitlines()]
+    models = [line for line in lines if line and not line.startswith("#")]
+    if not models:
+        raise InputError(f"The list {name!r} names no model: write a folder or hub name on each line.")
+    return models
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"The list of models {str(path)!r} cannot be read: {error}.") from error
+
+
+def _refuse_twice(names: Sequence[str]) -> None:
+    counts = Counter(str(Path(name).resolve()) if is_folder(name) else name for name in names)
+    twice = [name for name, count in counts.items() if count > 1]
+    if twice:
+        raise InputError(f"Name each model once: {listing(twice)} is named {counts[twice[0]]} times.")
+
+
+def folder_names(models: Sequence[str]) -> list[str]:
+    """A folder's name for each model: the last part of its own, with as many parts before it as tell all of them apart."""
+    parts = [
+        [part for part in str(_whole(model)).replace("\\", "/").split("/") if part not in ("", ".")] for model in models
+    ]
+    most = max(map(len, parts), default=1)
+    for count in range(1, most + 1):
+        names = [_OTHER.sub("-", "-".join(each[-count:])) for each in parts]
+        if len({name.casefold() for name in names}) == len(names):
+            return names
+    return [f"{place}-{_OTHER.sub('-', each[-1])}" for place, each in enumerate(parts, 1)]
+
+
+def _whole(model: str) -> str | Path:
+    return Path(model).resolve() if is_folder(model) else model
+
+
+# ---- cost and work -----------------------------------------------------------------------------------------------------
+
+
+def run_several(
+    sources: Mapping[str, ModelOptions], settings: Settings, run_one: Callable[[ModelOptions, str], None]
+) -> None:
+    """Say what all models cost, by their folders, and run one after the other; exits with a code if one failed."""
+    _announce(sources, settings)
+    failed: dict[str, NormscopeError] = {}
+    for place, (folder, source) in enumerate(sources.items(), 1):
+        say(f"Model {place} of {len(sources)}: {source.model}, in {folder}", "bold")
+        try:
+            run_one(source, folder)
+        except NormscopeError as error:
+            failed[folder] = error
+            complain(error)
+    done = [folder for folder in sources if folder not in failed]
+    if done:
+        say(f"All in one report: normscope report {' '.join(done)}")
+    if failed:
+        say(f"{len(failed)} of {len(sources)} models failed, and the same command tries them again:", "yellow")
+        for folder, error in failed.items():
+            say(f"{sources[folder].model}: {error}", "yellow")
+        first = next(iter(failed.values()))
+        raise typer.Exit(1 if isinstance(first, CompletenessError) else 2)
+
+
+def _announce(sources: Mapping[str, ModelOptions], settings: Settings) -> None:
+    """Say what each model takes; what cannot be counted is said so, and shows when it is run."""
+    costs: dict[str, Foretold] = {}
+    unknown_costs: dict[str, NormscopeError] = {}
+    with working("Counting what the models will take", "models") as tell:
+        for place, (folder, source) in enumerate(sources.items()):
+            tell(place, len(sources))
+            try:
+                costs[folder] = _cost(source, settings)
+            except NormscopeError as error:
+                unknown_costs[folder] = error
+    if costs:
+        _show(costs)
+    for folder, error in unknown_costs.items():
+        say(f"{folder}: the cost is not known. {error}", "yellow")
+    if any(kind(Path(folder) / SETTINGS, "read") is not None for folder in sources):
+        say("What is finished in these folders is not computed again.")
+
+
+def _cost(source: ModelOptions, settings: Settings) -> Foretold:
+    import torch
+
+    from normscope.corpus_run import foretold
+
+    known = torch.device(str(source.device or "cpu")) if source.device_map is None else None
+    return foretold(settings, source.sketch(), known)
+
+
+def _show(costs: Mapping[str, Foretold]) -> None:
+    """A line for each model, and one for all: to standard error, as what is no result."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from normscope.planner.estimate import duration, quantity, size
+
+    def time(seconds: Iterable[float | None]) -> str:
+        known = [each for each in seconds if each is not None]
+        return f"about {duration(sum(known))}" if known else "not known"
+
+    trials = list(dict.fromkeys(name for cost in costs.values() for name in cost.calls))
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("folder", overflow="fold")
+    for heading in ("weights", "sequences", "tokens", "operations", "time", *(f"{name}: calls" for name in trials)):
+        table.add_column(heading, justify="right")
+    for folder, cost in costs.items():
+        calls = [f"{cost.calls.get(name, 0):,}" for name in trials]
+        counts = (size(cost.weights), f"{cost.sequences:,}", f"{cost.tokens:,}", quantity(cost.flops, "flop"))
+        table.add_row(*map(Text, (folder, *counts, time([cost.seconds]), *calls)))
+    console = Console(stderr=True, highlight=False)
+    console.print(table)
+    total = quantity(sum(each.flops for each in costs.values()), "flop")
+    say(f"All together: {total}, {time(each.seconds for each in costs.values())} in one process.")

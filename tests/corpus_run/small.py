@@ -1,4 +1,4 @@
-"""A model of one layer with random weights, for tests of what happens around an analysis. Nothing here is a test."""
+"""A model of a layer or more with random weights, for tests of what happens around an analysis. Nothing here is a test."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from transformers import BertConfig, BertModel
 from normscope.experiments import run
 
 
-def save_model(folder: Path, tokenizer: Any, seed: int = 0) -> Path:
+def save_model(folder: Path, tokenizer: Any, seed: int = 0, layers: int = 1) -> Path:
     """Write the model with that seed, and a tokenizer, into a folder."""
     torch.manual_seed(seed)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    sizes = {"hidden_size": 16, "num_hidden_layers": layers, "num_attention_heads": 2, "intermediate_size": 32}
     BertModel(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

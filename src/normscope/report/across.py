@@ -109,8 +109,8 @@ def across_models(runs: Sequence[FinishedRun], *, together: bool = False) -> lis
 
 
 def _tables(form: _Form, runs: Sequence[FinishedRun], *, together: bool) -> Iterable[Across]:
-    present = [run for run in runs if form.experiment in run.experiments]
-    found = [form.read(run) for run in present]
+    present = having_table(runs, form.experiment)
+    found = [_read(form, run) for run in present]
     for variant in dict.fromkeys(variant for each in found for variant in each):
         having = [(run, each[variant]) for run, each in zip(present, found, strict=True) if each.get(variant)]
         if len(having) < 2:
@@ -121,6 +121,19 @@ def _tables(form: _Form, runs: Sequence[FinishedRun], *, together: bool) -> Iter
         rows += _of_papers(form, variant, [run for run, _ in having])
         note = differing([run for run, _ in having], form.experiment)
         yield Across(form.experiment, title, columns, rows, note, form.percent, form.digits)
+
+
+def having_table(runs: Sequence[FinishedRun], experiment: str) -> list[FinishedRun]:
+    """The runs that have an experiment, with the table of its name."""
+    return [run for run in runs if experiment in run.experiments.get(experiment, {}).get("tables", [])]
+
+
+def _read(form: _Form, run: FinishedRun) -> dict[str, dict[str, Number]]:
+    """The numbers of a run; none where the table of another version lacks a column."""
+    try:
+        return form.read(run)
+    except (KeyError, TypeError, ValueError):
+        return {}
 
 
 def _rows(having: Sequence[tuple[FinishedRun, dict[str, Number]]], *, together: bool) -> list[ModelRow]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, MultipleLocator
@@ -23,6 +24,8 @@ _ROW = 0.25
 """Inches for a model."""
 _GAP = 0.7
 """Rows between the models of the runs and those of the papers."""
+_BETWEEN = 0.07
+"""Inches beside a panel."""
 
 _MEASURED, _PUBLISHED = figures.PALETTE[0], figures.PALETTE[1]
 _SHADE = "#f4f2ee"
@@ -42,6 +45,9 @@ def _dots(table: Across) -> Figure:
             _dot(axes, table, row, column, place)
         axes.set_title(column, fontsize=9)
         axes.xaxis.set_major_locator(MaxNLocator(3) if table.percent else MultipleLocator(0.5))
+    engine = figure.get_layout_engine()
+    if isinstance(engine, ConstrainedLayoutEngine):
+        engine.set(w_pad=_BETWEEN)
     _rows(grid, table, at)
     for axes, limits in zip(grid, _limits(table), strict=True):
         axes.set_xlim(*limits)
@@ -89,7 +95,7 @@ def _ranges(table: Across) -> Figure:
 
 def _places(table: Across) -> list[float]:
     """How far down each row is."""
-    return [place + (_GAP if row.of_paper else 0) for place, row in enumerate(table.rows)]
+    return [place + (_GAP if row.of_paper else 0.0) for place, row in enumerate(table.rows)]
 
 
 def _height(at: Sequence[float]) -> float:
@@ -103,7 +109,7 @@ def _rows(grid: Sequence[Axes], table: Across, at: Sequence[float]) -> None:
         for label, row in zip(axes.get_yticklabels(), table.rows, strict=True):
             label.set(style="italic" if row.of_paper else "normal", color="#555555" if row.of_paper else "k")
         axes.tick_params(axis="y", length=0, labelsize=8)
-        axes.tick_params(axis="x", labelsize=7)
+        axes.tick_params(axis="x", which="both", labelsize=7)
         axes.set_ylim(at[-1] + 0.7, -0.7)
         if table.published:
             axes.axhspan(len(table.measured) - 0.5 + _GAP / 2 - 0.15, at[-1] + 0.7, color=_SHADE, zorder=0, lw=0)

@@ -12,7 +12,7 @@ from typing import Any
 
 from normscope.experiments.published import CONLL, WIKIPEDIA, Paper
 from normscope.experiments.published_values import SHAPES, TITLES
-from normscope.report.across import differing, names_of
+from normscope.report.across import differing, having_table, names_of
 from normscope.report.finished import FinishedRun
 
 KINDS = {"ff": "the feed-forward alone", "group": "with its norms and residual"}
@@ -20,6 +20,9 @@ KINDS = {"ff": "the feed-forward alone", "group": "with its norms and residual"}
 
 _CORPORA = {"word-split": WIKIPEDIA, "entities": CONLL}
 """The experiments, and the corpus that each has in the paper."""
+
+_NEEDED = {"kind", "layer", "effect", "low", "high", "significant"}
+"""The columns of a table that can be drawn; those of other versions may lack some."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,13 @@ def effects_across(runs: Sequence[FinishedRun], *, together: bool = False) -> li
     return [
         effects
         for experiment in _CORPORA
-        if (effects := _effects(experiment, [run for run in runs if experiment in run.experiments], together=together))
+        if (effects := _effects(experiment, having_table(runs, experiment), together=together))
     ]
 
 
 def _effects(experiment: str, runs: Sequence[FinishedRun], *, together: bool) -> Effects | None:
     names = names_of(runs, together=together)
-    rows = [run.table(experiment).to_pylist() for run in runs]
+    rows = [[row for row in run.table(experiment).to_pylist() if row.keys() >= _NEEDED] for run in runs]
     lines: dict[str, dict[str, list[Point]]] = {}
     for kind in KINDS:
         for name in dict.fromkeys(names):

@@ -91,8 +91,8 @@ def foretold(settings: Settings, analyzer: Analyzer, device: torch.device | None
         sum(each.numel() * each.element_size() for each in analyzer.model.parameters()),
         len(read),
         sum(read),
-        sum(each.flops for each in estimates),
-        None if device is None or trials else sum(each.seconds or 0.0 for each in estimates),
+        sum((each.flops for each in estimates), 0.0),
+        None if device is None or trials else sum((each.seconds or 0.0 for each in estimates), 0.0),
         {trial.name: sum(trial.calls(facts, tokens) for tokens in read) for trial in trials},
     )
 

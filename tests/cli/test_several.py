@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from corpus_run.small import save_model, tables
 
 import normscope as ns
-from normscope.cli.several import folder_names, recipes, several_models
+from normscope.cli.several import RECIPES, folder_names, several_models
 from normscope.corpus_run import foretold, settings_of
 from normscope.errors import InputError
 from normscope.experiments import run as run_experiments
@@ -135,7 +136,8 @@ def test_folders_have_the_shortest_names_that_tell_models_apart() -> None:
 
 
 def test_the_list_of_the_paper_has_its_eleven_models() -> None:
-    assert recipes() == ["kobayashi-2024"]
+    known = (resources("normscope.cli") / "recipes").iterdir()
+    assert sorted(path.name for path in known) == [f"{name}.txt" for name in RECIPES]
     chosen = several_models([], "kobayashi-2024", "runs")
     assert chosen is not None and len(chosen) == 11
     known = [

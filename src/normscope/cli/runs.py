@@ -21,7 +21,7 @@ from normscope.cli.checks import (
 from normscope.cli.commands import add_command
 from normscope.cli.expansion import Expansion, expanded
 from normscope.cli.session import named, quiet, result_console, say
-from normscope.cli.several import recipes, run_several, several_models
+from normscope.cli.several import RECIPES, run_several, several_models
 from normscope.corpora import Corpus, CorpusOptions
 from normscope.errors import InputError, listing
 from normscope.model_options import ModelOptions
@@ -230,7 +230,7 @@ def run_command(
         typer.Option(
             "--models",
             metavar="LIST",
-            help=f"A list of models: {listing(recipes())} (those of the paper), or a text file with a folder or hub name on "
+            help=f"A list of models: {listing(RECIPES)} (those of the paper), or a text file with a folder or hub name on "
             "each line.",
             show_default=False,
             rich_help_panel=options.MODEL.panel,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,17 +25,14 @@ if TYPE_CHECKING:
     from normscope.corpus_run import Foretold
     from normscope.corpus_run.settings import Settings
 
-_ENDING = ".txt"
+RECIPES = ("kobayashi-2024",)
+"""The lists of models that come with normscope: text files in `recipes`."""
+
 _OTHER = re.compile(r"[^\w.-]+")
 """What the name of a folder had better not have."""
 
 
 # ---- which models, and where -------------------------------------------------------------------------------------------
-
-
-def recipes() -> list[str]:
-    """The lists of models that come with normscope."""
-    return sorted(path.name.removesuffix(_ENDING) for path in (resources("normscope.cli") / "recipes").iterdir())
 
 
 def several_models(models: Sequence[str], listed: str | None, out: str) -> dict[str, str] | None:
@@ -54,12 +50,14 @@ def several_models(models: Sequence[str], listed: str | None, out: str) -> dict[
 
 def _listed(name: str) -> list[str]:
     """The models of a list: one that comes with normscope, or a file's; lines that begin with # are remarks."""
-    if name in recipes():
-        text = (resources("normscope.cli") / "recipes" / f"{name}{_ENDING}").read_text(encoding="utf-8")
+    if name in RECIPES:
+        from importlib.resources import files  # a while to import, which --help does not wait for
+
+        text = (files("normscope.cli") / "recipes" / f"{name}.txt").read_text(encoding="utf-8")
     elif kind(name, "read") == "a file":
         text = _read(Path(name))
     else:
-        raise InputError(unknown(f"There is no file and no list of models {name!r}", name, "Lists", recipes()))
+        raise InputError(unknown(f"There is no file and no list of models {name!r}", name, "Lists", RECIPES))
     lines = [line.strip() for line in text.splitlines()]
     models = [line for line in lines if line and not line.startswith("#")]
     if not models:

@@ -299,7 +299,7 @@ def test_a_size_that_is_only_said_is_refused(written: Path) -> None:
             content[:] = content.replace(before.to_bytes(8, "little"), after.to_bytes(8, "little"))
 
     _patched(written, enlarge)
-    with pytest.raises(FileError, match="larger than the file"):
+    with pytest.raises(FileError, match=r"larger than the file|invalid dataset size"):  # HDF5 itself refuses some
         ns.open(written)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 
 from normscope.corpora import Corpus
 from normscope.corpus_run import WorkerError
-from normscope.corpus_run.engines import Finished, Here, Processes, Work, threads_for
+from normscope.corpus_run.engines import Finished, Here, Processes, Work, _pooled, threads_for
 from normscope.corpus_run.spool import Shard
 from normscope.experiments import Observation, Partial, run
 from normscope.experiments.base import ModelFacts
@@ -71,6 +73,14 @@ def test_a_worker_that_dies_is_a_clear_error_and_finished_shards_stay(tmp_path: 
         run([Deadly()], engine=Processes(1), **options)
     assert sorted(path.name for path in (tmp_path / "run" / "shards").iterdir()) == ["000000-000001"]
     assert run(["mixing-ratio"], **options).manifest["sequences"] == 5
+
+
+def test_a_pool_that_broke_between_two_shards_is_the_same_clear_error() -> None:
+    pool = ProcessPoolExecutor(1)
+    with pytest.raises(BrokenProcessPool):
+        pool.submit(os._exit, 1).result()
+    with pytest.raises(WorkerError, match="A worker process died"):
+        list(_pooled(pool, [Shard(0, [])], at_once=2))
 
 
 def test_threads_are_shared_out() -> None:

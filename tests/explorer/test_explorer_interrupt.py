@@ -9,7 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 import httpx2
 import pytest
@@ -22,7 +23,7 @@ def server() -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A real server process, and its address."""
     command = [sys.executable, "-m", "normscope", "serve", "--port", "0"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with _interruptible(), subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
         for line in process.stderr:
             address = re.search(r"http://[^/ ]+", line)
@@ -30,6 +31,16 @@ def server() -> Iterator[tuple[subprocess.Popen[str], str]]:
                 break
         yield process, address[0] if address else ""
         process.kill()
+
+
+@contextmanager
+def _interruptible() -> Generator[None]:
+    """Ctrl-C reaches what is started here. A shell that starts the tests in the background has all of them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def interrupted(process: subprocess.Popen[str]) -> tuple[int, str]:

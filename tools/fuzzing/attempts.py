@@ -23,7 +23,7 @@ import normscope as ns
 
 from . import samples
 
-LONGEST = 60
+LONGEST = 180
 """Seconds that one attempt may take."""
 
 Outcome = Literal["done", "refused"]
@@ -56,7 +56,7 @@ class World:
 
 @contextmanager
 def limited(what: str) -> Generator[None]:
-    """A block that may not take longer than a minute."""
+    """A block that may not take longer than that."""
 
     def too_long(_: int, __: FrameType | None) -> None:
         raise Fooled(f"{what} takes longer than {LONGEST} s")

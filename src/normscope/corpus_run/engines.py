@@ -122,7 +122,7 @@ def _pooled(pool: ProcessPoolExecutor, shards: Iterable[Shard], *, at_once: int)
     pending: set[Future[Finished]] = set()
     try:
         for shard in shards:
-            pending.add(pool.submit(_compute, shard))
+            pending.add(_submitted(pool, shard))
             if len(pending) >= at_once:
                 yield from _finished(pending)
         while pending:
@@ -134,6 +134,16 @@ def _pooled(pool: ProcessPoolExecutor, shards: Iterable[Shard], *, at_once: int)
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _submitted(pool: ProcessPoolExecutor, shard: Shard) -> Future[Finished]:
+    """What becomes of a shard; a pool that has lost a worker by then fails it, as it fails those that it has."""
+    try:
+        return pool.submit(_compute, shard)
+    except BrokenProcessPool as error:
+        failed: Future[Finished] = Future()
+        failed.set_exception(error)
+        return failed
 
 
 def _finished(pending: set[Future[Finished]]) -> Iterator[Finished]:

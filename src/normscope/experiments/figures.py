@@ -45,7 +45,7 @@ def blocks(
     rows = -(-size // columns)
     figure = Picture(figsize=(columns * width, count * (rows * height + 0.3)), layout="constrained")
     made: list[tuple[SubFigure, list[Axes]]] = []
-    for block in np.atleast_1d(figure.subfigures(count, 1)):
+    for block in figure.subfigures(count, 1, squeeze=False).reshape(-1):
         grid = block.subplots(rows, columns, squeeze=False, sharey=True).reshape(-1)
         for axes in grid[size:]:
             axes.set_visible(False)

@@ -118,7 +118,8 @@ def test_the_text_is_coloured_by_attribution(show: Callable[..., Any], explanati
     shown = show(explanation)
     buttons = shown.page.locator(".attributed button")
     assert buttons.all_inner_texts() == explanation.tokens
-    told = [label.split(": ")[-1].removesuffix(" (attention sink)") for label in buttons.evaluate_all("(all) => all.map((one) => one.ariaLabel)")]
+    labels = buttons.evaluate_all("(all) => all.map((one) => one.ariaLabel)")
+    told = [label.split(": ")[-1].removesuffix(" (attention sink)") for label in labels]
     values = [float(text.replace("\N{MINUS SIGN}", "-")) for text in told]
     assert values == pytest.approx(explanation.attribution.values, rel=6e-3)
     buttons.nth(2).click()

@@ -94,7 +94,8 @@ class GroupAmplification(Experiment):
         else:
             types = type_ids(observation)
             labels |= {"query": types[query], "key": types[key]}
-        amounts = np.rint(change[..., query, key] * UNIT).astype(np.int64).reshape(change.shape[0] * change.shape[1], len(query))
+        kinds = change.shape[0] * change.shape[1]
+        amounts = np.rint(change[..., query, key] * UNIT).astype(np.int64).reshape(kinds, len(query))
         columns = dict(zip(_columns(model.layers), amounts, strict=True))
         table = pa.table(labels | {"occurrences": np.ones(len(query), np.int64)} | columns)
         return Partial(rows={"pairs": Rows((table,), keys=tuple(labels))})

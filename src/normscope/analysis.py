@@ -6,7 +6,6 @@ gives a new one.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,14 @@ import xarray as xr
 from normscope import schema, units
 from normscope.choices import NormaliseAxis, normalise_axis
 from normscope.errors import InputError, NormscopeError, SelectionError, listing
-from normscope.rollout import checked_identity, normalised_rows, rollout
+from normscope.rollout import (
+    checked_identity,
+    from_inputs,
+    normalised_by_method,
+    normalised_rows,
+    residual_share,
+    rollout,
+)
 from normscope.scopes import HALF_ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
 
 if TYPE_CHECKING:
@@ -204,14 +210,14 @@ class Analysis:
         """
         name = self._rollout_scope(scope)
         if normalise is None:
-            normalise = bool(json.loads(str(self.attrs.get("method_options", "{}"))).get("normalise", True))
-        if "from_layer" in self._dataset.attrs:
+            normalise = normalised_by_method(self.attrs)
+        if from_inputs(self.attrs):
             if add_identity is not None:
                 raise InputError(
                     f"Maps of the method {self.method!r} hold the residuals already: no identity is added."
                 )
             return normalised_rows(self.map(name)) if normalise else self.map(name)
-        identity = (0.0 if "Res" in name.components else 0.5) if add_identity is None else add_identity
+        identity = residual_share(name) if add_identity is None else add_identity
         return rollout(self.map(name), identity=checked_identity(identity), normalise=normalise)
 
     def _rollout_scope(self, scope: str | None) -> Scope:

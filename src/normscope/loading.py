@@ -39,6 +39,7 @@ from normscope.location import (
     refuse_no_model,
     refuse_no_tokenizer,
     refuse_pickle,
+    refuse_too_many_layers,
 )
 from normscope.model_options import DeviceMap, refuse_device_map
 from normscope.placement import numbers_of
@@ -236,6 +237,8 @@ def _from_pretrained(
 
 
 def _config(location: str, options: dict[str, Any]) -> Any:
+    if not is_hub_name(location):
+        refuse_too_many_layers(location)
     try:
         config = AutoConfig.from_pretrained(location, **options)
     except OSError as error:

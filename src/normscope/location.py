@@ -5,7 +5,9 @@ Nothing large is imported here, so that a mistyped path is refused at once.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from normscope.errors import ModelError, UnsafeWeightsError, listing
@@ -18,6 +20,12 @@ _PATH = re.compile(r"[./~\\]|[A-Za-z]:\\|.*/.*/")
 
 _LONGEST_HUB_NAME = 96
 _MOST_NAMED = 5
+
+_COUNTS_LAYERS = re.compile(r"(?!max_).*(layers?|depth|blocks)")
+_PLAUSIBLE = 1000
+"""Up to how many layers a model is built first, and then compared with its checkpoint."""
+_LARGEST_HEADER = 100_000_000
+"""In bytes, of a safetensors file: what the format allows."""
 
 
 def is_folder(location: str | Path) -> bool:
@@ -76,6 +84,44 @@ def refuse_no_model(location: str) -> None:
         else "it is empty"
     )
     raise ModelError(f"No model was found under {location!r}: the folder has no config.json; {found}.")
+
+
+def refuse_too_many_layers(location: str) -> None:
+    """Refuse a folder whose configuration names more layers than its checkpoint can have, before transformers would begin
+    to build them: of `_PLAUSIBLE` layers and more, each has at least one tensor of its own."""
+    folder = Path(location)
+    try:
+        entries = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return  # whoever reads it next says what is wrong
+    name, layers = max(_layer_counts(entries), key=lambda item: item[1], default=("", 0))
+    if layers < _PLAUSIBLE:
+        return
+    tensors = sum(_tensor_count(path) for path in folder.glob("*.safetensors"))
+    if layers > tensors:
+        raise ModelError(
+            f"{location!r} could not be loaded: its config.json says that there are {layers} layers ({name}), and its "
+            f"checkpoint has {tensors} tensors in all. It is damaged, or its configuration belongs to another model."
+        )
+
+
+def _layer_counts(entries: object) -> Iterator[tuple[str, int]]:
+    """Every whole number in a configuration, or in one inside it, whose name says that it counts layers."""
+    for name, value in entries.items() if isinstance(entries, dict) else ():
+        if isinstance(value, dict):
+            yield from _layer_counts(value)
+        elif isinstance(value, int) and _COUNTS_LAYERS.fullmatch(str(name)):
+            yield str(name), value
+
+
+def _tensor_count(path: Path) -> int:
+    """How many tensors a safetensors file names in its header; none if that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            return len(json.loads(file.read(size))) if size < _LARGEST_HEADER else 0
+    except (OSError, ValueError, RecursionError):
+        return 0
 
 
 def refuse_pickle(location: str, *, allow_pickle: bool) -> None:

@@ -1,16 +1,36 @@
 """Rollouts: maps of single layers multiplied into maps from the inputs to every layer.
 
-Arithmetic on labelled arrays alone; which map is rolled out, and whether it needs an identity for the residual, is asked of
-`Analysis.rollout`.
+Arithmetic on labelled arrays, and what it does unless asked otherwise: whether a map needs an identity for the residual, and
+whether its rows are normalised. The explorer rolls out by the same rules, which its payload tells it.
 """
 
 from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from normscope.errors import InputError, SelectionError, listing
 from normscope.numerals import is_share
+from normscope.scopes import Scope
+
+
+def residual_share(scope: Scope) -> float:
+    """The share of the identity in a layer's map: half where the scope has no residual of its own."""
+    return 0.0 if "Res" in scope.components else 0.5
+
+
+def normalised_by_method(attributes: Mapping[str, Any]) -> bool:
+    """Whether the method of a result divides rows by their sums first."""
+    return bool(json.loads(str(attributes.get("method_options", "{}"))).get("normalise", True))
+
+
+def from_inputs(attributes: Mapping[str, Any]) -> bool:
+    """Whether the maps of a result are from the inputs already, so that layers are not multiplied."""
+    return "from_layer" in attributes
 
 
 def rollout(maps: xr.DataArray, *, identity: float, normalise: bool) -> xr.DataArray:

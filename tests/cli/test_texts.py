@@ -109,6 +109,30 @@ def test_an_argument_that_is_not_utf_8_is_one_message() -> None:
         assert done.returncode == 2 and "is not in UTF-8" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.fixture
+def without_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes have a locale without Unicode, as in a bare container or a scheduled job."""
+    for name, value in {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.usefixtures("without_unicode")
+def test_names_that_a_locale_without_unicode_cannot_read_are_one_message(tmp_path: Path) -> None:
+    folder = tmp_path / "L\xe4ufe"
+    folder.mkdir()
+    for done in (process("map", TEXT, "--out", str(folder / "map.svg")), process("methods", cwd=folder)):
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "in this locale, whose encoding is ascii: set PYTHONUTF8=1" in done.stderr
+        assert "Traceback" not in done.stderr
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.usefixtures("without_unicode")
+def test_what_a_locale_without_unicode_cannot_print_is_escaped() -> None:
+    done = process("experiments", "deletion")
+    assert (done.returncode, done.stderr) == (0, "") and "Bl\\xfccher" in done.stdout
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from io import StringIO
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from rich.console import Console
 from scipy import stats
 
 from normscope import Analysis
 from normscope.experiments import Observation
-from normscope.experiments.base import ModelFacts
+from normscope.experiments.base import ModelFacts, Outcome
 
 SCOPES = ("AttnW", "Attn", "AttnRes", "AttnResLn", "AttnResLnFf", "AttnResLnFfRes", "AttnResLnFfResLn")
 TOKENS = ["[CLS]", "a", "b", ",", "a", "[SEP]"]
@@ -68,6 +70,14 @@ def random_analysis(seed: int, tokens: Sequence[str], *, layers: int = 2, **opti
 def rows(outcome: Any, table: str, **wanted: Any) -> list[dict[str, Any]]:
     """The rows of a table with these values."""
     return [row for row in outcome.tables[table].to_pylist() if all(row[key] == value for key, value in wanted.items())]
+
+
+def printed(outcome: Outcome) -> list[str]:
+    """The lines that a run prints of an outcome."""
+    assert outcome.printed is not None
+    console = Console(width=160, file=StringIO(), record=True)
+    console.print(outcome.printed())
+    return console.export_text().splitlines()
 
 
 def observed(item: Analysis, number: int, **extra: Any) -> Observation:

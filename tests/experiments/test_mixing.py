@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.made import SCOPES, TOKENS, analysis, causal, rows
+from experiments.made import SCOPES, TOKENS, analysis, causal, printed, rows
 from normscope.experiments import merged
 from normscope.experiments.base import RunFacts
 from normscope.experiments.mixing import MixingRatio
@@ -64,3 +64,22 @@ def test_depth_is_correlated_with_the_mean_ratio_of_the_layers() -> None:
     assert found["spearman"] == pytest.approx(expected)
     (masked,) = rows(outcome, "mixing-ratio-depth", scope="AttnResLn", kind="[MASK]")
     assert masked["spearman"] is None
+
+
+def test_the_table_is_printed_as_the_paper_has_it() -> None:
+    ratios = [{scope: np.random.default_rng(seed).random((2, 6)) for scope in SCOPES} for seed in range(2)]
+    outcome = MixingRatio().over([analysis({}, TOKENS, mixing=each) for each in ratios])
+    lines = [line.split() for line in printed(outcome)]
+    scopes = ["AttnW", "Attn", "AttnResW", "AttnRes", "AttnResLn"]
+    assert ["model", *scopes] in lines
+    found = {row["scope"]: row for row in outcome.tables["mixing-ratio"].to_pylist()}
+    for heading, column in (("made mean", "mean"), ("standard error", "standard_error"), ("minimum", "minimum")):
+        assert [*heading.split(), *(f"{100 * found[scope][column]:.1f}" for scope in scopes)] in lines
+    published = next(line for line in lines if "bert-base," in line)
+    assert published[-6:] == ["mean", "97.1", "85.2", "48.6", "22.3", "18.8"]
+
+
+def test_the_printed_table_of_a_causal_model_has_both_means() -> None:
+    first, model = causal(["a", "b", "c"])
+    lines = printed(MixingRatio().finish(MixingRatio().observe(first, model), RunFacts(model)))
+    assert sum(" mean " in line for line in lines) == 2 and any("without first" in line for line in lines)

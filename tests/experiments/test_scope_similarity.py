@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.patches import Rectangle
 from scipy import stats
 
-from experiments.made import SCOPES, TOKENS, analysis, normalised, pearson, random_analysis, rows, spearman
+from experiments.made import SCOPES, TOKENS, analysis, normalised, pearson, printed, random_analysis, rows, spearman
 from normscope.errors import InputError
+from normscope.experiments.chain import steps as steps_of
 from normscope.experiments.figures import RHO
 from normscope.experiments.scope_similarity import ScopeSimilarity
+from normscope.scopes import scopes_of
 
 DEFINITIONS = {"pearson": pearson, "spearman": spearman}
 AROUND = "AttnResLn", "AttnResLnFf"
@@ -101,6 +104,66 @@ def test_a_way_of_comparing_that_does_not_exist_is_refused(options: dict[str, An
 def test_every_way_has_a_panel_with_its_name() -> None:
     items = [random_analysis(seed, TOKENS) for seed in range(3)]
     outcome = ScopeSimilarity(correlations=("pearson", "spearman")).over(items)
-    for name in ("scope-similarity-adjacent", "scope-similarity-ff-input", "scope-similarity-pairs"):
+    for name in ("scope-similarity-ff-input", "scope-similarity-pairs"):
         titles = [axes.get_title() for axes in outcome.figures[name]().axes if axes.get_title()]
         assert titles == ["Pearson's r, maps as they are", f"Spearman's {RHO}, maps as they are"], name
+    blocks = outcome.figures["scope-similarity-adjacent"]().subfigs
+    assert [block.get_suptitle().split(": ")[1] for block in blocks] == [f"1 - {title}" for title in titles]
+
+
+def test_the_change_by_each_component_is_drawn_as_a_bar_for_each_layer() -> None:
+    outcome = ScopeSimilarity().over([random_analysis(seed, TOKENS, layers=30) for seed in range(2)])
+    panels = outcome.figures["scope-similarity-adjacent"]().axes
+    assert [axes.get_title() for axes in panels] == ["ATTN", "RES1", "LN1", "FF", "RES2", "LN2"]
+    changes = rows(outcome, "scope-similarity-layers", first=AROUND[0], second=AROUND[1])
+    bars = [bar for bar in panels[3].patches if isinstance(bar, Rectangle)]
+    assert [bar.get_height() for bar in bars] == pytest.approx([row["change"] for row in changes])
+    assert len(bars) == 30 and len(panels[3].get_xticks()) < 14
+    assert {axes.get_ylim() for axes in panels} == {panels[0].get_ylim()}
+
+
+@pytest.mark.parametrize(
+    ("components", "names"),
+    [
+        (("Attn", "Res", "Ln", "Ff", "Res", "Ln"), "ATTN RES1 LN1 FF RES2 LN2"),
+        (("Attn", "Res", "Ln", "Ff", "Res"), "ATTN RES1 LN FF RES2"),
+        (("Attn", "Ff", "Res"), "ATTN FF RES"),
+        (("Attn", "Res", "Ln", "Cross", "Res", "Ln", "Ff", "Res"), "ATTN RES1 LN1 CROSS RES2 LN2 FF RES3"),
+    ],
+)
+def test_components_are_called_as_the_papers_call_them_in_any_chain(components: tuple[str, ...], names: str) -> None:
+    scopes = scopes_of(components)
+    steps = steps_of(scopes)
+    assert " ".join(steps) == names
+    assert [after.last for _, after in steps.values()] == list(components)
+    assert all(scopes.index(after) == scopes.index(before) + 1 for before, after in steps.values())
+
+
+def test_the_table_is_printed_as_the_paper_has_it_with_standard_errors_and_the_papers_row() -> None:
+    outcome = ScopeSimilarity().over([random_analysis(seed, TOKENS) for seed in range(3)])
+    lines = printed(outcome)
+    found = rows(outcome, "scope-similarity", relation="adjacent")
+    table = {line.split("  ")[0].strip(): line.split() for line in lines}
+    assert table["model"] == ["model", "ATTN", "RES1", "LN1", "FF", "RES2", "LN2"]
+    assert table["made"][1:] == [f"{row['similarity']:.3f}" for row in found]
+    errors = next(line for line in lines if "standard error" in line)
+    assert errors.split()[2:] == [f"{row['standard_error']:.3f}" for row in found]
+    published = next(line for line in lines if "bert-base, wikipedia" in line)
+    assert published.split()[-6:] == ["0.48", "0.41", "0.91", "0.79", "0.96", "0.73"]
+
+
+def test_no_row_of_the_paper_is_printed_beside_another_chain_or_another_correlation() -> None:
+    item = random_analysis(0, TOKENS)
+    shorter = type(item)(item.dataset.sel(scope=list(SCOPES[:-1])))
+    for outcome in (ScopeSimilarity().over([shorter]), ScopeSimilarity(correlations=("spearman",)).over([item])):
+        lines = printed(outcome)
+        assert any(line.lstrip().startswith("made") for line in lines)
+        assert not any("bert-base" in line for line in lines)
+
+
+def test_a_figure_without_any_correlation_is_drawn() -> None:
+    """The maps of a text of one token have nothing to correlate."""
+    outcome = ScopeSimilarity().over([random_analysis(0, ["a"])])
+    for draw in outcome.figures.values():
+        draw().canvas.draw()
+    assert printed(outcome)

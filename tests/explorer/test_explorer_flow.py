@@ -95,6 +95,25 @@ def test_a_node_is_pointed_at_and_followed(show: Callable[..., Any], explanation
     assert shown.page.locator(".band").evaluate_all(dimmed) == 0
 
 
+def test_a_sink_stands_out_in_the_text_the_sum_and_the_shares(
+    show: Callable[..., Any], explanation: Explanation
+) -> None:
+    (place,) = explanation.sinks
+    shown = show(explanation)
+    sink = shown.page.locator(".attributed button.sink")
+    assert sink.all_inner_texts() == [explanation.tokens[place]]
+    style = sink.evaluate("(one) => [getComputedStyle(one).outlineColor, getComputedStyle(one.closest('.card')).color]")
+    assert style[0] == style[1]  # the ink of the page, outside the token's own colour
+    assert float(sink.evaluate("(one) => parseFloat(getComputedStyle(one).outlineOffset)")) > 0
+    lines = shown.page.locator(".sum").inner_text().split("\n")
+    assert lines[0] == "attention sinks" and "other tokens" in lines
+    told = [float(text.replace("\N{MINUS SIGN}", "-")) for text in shown.page.locator(".sum dd").all_inner_texts()]
+    shares = explanation.attribution.values
+    assert told[0] == pytest.approx(shares[place], rel=6e-3)
+    assert told[1] == pytest.approx(shares.sum() - shares[place], rel=6e-3)
+    assert shown.page.locator(".ends li[title$='(attention sink)'] .key.sink").count() == 1
+
+
 def test_the_text_is_coloured_by_attribution(show: Callable[..., Any], explanation: Explanation) -> None:
     shown = show(explanation)
     buttons = shown.page.locator(".attributed button")

@@ -186,3 +186,13 @@ def test_the_model_options_of_the_command_reach_the_model(tmp_path: Path) -> Non
     wrong = CliRunner().invoke(APP, ["explore", "a", "--tokenizer", str(tmp_path), "--out", str(out)])
     assert isinstance(wrong.exception, normscope.ModelError)
     assert "No tokenizer could be loaded" in str(wrong.exception)
+
+
+def test_a_payload_says_how_its_maps_are_rolled_out() -> None:
+    made = sample(["a", "b"], scopes=["AttnW", "Attn", "AttnRes"])
+    told = build_payload(made)["analyses"][0]["rollout"]
+    assert told == {"identity": {"AttnW": 0.5, "Attn": 0.5, "AttnRes": 0.0}, "normalise": True}
+    plain = made.dataset.assign_attrs(method="globenc", method_options=json.dumps({"normalise": False}))
+    assert build_payload(normscope.Analysis(plain))["analyses"][0]["rollout"]["normalise"] is False
+    across = made.dataset.assign_attrs(method="propagated", from_layer=1)
+    assert build_payload(normscope.Analysis(across))["analyses"][0]["rollout"] is None

@@ -63,6 +63,27 @@ def test_flow_by_rollout_of_a_real_model_is_the_rollout(show: Callable[..., Any]
     assert longest.locator("i").bounding_box()["width"] == pytest.approx(longest.bounding_box()["width"], abs=1)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [{"method": "globenc"}, {"method": "attention-rollout"}, {"method": "alti"}, {"scopes": ["Attn"]}],
+    ids=["maps as they are", "half identity", "rows of shares", "without residual"],
+)
+def test_the_rollout_of_a_page_is_that_of_python_for_every_method(
+    show: Callable[..., Any], analyzer: Any, asked: dict[str, Any]
+) -> None:
+    analysis = analyzer.analyze(TEXT, **asked)
+    rolled = analysis.rollout().sel(layer=6).values[3]
+    shown = show(analysis, fragment="view=flow&query=3&share=100", plain=False)
+    values = [float(text) for text in shown.page.locator(".ends .value").all_inner_texts()]
+    assert len(values) > 3
+    assert values == pytest.approx(sorted(rolled / rolled.sum(), reverse=True)[: len(values)], rel=0.01)
+
+
+def test_maps_from_the_inputs_on_are_not_multiplied_again(show: Callable[..., Any], analyzer: Any) -> None:
+    shown = show(analyzer.analyze("The chef slept.", method="propagated"), fragment="view=flow", plain=False)
+    assert shown.page.locator(".stage").count() > 0 and shown.page.locator(".estimate").count() == 0
+
+
 @pytest.mark.slow
 def test_a_real_causal_model_from_map_to_prediction(
     show: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory

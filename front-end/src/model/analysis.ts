@@ -1,6 +1,6 @@
 /** One decoded analysis: its tokens, layers and scopes, and its maps one at a time. Knows nothing of what is shown. */
 import { decodeBlock, inflate, type Rows } from "./decode";
-import type { AnalysisPayload, Facts, ImagePayload, TokenTable } from "./payload";
+import type { AnalysisPayload, Facts, ImagePayload, RolloutRule, TokenTable } from "./payload";
 import type { Scope } from "./scopes";
 
 export interface Picture {
@@ -23,6 +23,7 @@ export interface Contents {
   scopes: Scope[];
   queries: TokenTable;
   keys: TokenTable;
+  rollout: RolloutRule | null;
   completeness: number[];
   map: Rows;
   mixing: Rows | null;
@@ -69,6 +70,11 @@ export class Analysis {
 
   get scopes(): Scope[] {
     return this.contents.scopes;
+  }
+
+  /** How the maps of layers are multiplied, if they are. */
+  get rollout(): RolloutRule | null {
+    return this.contents.rollout;
   }
 
   get queries(): TokenTable {

@@ -55,6 +55,12 @@ export interface HeadsPayload {
 
 export type Facts = Record<string, string | number>;
 
+/** How maps of layers are multiplied: the share of the identity at every scope, and whether rows are divided by their sums. */
+export interface RolloutRule {
+  identity: Record<string, number>;
+  normalise: boolean;
+}
+
 export interface AnalysisPayload {
   facts: Facts;
   method: string;
@@ -63,6 +69,8 @@ export interface AnalysisPayload {
   scopes: Scope[];
   queries: TokenTable;
   keys: TokenTable;
+  /** Null where the maps are from the inputs already. */
+  rollout: RolloutRule | null;
   map: Block;
   completeness: number[];
   mixing?: Block;

@@ -14,7 +14,7 @@ const maps = [
   [3, 1, 1, 1],
   [1, 0, 2, 2],
 ];
-const analysis = new Analysis({
+const contents = {
   facts: {},
   method: "norms",
   quantity: "norm",
@@ -29,12 +29,17 @@ const analysis = new Analysis({
   heads: null,
   picture: null,
   encoder: null,
-});
+};
+const ruled = (identity: number, normalise: boolean) =>
+  new Analysis({ ...contents, rollout: { identity: { [ATTENTION.name]: identity }, normalise } });
+const analysis = ruled(0, true);
+const flowTo = (from: Analysis, query: number) =>
+  flowOf(rolloutOf(from, query).part("decoder"), 0, { share: 1, units: "token" });
 
 describe("a rollout", () => {
   it("is the product of the normalised maps, and conserved at every depth", () => {
     expect(canRoll(analysis)).toBe(true);
-    const flow = flowOf(rolloutOf(analysis, 1).part("decoder"), 0, { share: 1, units: "token" });
+    const flow = flowTo(analysis, 1);
     expect([...flow.relevance[2]!]).toEqual([0, 1]);
     expect([...flow.relevance[1]!]).toEqual([0.5, 0.5]);
     expect([...flow.relevance[0]!]).toEqual([0.625, 0.375]);
@@ -43,6 +48,22 @@ describe("a rollout", () => {
       expect(through).toBeCloseTo(1);
     }
   });
+  it("multiplies maps as they are where the method does, and shows shares of all paths", () => {
+    const flow = flowTo(ruled(0, false), 1); // [2, 2] x [[3, 1], [1, 1]] = [8, 4]
+    expect([...flow.relevance[0]!]).toEqual([8 / 12, 4 / 12].map(Math.fround));
+    expect([...flow.relevance[1]!]).toEqual([8 / 12, 4 / 12].map(Math.fround)); // 2 x (3 + 1) and 2 x (1 + 1) paths
+    for (const layer of [1, 2]) {
+      const through = flow.edges.filter((edge) => edge.layer === layer).reduce((sum, { value }) => sum + value, 0);
+      expect(through).toBeCloseTo(1);
+    }
+  });
+  it("mixes in the identity for a residual that the scope lacks", () => {
+    const flow = flowTo(ruled(0.5, true), 1);
+    expect([...flow.relevance[1]!]).toEqual([0.25, 0.75]);
+    expect([...flow.relevance[0]!]).toEqual([0.25 * 0.875 + 0.75 * 0.25, 0.25 * 0.125 + 0.75 * 0.75]);
+  });
+  it("is not made of maps that are from the inputs already", () =>
+    expect(canRoll(new Analysis({ ...contents, rollout: null }))).toBe(false));
   it("is there where nothing is explained, and goes to the chosen token", () => {
     const targets = new Targets([], analysis, []);
     expect([targets.fitted(5), targets.any]).toEqual([ROLLOUT, true]);

@@ -19,6 +19,7 @@ const contents = {
   scopes: [WEIGHTS, ATTENTION],
   queries: tokens,
   keys: tokens,
+  rollout: null,
   completeness: [1e-7, 2e-7],
   map: new Rows([2, 2, 3, 3], new Float32Array(36).fill(1)),
   mixing: null,

@@ -6,8 +6,11 @@ is 130. The commands themselves are in modules of their kind, which `application
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from io import TextIOWrapper
 from itertools import pairwise
 
 from normscope.errors import CompletenessError, InputError, NormscopeError, unknown
@@ -33,6 +36,7 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line (default: that of this process) and exit with its code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    _print_anything()
     if given == ["--version"]:  # without all that options take to be read
         print(version_line())
         sys.exit(0)
@@ -46,6 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
     except NormscopeError as error:
         _complain(error)
+        sys.exit(2)
+    except UnicodeEncodeError as error:
+        if sys.getfilesystemencoding() == "utf-8":
+            raise
+        _complain(InputError(f"{error.object!a:.200} {_beyond_locale()}"))
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -70,15 +79,41 @@ def _complain(error: NormscopeError) -> None:
     complain(error)
 
 
+def _print_anything() -> None:
+    """In a locale without Unicode, print what it lacks as escapes: a token must not end a run."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _refuse_undecodable(arguments: list[str]) -> None:
-    """Bytes that are no UTF-8 come as halves of characters, which nothing can print or tokenize."""
+    """Bytes that Python could not decode come as halves of characters, which nothing can print, tokenize or store."""
     for argument in arguments:
-        try:
-            argument.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"The argument {argument!a} is not in UTF-8: its character {error.start} is none."
-            ) from error
+        _refuse_halves(argument, f"The argument {argument!a}")
+    with suppress(FileNotFoundError):
+        _refuse_halves(os.getcwd(), f"The current folder {os.getcwd()!a}")
+
+
+def _refuse_halves(text: str, what: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{what} {_why_undecodable(text, error.start)}") from error
+
+
+def _why_undecodable(text: str, place: int) -> str:
+    try:
+        os.fsencode(text).decode()
+    except UnicodeError:
+        return f"is not in UTF-8: its character {place} is none."
+    return _beyond_locale()
+
+
+def _beyond_locale() -> str:
+    return (
+        f"has characters that Python cannot read in this locale, whose encoding is {sys.getfilesystemencoding()}: set "
+        f"PYTHONUTF8=1, or a locale of UTF-8, such as LC_ALL=C.UTF-8."
+    )
 
 
 def _refuse_unknown_command(arguments: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -37,6 +38,19 @@ def mixing(scopes: Sequence[Scope]) -> list[Scope]:
     """The scopes of the mixing-ratio tables: everything up to the state that enters the feed-forward."""
     last = next((place for place, scope in enumerate(scopes) if scope.last == "Ff"), len(scopes))
     return [scope for scope in scopes[:last] if scope != CROSS_WEIGHTS]
+
+
+def steps(scopes: Sequence[Scope]) -> dict[str, tuple[Scope, Scope]]:
+    """The components that a map goes through, by the papers' names, with the scopes before and after each: ATTN (from the
+    weights to the norms), RES1, LN1, FF, RES2, LN2 in a BERT. Those that a chain has once are not numbered."""
+    around = [(before, after) for before, after in pairwise(scopes) if after.quantity == "norm"]
+    times, seen = Counter(after.last for _, after in around), Counter[str]()
+    named: dict[str, tuple[Scope, Scope]] = {}
+    for before, after in around:
+        seen[after.last] += 1
+        number = seen[after.last] if times[after.last] > 1 else ""
+        named[f"{after.last.upper()}{number}"] = before, after
+    return named
 
 
 def _norms(scopes: Sequence[Scope]) -> list[Scope]:

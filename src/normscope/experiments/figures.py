@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -35,6 +35,22 @@ def panels(count: int, *, columns: int = 3, width: float = 3.4, height: float = 
     for axes in grid[count:]:
         axes.set_visible(False)
     return figure, list(grid[:count])
+
+
+def blocks(
+    count: int, size: int, *, columns: int = 3, width: float = 3.4, height: float = 2.6
+) -> tuple[Figure, list[tuple[SubFigure, list[Axes]]]]:
+    """A figure of blocks, one below the other, each with its own title and a grid of `size` panels that share their axes."""
+    columns = min(columns, size)
+    rows = -(-size // columns)
+    figure = Picture(figsize=(columns * width, count * (rows * height + 0.3)), layout="constrained")
+    made: list[tuple[SubFigure, list[Axes]]] = []
+    for block in figure.subfigures(count, 1, squeeze=False).reshape(-1):
+        grid = block.subplots(rows, columns, squeeze=False, sharey=True).reshape(-1)
+        for axes in grid[size:]:
+            axes.set_visible(False)
+        made.append((block, list(grid[:size])))
+    return figure, made
 
 
 def layer_ticks(axes: Axes, layers: Sequence[int]) -> None:
@@ -95,11 +111,18 @@ def count_bar(shown: ScalarMappable, axes: Axes | Sequence[Axes], label: str) ->
     bar.ax.yaxis.set_minor_formatter(NullFormatter())
 
 
-def legend_below(figure: Figure, axes: Axes) -> None:
+def legend_below(figure: Figure, axes: Axes, *, columns: int = 4) -> None:
     """What the marks of a panel mean, for all panels, where it covers none of them."""
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(
-        handles, labels, loc="outside lower center", ncols=4, fontsize=7, frameon=False, markerscale=2, handlelength=2.6
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=columns,
+        fontsize=7,
+        frameon=False,
+        markerscale=2,
+        handlelength=2.6,
     )
 
 
@@ -111,6 +134,7 @@ def lines(
     label: str,
     title: str = "",
     errors: Mapping[str, np.ndarray] | None = None,
+    legend: bool = True,
 ) -> None:
     """One line per series over the layers, with a band of one standard error to both sides where errors are given."""
     for place, (name, values) in enumerate(series.items()):
@@ -124,8 +148,20 @@ def lines(
     layer_ticks(axes, layers)
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    if len(series) > 1:
+    if legend and len(series) > 1:
         axes.legend(fontsize=7, frameon=False)
+
+
+def bars(axes: Axes, layers: Sequence[int], values: np.ndarray, *, title: str, errors: np.ndarray) -> None:
+    """A bar for each layer, with a line of one standard error to both sides where it is known."""
+    axes.bar(list(layers), values, width=0.8, color=PALETTE[0])
+    known = np.isfinite(errors) & np.isfinite(values)
+    axes.errorbar(np.array(layers)[known], values[known], errors[known], fmt="none", ecolor="0.2", elinewidth=0.8)
+    axes.set_title(title, fontsize=10)
+    layer_ticks(axes, layers)
+    axes.grid(axis="y", alpha=0.25, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def heat(

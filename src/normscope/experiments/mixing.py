@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial as bind
 from typing import ClassVar
 
 import numpy as np
 from matplotlib.figure import Figure
+from rich.table import Table as TextTable
 
-from normscope.experiments import chain, figures, published, tables
+from normscope.experiments import chain, figures, published, published_values, tables
 from normscope.experiments.arrow import Table
 from normscope.experiments.base import (
     CLS,
@@ -24,6 +26,7 @@ from normscope.experiments.base import (
 )
 from normscope.experiments.exact import Moments
 from normscope.experiments.histograms import spearman
+from normscope.experiments.paper_tables import DIM, PaperTable, model_label, nearest_row, row_label
 from normscope.experiments.partial import Partial
 from normscope.measures import Decomposition
 from normscope.scopes import ATTENTION_WEIGHTS, HALF_ATTENTION_WEIGHTS
@@ -77,14 +80,16 @@ class MixingRatio(Experiment):
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         paper = published.paper_of(facts, self.name, masked=True)
         scopes, means = table_scopes(facts.model), partial.moments["kinds"].mean()
+        pooled = _pooled_table(partial, facts.model, paper)
         return Outcome(
             {
-                "mixing-ratio": _pooled_table(partial, facts.model, paper),
+                "mixing-ratio": pooled,
                 "mixing-ratio-layers": _layer_table(partial.moments["kinds"], facts.model, paper),
                 "mixing-ratio-depth": _depth_table(means, facts.model, paper),
             },
             {"mixing-ratio": lambda: _figure(scopes, facts.model, means)},
             paper.notes + paper.mixing_ratio_note(),
+            bind(_printed, pooled, facts),
         )
 
 
@@ -118,6 +123,27 @@ def _pooled_table(partial: Partial, model: ModelFacts, paper: published.Paper) -
             },
         },
     )
+
+
+def _printed(pooled: Table, facts: RunFacts) -> TextTable:
+    """Table 2 of the paper: mean, largest and smallest ratio at every scope."""
+    scopes, records = table_scopes(facts.model), pooled.to_pylist()
+    table = PaperTable("Mixing ratio (%), over sequences, layers and tokens", ("model", ""), scopes)
+    for pool in pools_of(facts.model):
+        chosen = [record for record in records if record["tokens"] == pool]
+        label = model_label(facts) if pool == OVERALL else pool
+        for column in ("mean", "standard_error", "maximum", "minimum"):
+            known = [None if record[column] is None else 100 * record[column] for record in chosen]
+            style = DIM if column == "standard_error" else ""
+            table.add([label, column.replace("_", " ")], known, "{:.1f}", style)
+            label = ""
+    row = nearest_row(facts, published_values.MIXING)
+    if row is not None:
+        label = row_label(row, MixingRatio.paper)
+        for column in ("mean", "maximum", "minimum"):
+            table.add([label, column], published_values.MIXING[row][column], "{:.1f}", DIM)
+            label = ""
+    return table.text
 
 
 _PUBLISHED = {

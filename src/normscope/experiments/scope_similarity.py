@@ -10,17 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from functools import partial as bind
+from itertools import combinations
 from typing import ClassVar
 
 import numpy as np
 from matplotlib.figure import Figure
+from rich.table import Table as TextTable
 
 from normscope.choices import Correlation, NormaliseAxis
-from normscope.experiments import chain, figures, published, tables
+from normscope.experiments import chain, figures, published, published_values, tables
 from normscope.experiments.arrow import Table
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.exact import Moments
+from normscope.experiments.paper_tables import DIM, ERROR, PaperTable, model_label, nearest_row, row_label
 from normscope.experiments.partial import Partial
 from normscope.experiments.similarity import COLUMNS, PUBLISHED, Way, similarities, ways
 from normscope.measures import Decomposition
@@ -89,6 +92,7 @@ class ScopeSimilarity(Experiment):
                 "scope-similarity-pairs": found.all_pairs,
             },
             paper.notes,
+            bind(found.printed, facts),
         )
 
 
@@ -148,10 +152,37 @@ class _Found:
     def _labels(self, way: Way, pair: tuple[Scope, Scope]) -> dict[str, object]:
         return {**way._asdict(), "first": pair[0], "second": pair[1], "relation": _relation(self.model, pair)}
 
+    def printed(self, facts: RunFacts) -> TextTable:
+        """Table 1 of the paper: how alike the maps before and after each component are."""
+        steps, mean = chain.steps(self.model.scopes), self.layers.mean().mean(1)
+        places = [self.pairs.index(pair) for pair in steps.values()]
+        table = PaperTable(_TITLE, ("model",), steps)
+        for w, way in enumerate(self.ways):
+            label = model_label(facts)
+            table.add([label if way == PUBLISHED else f"{label}: {way.title}"], mean[w, places], "{:.3f}")
+            table.add([f"  {ERROR}"], self.error[w, places], "{:.3f}", DIM)
+        row = nearest_row(facts, published_values.SIMILARITY)
+        if row is not None and PUBLISHED in self.ways:
+            known = [published_values.SIMILARITY[row].get(pair) for pair in steps.values()]
+            table.add([row_label(row, ScopeSimilarity.paper)], known, "{:.2f}", DIM)
+        return table.text
+
     # ---- figures -------------------------------------------------------------------------------------------------------
 
     def adjacent(self) -> Figure:
-        return self._lines(list(pairwise(self.model.scopes)))
+        """The change by each component, a panel each, as a bar for each layer; a block of panels for each way."""
+        steps = chain.steps(self.model.scopes)
+        places = [self.pairs.index(pair) for pair in steps.values()]
+        change, error = 1 - self.layers.mean()[..., places], self.layers.standard_error()[..., places]
+        figure, blocks = figures.blocks(len(self.ways), len(steps), width=2.9, height=2.1)
+        for w, ((block, grid), way) in enumerate(zip(blocks, self.ways, strict=True)):
+            block.suptitle(f"change by each component: 1 - {way.title}", fontsize=10)
+            top = 1.08 * float(np.nanmax(change[w] + np.nan_to_num(error[w]), initial=0.1))
+            grid[0].set_ylabel(f"1 - {way.symbol}")
+            for p, (axes, name) in enumerate(zip(grid, steps, strict=True)):
+                figures.bars(axes, self.model.layers, change[w, :, p], title=name, errors=error[w, :, p])
+            grid[0].set_ylim(0, top)
+        return figure
 
     def against_ff_input(self) -> Figure:
         anchor = chain.feed_forward(self.model.scopes)[0]
@@ -166,8 +197,11 @@ class _Found:
             names = [f"{first} → {second}" for first, second in chosen]
             series = {name: mean[w, :, p] for p, name in enumerate(names)}
             errors = {name: error[w, :, p] for p, name in enumerate(names)}
-            figures.lines(axes, self.model.layers, series, label=way.label, title=way.title, errors=errors)
+            figures.lines(
+                axes, self.model.layers, series, label=way.label, title=way.title, errors=errors, legend=False
+            )
             axes.set_ylim(_tenth_below(mean) - 0.02, 1.02)
+        figures.legend_below(figure, grid[0], columns=1)
         return figure
 
     def all_pairs(self) -> Figure:
@@ -182,6 +216,9 @@ class _Found:
             if w == len(self.ways) - 1:
                 figure.colorbar(image, ax=grid, label="correlation, mean over layers", pad=0.01)
         return figure
+
+
+_TITLE = "Correlation of the maps before and after each component, mean over sequences and layers"
 
 
 def _published(value: float | None, way: Way) -> float:

@@ -20,6 +20,7 @@ from normscope.explain.explanation import Explanation
 from normscope.explorer import pieces
 from normscope.explorer.explanations import explanation_payload
 from normscope.explorer.pieces import Precision
+from normscope.rollout import from_inputs, normalised_by_method, residual_share
 from normscope.scopes import Scope
 
 VERSION = 5
@@ -92,6 +93,7 @@ def analysis_payload(analysis: Analysis, precision: Precision) -> dict[str, Any]
         "scopes": _scopes(dataset),
         "queries": pieces.tokens(dataset, "query"),
         "keys": pieces.tokens(dataset, "key"),
+        "rollout": _rollout(analysis),
         "map": pieces.block(dataset[schema.MAP].values, precision),
         "completeness": [float(error) for error in analysis.completeness.values],
     }
@@ -127,6 +129,16 @@ def _projections(dataset: xr.Dataset) -> Analysis:
 def _quantity(dataset: xr.Dataset) -> str:
     """What the map's cells measure, at every scope but those of weights."""
     return str(dataset[schema.MAP].attrs.get("quantity", "norm"))
+
+
+def _rollout(analysis: Analysis) -> dict[str, Any] | None:
+    """How layers are multiplied, as `Analysis.rollout` does it: the share of the identity at every scope, and whether rows
+    are normalised; nothing where maps are from the inputs already."""
+    if from_inputs(analysis.attrs):
+        return None
+    scopes = [Scope(str(name)) for name in analysis.dataset["scope"].values]
+    identity = {str(scope): residual_share(scope) for scope in scopes}
+    return {"identity": identity, "normalise": normalised_by_method(analysis.attrs)}
 
 
 def _scopes(dataset: xr.Dataset) -> list[dict[str, Any]]:

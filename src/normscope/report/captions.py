@@ -28,7 +28,7 @@ _CAPTIONS = {
     "outlier-dimensions": "Mean absolute value of every dimension of the feed-forward, by the gamma of the norm after it.",
     "outlier-dimensions-removal": "Correlation of the maps around the feed-forward, with and without its outliers.",
     "redundancy": "How much each component changes the map, beside what the model loses without it.",
-    "scope-similarity-adjacent": "Correlation of the maps at neighbouring scopes, by layer; bands: standard error.",
+    "scope-similarity-adjacent": "How much each component changes the map, 1 - r, by layer; lines: standard error.",
     "scope-similarity-ff-input": "Correlation of each map with the one that the feed-forward gets; bands: standard error.",
     "scope-similarity-pairs": "Correlation of the maps at any two scopes, mean over layers.",
     "shapley-layers": "Agreement of maps by integrated gradients with those by Shapley values, by layer.",

@@ -6,7 +6,7 @@ import { type FlowView, inkOf, largest } from "../../draw/flowview";
 import { type FlowNode, touching } from "../../model/flow";
 import * as format from "../../model/format";
 import type { Store } from "../../model/store";
-import { label, shortLabel } from "../../model/tokens";
+import { holdsSink, label, shortLabel } from "../../model/tokens";
 import { ElementPanel } from "../panel";
 
 const MOST = 24;
@@ -76,7 +76,7 @@ export class Ends extends ElementPanel<FlowView> {
     );
   }
 
-  private bars({ flow, dark }: FlowView, all: Entry[]): HTMLElement {
+  private bars({ flow, dark, stack }: FlowView, all: Entry[]): HTMLElement {
     const entries = all.toSorted((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, MOST);
     const diverging = entries.some(({ value }) => value < 0);
     const width = scaleLinear([0, largest(entries.map(({ value }) => value)) || 1], [0, diverging ? 50 : 100]);
@@ -88,11 +88,16 @@ export class Ends extends ElementPanel<FlowView> {
         bar.style.width = `${width(Math.abs(value))}%`;
         bar.style.background = inkOf(value, dark);
         if (diverging) bar.style.marginInlineStart = value < 0 ? `${50 - width(-value)}%` : "50%";
-        const token = flow.rows.members[row]?.[0] ?? -1;
+        const members = flow.rows.members[row] ?? [];
+        const token = members[0] ?? -1;
+        const sink = holdsSink(stack.tokens, members);
         return h(
           "li",
-          { click: () => this.store.set({ depth: node.depth, token }), title: shortLabel(flow.rows.shown[row]!, 60) },
-          h("button", { type: "button", class: "key" }, bdi(label(flow.rows.shown[row]!))),
+          {
+            click: () => this.store.set({ depth: node.depth, token }),
+            title: `${shortLabel(flow.rows.shown[row]!, 60)}${sink ? " (attention sink)" : ""}`,
+          },
+          h("button", { type: "button", class: sink ? "key sink" : "key" }, bdi(label(flow.rows.shown[row]!))),
           h("span", { class: "track" }, bar),
           h("span", { class: "value" }, format.signed(value)),
         );

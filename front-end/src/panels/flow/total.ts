@@ -2,7 +2,7 @@
 import { bdi, h } from "../../draw/dom";
 import type { FlowView } from "../../draw/flowview";
 import * as format from "../../model/format";
-import { cut, phrase } from "../../model/tokens";
+import { cut, holdsSink, phrase } from "../../model/tokens";
 import { ElementPanel } from "../panel";
 
 export class Total extends ElementPanel<FlowView> {
@@ -17,11 +17,18 @@ export class Total extends ElementPanel<FlowView> {
   }
 
   update({ explanation, target, place }: FlowView): void {
-    const parts = explanation.attribution(place).map((values) => values.reduce((sum, value) => sum + value, 0));
-    const names = parts.length > 1 ? ["target tokens", "source tokens"] : ["all tokens"];
+    const [own, source] = explanation.attribution(place);
+    const { tokens } = explanation.part("decoder");
+    const sunk = own!.filter((_, token) => holdsSink(tokens, [token]));
+    const rest = own!.filter((_, token) => !holdsSink(tokens, [token]));
+    const parts: [string, Float32Array][] = [
+      [`${sunk.length > 0 ? "other" : "all"} ${source ? "target " : ""}tokens`, rest],
+    ];
+    if (sunk.length > 0) parts.unshift(["attention sinks", sunk]);
+    if (source) parts.push(["source tokens", source]);
     this.title.replaceChildren("What adds up to ", bdi(cut(phrase(target.name), 40), { class: "token" }));
     this.sum.replaceChildren(
-      ...parts.flatMap((value, index) => line(names[index]!, value, "")),
+      ...parts.flatMap(([name, values]) => line(name, total(values), "")),
       ...(explanation.estimate ? [] : line("biases", target.bias, "")),
       ...line(explanation.estimate ? "the state" : "the model\u2019s own value", target.value, "result"),
     );
@@ -29,6 +36,10 @@ export class Total extends ElementPanel<FlowView> {
       explanation.estimate ??
       `Conserved at every layer within ${format.error(explanation.error)} \u00b7 ${explanation.method}`;
   }
+}
+
+function total(values: Float32Array): number {
+  return values.reduce((sum, value) => sum + value, 0);
 }
 
 function line(name: string, value: number, kind: string): HTMLElement[] {

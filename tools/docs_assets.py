@@ -28,6 +28,11 @@ from normscope.experiments import EXPERIMENTS, run
 from normscope.explorer import write_page
 from normscope.export import write_figure
 from normscope.plots import plot_amplification, plot_explanation, plot_flow, plot_growth, plot_map, plot_mixing_ratio
+from normscope.plots.style import publication
+from normscope.report.across import across_models
+from normscope.report.across_figures import drawn_across, drawn_effects
+from normscope.report.effects import effects_across
+from normscope.report.finished import FinishedRun
 
 IMAGES = DOCS / "images"
 SENTENCE = "The opera singer caught a soap bubble."
@@ -40,6 +45,10 @@ NOT_PLAIN = ("alignment", "entities", "shapley", "redundancy")
 
 SHORT = {"shapley": 9, "redundancy": 16}
 """Experiments that are run on short texts, and of how many tokens at the most."""
+
+
+SPANNED = ("minilm", "roberta", "smollm")
+"""Runs of the findings whose models are shown across."""
 
 
 def main() -> None:
@@ -141,6 +150,21 @@ def findings(asked: argparse.Namespace) -> Iterator[Path | Left]:
     yield from made(asked.materials.resolve(), asked.runs)
 
 
+def across(asked: argparse.Namespace) -> Iterator[Path | Left]:
+    """What a report shows across models, from finished runs of the findings."""
+    folders = [asked.materials / "runs" / name for name in SPANNED]
+    absent = [str(folder) for folder in folders if not (folder / "manifest.json").exists()]
+    if absent:
+        yield Left(("images/across-mixing", "images/across-word-split"), f"{', '.join(absent)} not finished")
+        return
+    runs = [FinishedRun.open(folder) for folder in folders]
+    (mixing,) = (table for table in across_models(runs) if table.experiment == "mixing-ratio")
+    (effects,) = (found for found in effects_across(runs) if found.experiment == "word-split")
+    with publication():
+        yield write_figure(drawn_across(mixing), IMAGES / "across-mixing.png")
+        yield write_figure(drawn_effects(effects), IMAGES / "across-word-split.png")
+
+
 def tutorials(asked: argparse.Namespace) -> Iterator[Path]:
     """Run every notebook and keep what it gave out."""
     for path in sorted((DOCS / "tutorials").glob(f"{asked.tutorial}*.ipynb")):
@@ -160,6 +184,7 @@ PARTS = {
     "screenshot": screenshot,
     "experiments": experiments,
     "findings": findings,
+    "across": across,
     "tutorials": tutorials,
 }
 """What `--only` names."""

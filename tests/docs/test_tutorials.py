@@ -19,11 +19,14 @@ SECONDS = 180
 """What all tutorials may take together, on one core."""
 
 
-def test_every_tutorial_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "tutorials", [TUTORIALS[:2], pytest.param(TUTORIALS, marks=pytest.mark.slow)], ids=["the first two", "all"]
+)
+def test_every_tutorial_runs(tutorials: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one kernel, which is emptied in between: importing torch nine times would take longer than the tutorials."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
     cells = []
-    for path in TUTORIALS:
+    for path in tutorials:
         cells.append(new_code_cell(f"%reset -f\nimport torch\ntorch.set_num_threads(1)\ndel torch\n# {path.name}"))
         read = nbformat.read(path, as_version=4).cells
         cells += [new_code_cell(cell.source) for cell in read if cell.cell_type == "code"]

@@ -83,6 +83,7 @@ def test_a_crash_is_told_and_the_next_job_runs(run: Callable[[Any], Running], an
         assert follow(client, submit(client).json()["id"])[-1]["stage"] == "done"
 
 
+@pytest.mark.slow
 def test_fifty_clients_at_once_are_all_served_one_at_a_time(run: Callable[[Any], Running], analyzer: Any) -> None:
     app = Held(analyzer, Limits())
     app.gate.set()

@@ -24,6 +24,8 @@ _ROW = 0.25
 """Inches for a model."""
 _GAP = 0.7
 """Rows between the models of the runs and those of the papers."""
+_LONGEST = 32
+"""Characters of a name beside its row."""
 _BETWEEN = 0.07
 """Inches beside a panel."""
 
@@ -105,7 +107,9 @@ def _height(at: Sequence[float]) -> float:
 def _rows(grid: Sequence[Axes], table: Across, at: Sequence[float]) -> None:
     """The names of the rows, once, on the left; the papers' own on a shade."""
     for place, axes in enumerate(grid):
-        axes.set_yticks(at, [row.name for row in table.rows] if place == 0 else [""] * len(at), parse_math=False)
+        axes.set_yticks(
+            at, [_short(row.name) for row in table.rows] if place == 0 else [""] * len(at), parse_math=False
+        )
         for label, row in zip(axes.get_yticklabels(), table.rows, strict=True):
             label.set(style="italic" if row.of_paper else "normal", color="#555555" if row.of_paper else "k")
         axes.tick_params(axis="y", length=0, labelsize=8)
@@ -115,6 +119,11 @@ def _rows(grid: Sequence[Axes], table: Across, at: Sequence[float]) -> None:
             axes.axhspan(len(table.measured) - 0.5 + _GAP / 2 - 0.15, at[-1] + 0.7, color=_SHADE, zorder=0, lw=0)
         axes.grid(axis="both", alpha=0.25, linewidth=0.6)
         axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _short(name: str) -> str:
+    """A name that leaves room for the panels: of a long one its end, where the folders of runs differ."""
+    return name if len(name) <= _LONGEST else f"\N{HORIZONTAL ELLIPSIS}{name[1 - _LONGEST :]}"
 
 
 def _limits(table: Across) -> list[tuple[float, float]]:

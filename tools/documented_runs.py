@@ -19,7 +19,7 @@ PAGE = DOCS / "findings.md"
 
 PICTURES = {
     "findings/alignment-awi": "align/alignment-awi-argmax",
-    "findings/alignment-layers": "align/alignment-layers",
+    "findings/alignment-fr-layers": "align-fr/alignment-layers",
     "findings/classifier-agreement": "agreement/agreement",
     "findings/classifier-deletion-srg": "deletion/deletion-srg",
     "findings/minilm-categories": "minilm/categories",

@@ -126,8 +126,8 @@ def test_the_change_by_each_component_is_drawn_as_a_bar_for_each_layer() -> None
     ("components", "names"),
     [
         (("Attn", "Res", "Ln", "Ff", "Res", "Ln"), "ATTN RES1 LN1 FF RES2 LN2"),
-        (("Attn", "Res", "Ln", "Ff", "Res"), "ATTN RES1 LN FF RES2"),
-        (("Attn", "Ff", "Res"), "ATTN FF RES"),
+        (("Attn", "Res", "Ln", "Ff", "Res"), "ATTN RES1 LN1 FF RES2"),
+        (("Attn", "Ff", "Res"), "ATTN FF RES1"),
         (("Attn", "Res", "Ln", "Cross", "Res", "Ln", "Ff", "Res"), "ATTN RES1 LN1 CROSS RES2 LN2 FF RES3"),
     ],
 )

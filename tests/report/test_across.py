@@ -15,8 +15,9 @@ from corpus_run.small import save_model
 
 import normscope as ns
 from normscope.experiments import run
+from normscope.experiments.chain import component_name
 from normscope.report import tables_across, write_report
-from normscope.report.across import Across, ModelRow, Number, component_name
+from normscope.report.across import Across, ModelRow, Number
 from normscope.report.across_figures import drawn_across, drawn_effects
 from normscope.report.effects import effects_across
 from normscope.report.finished import FinishedRun

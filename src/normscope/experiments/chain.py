@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
 from normscope.errors import ScopeError, listing
 from normscope.scopes import CROSS_WEIGHTS, Scope
+
+_NUMBERED = ("Res", "Ln")
+"""Components that have a number even where a chain has one of them, as the papers write them."""
 
 
 def feed_forward(scopes: Sequence[Scope]) -> tuple[Scope, Scope]:
@@ -42,15 +44,17 @@ def mixing(scopes: Sequence[Scope]) -> list[Scope]:
 
 def steps(scopes: Sequence[Scope]) -> dict[str, tuple[Scope, Scope]]:
     """The components that a map goes through, by the papers' names, with the scopes before and after each: ATTN (from the
-    weights to the norms), RES1, LN1, FF, RES2, LN2 in a BERT. Those that a chain has once are not numbered."""
-    around = [(before, after) for before, after in pairwise(scopes) if after.quantity == "norm"]
-    times, seen = Counter(after.last for _, after in around), Counter[str]()
-    named: dict[str, tuple[Scope, Scope]] = {}
-    for before, after in around:
-        seen[after.last] += 1
-        number = seen[after.last] if times[after.last] > 1 else ""
-        named[f"{after.last.upper()}{number}"] = before, after
-    return named
+    weights to the norms), RES1, LN1, FF, RES2, LN2 in a BERT."""
+    return {name: (before, after) for before, after in pairwise(scopes) if (name := component_name(after)) is not None}
+
+
+def component_name(scope: Scope) -> str | None:
+    """What the 2024 paper calls the component at the end of a scope: ATTN, RES1, LN1, FF, RES2, LN2, counted along the
+    chain. `None` where the scope is that of weights, which no component makes."""
+    if scope.quantity == "weight":
+        return None
+    count = scope.components.count(scope.last)
+    return scope.last.upper() + (str(count) if scope.last in _NUMBERED or count > 1 else "")
 
 
 def _norms(scopes: Sequence[Scope]) -> list[Scope]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from normscope.experiments.chain import component_name
 from normscope.experiments.published import WIKIPEDIA, Paper
 from normscope.experiments.published_values import TITLES
 from normscope.experiments.similarity import PUBLISHED, Way
@@ -26,7 +27,6 @@ Row = dict[str, Any]
 _SEED = re.compile(r"[-_]seed[-_]?\d+$")
 """How the name of a model ends that differs from others in its seed alone."""
 
-_NUMBERED = ("Res", "Ln")
 _BERT = scopes_of(["Attn", "Res", "Ln", "Ff", "Res", "Ln"])
 
 
@@ -229,27 +229,17 @@ def _similarities(run: FinishedRun) -> dict[str, dict[str, Number]]:
     """By component, for every way in which maps were compared; older tables have rank correlations alone."""
     found: dict[str, list[tuple[str, Row]]] = {}
     for row in run.table("scope-similarity").to_pylist():
-        component = component_name(row["second"])
+        component = component_name(Scope(row["second"]))
         if row.get("relation") == "adjacent" and row.get("layer") is None and component is not None:
             way = Way(row.get("correlation") or "spearman", row.get("normalisation") or "none")
             found.setdefault(way.title, []).append((component, row))
     return {title: _numbers(rows, "similarity", "standard_error") for title, rows in found.items()}
 
 
-def component_name(scope: str) -> str | None:
-    """What the 2024 paper calls the component at the end of a scope: ATTN, RES1, LN1, FF, RES2, LN2, counted along the
-    chain. `None` where the scope is that of weights, which no component makes."""
-    known = Scope(scope)
-    if known.quantity == "weight":
-        return None
-    count = known.components.count(known.last)
-    return known.last.upper() + (str(count) if known.last in _NUMBERED or count > 1 else "")
-
-
 def _published_similarities(paper: Paper, variant: str) -> dict[str, float | None]:
     if variant != PUBLISHED.title:
         return {}
-    return {component_name(second) or "": paper.similarity(first, second) for first, second in pairwise(_BERT)}
+    return {component_name(Scope(second)) or "": paper.similarity(first, second) for first, second in pairwise(_BERT)}
 
 
 def _mixing(run: FinishedRun) -> dict[str, dict[str, Number]]:

@@ -20,7 +20,7 @@ from rich.console import Console
 from sections import SECTIONS
 from showing import Result, figure_of, table_of
 
-from normscope.files import replacing
+from normscope.results.files import replacing
 
 RESULTS = Path(__file__).parent / "results"
 

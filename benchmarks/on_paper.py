@@ -14,7 +14,7 @@ from rich.table import Table
 from transformers import AutoModel, LlamaConfig
 
 import normscope as ns
-from normscope.planner.estimate import duration, quantity, size
+from normscope.estimate.estimate import duration, quantity, size
 
 ONE, RACK = 156e12, 72 * 156e12
 SIZES = {

@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from normscope.corpus_run.shards import Shards
 from normscope.experiments.amplification import UNIT, FeedForwardAmplification
 from normscope.experiments.base import ModelFacts, RunFacts
 from normscope.experiments.partial import Partial, Rows, merged
+from normscope.runs.shards import Shards
 from normscope.scopes import Scope
 
 LAYERS = tuple(range(1, 7))

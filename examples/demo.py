@@ -18,10 +18,10 @@ from sentences import SENTENCES
 
 import normscope as ns
 from normscope.explorer import write_page
-from normscope.export import export_map, write_figure
+from normscope.output.export import export_map, write_figure
+from normscope.output.terminal import completeness_table, map_table, plain_table
 from normscope.plots import plot_amplification, plot_growth, plot_map, plot_mixing_ratio, plot_tokens
-from normscope.selection import select_map
-from normscope.terminal import completeness_table, map_table, plain_table
+from normscope.results.select import select_map
 
 LAYER = 3
 """The layer that is shown closely."""

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers.activations import ACT2FN
 
-from normscope.activations import GELU, QUICK_GELU, RELU, SILU, TANH_GELU, Activation, by_secant, recognise
-from normscope.materialised import path_integrals
+from normscope.chain.activations import GELU, QUICK_GELU, RELU, SILU, TANH_GELU, Activation, by_secant, recognise
+from normscope.testing.oracle import path_integrals
 
 SIGMOID = by_secant("Sigmoid", nn.Sigmoid())
 

@@ -10,13 +10,15 @@ import torch
 from traces import TOPOLOGIES, Shape, make_trace
 
 import normscope as ns
-from normscope.decompose import Approximation, approximate, decompose, patterns
+from normscope.chain.trace import FeedForward, OwnFeedForward
+from normscope.decompose import Approximation, decompose
+from normscope.decompose.approximate import main_slope as approximate
+from normscope.decompose.approximate import patterns
 from normscope.errors import InputError, UnsupportedArchitectureError
-from normscope.materialised import oracle
+from normscope.estimate import approximations
 from normscope.measures.approximated import FEWEST, SAMPLED, Fast, sampled, spearman
-from normscope.planner import approximations
 from normscope.scopes import scopes_of
-from normscope.trace import FeedForward, OwnFeedForward
+from normscope.testing.oracle import oracle
 
 TEXT = (
     "The opera singer caught a soap bubble between two fingers, and the audience, which had waited for an hour in the "
@@ -82,7 +84,7 @@ def test_a_batch_of_sums_of_patterns_is_that_of_each_query(monkeypatch: pytest.M
 
 
 def test_the_order_of_multiplication_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    from normscope.decompose.approximate import ApproximateExpansion  # noqa: PLC0415
+    from normscope.decompose.approximate.main_slope import ApproximateExpansion  # noqa: PLC0415
 
     trace = make_trace("post_norm", Shape(dtype=torch.float64))
     scopes = [scope for scope in scopes_of(trace.components) if "Ff" in scope]

@@ -17,11 +17,11 @@ import torch
 from tiny_models import tiny
 
 import normscope as ns
-from normscope import files, schema
 from normscope.errors import FileError
-from normscope.explain.datasets import VARIABLES
 from normscope.methods import methods
-from normscope.zarr_store import RECORD
+from normscope.results import files, schema
+from normscope.results.explanation_schema import VARIABLES
+from normscope.results.zarr import RECORD
 
 IDS = {"input_ids": torch.arange(5, 25)[None]}
 ROUNDS = 40

@@ -17,8 +17,8 @@ from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib.text import Text
 
 import normscope as ns
-from normscope import endings
-from normscope.export import export_map, export_mixing_ratios, write_figure
+from normscope import paths as endings
+from normscope.output.export import export_map, export_mixing_ratios, write_figure
 from normscope.plots import glyphs, plot_map
 from normscope.plots.style import publication
 

@@ -14,11 +14,11 @@ from tiny_models import ENCODERS, FIRST_ID, HEADS, SIZES, VARIANTS, padded, tiny
 from transformers import PreTrainedModel
 
 import normscope as ns
+from normscope.chain.trace import Attention, LayerTrace
 from normscope.families import family_of
 from normscope.families.bert import BERT
-from normscope.materialised import oracle, oracle_weights
 from normscope.testing import assert_family
-from normscope.trace import Attention, LayerTrace
+from normscope.testing.oracle import oracle, oracle_weights
 
 LENGTHS = (7, 1, 4)
 """Of the sequences of a batch: two need padding, one has a single token."""

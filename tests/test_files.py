@@ -14,8 +14,8 @@ import xarray as xr
 from tiny_models import tiny
 
 import normscope as ns
-from normscope import schema
-from normscope.files import replacing, sweep
+from normscope.results import schema
+from normscope.results.files import replacing, sweep
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from normscope.embedded import REQUIREMENT
+from normscope.models.source import REQUIREMENT
 
 ROOT = Path(__file__).parents[1]
 CONSTRAINTS = str(ROOT / "constraints.txt")
@@ -23,7 +23,7 @@ EXTRAS = {
     "notebook": "import normscope.explorer.widget",
     "datasets": "import datasets",
     "captum": "import captum",
-    "ray": "import normscope.corpus_run.cluster",
+    "ray": "import normscope.runs.ray",
     "zarr": "import zarr",
     "accelerate": "import accelerate",
 }

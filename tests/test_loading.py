@@ -18,9 +18,9 @@ from tiny_models import HEADS, tiny, token_ids
 from transformers import ConvNextConfig, ConvNextModel, MambaConfig, MambaModel
 
 import normscope as ns
-from normscope import embedded
-from normscope.location import refuse_too_many_layers
-from normscope.model_options import ModelOptions
+from normscope.models import source as embedded
+from normscope.models.options import ModelOptions
+from normscope.models.source import refuse_too_many_layers
 
 WEIGHTS = "model.safetensors"
 PICKLE = "pytorch_model.bin"

@@ -15,11 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 from traces import TOPOLOGIES, Block, Shape, cross_post_norm, gated_pre_norm, make_trace, post_norm, run_network
 
-from normscope.activations import Activation
-from normscope.decompose import decompose
-from normscope.materialised import oracle, oracle_weights, path_integrals
-from normscope.scopes import scopes_of
-from normscope.trace import (
+from normscope.chain.activations import Activation
+from normscope.chain.trace import (
     Attention,
     Expert,
     FeedForward,
@@ -34,6 +31,9 @@ from normscope.trace import (
     SelfAttention,
     Step,
 )
+from normscope.decompose import decompose
+from normscope.scopes import scopes_of
+from normscope.testing.oracle import oracle, oracle_weights, path_integrals
 
 NAN = math.nan
 EVERY_TOPOLOGY = pytest.mark.parametrize("topology", list(TOPOLOGIES))

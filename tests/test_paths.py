@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from normscope import endings
+from normscope import paths as endings
 from normscope.errors import FileError
-from normscope.files import replacing
 from normscope.paths import file_to_write
+from normscope.results.files import replacing
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links, pipes and devices are those of POSIX")
 

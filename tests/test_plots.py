@@ -15,8 +15,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
 import normscope as ns
-from normscope.explain.flow import Edge, Flow
-from normscope.export import write_figure
+from normscope.output.export import write_figure
 from normscope.plots import (
     plot_amplification,
     plot_flow,
@@ -27,6 +26,7 @@ from normscope.plots import (
     plot_tokens,
 )
 from normscope.plots.picture import Picture
+from normscope.results.flow import Edge, Flow
 
 TEXT = "The opera singer caught a soap bubble."
 WHOLE = "AttnResLnFfResLn"

@@ -18,8 +18,8 @@ from transformers import LlamaForCausalLM, PreTrainedModel
 
 import normscope as ns
 from normscope import capture, passes
-from normscope.corpus_run import run
 from normscope.methods import methods
+from normscope.runs import run
 
 IDS = {"input_ids": [[5, 6, 7, 8, 9, 10, 4]]}
 READ = {"input_ids": [[2, 5, 9, 10, 11]]}

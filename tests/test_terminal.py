@@ -10,8 +10,8 @@ import xarray as xr
 from rich.console import Console, RenderableType
 
 import normscope as ns
-from normscope.selection import select_map
-from normscope.terminal import completeness_table, map_table, mixing_table, plain_table
+from normscope.output.terminal import completeness_table, map_table, mixing_table, plain_table
+from normscope.results.select import select_map
 
 TEXT = "The opera singer caught a soap bubble."
 

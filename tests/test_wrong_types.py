@@ -12,8 +12,8 @@ from tiny_models import shaken
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import normscope as ns
-from normscope.numerals import is_whole, whole_numbers
-from normscope.selection import find_query, select_map
+from normscope.options import is_whole, whole_numbers
+from normscope.results.select import find_query, select_map
 
 SIZE: dict[str, Any] = dict(hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20)
 IDS = {"input_ids": [[5, 9, 7, 30]]}

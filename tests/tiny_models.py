@@ -22,7 +22,7 @@ from transformers import (
 
 import normscope as ns
 from normscope.capture import capture
-from normscope.trace import LayerTrace
+from normscope.chain.trace import LayerTrace
 
 Consumer = Callable[[int, int, LayerTrace], None]
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from normscope.activations import GELU, QUICK_GELU, RELU, SILU, TANH_GELU, Activation, by_secant, clamped_swish
-from normscope.trace import (
+from normscope.chain.activations import GELU, QUICK_GELU, RELU, SILU, TANH_GELU, Activation, by_secant, clamped_swish
+from normscope.chain.trace import (
     Attention,
     CrossAttention,
     Expert,

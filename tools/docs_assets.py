@@ -26,13 +26,12 @@ import normscope as ns
 from normscope.corpora import bundled
 from normscope.experiments import EXPERIMENTS, run
 from normscope.explorer import write_page
-from normscope.export import write_figure
+from normscope.output.export import write_figure
 from normscope.plots import plot_amplification, plot_explanation, plot_flow, plot_growth, plot_map, plot_mixing_ratio
 from normscope.plots.style import publication
 from normscope.report.across import across_models
-from normscope.report.across_figures import drawn_across, drawn_effects
-from normscope.report.effects import effects_across
-from normscope.report.finished import FinishedRun
+from normscope.report.across_figures import drawn_across, drawn_effects, effects_across
+from normscope.report.run import FinishedRun
 
 IMAGES = DOCS / "images"
 SENTENCE = "The opera singer caught a soap bubble."

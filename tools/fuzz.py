@@ -29,7 +29,7 @@ from hypothesis.errors import Flaky
 from rich.console import Console
 from rich.progress import Progress
 
-from normscope.cli import session
+from normscope.cli import console as session
 
 __all__ = ["Fooled", "attempt", "fuzz"]
 

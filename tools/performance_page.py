@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from normscope.files import replacing
+from normscope.results.files import replacing
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

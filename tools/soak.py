@@ -32,8 +32,8 @@ from transformers import BertConfig, BertModel
 
 import normscope as ns
 from normscope.corpora import bundled
-from normscope.corpus_run.engines import Engine, Processes
 from normscope.experiments import run
+from normscope.runs.engines import Engine, Processes
 
 NAMES = ["mixing-ratio", "ff-amplification", "frequency"]
 SETTINGS: dict[str, Any] = {
@@ -137,7 +137,7 @@ class Soak:
         if name == "processes":
             return Processes(self.workers)
         if name == "ray":
-            from normscope.corpus_run.cluster import Ray  # noqa: PLC0415  (an extra)
+            from normscope.runs.ray import Ray  # noqa: PLC0415  (an extra)
 
             return Ray(self.address, self.workers)
         return None

@@ -18,11 +18,11 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 from transformers.utils import logging
 
 from normscope.capture import Side, blocks_of, capture_sides
+from normscope.chain.trace import LayerTrace
 from normscope.decompose import decompose
 from normscope.errors import NormscopeError
 from normscope.families import Family, families
 from normscope.scopes import scopes_of
-from normscope.trace import LayerTrace
 
 TINY: dict[str, Any] = {
     **dict(vocab_size=64, hidden_size=32, d_model=32, n_embd=32, dim=32, word_embed_proj_dim=32, embedding_size=32),

@@ -12,9 +12,9 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import normscope as ns
 from normscope.capture import capture
+from normscope.chain.trace import Attention, FeedForward, LayerTrace, Normalise, Plain
 from normscope.corpora import bundled
 from normscope.explorer import page_html
-from normscope.trace import Attention, FeedForward, LayerTrace, Normalise, Plain
 from sections.explain import TARGET, with_head
 
 STEPS = 50

@@ -12,7 +12,7 @@ from measuring import BERT, SUBJECT, Column, Row, Section, attention_scopes, ids
 from transformers import MarianConfig, MarianMTModel, ViTConfig, ViTModel
 
 import normscope as ns
-from normscope.planner import Estimate
+from normscope.estimate import Estimate
 
 Foretold = Callable[..., Estimate]
 Kinds = dict[str, tuple[Foretold, Callable[[], Any]]]

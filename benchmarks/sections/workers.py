@@ -9,7 +9,7 @@ from pathlib import Path
 from measuring import MINILM, SUBJECT, Column, Row, Section
 
 from normscope.corpora import bundled
-from normscope.corpus_run import run
+from normscope.runs import run
 
 EXPERIMENTS = ("scope-similarity", "mixing-ratio")
 

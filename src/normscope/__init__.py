@@ -24,14 +24,14 @@ from normscope.errors import (
 from normscope.families import families, register
 
 if TYPE_CHECKING:
-    from normscope.analysis import Analysis
     from normscope.analyzer import Analyzer, load
-    from normscope.explain import Explanation
     from normscope.families.heads import register_head
     from normscope.families.spec import Family
-    from normscope.materialised import oracle
     from normscope.methods import method
-    from normscope.opening import open
+    from normscope.results.analysis import Analysis
+    from normscope.results.explanation import Explanation
+    from normscope.results.opening import open
+    from normscope.testing.oracle import oracle
 
     __version__: str
 
@@ -63,14 +63,14 @@ __all__ = [
 __getattr__, _, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "analysis": ["Analysis"],
+        "results.analysis": ["Analysis"],
         "analyzer": ["Analyzer", "load"],
-        "explain": ["Explanation"],
+        "results.explanation": ["Explanation"],
         "families.heads": ["register_head"],
         "families.spec": ["Family"],
-        "materialised": ["oracle"],
+        "testing.oracle": ["oracle"],
         "methods": ["method"],
-        "opening": ["open"],
+        "results.opening": ["open"],
         "version": ["__version__"],
     },
 )

@@ -16,11 +16,29 @@ import torch
 import xarray as xr
 from transformers import PreTrainedTokenizerBase
 
-from normscope import asking, results, schema, streaming
-from normscope.analysis import Analysis
-from normscope.baseline import BiasBaseline, baseline
-from normscope.call_options import AnalysisOptions, ExplainOptions, MixingOptions, Text, Vector
-from normscope.choices import (
+from normscope import request as asking
+from normscope.chain.baseline import BiasBaseline, baseline
+from normscope.chain.trace import LayerTrace
+from normscope.errors import InputError
+from normscope.estimate import Clock, Estimate
+from normscope.estimate import request as planned
+from normscope.estimate.planning import asked_of, explained_of, lengths_of, plan, refuse_memory
+from normscope.explain.parse import checked, read_question
+from normscope.explain.pulling import PullRequest
+from normscope.explain.question import LabelName, Wanted
+from normscope.explain.task import Asked
+from normscope.families.spec import Stack
+from normscope.inputs import ImageInput, Input, Target, TokenSequence
+from normscope.measures import Decomposition, KeptTraces, Measure
+from normscope.measures.approximated import Approximate, approximation
+from normscope.measures.request import check_arithmetic
+from normscope.methods import LayerMethod, MapRequest, Method, attribution, layer_method
+from normscope.methods.across import AcrossLayers
+from normscope.methods.prediction import Attribution, PullBack
+from normscope.models.loading import load_model
+from normscope.models.model import Subject
+from normscope.models.options import DeviceMap
+from normscope.options import (
     FeedForwardBaseline,
     Products,
     StackName,
@@ -28,31 +46,15 @@ from normscope.choices import (
     ff_baseline_of,
     stack_name,
     value_bias_of,
+    whole_number,
 )
-from normscope.errors import InputError
-from normscope.explain.asked import Asked
-from normscope.explain.explanation import Explanation
-from normscope.explain.pulling import PullRequest
-from normscope.explain.question import LabelName, Wanted
-from normscope.explain.said import checked
-from normscope.explain.wording import read_question
-from normscope.families.spec import Stack
-from normscope.inputs import ImageInput, Input, Target, TokenSequence
-from normscope.loading import load_model
-from normscope.measures import Decomposition, KeptTraces, Measure
-from normscope.measures.approximated import Approximate, approximation
-from normscope.methods import LayerMethod, MapRequest, Method, attribution, layer_method
-from normscope.methods.across import AcrossLayers
-from normscope.methods.prediction import Attribution, PullBack
-from normscope.model_options import DeviceMap
-from normscope.numerals import whole_number
 from normscope.passes import Measured, Pass, Tell
-from normscope.planner import Clock, Estimate
-from normscope.planner import asking as planned
-from normscope.planner.planning import asked_of, explained_of, lengths_of, plan, refuse_memory
-from normscope.request import check_arithmetic
-from normscope.subject import Subject
-from normscope.trace import LayerTrace
+from normscope.request import AnalysisOptions, ExplainOptions, MixingOptions, Text, Vector
+from normscope.results import from_pass as results
+from normscope.results import schema
+from normscope.results import zarr as streaming
+from normscope.results.analysis import Analysis
+from normscope.results.explanation import Explanation
 
 
 def load(

@@ -17,16 +17,16 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from normscope.baseline import BiasBaseline
 from normscope.capture import LONG, Side, capture_sides, rows_together
+from normscope.chain.baseline import BiasBaseline
+from normscope.chain.trace import LayerTrace
 from normscope.errors import CompletenessError
+from normscope.estimate.planning import costs, lengths_of
 from normscope.families.spec import Stack
 from normscope.inputs import Batch, TokenSequence, batches
 from normscope.measures import Measure, Reach
-from normscope.placement import entry_device
-from normscope.planner.planning import costs, lengths_of
-from normscope.request import Request, StackRequest, query_positions
-from normscope.trace import LayerTrace
+from normscope.measures.request import Request, StackRequest, query_positions
+from normscope.models.devices import entry_device
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer

@@ -5,13 +5,15 @@ A link is followed to the file behind it. Nothing but a regular file is ever wri
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from normscope.errors import FileError, NormscopeError
+from normscope.errors import FileError, InputError, NormscopeError, listing
 
 _KINDS = {
     stat.S_IFREG: "a file",
@@ -97,3 +99,69 @@ _STEM, _SUFFIX = 24, 8
 def temporary_affixes(target: Path) -> tuple[str, str]:
     """How the temporary name of a file or folder begins and ends; between the two is something random."""
     return f".{target.stem[:_STEM]}-", target.suffix[:_SUFFIX]
+
+
+# ---- The endings of files that results are written to, and the check of a file's name before anything is computed.
+
+FIGURES = ("svg", "png", "pdf")
+TABLES = ("csv", "parquet", "json")
+NETCDF = "nc"
+PAGE = "html"
+PAGES = (PAGE, "htm")
+
+MAPS = (*FIGURES, *TABLES, NETCDF)
+"""What maps and mixing ratios are written to."""
+
+RESULTS = (*FIGURES, PAGE, *TABLES, NETCDF)
+"""What analyses and explanations are saved to."""
+
+
+def ending(path: str | Path, known: Sequence[str], *, without: str = "") -> str:
+    """The ending of a file to write, if it is known and the file can be written; raises before anything is computed.
+
+    `without` is that of a name without an ending, where such names are taken.
+    """
+    target = Path(path)
+    suffix = target.suffix.lower().removeprefix(".") or without
+    if suffix not in known:
+        says = f"ends in .{suffix}" if suffix else "has no ending"
+        raise FileError(f"{str(target)!r} {says}, which names no format. Known endings: {listing(known)}.")
+    file_to_write(target)
+    return suffix
+
+
+# ---- Size and checksum of files: noted when a file is published, and compared before it is used again.
+
+
+def checksum(path: Path) -> dict[str, Any]:
+    """What is noted of a file, as JSON values."""
+    with path.open("rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def difference(path: Path, noted: Any) -> str | None:
+    """How a file differs from what was noted of it, after its name; `None` where it does not."""
+    try:
+        found = checksum(path)
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    if not isinstance(noted, dict) or not noted.keys() >= found.keys():
+        return "was published without a checksum"
+    if found["bytes"] != noted["bytes"]:
+        return f"has {found['bytes']} bytes instead of {noted['bytes']}"
+    return None if found["sha256"] == noted["sha256"] else "has another checksum than when it was published"
+
+
+# ---- The files by which the folder of a corpus run is known, and whether its run is finished.
+
+SETTINGS, MANIFEST = "run.json", "manifest.json"
+
+
+def refuse_unfinished(folder: Path) -> None:
+    """Refuse a folder without a finished run."""
+    if kind(folder / MANIFEST, "read") != "a file":
+        begun = kind(folder / SETTINGS, "read") is not None
+        unfinished = " Its run is not finished: run the same command again." if begun else ""
+        raise InputError(f"{str(folder)!r} holds no finished run (no {MANIFEST}).{unfinished}")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tiny_models import capture_with, tiny, traces
 
-from normscope.trace import Attention, LayerTrace, Normalise, ValueSource
+from normscope.chain.trace import Attention, LayerTrace, Normalise, ValueSource
 
 from .samples import SEQUENCES, blocks
 

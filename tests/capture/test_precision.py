@@ -8,8 +8,8 @@ import torch
 from tiny_models import capture_with, padded, tiny
 
 import normscope as ns
-from normscope.materialised import oracle
-from normscope.trace import LayerTrace
+from normscope.chain.trace import LayerTrace
+from normscope.testing.oracle import oracle
 
 from .samples import ONE_OF_EACH_ATTENTION, SEQUENCES
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 import normscope as ns
-from normscope import proof
-from normscope.trace import LayerTrace
+from normscope.chain import proof
+from normscope.chain.trace import LayerTrace
 
 from .samples import ONE_OF_EACH_ATTENTION, SEQUENCES, assert_same, blocks, marks
 

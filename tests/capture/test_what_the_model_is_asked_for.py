@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 import normscope as ns
-from normscope.trace import Attention, LayerTrace
+from normscope.chain.trace import Attention, LayerTrace
 
 from .samples import ONE_OF_EACH_ATTENTION, SEQUENCES, blocks
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import normscope as ns
-from normscope.cli import main, session
+from normscope.cli import console as session
+from normscope.cli import main
 
 from .samples import Output
 

@@ -10,8 +10,8 @@ import pytest
 import normscope as ns
 from normscope.cli import COMMANDS
 from normscope.corpora import Corpus
-from normscope.documented import documented_fields
-from normscope.model_options import ModelOptions
+from normscope.models.options import ModelOptions
+from normscope.options import documented_fields
 
 from .samples import Output
 

@@ -14,7 +14,7 @@ import torch
 from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration
 
 import normscope as ns
-from normscope import embedded
+from normscope.models import source as embedded
 
 from .samples import TEXT, Output
 

@@ -16,8 +16,8 @@ from normscope.experiments import EXPERIMENTS as KINDS
 from normscope.experiments import ModelFacts
 from normscope.families import families
 from normscope.methods import methods
-from normscope.model_options import ModelOptions
-from normscope.outline import Outline, scopes_anywhere
+from normscope.models.config import Outline, scopes_anywhere
+from normscope.models.options import ModelOptions
 from normscope.scopes import with_derived
 
 from .samples import TEXT, tiny_bert

@@ -14,7 +14,7 @@ import torch
 import xarray as xr
 
 import normscope as ns
-from normscope.proof import TOLERANCE
+from normscope.chain.proof import TOLERANCE
 
 from .samples import TEXT, Output, tiny_bert
 
@@ -135,6 +135,6 @@ def test_lists_may_be_narrowed_to_part_of_a_name(
 def test_what_takes_long_is_said_where_no_terminal_shows_it(
     run: Callable[..., Output], monkeypatch: pytest.MonkeyPatch, line: list[str], said: str
 ) -> None:
-    monkeypatch.setattr("normscope.cli.session._SECONDS_BEFORE_A_LINE", 0)
+    monkeypatch.setattr("normscope.cli.console._SECONDS_BEFORE_A_LINE", 0)
     _, _, err = run(*line)
     assert said in err.splitlines()

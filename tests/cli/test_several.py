@@ -14,12 +14,12 @@ from corpus_run.small import save_model, tables
 
 import normscope as ns
 from normscope.cli.several import RECIPES, folder_names, several_models
-from normscope.corpus_run import foretold, settings_of
 from normscope.errors import InputError
 from normscope.experiments import run as run_experiments
 from normscope.experiments.published_values import NAMES
-from normscope.location import short_name
-from normscope.model_options import ModelOptions
+from normscope.models.options import ModelOptions
+from normscope.models.source import short_name
+from normscope.runs import foretold, settings_of
 
 from .samples import Output
 

@@ -11,10 +11,10 @@ import pytest
 
 from normscope.analyzer import load
 from normscope.corpora import Corpus, CorpusError, CorpusOptions, Problems, Record, bundled
-from normscope.corpora.encode import Encoder
-from normscope.corpora.stored import from_json, to_json
-from normscope.documented import documented_fields
-from normscope.model_options import LoadingOptions, ModelOptions
+from normscope.corpora.tokenize import Encoder
+from normscope.models.options import LoadingOptions, ModelOptions
+from normscope.options import documented_fields
+from normscope.runs.spool import from_json, to_json
 
 
 @pytest.mark.parametrize(

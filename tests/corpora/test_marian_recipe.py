@@ -10,7 +10,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from normscope.corpora import bundled
-from normscope.corpora.encode_pairs import PairTokenizer
+from normscope.corpora.tokenize_pairs import PairTokenizer
 
 RECIPE = Path(__file__).parents[2] / "examples" / "marian_tokenizer.py"
 

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from normscope.corpus_run.settings import Settings, differences
 from normscope.errors import InputError
 from normscope.experiments import EXPERIMENTS, run
 from normscope.experiments.scope_similarity import ScopeSimilarity
 from normscope.report import write_report
+from normscope.runs.settings import Settings, differences
 
 TEXTS = ["The opera singer caught a soap bubble between two fingers.", "Nobody ever found the conductor's baton again."]
 

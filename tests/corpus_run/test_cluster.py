@@ -20,19 +20,19 @@ import pytest
 
 from corpus_run.small import save_model, tables
 from normscope.corpora import bundled
-from normscope.corpus_run import WorkerError
-from normscope.corpus_run.engines import Finished, Work
-from normscope.corpus_run.spool import Shard
 from normscope.errors import InputError
 from normscope.experiments import Observation, Partial, run
 from normscope.experiments.base import ModelFacts
 from normscope.experiments.mixing import MixingRatio
+from normscope.runs import WorkerError
+from normscope.runs.engines import Finished, Work
+from normscope.runs.spool import Shard
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'normscope[ray]'")
 
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from normscope.corpus_run.cluster import MOST_LOSSES, Ray, Share, share_of  # noqa: E402
+from normscope.runs.ray import MOST_LOSSES, Ray, Share, share_of  # noqa: E402
 
 NAMES = ["mixing-ratio", "ff-amplification", "frequency"]
 SMALL: dict[str, Any] = {"corpus": str(bundled()), "unit": "packed", "max_tokens": 24, "shard_size": 1}

@@ -19,13 +19,13 @@ import pytest
 import torch
 
 import normscope as ns
-from normscope import corpus_run
+from normscope import runs as corpus_run
 from normscope.cli import main
 from normscope.corpora import bundled
-from normscope.corpus_run import AnotherRunError, RunInterrupted, engines
-from normscope.corpus_run.spool import Shard
 from normscope.errors import FileError, InputError
 from normscope.experiments import EXPERIMENTS, run
+from normscope.runs import AnotherRunError, RunInterrupted, engines
+from normscope.runs.spool import Shard
 
 SMALL: dict[str, Any] = {"corpus": str(bundled()), "unit": "packed", "max_tokens": 24, "shard_size": 2}
 NAMES = ["scope-similarity", "mixing-ratio", "ff-amplification"]

@@ -12,11 +12,11 @@ import pytest
 
 from corpus_run.small import tables, tables_of
 from normscope.corpora.item import Item
-from normscope.corpus_run.engines import Finished, Here, Work
-from normscope.corpus_run.spool import Shard, Spool
 from normscope.errors import FileError
 from normscope.experiments import run
 from normscope.inputs import TokenSequence
+from normscope.runs.engines import Finished, Here, Work
+from normscope.runs.spool import Shard, Spool
 
 NAMES = ["ff-amplification"]
 TEXTS = ["The singer caught a soap bubble.", "It rained.", "The singer caught the rain."]

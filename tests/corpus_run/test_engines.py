@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from normscope.corpora import Corpus
-from normscope.corpus_run import WorkerError
-from normscope.corpus_run.engines import Finished, Here, Processes, Work, _pooled, threads_for
-from normscope.corpus_run.spool import Shard
 from normscope.experiments import Observation, Partial, run
 from normscope.experiments.base import ModelFacts
 from normscope.experiments.mixing import MixingRatio
+from normscope.runs import WorkerError
+from normscope.runs.engines import Finished, Here, Processes, Work, _pooled, threads_for
+from normscope.runs.spool import Shard
 
 TEXTS = [f"The singer caught {count} soap bubbles in the rain." for count in ("two", "three", "four", "five", "six")]
 

@@ -17,12 +17,12 @@ import torch
 import normscope as ns
 from corpus_run.small import save_model, tables, tables_of
 from normscope.corpora import CorpusError
-from normscope.corpus_run import AnotherRunError, RunInterrupted
-from normscope.corpus_run.engines import ChangedModelError, Finished, Here, Processes, Work, Worker
-from normscope.corpus_run.spool import Shard
 from normscope.errors import FileError
 from normscope.experiments import run
 from normscope.experiments.partial import Rows
+from normscope.runs import AnotherRunError, RunInterrupted
+from normscope.runs.engines import ChangedModelError, Finished, Here, Processes, Work, Worker
+from normscope.runs.spool import Shard
 
 NAMES = ["mixing-ratio", "ff-amplification"]
 TEXTS = ["The singer caught a soap bubble.", "It rained.", "The singer caught the rain."]
@@ -154,7 +154,7 @@ def test_a_corpus_that_changes_while_it_is_read_is_refused(
 ) -> None:
     corpus = tmp_path / "texts.txt"
     corpus.write_text("\n".join(TEXTS))
-    from normscope.corpus_run.driver import Driver  # noqa: PLC0415
+    from normscope.runs.driver import Driver  # noqa: PLC0415
 
     read = Driver._read_corpus
 

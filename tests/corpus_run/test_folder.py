@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from normscope.corpora import CorpusError
-from normscope.corpus_run import AnotherRunError, RunInProgressError
-from normscope.corpus_run.engines import Finished, Here, Work
-from normscope.corpus_run.folder import locked_folder
-from normscope.corpus_run.spool import Shard
 from normscope.errors import FileError
 from normscope.experiments import run
+from normscope.runs import AnotherRunError, RunInProgressError
+from normscope.runs.engines import Finished, Here, Work
+from normscope.runs.folder import locked_folder
+from normscope.runs.spool import Shard
 
 BEFORE = Path(__file__).parents[1] / "data" / "version-0.1"
 TEXTS = ["The opera singer caught a soap bubble.", "It rained.", "The singer caught the rain."]

@@ -9,14 +9,14 @@ import pytest
 
 from normscope.cli.checks import check_corpus, check_counts, check_folder
 from normscope.corpora import Corpus, CorpusError, Problems
-from normscope.corpus_run.engines import Work
-from normscope.corpus_run.folder import locked_folder
-from normscope.corpus_run.settings import Settings
-from normscope.corpus_run.spool import Spool
 from normscope.errors import FileError, InputError
 from normscope.experiments import experiment, run
 from normscope.experiments.observer import Plan
-from normscope.run_files import refuse_unfinished
+from normscope.paths import refuse_unfinished
+from normscope.runs.engines import Work
+from normscope.runs.folder import locked_folder
+from normscope.runs.settings import Settings
+from normscope.runs.spool import Spool
 
 HUGE = 10**40
 LONG = "x" * 300

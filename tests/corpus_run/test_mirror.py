@@ -12,12 +12,12 @@ import fsspec
 import pytest
 
 from corpus_run.small import tables_of
-from normscope.corpus_run import AnotherRunError
-from normscope.corpus_run.engines import Finished, Here, Work
-from normscope.corpus_run.mirror import Mirror
-from normscope.corpus_run.spool import Shard
 from normscope.errors import FileError, InputError
 from normscope.experiments import run
+from normscope.runs import AnotherRunError
+from normscope.runs.engines import Finished, Here, Work
+from normscope.runs.mirror import Mirror
+from normscope.runs.spool import Shard
 
 NAMES = ["mixing-ratio"]
 TEXTS = [

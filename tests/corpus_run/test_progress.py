@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from normscope.corpus_run import progress
+from normscope.runs import progress
 
 
 def test_a_log_has_a_line_now_and_then_and_none_at_the_end(

@@ -19,9 +19,9 @@ from normscope.experiments.expansion import ExpansionRate
 from normscope.experiments.feed_forward import OutlierDimensions
 from normscope.experiments.published import Paper, paper_of, paper_of_model
 from normscope.experiments.scope_similarity import ScopeSimilarity
-from normscope.location import short_name
 from normscope.measures.removal import MapWithoutDimensions
 from normscope.measures.vectors import FeedForwardDimensions
+from normscope.models.source import short_name
 from normscope.report import write_report
 
 BASE = ModelFacts("bert-base-uncased", tuple(range(1, 13)), (), "bert", width=768, vocabulary=30522)

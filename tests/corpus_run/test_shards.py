@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from normscope.corpus_run import shard_files
-from normscope.corpus_run.shards import Shards, Span
 from normscope.errors import FileError
 from normscope.experiments.exact import Moments
 from normscope.experiments.partial import Partial, Rows, merged
+from normscope.runs import shard_files
+from normscope.runs.shards import Shards, Span
 
 
 def partial_of(index: int) -> Partial:
@@ -88,7 +88,7 @@ def test_only_neighbours_of_the_same_length_merge(tmp_path: Path) -> None:
 
 
 def test_neither_folders_nor_files_grow_with_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("normscope.corpus_run.shards._COMPACT_EVERY", 2)
+    monkeypatch.setattr("normscope.runs.shards._COMPACT_EVERY", 2)
     shards = written(tmp_path, [*range(63)])
     assert len(names(tmp_path)) == 6, "one for each binary digit"
     assert len([*tmp_path.rglob("*.parquet")]) == 2 * (1 + 2) * 3

@@ -17,15 +17,10 @@ from traces import (
     run_network,
 )
 
-from normscope.activations import GELU, QUICK_GELU, RELU, SILU, TANH_GELU, Activation
+from normscope.chain.activations import GELU, QUICK_GELU, RELU, SILU, TANH_GELU, Activation
+from normscope.chain.trace import Attention, FeedForward, LayerTrace, Normalise
 from normscope.decompose import decompose, mixing_ratios
-from normscope.materialised import oracle, oracle_weights
-from normscope.trace import (
-    Attention,
-    FeedForward,
-    LayerTrace,
-    Normalise,
-)
+from normscope.testing.oracle import oracle, oracle_weights
 
 from .truth import (
     BOTH_DIRECTIONS,

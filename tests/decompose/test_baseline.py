@@ -12,12 +12,12 @@ from traces import Shape, make_trace
 from transformers import AutoModelForCausalLM, BertConfig, BertModel
 
 import normscope as ns
-from normscope.baseline import BiasBaseline, baseline
+from normscope.chain.baseline import BiasBaseline, baseline
+from normscope.chain.linear import sloped
+from normscope.chain.trace import FeedForward, LayerTrace, Plain
 from normscope.decompose import decompose, mixing_ratios
-from normscope.decompose.linear import sloped
 from normscope.errors import InputError
-from normscope.materialised import oracle
-from normscope.trace import FeedForward, LayerTrace, Plain
+from normscope.testing.oracle import oracle
 
 from .truth import BOTH_DIRECTIONS, EVERY_TOPOLOGY, FLOAT32, FLOAT64, SHAPES, all_scopes, assert_correct
 

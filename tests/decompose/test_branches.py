@@ -6,12 +6,13 @@ import pytest
 import torch
 from traces import TOPOLOGIES, Shape, make_trace
 
-from normscope.decompose import Approximation, Branches, approximate, decompose
+from normscope.chain.linear import scale_, scale_back
+from normscope.chain.trace import LayerTrace, Linear, Normalise
+from normscope.decompose import Approximation, Branches, decompose
+from normscope.decompose.approximate import main_slope as approximate
 from normscope.decompose.factored import KeyGroup
-from normscope.decompose.linear import scale_, scale_back
-from normscope.decompose.walk import Walk
+from normscope.decompose.maps import Walk
 from normscope.scopes import scopes_of
-from normscope.trace import LayerTrace, Linear, Normalise
 
 ONE_NETWORK = [name for name in TOPOLOGIES if "mixture" not in name]
 SHAPE = Shape(tokens=9, d=24, neurons=40, dtype=torch.float64)

@@ -11,12 +11,9 @@ from traces import (
     make_trace,
 )
 
+from normscope.chain.trace import Attention, LayerTrace
 from normscope.decompose import decompose
-from normscope.materialised import oracle
-from normscope.trace import (
-    Attention,
-    LayerTrace,
-)
+from normscope.testing.oracle import oracle
 
 from .truth import (
     FLOAT32,

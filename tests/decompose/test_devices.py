@@ -14,11 +14,11 @@ import torch
 from traces import TOPOLOGIES, Shape, make_trace
 
 import normscope as ns
+from normscope.chain.trace import LayerTrace
 from normscope.decompose import Approximation, decompose, mixing_ratios
 from normscope.measures.projection import Projections
 from normscope.pullback import pull_back_layer
 from normscope.scopes import scopes_of
-from normscope.trace import LayerTrace
 
 TEXT = "The opera singer caught a soap bubble."
 

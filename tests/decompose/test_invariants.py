@@ -15,14 +15,9 @@ from traces import (
     make_trace,
 )
 
+from normscope.chain.trace import Attention, CrossAttention, LayerTrace, Normalise
 from normscope.decompose import decompose, mixing_ratios
-from normscope.materialised import oracle
-from normscope.trace import (
-    Attention,
-    CrossAttention,
-    LayerTrace,
-    Normalise,
-)
+from normscope.testing.oracle import oracle
 
 from .truth import (
     FLOAT32,

@@ -12,15 +12,10 @@ from traces import (
     run_network,
 )
 
-from normscope.activations import GELU
+from normscope.chain.activations import GELU
+from normscope.chain.trace import Expert, FeedForward, LayerTrace, SequentialFeedForward
 from normscope.decompose import decompose
-from normscope.materialised import oracle
-from normscope.trace import (
-    Expert,
-    FeedForward,
-    LayerTrace,
-    SequentialFeedForward,
-)
+from normscope.testing.oracle import oracle
 
 from .truth import (
     all_scopes,

@@ -13,12 +13,10 @@ from traces import (
     make_trace,
 )
 
+from normscope.chain.trace import Residual
 from normscope.decompose import LayerResult, decompose, mixing_ratios
-from normscope.materialised import OracleResult
 from normscope.scopes import scopes_of
-from normscope.trace import (
-    Residual,
-)
+from normscope.testing.oracle import OracleResult
 
 from .truth import (
     BOTH_DIRECTIONS,

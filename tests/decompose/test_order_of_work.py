@@ -13,11 +13,9 @@ from traces import (
     make_trace,
 )
 
-from normscope.decompose import decompose, expand, factored
-from normscope.trace import (
-    Attention,
-    FeedForward,
-)
+from normscope.chain.trace import Attention, FeedForward
+from normscope.decompose import decompose, factored
+from normscope.decompose import dense as expand
 
 from .truth import (
     BOTH_DIRECTIONS,

@@ -11,11 +11,11 @@ import torch
 from traces import Shape, make_trace
 
 import normscope as ns
+from normscope.chain.trace import LayerTrace, Shared
 from normscope.decompose import Approximation, decompose, mixing_ratios
-from normscope.decompose.products import product
+from normscope.decompose.dense import product
 from normscope.errors import InputError
 from normscope.scopes import scopes_of
-from normscope.trace import LayerTrace, Shared
 
 TEXT = "The opera singer caught a soap bubble between two fingers, and the audience laughed."
 

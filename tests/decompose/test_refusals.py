@@ -15,16 +15,10 @@ from traces import (
     make_trace,
 )
 
-from normscope.activations import GELU, Activation
+from normscope.chain.activations import GELU, Activation
+from normscope.chain.trace import Attention, FeedForward, Linear, Normalise, ValueSource
 from normscope.decompose import LayerResult, decompose, mixing_ratios
 from normscope.errors import UnsupportedArchitectureError
-from normscope.trace import (
-    Attention,
-    FeedForward,
-    Linear,
-    Normalise,
-    ValueSource,
-)
 
 from .truth import (
     EVERY_TOPOLOGY,

@@ -19,13 +19,10 @@ from traces import (
     make_trace,
 )
 
+from normscope.chain.trace import Attention, LayerTrace
 from normscope.decompose import LayerResult
-from normscope.materialised import OracleResult, oracle, oracle_weights
 from normscope.scopes import scopes_of
-from normscope.trace import (
-    Attention,
-    LayerTrace,
-)
+from normscope.testing.oracle import OracleResult, oracle, oracle_weights
 
 FLOAT32, FLOAT64 = torch.float32, torch.float64
 TOLERANCE = {FLOAT32: 1e-5, FLOAT64: 1e-10}

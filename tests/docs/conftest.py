@@ -30,8 +30,8 @@ from transformers import (
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 from docs.pages import PAGES
-from normscope import embedded
 from normscope.corpora import bundled
+from normscope.models import source as embedded
 
 KINDS = {
     "bert-base-uncased": "masked",

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from normscope.choices import Correlation
 from normscope.experiments.exact import ExactSum, Moments
 from normscope.experiments.histograms import LogBins, binned_spearman
 from normscope.experiments.ranks import average_ranks, correlation_matrix
+from normscope.options import Correlation
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.randoms())

@@ -14,12 +14,12 @@ from transformers import BertConfig, BertForSequenceClassification
 import normscope as ns
 from normscope.experiments.faithfulness.attributions import Case
 from normscope.experiments.faithfulness.probabilities import Probabilities
-from normscope.explain.page import fragment
 from normscope.explain.question import LogitQuestion, Wanted
-from normscope.explain.terminal import explanation_view
-from normscope.explorer.orders import Order
 from normscope.explorer.predictions import predictions_of
+from normscope.explorer.requests import Order
 from normscope.inputs import read_inputs
+from normscope.output.explanation_page import fragment
+from normscope.output.explanation_terminal import explanation_view
 
 TEXT = "The opera singer caught a soap bubble."
 SIZE: dict[str, Any] = dict(hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20)

@@ -13,10 +13,10 @@ from rich.console import Console
 from tiny_models import tiny
 
 import normscope as ns
-from normscope.explain.page import write_page
-from normscope.explain.terminal import explanation_view
-from normscope.explorer.explanations import explanation_payload
+from normscope.explorer.payload import explanation_payload
 from normscope.measures.sinks import sinks
+from normscope.output.explanation_page import write_page
+from normscope.output.explanation_terminal import explanation_view
 
 IDS = [7, 11, 13, 17, 19, 23]
 

@@ -15,9 +15,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import normscope as ns
 from normscope.cli import main
-from normscope.explain.page import fragment
-from normscope.explain.terminal import explanation_view
-from normscope.labels import name_of
+from normscope.output.explanation_page import fragment
+from normscope.output.explanation_terminal import explanation_view
+from normscope.results.tokens import name_of
 
 WORDS = ("<unk>", "It", "\u0120is", "Paris", "\u0120Paris", "London", "\u0120London", "\u010a", "\u2581Rome", "Rome")
 TEXT = "It is"

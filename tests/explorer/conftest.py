@@ -14,7 +14,7 @@ from explorer_server import Running
 from playwright.sync_api import Browser, Page
 
 from normscope import Analysis
-from normscope.explain.explanation import Explanation
+from normscope.results.explanation import Explanation
 
 _PLAIN = ("own=shown", "layer=1", "scale=root")
 

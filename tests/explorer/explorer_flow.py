@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from normscope.explain.explanation import Explanation
+from normscope.results.explanation import Explanation
 
 _DRAWN = """(graph) => ({
     bands: [...graph.querySelectorAll(".band")].map((band) => ({ ...band.dataset, d: band.getAttribute("d"),

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from normscope import Analysis
-from normscope.explain.explanation import Explanation
+from normscope.results.explanation import Explanation
 
 POST_NORM = ["AttnW", "Attn", "AttnRes", "AttnResLn", "AttnResLnFf", "AttnResLnFfRes", "AttnResLnFfResLn"]
 CROSS = [

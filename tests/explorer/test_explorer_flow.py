@@ -17,9 +17,9 @@ from explorer_samples import HOSTILE, sample_explanation
 from tiny_heads import tiny_head
 
 import normscope
-from normscope.explain.explanation import Explanation
 from normscope.explorer import write_page
 from normscope.explorer.payload import build_payload
+from normscope.results.explanation import Explanation
 
 TEXT = "The unbelievably good chef opened a restaurant."
 

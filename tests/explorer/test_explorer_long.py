@@ -17,11 +17,10 @@ from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPi
 from typer.testing import CliRunner
 
 import normscope as ns
-from normscope.cli import explorer as commands
-from normscope.explorer import long as long_results
-from normscope.explorer.long import LongResults
+from normscope.cli import explore as commands
+from normscope.explorer import windows as long_results
 from normscope.explorer.results import ResultApp
-from normscope.explorer.windows import WINDOW, Windows
+from normscope.explorer.windows import WINDOW, LongResults, Windows
 
 SOURCE, TARGET, TEXT, SIDE = 300, 200, 260, 16
 APP = typer.Typer()

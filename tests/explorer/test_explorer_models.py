@@ -17,8 +17,8 @@ from tiny_heads import tiny_head
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 import normscope
-from normscope.explorer.orders import Order, Reader
 from normscope.explorer.predictions import predictions_of
+from normscope.explorer.requests import Order, Reader
 from normscope.explorer.server import WebApp
 from normscope.explorer.work import Steps
 

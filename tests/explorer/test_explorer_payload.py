@@ -15,11 +15,11 @@ from explorer_samples import HOSTILE, POST_NORM, sample
 from typer.testing import CliRunner
 
 import normscope
-from normscope.cli import explorer as commands
-from normscope.documented import documented_fields
+from normscope.cli import explore as commands
 from normscope.explorer import page_html, write_page
 from normscope.explorer.payload import build_payload, exact_map, payload_json
-from normscope.model_options import ModelOptions
+from normscope.models.options import ModelOptions
+from normscope.options import documented_fields
 
 APP = typer.Typer()
 commands.register(APP)

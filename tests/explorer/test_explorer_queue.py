@@ -20,8 +20,7 @@ import httpx2
 import pytest
 from explorer_server import TEXT, Running, follow, submit
 
-from normscope.explorer.jobs import Job, Queue, Status
-from normscope.explorer.memory import give_back
+from normscope.explorer.jobs import Job, Queue, Status, give_back
 from normscope.explorer.payload import payload_json
 from normscope.explorer.server import Limits, WebApp
 from normscope.explorer.work import Cancelled, Order, Result, analyse

@@ -18,8 +18,8 @@ from transformers import ViTConfig, ViTForImageClassification
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 import normscope
-from normscope.explain.explanation import Explanation
 from normscope.explorer import page_html
+from normscope.results.explanation import Explanation
 
 TEXT = "The chef who the critics loved finally opened a restaurant in Lyon, and it was unbelievably good."
 FULL = "AttnResLnFfResLn"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from explorer_samples import sample, sample_explanation
 
-from normscope.explain.explanation import Explanation
+from normscope.results.explanation import Explanation
 
 SCREENS = {"phone": (390, 844), "laptop": (1440, 900), "wide": (2560, 1300)}
 TOKENS = [f"word{index}" for index in range(24)]

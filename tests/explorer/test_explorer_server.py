@@ -13,7 +13,8 @@ import uvicorn
 from explorer_server import TEXT, Running, follow, submit
 
 import normscope
-from normscope.explorer import guard, serving
+from normscope.explorer import security as guard
+from normscope.explorer import serving
 from normscope.explorer.server import WebApp
 
 JSON = {"Content-Type": "application/json"}

@@ -17,17 +17,17 @@ from explorer_server import Running
 from typer.testing import CliRunner
 
 import normscope
-from normscope import Analysis, streaming
-from normscope.cli import explorer as commands
-from normscope.explorer import long as long_results
+from normscope import Analysis
+from normscope.cli import explore as commands
 from normscope.explorer import page_html, windows
-from normscope.explorer.long import LongResults
+from normscope.explorer import windows as long_results
 from normscope.explorer.page import frame
 from normscope.explorer.payload import encoded
 from normscope.explorer.results import ResultApp
 from normscope.explorer.widget import ExplorerWidget
-from normscope.explorer.windows import WINDOW, Windows
-from normscope.zarr_store import ZarrStore
+from normscope.explorer.windows import WINDOW, LongResults, Windows
+from normscope.results import zarr as streaming
+from normscope.results.zarr import ZarrStore
 
 TOKENS = 700
 APP = typer.Typer()

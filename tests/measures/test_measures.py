@@ -13,6 +13,7 @@ from tiny_models import tiny, token_ids
 from torch import Tensor
 
 import normscope as ns
+from normscope.chain.trace import LayerTrace
 from normscope.decompose import decompose
 from normscope.experiments import run
 from normscope.inputs import TokenSequence, read_inputs
@@ -20,7 +21,6 @@ from normscope.measures import ArrayMeasure, Decomposition, KeptTraces, LayerMea
 from normscope.measures.removal import MapWithoutDimensions
 from normscope.measures.vectors import HiddenNorms
 from normscope.scopes import Scope
-from normscope.trace import LayerTrace
 
 CHAIN = ["Attn", "Res", "Ln", "Ff", "Res", "Ln"]
 WEIGHTS, ATTN, RES, FF = (Scope(name) for name in ("AttnW", "Attn", "AttnRes", "AttnResLnFf"))

@@ -10,9 +10,9 @@ import torch
 from methods.samples import IDS, MODELS, asked, assert_close, double, every_model, traces
 
 import normscope as ns
-from normscope.materialised import OracleResult, oracle
+from normscope.chain.trace import Attention, LayerTrace
 from normscope.measures.projection import Projections
-from normscope.trace import Attention, LayerTrace
+from normscope.testing.oracle import OracleResult, oracle
 
 
 def _projection(truth: OracleResult) -> torch.Tensor:

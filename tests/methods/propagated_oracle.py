@@ -12,8 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from normscope.materialised import OracleResult, _add, _affine, _element_wise, _feed_forward, _normalise
-from normscope.trace import (
+from normscope.chain.trace import (
     Attention,
     CrossAttention,
     FeedForward,
@@ -27,6 +26,7 @@ from normscope.trace import (
     Scale,
     ValueSource,
 )
+from normscope.testing.oracle import OracleResult, _add, _affine, _element_wise, _feed_forward, _normalise
 
 Share = Callable[[Tensor, Tensor], Tensor]
 """The share of every token, `[query, token]`, from its vectors and the bias."""

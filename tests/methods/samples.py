@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import AutoModel
 
 import normscope as ns
-from normscope.trace import LayerTrace
+from normscope.chain.trace import LayerTrace
 
 MODELS: dict[str, dict[str, Any]] = {
     "bert": {},

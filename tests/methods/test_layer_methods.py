@@ -11,11 +11,11 @@ from torch import Tensor
 
 import normscope as ns
 from methods.samples import IDS, asked, assert_close, double, every_model, traces
+from normscope.chain.trace import Attention, CrossAttention, LayerNorm, LayerTrace, Normalise, OwnFeedForward
 from normscope.explorer.payload import build_payload
-from normscope.export import export_map
-from normscope.materialised import OracleResult, oracle
 from normscope.methods import methods
-from normscope.trace import Attention, CrossAttention, LayerNorm, LayerTrace, Normalise, OwnFeedForward
+from normscope.output.export import export_map
+from normscope.testing.oracle import OracleResult, oracle
 
 AFTER_ATTENTIONS = {
     "bert": "AttnResLn",

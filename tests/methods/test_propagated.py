@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 import normscope as ns
 from methods.propagated_oracle import propagated
 from methods.samples import IDS, asked, assert_close, double, every_model, traces
-from normscope import propagate
+from normscope.decompose import propagate
 from normscope.measures.propagated import WORKING_COPIES
 from normscope.methods import Propagated
 

@@ -25,8 +25,8 @@ from transformers import (
 from typer.testing import CliRunner
 
 import normscope as ns
-from normscope.choices import Products
 from normscope.cli.application import application
+from normscope.options import Products
 
 PIXELS = {"pixel_values": torch.zeros(1, 3, 64, 64)}
 

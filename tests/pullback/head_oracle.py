@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from normscope.head_trace import Activate, Average, HeadStep, HeadTrace, Pick, Products, Scale, Shift
-from normscope.materialised import path_integrals
-from normscope.trace import LayerNorm, Linear, Normalise
+from normscope.chain.head_trace import Activate, Average, HeadStep, HeadTrace, Pick, Products, Scale, Shift
+from normscope.chain.trace import LayerNorm, Linear, Normalise
+from normscope.testing.oracle import path_integrals
 
 
 @dataclass(frozen=True)

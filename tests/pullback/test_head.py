@@ -19,17 +19,17 @@ from transformers import (
 )
 
 import normscope as ns
-from normscope.activations import GELU, by_secant
 from normscope.capture.heads import HeadListener, capture_head
+from normscope.chain.activations import GELU, by_secant
+from normscope.chain.head_trace import Activate, HeadTrace, Pick, Target
+from normscope.chain.trace import Linear
 from normscope.families import Family, families, family_of
 from normscope.families.heads import Head, encoder_end, head_of, heads, labels_of
 from normscope.families.heads.spec import LinearPart, TokenAt
 from normscope.families.spec import FixedLayerNormPart, LayerNormPart, NormPart, UnitRmsNormPart
-from normscope.head_trace import Activate, HeadTrace, Pick, Target
 from normscope.pullback import pull_back_end, pull_back_head, values_of
 from normscope.testing import assert_head
 from normscope.testing.inputs import head_inputs
-from normscope.trace import Linear
 from pullback.head_oracle import parts_of_logits
 
 CASES = list(cases())

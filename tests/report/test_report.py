@@ -16,8 +16,8 @@ from normscope.errors import FileError, InputError
 from normscope.experiments import run
 from normscope.report import write_report
 from normscope.report.findings import agreement, finding
-from normscope.report.finished import FinishedRun
-from normscope.report.together import pooled, together
+from normscope.report.run import FinishedRun
+from normscope.report.tables import pooled, together
 
 NAMES = ["mixing-ratio", "ff-amplification"]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from normscope.cli.models import describe
 from normscope.corpora import Corpus
-from normscope.documented import documented_fields
 from normscope.experiments import EXPERIMENTS
 from normscope.families import families
 from normscope.methods import methods
+from normscope.options import documented_fields
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -16,10 +16,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from normscope.capture.bind import BoundBlock
-from normscope.capture.experts import experts_path
-from normscope.capture.seen import Seen, SequenceView
-from normscope.capture.session import (
+from normscope.capture.blocks import BoundBlock, experts_path
+from normscope.capture.hooks import (
     AttentionListener,
     RowWeights,
     eager_attention,
@@ -28,11 +26,12 @@ from normscope.capture.session import (
     shown_attention,
 )
 from normscope.capture.stacks import bare_model, blocks_of, family_in, module_between, watched_paths
+from normscope.capture.view import Seen, SequenceView
 from normscope.capture.weights import BlockWeights
+from normscope.chain.trace import LayerTrace
 from normscope.families import Family
 from normscope.families.spec import DispatchedAttention, DispatchedCrossAttention, HookedAttention, Part, Stack
-from normscope.placement import without_autocast
-from normscope.trace import LayerTrace
+from normscope.models.devices import without_autocast
 
 __all__ = [
     "LONG",

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from normscope.capture import blocks_of
-from normscope.capture.bind_head import BoundHead, Heard, head_modules
-from normscope.capture.session import evaluation_mode, hooks
+from normscope.capture.head_blocks import BoundHead, Heard, head_modules
+from normscope.capture.hooks import evaluation_mode, hooks
+from normscope.chain.head_trace import EncoderEnd, HeadTrace
 from normscope.errors import HeadError
 from normscope.families import Family
 from normscope.families.heads import encoder_end, head_of
-from normscope.head_trace import EncoderEnd, HeadTrace
-from normscope.placement import without_autocast
+from normscope.models.devices import without_autocast
 
 __all__ = ["HeadListener", "capture_head"]
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from torch import nn
 from transformers import PreTrainedModel
 
-from normscope.capture.bind import watched_modules
+from normscope.capture.blocks import watched_modules
 from normscope.capture.values import watched_below
 from normscope.errors import ModelError, UnsupportedArchitectureError
 from normscope.families.spec import AttentionPart, Family, Part, Stack

@@ -11,8 +11,9 @@ import math
 import torch
 from torch import Tensor
 
-from normscope.capture.seen import SequenceView
+from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
+from normscope.chain.trace import Linear, Normalise, ValueSource
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import (
     AttentionPart,
@@ -25,7 +26,6 @@ from normscope.families.spec import (
     SplitHeads,
     Value,
 )
-from normscope.trace import Linear, Normalise, ValueSource
 
 
 def value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Tensor:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from normscope.activations import Activation, recognise
+from normscope.chain.activations import Activation, recognise
+from normscope.chain.trace import LayerNorm, Linear, Norm, RmsNorm
 from normscope.errors import ModelError, UnsupportedArchitectureError
 from normscope.families.spec import FixedLayerNormPart, LayerNormPart, NormPart, RmsNormPart, UnitRmsNormPart
-from normscope.placement import weights_at_hand
-from normscope.trace import LayerNorm, Linear, Norm, RmsNorm
+from normscope.models.devices import weights_at_hand
 
 _PLAIN_SUBCLASSES = ("FalconLinear",)
 """Linear layers with a `forward` of their own that only multiplies and adds."""

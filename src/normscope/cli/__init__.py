@@ -16,18 +16,18 @@ from itertools import pairwise
 from normscope.errors import CompletenessError, InputError, NormscopeError, unknown
 
 COMMANDS = {
-    "map": "maps",
-    "growth": "maps",
+    "map": "map",
+    "growth": "map",
     "explain": "explain",
     "methods": "explain",
     "mix": "mixing",
     "estimate": "estimate",
     "check": "models",
     "models": "models",
-    "explore": "explorer",
-    "serve": "explorer",
-    "experiments": "runs",
-    "run": "runs",
+    "explore": "explore",
+    "serve": "explore",
+    "experiments": "run",
+    "run": "run",
     "report": "report",
 }
 """Every command, in the order of `--help`, and the module it is in."""
@@ -74,7 +74,7 @@ def _run(arguments: list[str]) -> None:
 
 
 def _complain(error: NormscopeError) -> None:
-    from normscope.cli.session import complain
+    from normscope.cli.console import complain
 
     complain(error)
 

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normscope import catalogue
-from normscope.choices import MOST_JOBS, normalise_axis
-from normscope.endings import FIGURES, MAPS, NETCDF, PAGES, RESULTS, TABLES, ending
 from normscope.errors import FileError, InputError, SelectionError, listing
-from normscope.model_options import ModelOptions
-from normscope.outline import refuse_layer, refuse_scope, refuse_stacks
-from normscope.paths import kind
+from normscope.models.config import refuse_layer, refuse_scope, refuse_stacks
+from normscope.models.options import ModelOptions
+from normscope.options import MOST_JOBS, normalise_axis
+from normscope.paths import FIGURES, MAPS, NETCDF, PAGES, RESULTS, TABLES, ending, kind
 from normscope.scopes import ATTENTIONS, Scope
 
 if TYPE_CHECKING:

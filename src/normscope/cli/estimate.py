@@ -10,14 +10,13 @@ from rich.table import Table
 from normscope.cli import options
 from normscope.cli.checks import check_approximation, check_model, check_text
 from normscope.cli.commands import add_command
+from normscope.cli.console import given_texts, load_analyzer, read_text, result_console
 from normscope.cli.expansion import expanded
-from normscope.cli.session import load_analyzer, read_text, result_console
-from normscope.cli.texts import given_texts
 from normscope.errors import InputError
-from normscope.model_options import ModelOptions
+from normscope.models.options import ModelOptions
 
 if TYPE_CHECKING:
-    from normscope.planner import Estimate
+    from normscope.estimate import Estimate
 
 EXAMPLES = (
     'normscope estimate "The opera singer caught a soap bubble."',
@@ -175,7 +174,7 @@ def _json(counted: Estimate) -> str:
 
 
 def _show(counted: Estimate) -> None:
-    from normscope.planner.estimate import quantity
+    from normscope.estimate.estimate import quantity
 
     console = result_console()
     table = Table(box=None, pad_edge=False)

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
-from normscope.documented import DocumentedField, documented_fields
 from normscope.errors import listing
+from normscope.options import DocumentedField, documented_fields
 
 _MOST_CHOICES_IN_A_COLUMN = 4
 

@@ -18,15 +18,23 @@ from normscope.cli.checks import (
     read_bytes,
 )
 from normscope.cli.commands import add_command
+from normscope.cli.console import (
+    given_texts,
+    load_analyzer,
+    named,
+    read_text,
+    result_console,
+    say,
+    say_written,
+    working,
+)
 from normscope.cli.expansion import expanded
-from normscope.cli.session import load_analyzer, named, read_text, result_console, say, say_written, working
-from normscope.cli.texts import given_texts
-from normscope.model_options import ModelOptions
+from normscope.models.options import ModelOptions
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
-    from normscope.explain import Explanation
     from normscope.methods import Method
+    from normscope.results.explanation import Explanation
 
 _ASKED = "What is explained"
 _MOST_DIGITS = 18
@@ -209,11 +217,11 @@ def _label(analyzer: Analyzer, name: str | None) -> str | int | None:
 
 def _give_out(explanation: Explanation, out: Path | None, flow: float | None) -> None:
     if out is None:
-        from normscope.explain.terminal import explanation_view
+        from normscope.output.explanation_terminal import explanation_view
 
         result_console().print(explanation_view(explanation))
     else:
-        from normscope.explain.export import export_explanation
+        from normscope.output.explanation_export import export_explanation
 
         with working(f"Writing {out}"):
             export_explanation(explanation, out, flow=flow)

@@ -9,10 +9,9 @@ import typer
 from normscope.cli import options
 from normscope.cli.checks import ALL, check_mixing_file, check_model, check_text, scope_names
 from normscope.cli.commands import add_command
+from normscope.cli.console import analysing, given_texts, load_analyzer, read_text, result_console, say_written, working
 from normscope.cli.expansion import expanded
-from normscope.cli.session import analysing, load_analyzer, read_text, result_console, say_written, working
-from normscope.cli.texts import given_texts
-from normscope.model_options import ModelOptions
+from normscope.models.options import ModelOptions
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -79,13 +78,13 @@ def mix_command(
     if no_special:
         ratios = ratios.isel(query=~ratios["query_special"].values)
     if out is not None:
-        from normscope.export import export_mixing_ratios
+        from normscope.output.export import export_mixing_ratios
 
         with working(f"Writing {out}"):
             export_mixing_ratios(ratios, out)
         say_written(out)
         return
-    from normscope.terminal import mixing_table
+    from normscope.output.terminal import mixing_table
 
     for name in ratios["scope"].values:
         result_console().print(mixing_table(ratios.sel(scope=name), str(name)))

@@ -11,18 +11,17 @@ import typer
 from normscope.cli import options
 from normscope.cli.checks import check_model, check_text
 from normscope.cli.commands import add_command
+from normscope.cli.console import analysing, given_texts, load_analyzer, named, result_console, say
 from normscope.cli.expansion import expanded
-from normscope.cli.session import analysing, load_analyzer, named, result_console, say
-from normscope.cli.texts import given_texts
-from normscope.model_options import ModelOptions
+from normscope.models.options import ModelOptions
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from normscope.analysis import Analysis
     from normscope.analyzer import Analyzer
     from normscope.families import Family
     from normscope.inputs import Input
+    from normscope.results.analysis import Analysis
 
 CHECK_EXAMPLES = (
     "normscope check",
@@ -68,7 +67,7 @@ def check_command(
     start = perf_counter()
     analysis = _analyze(analyzer, text)
     seconds = perf_counter() - start
-    from normscope.terminal import completeness_table
+    from normscope.output.terminal import completeness_table
 
     console = result_console()
     console.print(completeness_table(analysis.dataset, analyzer.tolerance))
@@ -127,7 +126,7 @@ def models_command(name: options.NamePart = None) -> None:
 
     known = families()
     names = named(name, known, "architecture")
-    from normscope.terminal import plain_table
+    from normscope.output.terminal import plain_table
 
     console = result_console()
     headings = ["model_type", "family", "kind", "topology", "feed-forward", "attention", "chain"]

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from normscope import choices
+from normscope import options as choices
 from normscope.cli.expansion import Expansion
-from normscope.model_options import ModelOptions
+from normscope.models.options import ModelOptions
 
 _MODEL = "The model"
 _SHOWN = "What is shown"

@@ -9,8 +9,8 @@ import typer
 
 from normscope.cli.checks import check_page
 from normscope.cli.commands import add_command
-from normscope.cli.session import quiet, result_console, say, say_written
-from normscope.run_files import refuse_unfinished
+from normscope.cli.console import quiet, result_console, say, say_written
+from normscope.paths import refuse_unfinished
 
 if TYPE_CHECKING:
     from rich.table import Table

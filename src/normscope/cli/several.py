@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from normscope.cli.session import complain, say, working
+from normscope.cli.console import complain, say, working
 from normscope.errors import CompletenessError, InputError, NormscopeError, listing, unknown
-from normscope.location import is_folder
-from normscope.model_options import ModelOptions
-from normscope.paths import kind
-from normscope.run_files import SETTINGS
+from normscope.models.options import ModelOptions
+from normscope.models.source import is_folder
+from normscope.paths import SETTINGS, kind
 
 if TYPE_CHECKING:
-    from normscope.corpus_run import Foretold
-    from normscope.corpus_run.settings import Settings
+    from normscope.runs import Foretold
+    from normscope.runs.settings import Settings
 
 RECIPES = ("kobayashi-2024",)
 """The lists of models that come with normscope: text files in `recipes`."""
@@ -145,7 +144,7 @@ def _announce(sources: Mapping[str, ModelOptions], settings: Settings) -> None:
 def _cost(source: ModelOptions, settings: Settings) -> Foretold:
     import torch
 
-    from normscope.corpus_run import foretold
+    from normscope.runs import foretold
 
     known = torch.device(str(source.device or "cpu")) if source.device_map is None else None
     return foretold(settings, source.sketch(), known)
@@ -157,7 +156,7 @@ def _show(costs: Mapping[str, Foretold]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from normscope.planner.estimate import duration, quantity, size
+    from normscope.estimate.estimate import duration, quantity, size
 
     def time(seconds: Iterable[float | None]) -> str:
         known = [each for each in seconds if each is not None]

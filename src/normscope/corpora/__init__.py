@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 from normscope.corpora.corpus import Corpus, CorpusOptions
-from normscope.corpora.problems import CorpusError, Problems
-from normscope.corpora.record import Gold, Record
+from normscope.corpora.record import CorpusError, Gold, Problems, Record
 
 if TYPE_CHECKING:
-    from normscope.corpora.encode import Encoder
     from normscope.corpora.item import Item, masked
+    from normscope.corpora.tokenize import Encoder
 
 __all__ = [
     "Corpus",
@@ -33,7 +32,7 @@ __all__ = [
 ]
 
 # What tokenizes is imported when it is first used: a command line knows its options without it.
-__getattr__, _, _ = lazy_loader.attach(__name__, submod_attrs={"encode": ["Encoder"], "item": ["Item", "masked"]})
+__getattr__, _, _ = lazy_loader.attach(__name__, submod_attrs={"tokenize": ["Encoder"], "item": ["Item", "masked"]})
 
 
 def bundled() -> Path:

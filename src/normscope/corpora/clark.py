@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from normscope.corpora.lines import check_file, unreadable
-from normscope.corpora.problems import CorpusError, Problems
-from normscope.corpora.record import Record
+from normscope.corpora.record import CorpusError, Problems, Record
+from normscope.corpora.text import check_file, unreadable
 
 _PICKLES = (".pkl", ".pickle")
 

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from normscope.corpora.lines import check_file, read_lines, read_separated_rows
-from normscope.corpora.problems import CorpusError, Problems
-from normscope.corpora.record import ID_COLUMNS, INPUT_IDS, Record
+from normscope.corpora.record import ID_COLUMNS, INPUT_IDS, CorpusError, Problems, Record
+from normscope.corpora.text import check_file, read_lines, read_separated_rows
 from normscope.errors import listing
 
 _USUAL = ("text", "sentence", "sentence1", "premise", "content")

@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from normscope.corpora.lines import read_lines, split
-from normscope.corpora.problems import Problems
-from normscope.corpora.record import Record
+from normscope.corpora.record import Problems, Record
+from normscope.corpora.text import read_lines, split
 
 _TAG = re.compile(r"O|[BI]-\S+")
 _DOCUMENT = "-DOCSTART-"

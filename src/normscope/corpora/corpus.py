@@ -1,9 +1,9 @@
-"""A corpus: where its sequences come from and how they are cut, as one value that says the same in Python and on the command
-line. Reading a format is the readers' concern, tokenizing the encoder's."""
+"""Hugging Face `datasets`: a dataset of the hub by name, or one saved to a folder. Needs the package (an extra)."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import random
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -12,24 +12,55 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, get_args
 
-from normscope.choices import TooLong
 from normscope.corpora.clark import read_clark
-from normscope.corpora.columns import read_jsonl, read_parquet, read_separated
+from normscope.corpora.columns import read_jsonl, read_parquet, read_separated, records_of
 from normscope.corpora.conll import read_conll
 from normscope.corpora.evidence import evidence_files, read_evidence
-from normscope.corpora.huggingface import read_dataset
-from normscope.corpora.lines import unreadable
 from normscope.corpora.pairs import Base, read_pairs
-from normscope.corpora.problems import CorpusError, Policy, Problems
-from normscope.corpora.record import Record
-from normscope.corpora.text import read_paragraphs, read_text_lines, read_texts
-from normscope.documented import Documentation, with_documentation
-from normscope.errors import listing
+from normscope.corpora.record import CorpusError, Policy, Problems, Record
+from normscope.corpora.text import read_paragraphs, read_text_lines, read_texts, unreadable
+from normscope.errors import NormscopeError, listing
+from normscope.options import Documentation, TooLong, with_documentation
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from normscope.corpora.item import Item
+
+
+def read_dataset(
+    name: str, problems: Problems, field: str | None, pair_field: str | None, split: str, subset: str | None
+) -> Iterator[Record]:
+    try:
+        datasets: Any = importlib.import_module("datasets")
+    except ImportError as error:
+        raise CorpusError(
+            f"{name!r} is read with Hugging Face datasets, which is not installed: pip install 'normscope[datasets]'."
+        ) from error
+    try:
+        if Path(name).is_dir():
+            saved = datasets.load_from_disk(name)
+            rows = saved[split] if hasattr(saved, "keys") else saved
+        else:
+            rows = datasets.load_dataset(name, subset, split=split)
+    except Exception as error:  # whatever the package raises, the dataset could not be had
+        raise CorpusError(f"The dataset {name!r} (split {split!r}) could not be loaded: {error}") from error
+    return records_of(_numbered(rows, f"{name} [{split}]"), problems, field, pair_field)
+
+
+def _numbered(rows: Any, where: str) -> Iterator[tuple[str, Any]]:
+    number = 0
+    try:
+        for number, row in enumerate(rows, 1):
+            yield f"{where}:{number}", dict(row)
+    except NormscopeError:
+        raise
+    except Exception as error:  # whatever the package raises
+        raise CorpusError(f"The dataset {where} breaks off after row {number}: {error}") from error
+
+
+# ---- A corpus: where its sequences come from and how they are cut, as one value that says the same in Python and on
+# the command line. Reading a format is the readers' concern, tokenizing the encoder's.
 
 Format = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "conll", "clark", "pairs", "evidence", "dataset"]
 Unit = Literal["line", "paragraph", "packed"]
@@ -263,7 +294,7 @@ class Corpus:
 
         Without a tokenizer they have to be token ids; `special_ids` are those of the model's special tokens.
         """
-        from normscope.corpora.encode import Encoder  # noqa: PLC0415  (which needs what tokenizers need)
+        from normscope.corpora.tokenize import Encoder  # noqa: PLC0415  (which needs what tokenizers need)
 
         encoder = Encoder(
             tokenizer,

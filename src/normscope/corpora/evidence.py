@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from normscope.corpora.columns import refuse_twice
-from normscope.corpora.lines import read_separated_rows
-from normscope.corpora.problems import CorpusError, Problems
-from normscope.corpora.record import Evidence, EvidenceTokens, Record
+from normscope.corpora.record import CorpusError, Evidence, EvidenceTokens, Problems, Record
+from normscope.corpora.text import read_separated_rows
 from normscope.errors import listing
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from normscope.corpora.lines import read_lines, split
-from normscope.corpora.problems import CorpusError, Problems
-from normscope.corpora.record import Gold, Link, Record
+from normscope.corpora.record import CorpusError, Gold, Link, Problems, Record
+from normscope.corpora.text import read_lines, split
 
 _LINK = re.compile(r"([0-9]{1,9})([-p?])([0-9]{1,9})")
 

@@ -1,16 +1,100 @@
-"""Plain text: a line or a paragraph (lines up to an empty one) is a sequence, or each text of a list in memory.
+"""Lines of a text file, decoded one by one: a line that is not UTF-8 is a problem of that line, not of the file.
 
-Packing is done after tokenizing."""
+A line ends with a line feed and with nothing else, so that its number is the one that every editor shows, and its words are
+what spaces and tabs part: a no-break space, or a line separator of Unicode, is a character of a word.
+"""
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from normscope.corpora.lines import read_lines
-from normscope.corpora.problems import Problems
-from normscope.corpora.record import Record
+from normscope.corpora.record import CorpusError, Problems, Record
+
+_SPACES = re.compile(r"[ \t\r\f\v]+")
+_NOT_UTF8 = "not UTF-8"
+_UNDECODED = re.compile("[\udc80-\udcff]")
+
+
+def read_lines(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
+    """Line numbers from 1 with their text, without the line end. Lines that cannot be decoded are noted and left out."""
+    for number, raw in _raw_lines(path):
+        try:
+            yield number, raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            what = f"byte {error.start + 1} of the line is not UTF-8 ({error.reason})."
+            problems.bad_row(f"{path}:{number}", _NOT_UTF8, what)
+
+
+def split(line: str) -> list[str]:
+    """The words of a line."""
+    return [word for word in _SPACES.split(line) if word]
+
+
+def read_separated_rows(path: Path, problems: Problems, separator: str) -> Iterator[tuple[str, list[str]]]:
+    """The rows of a CSV or TSV file, the header first, each with the place of its first line.
+
+    A TSV has no quoting: a quotation mark is a character like any other. A row that cannot be read does not end the file,
+    unless it is the header.
+    """
+    quoting = csv.QUOTE_MINIMAL if separator == "," else csv.QUOTE_NONE
+    lines = (raw.decode("utf-8", "surrogateescape") + "\n" for _, raw in _raw_lines(path))
+    reader = csv.reader(lines, delimiter=separator, quoting=quoting, strict=True)
+    while True:
+        where = f"{path}:{reader.line_num + 1}"
+        wrong = problems.bad_row if reader.line_num else _refuse_header
+        try:
+            values = next(reader, None)
+        except csv.Error as error:
+            wrong(where, "malformed row", f"not a readable row ({error}).")
+            continue
+        if values is None:
+            return
+        if any(map(_UNDECODED.search, values)):
+            wrong(where, _NOT_UTF8, "a byte of the row is not UTF-8.")
+        else:
+            yield where, values
+
+
+def _refuse_header(where: str, kind: str, what: str) -> None:
+    """Without the names of its columns nothing of a file can be read."""
+    raise CorpusError(f"{where}: the header, which has to name the columns, cannot be read ({kind}): {what}")
+
+
+def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    check_file(path)
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, 1):
+                yield number, (raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw).rstrip(b"\r\n")
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: OSError) -> CorpusError:
+    """What to say of a file that is there and cannot be read."""
+    return CorpusError(f"The corpus file {str(path)!r} cannot be read: {error.strerror or error}.")
+
+
+def check_file(path: Path) -> None:
+    try:
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except OSError as error:  # such as a name that is too long
+        raise unreadable(path, error) from error
+    if is_folder:
+        raise CorpusError(
+            f"{str(path)!r} is a folder; a corpus is a file (or, with format 'dataset', a saved dataset)."
+        )
+    if not is_file:
+        raise CorpusError(f"There is no corpus file {str(path)!r}.")
+
+
+# ---- Plain text: a line or a paragraph (lines up to an empty one) is a sequence, or each text of a list in memory.
+#
+# Packing is done after tokenizing.
 
 
 def read_text_lines(path: Path, problems: Problems) -> Iterator[Record]:

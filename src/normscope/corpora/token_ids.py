@@ -16,7 +16,7 @@ from normscope.corpora.item import Item
 from normscope.corpora.record import ID_COLUMNS, INPUT_IDS, Gold, is_text
 from normscope.errors import InputError
 from normscope.inputs import NO_WORD, TokenSequence, read_inputs
-from normscope.inputs.reading import check_mask
+from normscope.inputs.text import check_mask
 
 _PER_TOKEN = ID_COLUMNS[1:7]
 _LEFT_OUT = -100

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from normscope.corpora.lines import read_lines, split
-from normscope.corpora.problems import CorpusError, Problems
+from normscope.corpora.record import CorpusError, Problems
+from normscope.corpora.text import read_lines, split
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
 

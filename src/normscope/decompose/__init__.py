@@ -11,13 +11,11 @@ from collections.abc import Mapping, Sequence
 from jaxtyping import Int
 from torch import Tensor
 
-from normscope.decompose.approximation import Approximation, Reached
-from normscope.decompose.branches import Branches
+from normscope.chain.trace import LayerTrace
+from normscope.decompose.approximate.request import Approximation, Reached
+from normscope.decompose.carriers import Summed, Sums
 from normscope.decompose.factored import Factored
-from normscope.decompose.result import LayerResult
-from normscope.decompose.sums import Summed, Sums
-from normscope.decompose.walk import Walk
-from normscope.trace import LayerTrace
+from normscope.decompose.maps import Branches, LayerResult, Walk
 
 __all__ = ["Approximation", "Branches", "LayerResult", "Reached", "decompose", "mixing_ratios"]
 

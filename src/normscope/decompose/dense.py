@@ -1,21 +1,80 @@
-"""The carrier after the activation: for a tile of queries, every part as a vector.
+"""The one large product of a feed-forward, in full or in less precision.
 
-`parts` is working memory that `expand` fills tile by tile, and operations change it in place: every norm after the
-feed-forward is taken from the same tile.
+TF32 is torch's own setting, made for the product and undone after it; devices without it multiply as before. For bfloat16
+both operands are rounded; what is added up stays as it was.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import final
+from functools import cached_property
+from typing import TYPE_CHECKING, final
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.decompose.carrier import SELF, Carrier, OpenCarrier
-from normscope.decompose.linear import scale_
-from normscope.trace import Norm
+from normscope.chain.linear import SlopedNetwork, scale_
+from normscope.chain.trace import Norm, QueryRows
+from normscope.decompose.carriers import BIAS, OWN, SELF, Carrier, OpenCarrier, Sums
+from normscope.options import Products
+
+if TYPE_CHECKING:
+    from normscope.decompose.factored import KeyGroup
+
+TOLERANCE: dict[Products, float] = {"tf32": 1e-2, "bf16": 5e-2}
+"""The completeness error above which a result is refused, with such products."""
+
+
+def product(
+    left: Float[Tensor, "row inner"], right: Float[Tensor, "inner column"], products: Products | None
+) -> Float[Tensor, "row column"]:
+    """A product of two matrices."""
+    result = left.new_empty(len(left), right.shape[1])
+    add_product(result, left, right, products, first=True)
+    return result
+
+
+def add_product(
+    target: Float[Tensor, "row column"],
+    left: Float[Tensor, "row inner"],
+    right: Float[Tensor, "inner column"],
+    products: Products | None,
+    *,
+    first: bool,
+) -> None:
+    """Add a product to what `target` holds; if it is the `first`, write it."""
+    if products == "bf16":
+        rounded = left.bfloat16() @ right.bfloat16()
+        target.copy_(rounded) if first else target.add_(rounded)
+        return
+    with _tf32(products == "tf32"):
+        if first:
+            torch.mm(left, right, out=target)
+        else:
+            target.addmm_(left, right)
+
+
+@contextmanager
+def _tf32(allowed: bool) -> Generator[None]:
+    if not allowed:
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+# ---- The carrier after the activation: for a tile of queries, every part as a vector.
+#
+# `parts` is working memory that `expand` fills tile by tile, and operations change it in place: every norm after the
+# feed-forward is taken from the same tile.
 
 
 @final
@@ -55,3 +114,219 @@ class Dense(Carrier):
         maps = self.maps()
         self.parts[..., dimensions] = kept
         return maps
+
+
+# ---- FF on a factored decomposition: from factors to the part vectors of one tile of queries after another.
+#
+# The slopes differ by query, so parts can no longer stay factored. What the keys put into the neurons, `a P` with the
+# first matrix already in `P`, is multiplied by the slopes and goes through the second matrix in one large
+# multiplication per tile: `2 n^2 F d` operations a layer, the floor for exact maps, beside which everything else here
+# is small.
+
+TILE_VECTORS = 4096
+"""How many part vectors a tile holds: many queries share what is read of the keys' factors."""
+
+CAUSAL_SHARE = 4
+"""By how much a tile of a causal model is smaller."""
+
+TILE_NEURONS = 1024
+"""How many neurons are expanded at a time: enough to keep the matrix multiplication busy, few enough to stay in cache."""
+
+
+class Memory:
+    """Buffers by name, reused from tile to tile."""
+
+    def __init__(self, like: Tensor) -> None:
+        self._like = like
+        self._buffers: dict[str, Tensor] = {}
+
+    def __call__(self, name: str, *shape: int) -> Tensor:
+        size = torch.Size(shape).numel()
+        if name not in self._buffers or len(self._buffers[name]) < size:
+            self._buffers[name] = self._like.new_empty(size)
+        return self._buffers[name][:size].view(shape)
+
+
+class Projected:
+    """What every head of a key puts into every neuron, `P`: made when first needed, for all who share it."""
+
+    def __init__(self, groups: tuple[KeyGroup, ...], network: SlopedNetwork) -> None:
+        self._groups, self._network = groups, network
+
+    @cached_property
+    def by_group(self) -> list[list[Float[Tensor, "_ head f"]]]:
+        """For each group of keys and each branch, the factors times the first matrix."""
+        return [[group.through(linear) for linear in self._network.projections] for group in self._groups]
+
+    def forget(self) -> None:
+        """Free the memory, where what follows does without."""
+        self.__dict__.pop("by_group", None)
+
+
+class Expansion:
+    """All tiles of one feed-forward: the sum over its networks, of which a plain model has one."""
+
+    def __init__(
+        self,
+        sums: Sums,
+        groups: tuple[KeyGroup, ...],
+        networks: list[SlopedNetwork],
+        products: Products | None = None,
+        projected: Projected | None = None,
+    ) -> None:
+        self.queries, self.groups, self.d = sums.queries, groups, sums.rows.shape[-1]
+        everything = torch.arange(len(sums.queries), device=sums.queries.device)
+        self.one_for_all = len(networks) == 1 and torch.equal(networks[0].rows, everything)
+        self.memory = Memory(sums.rows)
+        self.weights = [group.scaled_weights for group in groups]
+        self.networks = [
+            ExpandedNetwork(network, groups, sums, self.memory, products, projected or Projected(groups, network))
+            for network in networks
+        ]
+
+    def tiles(self) -> Iterator[tuple[slice, Dense]]:
+        start = 0
+        while start < len(self.queries):
+            rows = slice(start, start + self._height(start))
+            yield rows, self._tile(rows)
+            start = rows.stop
+
+    def _height(self, start: int) -> int:
+        """How many queries, from one on, make a tile. A causal tile is smaller: less of it is above the diagonal."""
+        limit = TILE_VECTORS // CAUSAL_SHARE if self.groups[0].causal else TILE_VECTORS
+        height = 1
+        while start + height < len(self.queries):
+            if (height + 1) * sum(self._visible(slice(start, start + height + 1))) > limit:
+                break
+            height += 1
+        return height
+
+    def _visible(self, rows: slice) -> list[int]:
+        """How many keys of each group the queries of a tile can see."""
+        last = int(self.queries[rows].max()) + 1
+        return [last if group.causal else len(group.weights) for group in self.groups]
+
+    def _tile(self, rows: slice) -> Dense:
+        visible, queries = self._visible(rows), self.queries[rows]
+        parts, bias = self._parts(rows, visible)
+        ends = list(itertools.accumulate(visible, initial=0))
+        extents = {group.kind: slice(*ends[index : index + 2]) for index, group in enumerate(self.groups)}
+        own = torch.zeros_like(bias)
+        if SELF in extents:
+            own = parts[queries, torch.arange(len(queries), device=queries.device)]
+        by_group = [parts[keys].sum(0) for keys in extents.values()]
+        sums = Sums(torch.stack([own, bias, by_group[0] - own, *by_group[1:]]), queries)
+        return Dense(sums=sums, parts=parts, extents=extents)
+
+    def _parts(self, rows: slice, visible: list[int]) -> tuple[Tensor, Tensor]:
+        """Part vectors and biases of a tile, added up over the networks that serve it."""
+        weights = [of_group[:keys, rows] for of_group, keys in zip(self.weights, visible, strict=True)]
+        parts = self.memory("parts", sum(visible), len(self.queries[rows]), self.d)
+        if self.one_for_all:
+            self.networks[0].write(parts, weights, rows, self.queries[rows])
+            return parts, self.networks[0].bias[rows]
+        parts.zero_()
+        bias = parts.new_zeros(len(self.queries[rows]), self.d)
+        for network in self.networks:
+            local, place = network.serving(rows)
+            if len(local):
+                of_expert = self.memory("expert", len(parts), len(local), self.d)
+                network.write(of_expert, [each[:, local] for each in weights], place, self.queries[rows][local])
+                parts[:, local] += of_expert
+                bias[local] += network.bias[place]
+        return parts, bias
+
+
+class ExpandedNetwork:
+    """One network's share: what is common to all tiles is computed once, when first needed."""
+
+    def __init__(
+        self,
+        network: SlopedNetwork,
+        groups: tuple[KeyGroup, ...],
+        sums: Sums,
+        memory: Memory,
+        products: Products | None,
+        projected: Projected,
+    ) -> None:
+        self.network, self.groups, self.memory, self.projected = network, groups, memory, projected
+        self.products: Products | None = products
+        # Two vectors per query go through by themselves: its own part (the diagonal) and its bias.
+        hidden = network.hidden(sums.rows[[OWN, BIAS]][:, network.rows])
+        self.hidden_own = hidden[0]
+        hidden[1] += network.hidden_bias
+        self.bias = network.out(hidden[1:], bias=0)[0]
+
+    def serving(self, rows: slice) -> tuple[Int[Tensor, " row"], Int[Tensor, " row"]]:
+        """Which rows of a tile the network serves: their places in the tile, and in the network's own rows."""
+        (place,) = ((self.network.rows >= rows.start) & (self.network.rows < rows.stop)).nonzero(as_tuple=True)
+        return self.network.rows[place] - rows.start, place
+
+    def write(
+        self,
+        parts: Float[Tensor, "key row d"],
+        weights: list[Float[Tensor, "_ row head"]],
+        place: QueryRows,
+        queries: Int[Tensor, " row"],
+    ) -> None:
+        """The part vectors of `queries` (at `place` among the network's rows), by the cheaper of two orders."""
+        if self._folding_is_cheaper([len(of_group) for of_group in weights]):
+            self._write_folded(parts, weights, place)
+        else:
+            self._write_expanded(parts, weights, place)
+        if self.groups[0].kind == SELF:
+            own = self.hidden_own[place] @ self.network.output.weight.T
+            parts[queries, torch.arange(len(queries), device=queries.device)] = own
+
+    def _folding_is_cheaper(self, keys: list[int]) -> bool:
+        """Count the multiplications per query of `(a P * c) W2` against `(a v) (K diag(c) W2)`."""
+        d, neurons = self.network.output.weight.shape
+        branches = len(self.network.projections)
+        expanded = sum(keys) * neurons * (d + branches * self.groups[0].weights.shape[-1])
+        folded = 0
+        for group, count in zip(self.groups, keys, strict=True):
+            value_size = group.output.shape[0] * group.output.shape[1]
+            folded += value_size * (neurons * (d + branches) + count * (d + 1))
+        return folded < expanded
+
+    def _write_expanded(self, parts: Tensor, weights: list[Tensor], place: QueryRows) -> None:
+        slopes = [slope[place] for slope in self.network.slopes]
+        output, vectors = self.network.output.weight, parts.flatten(0, 1)
+        neurons = output.shape[1]
+        for start in range(0, neurons, TILE_NEURONS):
+            tile = slice(start, min(start + TILE_NEURONS, neurons))
+            hidden = self._hidden(weights, [slope[:, tile] for slope in slopes], tile)
+            add_product(vectors, hidden, output[:, tile].T, self.products, first=start == 0)
+
+    def _hidden(self, weights: list[Tensor], slopes: list[Tensor], neurons: slice) -> Float[Tensor, "key_row f"]:
+        """What every key puts into a tile of the activated neurons of every query."""
+        queries, width = slopes[0].shape
+        hidden = self.memory("hidden", sum(len(of_group) for of_group in weights), queries, width)
+        start = 0
+        for of_group, projected in zip(weights, self.projected.by_group, strict=True):
+            keys = len(of_group)
+            target = hidden[start : start + keys]
+            torch.bmm(of_group, projected[0][:keys, :, neurons], out=target).mul_(slopes[0])
+            for branch, slope in zip(projected[1:], slopes[1:], strict=True):
+                more = self.memory("branch", *target.shape)
+                target += torch.bmm(of_group, branch[:keys, :, neurons], out=more).mul_(slope)
+            start += keys
+        return hidden.flatten(0, 1)
+
+    def _write_folded(self, parts: Tensor, weights: list[Tensor], place: QueryRows) -> None:
+        output, slopes = self.network.output.weight.T, [slope[place] for slope in self.network.slopes]
+        for column in range(parts.shape[1]):
+            start = 0
+            for of_group, group, folded in zip(weights, self.groups, self._folded, strict=True):
+                keys = len(of_group)
+                scaled = [first * slope[column] for first, slope in zip(folded, slopes, strict=True)]
+                matrix = scaled[0] if len(scaled) == 1 else scaled[0].add_(scaled[1])
+                values = group.values[:, :keys] * of_group[:, column].T[..., None]
+                flat = values.transpose(0, 1).flatten(1)
+                parts[start : start + keys, column] = flat @ product(matrix, output, self.products)
+                start += keys
+
+    @cached_property
+    def _folded(self) -> list[list[Float[Tensor, "_ f"]]]:
+        """For each group of keys and each branch, output projection times first matrix: `K`."""
+        return [[group.folded(linear) for linear in self.network.projections] for group in self.groups]

@@ -16,18 +16,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.choices import Products
-from normscope.decompose.approximate import Approximate, ApproximateExpansion
-from normscope.decompose.approximation import Approximation
-from normscope.decompose.carrier import SELF, SOURCE, OpenCarrier
-from normscope.decompose.dense import Dense
-from normscope.decompose.expand import Expansion, Projected
-from normscope.decompose.grams import NUMBERS, gram_matrices, squared_norms
-from normscope.decompose.linear import SlopedNetwork, scale_
-from normscope.decompose.sampling import Later
-from normscope.decompose.sums import Sums
+from normscope.chain.linear import SlopedNetwork, scale_
+from normscope.chain.trace import Attention, CrossAttention, LayerTrace, Linear, Norm, QueryRows, Shared
+from normscope.decompose.approximate.main_slope import Approximate, ApproximateExpansion
+from normscope.decompose.approximate.request import Approximation
+from normscope.decompose.approximate.sketch import Later
+from normscope.decompose.carriers import NUMBERS, SELF, SOURCE, OpenCarrier, Sums, gram_matrices, squared_norms
+from normscope.decompose.dense import Dense, Expansion, Projected
 from normscope.errors import UnsupportedArchitectureError
-from normscope.trace import Attention, CrossAttention, LayerTrace, Linear, Norm, QueryRows, Shared
+from normscope.options import Products
 
 
 @dataclass(frozen=True)

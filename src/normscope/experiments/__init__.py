@@ -26,7 +26,7 @@ from normscope.experiments.sinks import Sinks
 from normscope.experiments.weight_norm import WeightVersusNorm
 
 if TYPE_CHECKING:
-    from normscope.corpus_run import run
+    from normscope.runs import run
 
 __all__ = [
     "EXPERIMENTS",
@@ -84,9 +84,9 @@ def experiment(name: str, options: Mapping[str, Any] | None = None) -> Experimen
 
 
 def __getattr__(name: str) -> object:
-    """`run` is that of `normscope.corpus_run`, imported when it is asked for: it needs the experiments itself."""
+    """`run` is that of `normscope.runs`, imported when it is asked for: it needs the experiments itself."""
     if name == "run":
-        from normscope.corpus_run import run as run_corpus  # noqa: PLC0415
+        from normscope.runs import run as run_corpus  # noqa: PLC0415
 
         return run_corpus
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,14 +20,14 @@ import pyarrow as pa
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from normscope.analysis import normalise
-from normscope.choices import NormaliseAxis
 from normscope.errors import InputError
 from normscope.experiments import chain, figures, tables, top_pairs
 from normscope.experiments.arrow import Table
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.partial import Partial, Rows
 from normscope.measures import Decomposition
+from normscope.options import NormaliseAxis
+from normscope.results.analysis import normalise
 from normscope.scopes import Scope
 
 KINDS = ("ff", "group")

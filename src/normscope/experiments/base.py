@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from normscope.analysis import Analysis
 from normscope.errors import InputError, listing
 from normscope.experiments.arrow import Table
 from normscope.experiments.partial import Partial, merged
-from normscope.location import short_name
 from normscope.measures import Measure
+from normscope.models.source import short_name
+from normscope.results.analysis import Analysis
 from normscope.scopes import Scope
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from torch import Tensor
 from normscope.capture import blocks_of
 from normscope.capture.values import value_projection
 from normscope.capture.weights import BlockWeights
+from normscope.chain.trace import LayerNorm
 from normscope.errors import UnsupportedArchitectureError
 from normscope.experiments import figures, published, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
@@ -33,7 +34,6 @@ from normscope.families.spec import (
     Topology,
     Value,
 )
-from normscope.trace import LayerNorm
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer

@@ -10,7 +10,6 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from normscope.choices import Correlation, NormaliseAxis
 from normscope.errors import InputError
 from normscope.experiments import chain, figures, published, tables
 from normscope.experiments.arrow import Table
@@ -21,6 +20,7 @@ from normscope.experiments.similarity import COLUMNS, PUBLISHED, Way, similariti
 from normscope.measures import Decomposition
 from normscope.measures.removal import MapWithoutDimensions
 from normscope.measures.vectors import FeedForwardDimensions, FeedForwardNorms
+from normscope.options import Correlation, NormaliseAxis
 
 _VECTORS = ("ff_output", "bypass")
 

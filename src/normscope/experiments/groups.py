@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from normscope.choices import NormaliseAxis
 from normscope.errors import InputError
 from normscope.experiments import group_figures, published, tables
 from normscope.experiments.amplification import KINDS, UNIT, changes, scopes_needed, type_ids
@@ -24,6 +23,7 @@ from normscope.experiments.bootstrap import Comparison, compare_means
 from normscope.experiments.matching import matched
 from normscope.experiments.partial import Partial, Rows
 from normscope.measures import Decomposition
+from normscope.options import NormaliseAxis
 
 FEWEST = 20
 """With fewer pairs on a side, nothing is called significant: a bootstrap of so few values is too sure of itself."""

@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from normscope.analysis import Analysis
-from normscope.asking import refuse_unknown_ids
-from normscope.baseline import baseline
-from normscope.choices import ApproximationName, FeedForwardBaseline, Masking, StackName, ValueBias
+from normscope.chain.baseline import baseline
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
@@ -27,6 +24,9 @@ from normscope.experiments.partial import Partial
 from normscope.inputs import NO_WORD, TokenSequence, with_targets
 from normscope.measures import Decomposition, Measure, Reach, joined
 from normscope.measures.approximated import approximation
+from normscope.options import ApproximationName, FeedForwardBaseline, Masking, StackName, ValueBias
+from normscope.request import refuse_unknown_ids
+from normscope.results.analysis import Analysis
 from normscope.scopes import Scope
 
 if TYPE_CHECKING:

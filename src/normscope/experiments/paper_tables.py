@@ -13,7 +13,7 @@ from rich.text import Text
 from normscope.experiments import published_values as values
 from normscope.experiments.base import RunFacts
 from normscope.experiments.published import paper_of_model
-from normscope.location import short_name
+from normscope.models.source import short_name
 from normscope.scopes import scopes_of
 
 ERROR = "standard error"

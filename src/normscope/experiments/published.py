@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from normscope.experiments import published_values as values
 from normscope.experiments.base import ModelFacts, RunFacts
 from normscope.experiments.published_values import CONLL, MNLI, SST2, WIKIPEDIA
-from normscope.location import short_name
+from normscope.models.source import short_name
 
 __all__ = ["CONLL", "MNLI", "SST2", "WIKIPEDIA", "Paper", "paper_of", "paper_of_model"]
 

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.choices import Correlation
+from normscope.options import Correlation
 
 _ROUNDING = 1e-12
 """What is left of a constant series, relative to its norm, when its mean is taken from it."""

@@ -18,7 +18,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table as TextTable
 
-from normscope.choices import Correlation, NormaliseAxis
 from normscope.experiments import chain, figures, published, published_values, tables
 from normscope.experiments.arrow import Table
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
@@ -27,6 +26,7 @@ from normscope.experiments.paper_tables import DIM, ERROR, PaperTable, model_lab
 from normscope.experiments.partial import Partial
 from normscope.experiments.similarity import COLUMNS, PUBLISHED, Way, similarities, ways
 from normscope.measures import Decomposition
+from normscope.options import Correlation, NormaliseAxis
 from normscope.scopes import Scope
 
 

@@ -13,12 +13,12 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from normscope.analysis import normalise
-from normscope.choices import Correlation, NormaliseAxis
 from normscope.errors import InputError
 from normscope.experiments import figures
 from normscope.experiments.base import check_choice
 from normscope.experiments.ranks import correlation_matrix
+from normscope.options import Correlation, NormaliseAxis
+from normscope.results.analysis import normalise
 
 COLUMNS = {
     "correlation": "how maps are compared: pearson, r of their cells, or spearman, rho of the ranks of their cells",

@@ -1,6 +1,1 @@
-"""What made the model say this: the attribution of a logit to the input tokens, through all layers, and its result."""
-
-from normscope.explain.explanation import Explanation
-from normscope.explain.flow import Flow
-
-__all__ = ["Explanation", "Flow"]
+"""Explanations: what is explained, how it is parsed and how a logit is pulled back to the input tokens."""

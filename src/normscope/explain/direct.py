@@ -8,8 +8,7 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.pullback.block import Covector, PulledAttention, constant_values, pull_back_norm
-from normscope.trace import (
+from normscope.chain.trace import (
     Attention,
     CrossAttention,
     FeedForward,
@@ -20,6 +19,7 @@ from normscope.trace import (
     Residual,
     Scale,
 )
+from normscope.pullback.block import Covector, PulledAttention, constant_values, pull_back_norm
 
 
 def direct_attention(trace: LayerTrace, covector: Covector) -> tuple[Float[Tensor, "target every_key"], Covector]:

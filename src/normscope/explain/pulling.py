@@ -13,20 +13,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.baseline import BiasBaseline, baseline
 from normscope.capture import module_between
-from normscope.choices import FeedForwardBaseline
+from normscope.chain.baseline import BiasBaseline, baseline
+from normscope.chain.trace import CrossAttention, LayerTrace
 from normscope.errors import CompletenessError
+from normscope.explain.model_values import refuse_module_between
 from normscope.explain.question import Answer, Question
 from normscope.explain.recording import Recording
-from normscope.explain.values import refuse_module_between
 from normscope.inputs import TokenSequence
+from normscope.measures.request import check_arithmetic
 from normscope.measures.sinks import received
-from normscope.numerals import whole_number
+from normscope.options import FeedForwardBaseline, whole_number
 from normscope.passes import Tell
 from normscope.pullback import LayerFlow, pull_back_end, pull_back_layer
-from normscope.request import check_arithmetic
-from normscope.trace import CrossAttention, LayerTrace
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer

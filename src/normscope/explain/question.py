@@ -14,11 +14,11 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from normscope.chain.head_trace import HeadTrace, Target
+from normscope.chain.trace import Linear
 from normscope.errors import InputError, SelectionError, listing
 from normscope.families.heads import head_of, labels_of
 from normscope.families.heads.spec import LANGUAGE_MODELLING, Task
-from normscope.head_trace import HeadTrace, Target
-from normscope.trace import Linear
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer

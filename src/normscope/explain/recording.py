@@ -14,17 +14,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.baseline import BiasBaseline
 from normscope.capture import Side, capture_sides
 from normscope.capture.heads import HeadListener
+from normscope.chain.baseline import BiasBaseline
+from normscope.chain.head_trace import EncoderEnd, HeadTrace
+from normscope.chain.trace import CrossAttention, LayerTrace
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import Stack
-from normscope.head_trace import EncoderEnd, HeadTrace
 from normscope.inputs import TokenSequence, batches
+from normscope.models.devices import entry_device
 from normscope.passes import Tell
-from normscope.placement import entry_device
 from normscope.pullback import PulledHead, pull_back_head, sizes_of, values_of
-from normscope.trace import CrossAttention, LayerTrace
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer

@@ -5,7 +5,7 @@ the server, `jobs` and `work` make it). The front end itself is TypeScript under
 `static/explorer.js`.
 """
 
+from normscope.explorer.packing import Precision
 from normscope.explorer.page import page_html, write_page
-from normscope.explorer.pieces import Precision
 
 __all__ = ["Precision", "page_html", "write_page"]

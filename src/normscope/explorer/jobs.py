@@ -1,23 +1,49 @@
-"""Analyses asked for over the web: a queue with a limit, one at a time in a thread, each with a state that can be followed.
+"""Memory that an analysis has left free goes back to the system.
 
-Owns the life of a job, from waiting to done, failed or cancelled, and how much of what is done is kept. Knows nothing of
-HTTP, nor of what a job computes.
+What refers to itself in circles, as datasets do, is freed only when Python looks for such circles. And glibc keeps what
+large arrays leave behind: over many analyses of different lengths its heap grows by several times what is in use, though
+nothing leaks. Other C libraries give memory back by themselves, or offer no way to ask for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import gc
 import logging
 import secrets
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
 from normscope.errors import NormscopeError
-from normscope.explorer.memory import give_back
 from normscope.explorer.work import Cancelled, Result
+
+
+def give_back() -> None:
+    """Free what nothing refers to any more, and give it back to the system, where the C library can."""
+    gc.collect()
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):  # not glibc, or not even a Unix
+        return None
+
+
+# ---- Analyses asked for over the web: a queue with a limit, one at a time in a thread, each with a state that can be
+# followed.
+#
+# Owns the life of a job, from waiting to done, failed or cancelled, and how much of what is done is kept. Knows
+# nothing of HTTP, nor of what a job computes.
 
 _log = logging.getLogger(__name__)
 

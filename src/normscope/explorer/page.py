@@ -13,16 +13,15 @@ from html import escape
 from importlib.resources import files as resources
 from pathlib import Path
 
-from normscope import files
-from normscope.analysis import Analysis
-from normscope.endings import PAGES, ending
 from normscope.errors import NormscopeError
-from normscope.explain.explanation import Explanation
-from normscope.explorer.long import LongResults
+from normscope.explorer.packing import Precision
 from normscope.explorer.payload import encoded
-from normscope.explorer.pieces import Precision
-from normscope.explorer.windows import Tell
-from normscope.location import model_name
+from normscope.explorer.windows import LongResults, Tell
+from normscope.models.source import model_name
+from normscope.paths import PAGES, ending
+from normscope.results import files
+from normscope.results.analysis import Analysis
+from normscope.results.explanation import Explanation
 
 FRAME_HEIGHT = 860
 LARGEST_FRAME = 4_000_000

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from normscope import asking
+from normscope import request as asking
+from normscope.explain.model_values import Values
+from normscope.explain.parse import read_question
 from normscope.explain.probabilities import EACH, each_by_itself, has_probabilities, probabilities
 from normscope.explain.question import Wanted, label_name
-from normscope.explain.values import Values
-from normscope.explain.wording import read_question
-from normscope.explorer.orders import Order, task_of
+from normscope.explorer.requests import Order, task_of
 
 _MOST = 6
 

@@ -14,14 +14,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from normscope.analysis import Analysis
 from normscope.errors import InputError, NormscopeError
-from normscope.explain.explanation import Explanation
-from normscope.explorer.guard import Guard, Rules
-from normscope.explorer.long import LongResults
 from normscope.explorer.page import bundle, shell, title
 from normscope.explorer.payload import encoded
-from normscope.explorer.windows import Tell
+from normscope.explorer.security import Guard, Rules
+from normscope.explorer.windows import LongResults, Tell
+from normscope.results.analysis import Analysis
+from normscope.results.explanation import Explanation
 
 _LARGEST_BODY = 1024
 

@@ -19,16 +19,16 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from normscope.analysis import Analysis
 from normscope.analyzer import Analyzer
 from normscope.errors import InputError, NormscopeError
-from normscope.explorer.guard import Guard, Rules
 from normscope.explorer.jobs import Job, Queue, QueueFull
-from normscope.explorer.orders import Order, Question, Reader, check_servable, described
 from normscope.explorer.page import bundle, shell
 from normscope.explorer.payload import exact_map
+from normscope.explorer.requests import Order, Question, Reader, check_servable, described
+from normscope.explorer.security import Guard, Rules
 from normscope.explorer.work import Result, analyse, explain
 from normscope.methods import methods
+from normscope.results.analysis import Analysis
 
 _TITLE = "normscope"
 

@@ -16,7 +16,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from normscope.errors import InputError
-from normscope.explorer.guard import is_loopback
+from normscope.explorer.security import is_loopback
 
 _MOST_CONNECTIONS = 512
 

@@ -10,12 +10,12 @@ from typing import Any
 import anywidget
 import traitlets
 
-from normscope.analysis import Analysis
 from normscope.errors import NormscopeError
-from normscope.explain.explanation import Explanation
-from normscope.explorer.long import LongResults
 from normscope.explorer.page import bundle, frame
 from normscope.explorer.payload import encoded, exact_map
+from normscope.explorer.windows import LongResults
+from normscope.results.analysis import Analysis
+from normscope.results.explanation import Explanation
 
 
 class ExplorerWidget(anywidget.AnyWidget):

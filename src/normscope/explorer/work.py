@@ -12,13 +12,13 @@ from typing import Any, cast
 
 from PIL import Image
 
-from normscope.analysis import Analysis
 from normscope.errors import InputError, NormscopeError
-from normscope.explain.explanation import Explanation
-from normscope.explorer.orders import Order, Question, task_of
 from normscope.explorer.payload import payload_json
 from normscope.explorer.predictions import predictions_of, reply_of
-from normscope.schema import NORMS
+from normscope.explorer.requests import Order, Question, task_of
+from normscope.results.analysis import Analysis
+from normscope.results.explanation import Explanation
+from normscope.results.schema import NORMS
 
 __all__ = ["Cancelled", "Order", "Result", "Steps", "analyse", "explain"]
 

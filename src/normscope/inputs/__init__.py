@@ -1,11 +1,17 @@
 """What a model reads: texts, pairs, words, encodings, ids, targets and images become token sequences, and those batches."""
 
-from normscope.inputs.batches import Batch, batches
-from normscope.inputs.generation import most_probable
+from normscope.inputs.decoder import (
+    Target,
+    decoder_side,
+    most_probable,
+    own_shift,
+    read_target,
+    read_targets,
+    with_targets,
+)
 from normscope.inputs.images import ImageInput, read_images
-from normscope.inputs.reading import Input, encodable, read_ids, read_inputs
-from normscope.inputs.sequence import NO_WORD, TokenSequence
-from normscope.inputs.targets import Target, decoder_side, own_shift, read_target, read_targets, with_targets
+from normscope.inputs.sequence import NO_WORD, Batch, TokenSequence, batches
+from normscope.inputs.text import Input, encodable, read_ids, read_inputs
 
 __all__ = [
     "NO_WORD",

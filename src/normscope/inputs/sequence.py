@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 NO_WORD = -1
@@ -35,3 +37,52 @@ class TokenSequence:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+
+# ---- Sequences of similar length together, padded on the right, as the model takes them in.
+
+_BATCH_TOKENS = 2048
+"""How many tokens, padding included, go through the model at once."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sequences padded on the right to one length, with their places in the user's list, as the model takes them in."""
+
+    places: list[int]
+    lengths: list[int]
+    features: dict[str, Tensor]
+    target_lengths: list[int]
+
+
+def batches(sequences: Sequence[TokenSequence], pad_id: int, device: torch.device) -> Iterator[Batch]:
+    """Sequences of similar length together, longest first."""
+    order = sorted(range(len(sequences)), key=lambda place: -len(sequences[place]))
+    while order:
+        size = max(1, _BATCH_TOKENS // len(sequences[order[0]]))
+        places, order = order[:size], order[size:]
+        yield _pad([sequences[place] for place in places], places, pad_id, device)
+
+
+def _pad(sequences: list[TokenSequence], places: list[int], pad_id: int, device: torch.device) -> Batch:
+    lengths = [len(sequence) for sequence in sequences]
+    targets = [sequence.target for sequence in sequences if sequence.target is not None]
+    features = _padded(sequences, pad_id, device)
+    if targets:
+        features |= {f"decoder_{name}": tensor for name, tensor in _padded(targets, pad_id, device).items()}
+    return Batch(places, lengths, features, [len(target) for target in targets])
+
+
+def _padded(sequences: list[TokenSequence], pad_id: int, device: torch.device) -> dict[str, Tensor]:
+    pixels = [sequence.pixels for sequence in sequences if sequence.pixels is not None]
+    if pixels:
+        return {"pixel_values": torch.stack(pixels).to(device)}
+    lengths = [len(sequence) for sequence in sequences]
+    features: dict[str, Tensor] = {}
+    for name in sequences[0].features:
+        filler = pad_id if name == "input_ids" else 0
+        rows = [s.features[name] + [filler] * (max(lengths) - len(s)) for s in sequences]
+        features[name] = torch.tensor(rows, device=device)
+    columns = torch.arange(max(lengths), device=device)
+    features["attention_mask"] = (columns < torch.tensor(lengths, device=device)[:, None]).long()
+    return features

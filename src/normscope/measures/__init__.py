@@ -3,8 +3,7 @@
 This is the one way from a trace to numbers. It knows `decompose` and traces, but no model, file or picture.
 """
 
-from normscope.measures.base import ArrayMeasure, LayerMeasure, Measure, Reach
+from normscope.chain.measure import ArrayMeasure, KeptTraces, LayerMeasure, Measure, Reach
 from normscope.measures.decomposition import Decomposition, joined
-from normscope.measures.traces import KeptTraces
 
 __all__ = ["ArrayMeasure", "Decomposition", "KeptTraces", "LayerMeasure", "Measure", "Reach", "joined"]

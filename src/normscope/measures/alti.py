@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from normscope.measures.base import Reach
+from normscope.chain.measure import Reach
+from normscope.chain.trace import LayerTrace
 from normscope.measures.maps import LayerMaps, MapMeasure, MapSheet
 from normscope.measures.parts import carried, components_to_attentions, place_after_attentions, tiles
 from normscope.measures.projection import state_after
 from normscope.scopes import Scope
-from normscope.trace import LayerTrace
 
 
 @dataclass(frozen=True)

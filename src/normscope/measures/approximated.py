@@ -13,16 +13,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.choices import Products
+from normscope.chain.trace import FeedForward, LayerTrace
 from normscope.decompose import Approximation, Branches, LayerResult, Reached
-from normscope.decompose.walk import Walk
+from normscope.decompose.maps import Walk
 from normscope.errors import InputError, listing
+from normscope.estimate.approximations import candidates
+from normscope.estimate.sizes import sizes_of_trace
+from normscope.estimate.work import Extent
 from normscope.measures.search import Search
-from normscope.planner.approximations import candidates
-from normscope.planner.sizes import sizes_of_trace
-from normscope.planner.work import Extent
+from normscope.options import Products
 from normscope.scopes import Scope
-from normscope.trace import FeedForward, LayerTrace
 
 FEWEST, SAMPLED = 4, 8
 """How many queries of a layer are computed exactly, too: one of 64, within these bounds."""

@@ -14,13 +14,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.decompose.carrier import SELF, SOURCE
-from normscope.measures.base import Reach
+from normscope.chain.measure import Reach
+from normscope.chain.trace import Attention, CrossAttention, LayerTrace
+from normscope.decompose.carriers import SELF, SOURCE
 from normscope.measures.maps import LayerMaps, MapMeasure, MapSheet
 from normscope.measures.parts import place_of
 from normscope.measures.projection import state_after
 from normscope.scopes import ATTENTIONS, Scope, scopes_of
-from normscope.trace import Attention, CrossAttention, LayerTrace
 
 
 @dataclass(frozen=True)

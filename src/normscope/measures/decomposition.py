@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from normscope import schema
-from normscope.choices import Products, ValueBias
+from normscope.chain.measure import Errors, Measure, Reach
+from normscope.chain.trace import FeedForward, LayerTrace
 from normscope.decompose import Approximation, LayerResult, Reached, decompose, mixing_ratios
-from normscope.decompose.products import TOLERANCE
+from normscope.decompose.dense import TOLERANCE
 from normscope.errors import InputError
 from normscope.measures.approximated import Approximate, ApproximateLayer
-from normscope.measures.base import Errors, Measure, Reach
 from normscope.measures.removal import MapWithoutDimensions
+from normscope.options import Products, ValueBias
+from normscope.results import schema
 from normscope.scopes import Scope, components_needed
-from normscope.trace import FeedForward, LayerTrace
 
 
 class DecomposedLayers(dict[int, LayerResult]):

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from normscope.chain.trace import FeedForward, Fork, LayerTrace, OwnFeedForward, Residual
 from normscope.decompose import decompose
 from normscope.measures.maps import LayerMaps, MapMeasure
 from normscope.scopes import Scope, scopes_of
-from normscope.trace import FeedForward, Fork, LayerTrace, OwnFeedForward, Residual
 
 
 @dataclass(frozen=True)

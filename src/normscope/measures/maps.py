@@ -12,12 +12,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope import schema
-from normscope.decompose.carrier import SOURCE
-from normscope.measures.base import Errors, LayerMeasure
+from normscope.chain.measure import Errors, LayerMeasure
+from normscope.chain.trace import LayerTrace, QueryRows
+from normscope.decompose.carriers import SOURCE
 from normscope.measures.decomposition import by_scope, error_variables, head_variables
+from normscope.results import schema
 from normscope.scopes import Scope
-from normscope.trace import LayerTrace, QueryRows
 
 
 @dataclass

@@ -9,13 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.decompose.dense import Dense
-from normscope.decompose.expand import TILE_VECTORS
+from normscope.chain.linear import deviation, sloped
+from normscope.chain.trace import Attention, FeedForward, Fork, LayerTrace, Normalise, OwnFeedForward, Residual, Scale
+from normscope.decompose.carriers import Summed, Sums
+from normscope.decompose.dense import TILE_VECTORS, Dense
 from normscope.decompose.factored import Factored
-from normscope.decompose.linear import deviation, sloped
-from normscope.decompose.sums import Summed, Sums
 from normscope.scopes import ATTENTIONS
-from normscope.trace import Attention, FeedForward, Fork, LayerTrace, Normalise, OwnFeedForward, Residual, Scale
 
 
 def components_to_attentions(components: Sequence[str]) -> int:

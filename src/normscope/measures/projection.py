@@ -15,12 +15,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope import schema
-from normscope.measures.base import Errors, LayerMeasure, Reach
+from normscope.chain.measure import Errors, LayerMeasure, Reach
+from normscope.chain.trace import CrossAttention, Fork, LayerTrace
 from normscope.measures.decomposition import by_scope, error_variables
 from normscope.pullback.block import PulledBlock, pull_back_block
+from normscope.results import schema
 from normscope.scopes import Scope, components_needed, scopes_of
-from normscope.trace import CrossAttention, Fork, LayerTrace
 
 
 @dataclass

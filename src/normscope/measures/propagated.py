@@ -14,13 +14,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope import schema
+from normscope.chain.measure import Errors, Measure
+from normscope.chain.trace import LayerTrace
+from normscope.decompose.propagate import BiasShare, Block, Columns, Vectors, starting_vectors
 from normscope.errors import InputError, UnsupportedArchitectureError
-from normscope.measures.base import Errors, Measure
 from normscope.measures.decomposition import by_scope, error_variables
-from normscope.propagate import BiasShare, Block, Columns, Vectors, starting_vectors
+from normscope.results import schema
 from normscope.scopes import Scope
-from normscope.trace import LayerTrace
 
 TILE_VECTORS = 4096
 """How many vectors are carried at once where nothing limits the memory: enough to keep the matrix products busy."""

@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from normscope.chain.measure import ArrayMeasure
+from normscope.chain.trace import Expert, FeedForward, LayerTrace, Linear, Plain
 from normscope.decompose import decompose
-from normscope.measures.base import ArrayMeasure
 from normscope.measures.vectors import feed_forward_place, gamma_after
 from normscope.scopes import Scope
-from normscope.trace import Expert, FeedForward, LayerTrace, Linear, Plain
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.trace import LayerTrace, SelfAttention
+from normscope.chain.trace import LayerTrace, SelfAttention
 
 SHARE = 0.2
 """A sink gets at least this much of the attention of the tokens that see it, mean over heads and layers ..."""

@@ -14,13 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.decompose.carrier import SELF, SOURCE
-from normscope.decompose.expand import TILE_VECTORS
-from normscope.decompose.linear import deviation, scale_, shift
-from normscope.measures.maps import LayerMaps, MapMeasure, MapSheet, scope_through
-from normscope.measures.parts import relative_error
-from normscope.measures.projection import state_after
-from normscope.trace import (
+from normscope.chain.linear import deviation, scale_, shift
+from normscope.chain.trace import (
     Attention,
     CrossAttention,
     Expert,
@@ -36,6 +31,11 @@ from normscope.trace import (
     Residual,
     Scale,
 )
+from normscope.decompose.carriers import SELF, SOURCE
+from normscope.decompose.dense import TILE_VECTORS
+from normscope.measures.maps import LayerMaps, MapMeasure, MapSheet, scope_through
+from normscope.measures.parts import relative_error
+from normscope.measures.projection import state_after
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.decompose.linear import sloped
-from normscope.decompose.sums import Sums
+from normscope.chain.linear import sloped
+from normscope.chain.measure import ArrayMeasure
+from normscope.chain.trace import Attention, FeedForward, Fork, LayerTrace, Normalise, OwnFeedForward
+from normscope.decompose.carriers import Sums
 from normscope.errors import UnsupportedArchitectureError
-from normscope.measures.base import ArrayMeasure
-from normscope.trace import Attention, FeedForward, Fork, LayerTrace, Normalise, OwnFeedForward
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from normscope.analysis import Analysis
-from normscope.choices import FeedForwardBaseline
 from normscope.inputs import TokenSequence
+from normscope.measures.request import Request, query_positions
 from normscope.methods.layer import LayerMethod
+from normscope.options import FeedForwardBaseline
 from normscope.passes import Pass, Tell
-from normscope.request import Request, query_positions
+from normscope.results.analysis import Analysis
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 
-from normscope.choices import FeedForwardBaseline, ValueBias
+from normscope.decompose.propagate import BiasShare
 from normscope.errors import InputError, SelectionError, listing
 from normscope.measures import Decomposition, Measure
 from normscope.measures.alti import AltiMaps
@@ -21,8 +21,8 @@ from normscope.measures.projection import Projections
 from normscope.measures.propagated import PropagatedNorms
 from normscope.measures.value_zeroing import ValueZeroing
 from normscope.methods.base import Gives, Method
-from normscope.propagate import BiasShare
-from normscope.schema import NORMS
+from normscope.options import FeedForwardBaseline, ValueBias
+from normscope.results.schema import NORMS
 from normscope.scopes import CROSS_WEIGHTS, HALF_ATTENTION_WEIGHTS, Scope, basis
 
 

@@ -16,12 +16,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normscope.errors import CompletenessError, InputError, listing
-from normscope.explain.asked import Asked, Attributed, predictions_of
-from normscope.explain.datasets import attribution_tree, explanation_tree
+from normscope.explain.model_values import Values
 from normscope.explain.pulling import pull_back
 from normscope.explain.removal import NO_ROW, Removal, removal_of, without_each
-from normscope.explain.values import Values
+from normscope.explain.task import Asked, Attributed, predictions_of
 from normscope.methods.base import Gives, Method
+from normscope.results.explanation_schema import attribution_tree, explanation_tree
 
 _STATES_AT_ONCE = 2048
 """How many tokens' states go through the model at once."""

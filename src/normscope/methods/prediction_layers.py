@@ -10,14 +10,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.analysis import Analysis
+from normscope.decompose.propagate import BiasShare, Block, Columns, starting_vectors
 from normscope.errors import CompletenessError, InputError, UnsupportedArchitectureError, listing
-from normscope.explain.asked import Asked, Attributed
 from normscope.explain.direct import direct_attention
-from normscope.explain.reading import read_off
+from normscope.explain.task import Asked, Attributed, read_off
 from normscope.methods.layer import Alti, LayerMethod
 from normscope.methods.prediction import SharesOnly
-from normscope.propagate import BiasShare, Block, Columns, starting_vectors
+from normscope.results.analysis import Analysis
 
 _ONE_LAYER = 1
 """So little memory (in bytes) that no more than a layer's trace is kept."""

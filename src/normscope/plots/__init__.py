@@ -1,6 +1,6 @@
 """Pictures of an analysis or an explanation, as matplotlib figures that belong to nobody: no global state, no window.
 
-Each function takes one of them and returns a `Figure`; `normscope.export` writes figures to files.
+Each function takes one of them and returns a `Figure`; `normscope.output.export` writes figures to files.
 """
 
 from normscope.plots.explanation import plot_explanation

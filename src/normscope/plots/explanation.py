@@ -14,10 +14,8 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 
-from normscope import schema
 from normscope.errors import InputError, SelectionError
-from normscope.explain.summary import SINK, heading, meaning, token_names
-from normscope.labels import labels, pieces
+from normscope.output.explanation_terminal import SINK, heading, meaning, token_names
 from normscope.plots.heat import add_colour_bar, draw_cells, label_columns, label_rows
 from normscope.plots.picture import Picture
 from normscope.plots.style import (
@@ -31,9 +29,11 @@ from normscope.plots.style import (
     sequential_norm,
 )
 from normscope.plots.text import LINE_HEIGHT, Placed, draw_token, widths_of
+from normscope.results import schema
+from normscope.results.tokens import labels, pieces
 
 if TYPE_CHECKING:
-    from normscope.explain.explanation import Explanation
+    from normscope.results.explanation import Explanation
 
 _SPACE, _BEFORE_BIAS = 0.06, 0.22
 """Room between words, and before the bias, in inches."""

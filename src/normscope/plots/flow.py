@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from normscope.errors import SelectionError
-from normscope.labels import labels
 from normscope.plots.picture import Picture
 from normscope.plots.style import DIVERGING, publication
+from normscope.results.tokens import labels
 
 if TYPE_CHECKING:
-    from normscope.explain.flow import Edge, Flow
+    from normscope.results.flow import Edge, Flow
 
 FOR, AGAINST = to_hex(DIVERGING(0.86)), to_hex(DIVERGING(0.14))
 """The colours of what speaks for a value, and against it."""

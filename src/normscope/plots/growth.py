@@ -14,11 +14,11 @@ from matplotlib.figure import Figure
 
 from normscope.plots.panels import Panels, panel_figure
 from normscope.plots.style import SEQUENTIAL, sequential_norm, typical_largest
+from normscope.results.select import check_layers, check_scopes, select_map
 from normscope.scopes import Scope
-from normscope.selection import check_layers, check_scopes, select_map
 
 if TYPE_CHECKING:
-    from normscope.analysis import Analysis
+    from normscope.results.analysis import Analysis
 
 _ONE_ROW_UP_TO, _LONGEST_ROW = 16, 7
 """Up to this many tokens and panels the strip is one row; otherwise it has two."""

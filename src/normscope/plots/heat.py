@@ -16,8 +16,8 @@ from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 
-from normscope.labels import labels
 from normscope.plots.style import Scale
+from normscope.results.tokens import labels
 
 _RASTER_FROM = 120
 """From this many cells on a side, vector files hold the cells as one image; the text stays text."""

@@ -11,14 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 
-from normscope import schema
 from normscope.errors import InputError, SelectionError
 from normscope.plots.picture import Picture
 from normscope.plots.style import SEQUENTIAL, colour_map, publication, sequential_norm
-from normscope.selection import MapSelection, select_map
+from normscope.results import schema
+from normscope.results.select import MapSelection, select_map
 
 if TYPE_CHECKING:
-    from normscope.analysis import Analysis
+    from normscope.results.analysis import Analysis
 
 _PANEL = 2.1
 _COLUMNS = 4

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 
-from normscope.choices import normalise_axis
+from normscope.options import normalise_axis
 from normscope.plots.panels import Panels, panel_figure
 from normscope.plots.style import DIVERGING, SEQUENTIAL, diverging_norm, sequential_norm
+from normscope.results.select import check_layers, select_map
 from normscope.scopes import resolve
-from normscope.selection import check_layers, select_map
 
 if TYPE_CHECKING:
-    from normscope.analysis import Analysis
+    from normscope.results.analysis import Analysis
 
 _CHANGES = {
     "none": "change of the norm",

@@ -10,14 +10,14 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 
 from normscope.errors import InputError, SelectionError
-from normscope.labels import labels
 from normscope.plots.heat import add_colour_bar, draw_cells, label_columns, label_rows
 from normscope.plots.picture import Picture
 from normscope.plots.style import SEQUENTIAL, colour_map, publication, scale_for
+from normscope.results.tokens import labels
 from normscope.scopes import resolve
 
 if TYPE_CHECKING:
-    from normscope.analysis import Analysis
+    from normscope.results.analysis import Analysis
 
 _SIDES = (3.0, 14.0)
 

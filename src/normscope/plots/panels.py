@@ -13,10 +13,10 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 
 from normscope.errors import SelectionError
-from normscope.labels import labels
 from normscope.plots.heat import add_colour_bar, draw_map, key_groups
 from normscope.plots.picture import Picture
 from normscope.plots.style import Scale, colour_map, publication, scale_for
+from normscope.results.tokens import labels
 
 _SINGLE = (3.0, 14.0)
 """The smallest and the largest side of a panel that is alone, in inches."""

@@ -17,14 +17,14 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
-from normscope.labels import label, labels
 from normscope.plots.heat import add_colour_bar
 from normscope.plots.picture import Picture
 from normscope.plots.style import SEQUENTIAL, colour_map, ink_on, publication, sequential_norm
-from normscope.selection import find_query, select_map
+from normscope.results.select import find_query, select_map
+from normscope.results.tokens import label, labels
 
 if TYPE_CHECKING:
-    from normscope.analysis import Analysis
+    from normscope.results.analysis import Analysis
 
 _FONT = 11.0
 LINE_HEIGHT = 0.34

@@ -5,7 +5,7 @@ Pure mathematics on the plain data of traces; knows no models.
 
 from normscope.pullback.block import pull_back_block
 from normscope.pullback.head import PulledHead, pull_back_end, pull_back_head, sizes_of, values_of
-from normscope.pullback.stack import LayerFlow, PulledLayer, pull_back_layer
+from normscope.pullback.layers import LayerFlow, PulledLayer, pull_back_layer
 
 __all__ = [
     "LayerFlow",

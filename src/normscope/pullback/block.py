@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.decompose.linear import SlopedNetwork, deviation, scale_back, shift, sloped
-from normscope.trace import (
+from normscope.chain.linear import SlopedNetwork, deviation, scale_back, shift, sloped
+from normscope.chain.trace import (
     Attention,
     FeedForward,
     Fork,

@@ -16,9 +16,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.decompose.linear import deviation, shift
-from normscope.errors import HeadError, SelectionError
-from normscope.head_trace import (
+from normscope.chain.head_trace import (
     Activate,
     Average,
     EncoderEnd,
@@ -30,7 +28,9 @@ from normscope.head_trace import (
     Shift,
     Target,
 )
-from normscope.trace import LayerNorm, Linear, Normalise
+from normscope.chain.linear import deviation, shift
+from normscope.chain.trace import LayerNorm, Linear, Normalise
+from normscope.errors import HeadError, SelectionError
 
 Labels = list[int]
 

@@ -18,20 +18,18 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 from matplotlib.figure import Figure
 
-from normscope.endings import PAGES, ending
 from normscope.errors import InputError
 from normscope.experiments import EXPERIMENTS
-from normscope.files import replacing
+from normscope.paths import PAGES, ending
 from normscope.plots.style import publication
 from normscope.report.across import Across, across_models
-from normscope.report.across_figures import drawn_across, drawn_effects
+from normscope.report.across_figures import drawn_across, drawn_effects, effects_across
 from normscope.report.captions import across_caption, caption
-from normscope.report.comparison import ShownTable, comparison
-from normscope.report.effects import effects_across
 from normscope.report.findings import agreement, finding
-from normscope.report.finished import FinishedRun
-from normscope.report.together import drawn
-from normscope.report.together import together as mean_tables
+from normscope.report.run import FinishedRun
+from normscope.report.tables import ShownTable, comparison, drawn
+from normscope.report.tables import together as mean_tables
+from normscope.results.files import replacing
 
 __all__ = ["Across", "tables_across", "write_report"]
 

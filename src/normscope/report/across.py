@@ -18,8 +18,8 @@ from normscope.experiments.chain import component_name
 from normscope.experiments.published import WIKIPEDIA, Paper
 from normscope.experiments.published_values import TITLES
 from normscope.experiments.similarity import PUBLISHED, Way
-from normscope.location import short_name
-from normscope.report.finished import FinishedRun
+from normscope.models.source import short_name
+from normscope.report.run import FinishedRun
 from normscope.scopes import Scope, scopes_of
 
 Row = dict[str, Any]

@@ -8,9 +8,9 @@ from rule_model import rule_analyzer
 from scipy import stats
 
 import normscope as ns
-from normscope.corpus_run import run
 from normscope.experiments import experiment
 from normscope.experiments.faithfulness.agreement import rank_correlation
+from normscope.runs import run
 
 TEXTS = ["a dog saw the red cat", "it was cold in may"]
 

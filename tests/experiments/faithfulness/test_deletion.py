@@ -13,10 +13,10 @@ from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassificat
 
 import normscope as ns
 from normscope.corpora import Corpus, Problems
-from normscope.corpus_run import run
 from normscope.experiments import experiment
 from normscope.experiments.faithfulness.attributions import case_of
 from normscope.experiments.faithfulness.probabilities import Probabilities
+from normscope.runs import run
 
 SIZE: dict[str, Any] = dict(hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20)
 TEXTS = ["key one two three four five", "one key six seven two two", "key key one two three four"]

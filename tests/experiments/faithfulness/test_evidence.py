@@ -14,11 +14,11 @@ from rule_model import WORDS, rule_analyzer, tokenizer
 import normscope as ns
 from normscope.cli import main
 from normscope.corpora import Corpus, CorpusError, Problems
-from normscope.corpora.stored import from_json, to_json
-from normscope.corpus_run import run
 from normscope.experiments import ModelFacts, experiment
 from normscope.experiments.faithfulness import published
 from normscope.experiments.faithfulness.evidence import scores
+from normscope.runs import run
+from normscope.runs.spool import from_json, to_json
 
 METHODS = ("pull-back", "leave-one-out", "gradient-x-input", "alti-logit", "random")
 HEADER = "prefix,good,bad,evidence\n"

@@ -14,11 +14,11 @@ from transformers import LlamaForCausalLM
 
 import normscope as ns
 from experiments.made import pearson
-from normscope.corpus_run import run
+from normscope.chain.trace import LayerTrace
 from normscope.experiments.faithfulness.skipping import Component, components_of, continued, without
 from normscope.inputs import TokenSequence, read_inputs
 from normscope.measures import KeptTraces
-from normscope.trace import LayerTrace
+from normscope.runs import run
 
 LAYER = 2
 

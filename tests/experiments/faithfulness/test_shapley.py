@@ -12,11 +12,11 @@ from tiny_models import tiny
 from transformers import LlamaConfig, LlamaModel
 
 import normscope as ns
-from normscope.corpus_run import run
 from normscope.experiments import experiment
 from normscope.experiments.faithfulness.shapley_maps import ShapleyMaps
 from normscope.experiments.faithfulness.shapley_values import exact, sampled
 from normscope.inputs import read_inputs
+from normscope.runs import run
 
 
 def gated(inputs: torch.Tensor) -> torch.Tensor:

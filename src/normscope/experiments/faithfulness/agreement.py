@@ -15,28 +15,16 @@ import pyarrow as pa
 from matplotlib.figure import Figure
 from scipy import stats
 
-from normscope.analysis import Analysis
 from normscope.corpora.item import Item
 from normscope.errors import InputError, UnsupportedArchitectureError
 from normscope.experiments import figures, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
 from normscope.experiments.faithfulness import intervals
-from normscope.experiments.faithfulness.attributions import (
-    case_of,
-    notes_of,
-    shares_by,
-    unavailable,
-)
-from normscope.experiments.faithfulness.base import (
-    ALL,
-    CONFIDENCE,
-    PREDICTIONS,
-    RESAMPLES,
-    MethodTrial,
-    named_method,
-)
+from normscope.experiments.faithfulness.attributions import case_of, notes_of, shares_by, unavailable
+from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, PREDICTIONS, RESAMPLES, MethodTrial, named_method
 from normscope.experiments.partial import Partial, Rows
 from normscope.plots.style import SEQUENTIAL
+from normscope.results.analysis import Analysis
 from normscope.scopes import HALF_ATTENTION_WEIGHTS, basis
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ from normscope.errors import InputError, UnsupportedArchitectureError
 from normscope.experiments.arrow import Table
 from normscope.experiments.faithfulness.base import named_method, task_of
 from normscope.experiments.partial import Partial, Rows
-from normscope.explain.asked import Asked
-from normscope.explain.explanation import Explanation
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import DirectionQuestion, LogitQuestion, Question, Wanted
+from normscope.explain.task import Asked
 from normscope.inputs import TokenSequence
+from normscope.results.explanation import Explanation
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer

@@ -20,12 +20,7 @@ from normscope.experiments import figures, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
 from normscope.experiments.exact import Moments
 from normscope.experiments.faithfulness import curves, intervals
-from normscope.experiments.faithfulness.attributions import (
-    case_of,
-    notes_of,
-    shares_by,
-    unavailable,
-)
+from normscope.experiments.faithfulness.attributions import case_of, notes_of, shares_by, unavailable
 from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, PREDICTIONS, RESAMPLES, MethodTrial
 from normscope.experiments.faithfulness.drawing import bars
 from normscope.experiments.faithfulness.probabilities import Probabilities

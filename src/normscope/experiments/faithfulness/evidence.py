@@ -20,12 +20,7 @@ from normscope.experiments import tables
 from normscope.experiments.base import Outcome, RunFacts, check_choice
 from normscope.experiments.faithfulness import intervals, published
 from normscope.experiments.faithfulness.attributions import notes_of, shares_by, unavailable
-from normscope.experiments.faithfulness.base import (
-    ALL,
-    CONFIDENCE,
-    RESAMPLES,
-    MethodTrial,
-)
+from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, RESAMPLES, MethodTrial
 from normscope.experiments.faithfulness.drawing import bars
 from normscope.experiments.partial import Partial, Rows
 from normscope.explain.question import LogitQuestion, Wanted

@@ -11,9 +11,9 @@ import torch
 
 from normscope.errors import InputError
 from normscope.experiments.faithfulness.attributions import Case
+from normscope.explain.model_values import Values
 from normscope.explain.probabilities import has_probabilities
 from normscope.explain.removal import NO_ROW, Removal, without
-from normscope.explain.values import Values
 from normscope.inputs import TokenSequence
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from normscope.experiments.base import ModelFacts
-from normscope.location import short_name
+from normscope.models.source import short_name
 
 IOI = "ioi"
 BLIMP = frozenset(

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 from torch import Tensor
 
-from normscope.choices import Correlation, NormaliseAxis
+from normscope.chain.trace import Attention, LayerTrace
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
 from normscope.experiments import figures, tables
@@ -31,7 +31,7 @@ from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.similarity import COLUMNS, Way, similarities, ways
 from normscope.inputs import TokenSequence
 from normscope.measures import Decomposition, KeptTraces
-from normscope.trace import Attention, LayerTrace
+from normscope.options import Correlation, NormaliseAxis
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer

@@ -14,13 +14,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.decompose.linear import SlopedNetwork, sloped
+from normscope.chain.linear import SlopedNetwork, sloped
+from normscope.chain.measure import LayerMeasure, Reach
+from normscope.chain.trace import Expert, FeedForward, Gated, LayerTrace, OwnFeedForward, Plain
 from normscope.errors import UnsupportedArchitectureError
 from normscope.experiments.faithfulness import shapley_values
-from normscope.measures.base import LayerMeasure, Reach
 from normscope.measures.parts import carried, tiles
 from normscope.measures.vectors import feed_forward_input, feed_forward_place
-from normscope.trace import Expert, FeedForward, Gated, LayerTrace, OwnFeedForward, Plain
 
 BiasRole = Literal["present", "player"]
 BIAS_ROLES: tuple[BiasRole, ...] = ("present", "player")

@@ -12,20 +12,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normscope.capture import blocks_of
-from normscope.capture.session import evaluation_mode, hooks
+from normscope.capture.hooks import evaluation_mode, hooks
+from normscope.chain.trace import Attention, FeedForward, Fork, LayerTrace, Normalise, OwnFeedForward, Residual, Scale
 from normscope.inputs import TokenSequence, batches
 from normscope.measures.value_zeroing import attention_output, feed_forward, normalise
-from normscope.placement import entry_device
-from normscope.trace import (
-    Attention,
-    FeedForward,
-    Fork,
-    LayerTrace,
-    Normalise,
-    OwnFeedForward,
-    Residual,
-    Scale,
-)
+from normscope.models.devices import entry_device
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer

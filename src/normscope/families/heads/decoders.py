@@ -1,22 +1,70 @@
-"""The task heads of causal decoders, by the names of their classes in transformers.
-
-| trap | where |
-|---|---|
-| the token that is classified is found by the padding id, not by the mask | all classifiers |
-| the logits are scaled: multiplied; divided | Cohere; Granite |
-| the logits are capped by a hyperbolic tangent | Gemma 2; Gemma 3, but not inside its multimodal model |
-| the last norm has neither weight nor bias, and does not tell its epsilon | OLMo |
-| the last norm and a projection after it depend on the configuration | OPT |
-"""
+"""What the descriptions of heads have in common: a table of heads, and the parts that several of them share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from normscope.families.heads.shared import LM_HEAD, MODERN, RMS, Parts, Table, answers, for_each, modern_head
-from normscope.families.heads.spec import Head, HeadPart, LastToken, LinearPart, ScalePart, SoftCapPart, Task
+from normscope.families.heads.spec import (
+    ActivationPart,
+    DescribedHead,
+    Head,
+    HeadPart,
+    LastToken,
+    LinearPart,
+    NamedActivationPart,
+    ScalePart,
+    SoftCapPart,
+    Task,
+    TokenAt,
+)
 from normscope.families.llama import OLMO_EPSILON
-from normscope.families.spec import Config, FixedLayerNormPart, LayerNormPart, UnitRmsNormPart
+from normscope.families.spec import Config, FixedLayerNormPart, LayerNormPart, RmsNormPart, UnitRmsNormPart
+
+Parts = tuple[HeadPart, ...]
+Table = dict[str, DescribedHead]
+
+FIRST: Parts = (TokenAt(),)
+LM_HEAD = LinearPart("lm_head")
+CLASSIFIER = LinearPart("classifier")
+RMS: Parts = (RmsNormPart("base_model.norm"),)
+MODERN: Parts = (LayerNormPart("base_model.final_norm"),)
+
+
+def activated(linear: str, activation: str) -> Parts:
+    """A linear layer and the activation that the model holds."""
+    return (LinearPart(linear), ActivationPart(linear, activation))
+
+
+def named(linear: str, name: str) -> Parts:
+    """A linear layer and an activation that the model calls by name."""
+    return (LinearPart(linear), NamedActivationPart(linear, name))
+
+
+def answers(*parts: HeadPart) -> Head:
+    return Head("question-answering", parts, ("start_logits", "end_logits"), ("start", "end"))
+
+
+def choices(*parts: HeadPart) -> Head:
+    return Head("multiple-choice", parts, labels=("choice",))
+
+
+def for_each(prefixes: str, *tables: Table) -> Table:
+    """The heads of several classes: every prefix with every task."""
+    return {f"{prefix}{task}": head for prefix in prefixes.split() for table in tables for task, head in table.items()}
+
+
+def modern_head(name: str) -> Parts:
+    """ModernBERT's dense layer, activation and norm."""
+    return (*activated(f"{name}.dense", f"{name}.act"), LayerNormPart(f"{name}.norm"))
+
+
+# ---- The task heads of causal decoders, by the names of their classes in transformers.
+#
+# | trap | where | |---|---| | the token that is classified is found by the padding id, not by the mask | all
+# classifiers | | the logits are scaled: multiplied; divided | Cohere; Granite | | the logits are capped by a
+# hyperbolic tangent | Gemma 2; Gemma 3, but not inside its multimodal model | | the last norm has neither weight nor
+# bias, and does not tell its epsilon | OLMo | | the last norm and a projection after it depend on the configuration |
+# OPT |
 
 
 def _lm(*parts: HeadPart) -> Table:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from normscope.families.heads.shared import CLASSIFIER, LM_HEAD, Parts, Table, answers, for_each, named
+from normscope.families.heads.decoders import CLASSIFIER, LM_HEAD, Parts, Table, answers, for_each, named
 from normscope.families.heads.spec import EndToken, Head, LinearPart, ScalePart, ShiftPart
 from normscope.families.spec import Config, LayerNormPart, RmsNormPart
 

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from normscope.families.heads.shared import (
+from normscope.families.heads.decoders import (
     CLASSIFIER,
     FIRST,
     LM_HEAD,

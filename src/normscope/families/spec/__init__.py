@@ -4,36 +4,11 @@ A family is data. Paths are dotted names of submodules, those of parts relative 
 descriptions; nothing here touches a tensor. A difference between architectures is a type of part, never a flag.
 """
 
-from normscope.families.spec.attentions import (
-    AttentionPart,
-    DispatchedAttention,
-    DispatchedCrossAttention,
-    HookedAttention,
-    all_heads,
-)
-from normscope.families.spec.config import (
-    Config,
-    hidden_layers,
-    positions_after_padding,
-    positions_from_zero,
-    unlimited,
-)
-from normscope.families.spec.family import Family, Stack
-from normscope.families.spec.feed_forwards import (
-    BesideAttention,
-    ClampedExpertsPart,
-    ExpertsPart,
-    FeedForwardPart,
-    FusedGatedPart,
-    GatedPart,
-    PlainPart,
-    SharedExpertsPart,
-)
-from normscope.families.spec.norms import FixedLayerNormPart, LayerNormPart, NormPart, RmsNormPart, UnitRmsNormPart
-from normscope.families.spec.topologies import (
+from normscope.families.spec.blocks import (
     FORK,
     RESIDUAL,
     BranchNorm,
+    Family,
     ForkPart,
     Parallel,
     Part,
@@ -43,15 +18,39 @@ from normscope.families.spec.topologies import (
     Sandwich,
     ScaledPreNorm,
     ScalePart,
+    Stack,
     Topology,
 )
-from normscope.families.spec.values import (
+from normscope.families.spec.components import (
+    AttentionPart,
+    BesideAttention,
+    ClampedExpertsPart,
+    Config,
+    DispatchedAttention,
+    DispatchedCrossAttention,
+    ExpertsPart,
+    FeedForwardPart,
+    FixedLayerNormPart,
+    FusedGatedPart,
     FusedPerHead,
     FusedPerHeadWithBias,
     FusedTail,
+    GatedPart,
+    HookedAttention,
     LatentPerHead,
+    LayerNormPart,
+    NormPart,
+    PlainPart,
+    RmsNormPart,
+    SharedExpertsPart,
     SplitHeads,
+    UnitRmsNormPart,
     Value,
+    all_heads,
+    hidden_layers,
+    positions_after_padding,
+    positions_from_zero,
+    unlimited,
 )
 
 __all__ = [

@@ -1,0 +1,267 @@
+"""How a model computes its attention, by its own settings, and whether eager attention computes the same.
+
+Capture runs eager attention, which shows its weights. The implementations of transformers differ from it in rounding alone.
+A function of somebody else's may compute anything, so that a map would be of a model that nobody has.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import BuiltinFunctionType
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+import torch
+import transformers
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from normscope.errors import ModelError
+
+IMPLEMENTATION = "normscope"
+"""The name under which capture puts its own attention in the place of the model's."""
+
+Attention = Callable[..., tuple[Tensor, Tensor]]
+
+_EAGER = "eager"
+_LIBRARY = Path(transformers.__file__).parent
+
+
+def configurations(model: PreTrainedModel) -> list[Any]:
+    """Every configuration object in reach of the model, each once."""
+    configs: dict[int, Any] = {}
+
+    def add(config: Any) -> None:
+        if config is None or id(config) in configs or not hasattr(config, "_attn_implementation_internal"):
+            return
+        configs[id(config)] = config
+        for name in getattr(config, "sub_configs", ()):
+            add(getattr(config, name, None))
+
+    for module in model.modules():
+        add(getattr(module, "config", None))
+    return list(configs.values())
+
+
+def eager_attention_of(module: nn.Module) -> Attention:
+    """The eager attention of the file that an attention module runs, so that its soft-caps and biases stay right."""
+    eager, _ = _found(module, "eager_attention_forward")
+    if eager is None:
+        raise ModelError(f"{type(module).__name__} goes through the attention interface but has no eager attention.")
+    return cast(Attention, eager)
+
+
+def _found(module: nn.Module, name: str) -> tuple[Any, str | None]:
+    """What a name means in the file whose `forward` a module runs (or else defines its class), and that file."""
+    run = inspect.unwrap(type(module).forward).__globals__
+    defined = (vars(sys.modules[cls.__module__]) for cls in type(module).__mro__ if cls.__module__ in sys.modules)
+    return next(((names[name], names.get("__file__")) for names in (run, *defined) if name in names), (None, None))
+
+
+def refuse_unknown_attention(model: PreTrainedModel, attentions: Iterable[nn.Module]) -> None:
+    """Refuse a model whose own attention is not known to be the same as eager attention, by the name of what it uses."""
+    modules = list(attentions)
+    found = [_found(module, "ALL_ATTENTION_FUNCTIONS")[0] for module in modules]
+    interfaces = list({id(each): each for each in found if each is not None}.values()) or [ALL_ATTENTION_FUNCTIONS]
+    used = {config._attn_implementation_internal or _EAGER for config in configurations(model)} - {IMPLEMENTATION}
+    for name in sorted(used):
+        for interface in interfaces:
+            _refuse_function(model, name, interface.get(name.removeprefix("paged|")), "attention function")
+        _refuse_function(model, name, ALL_MASK_ATTENTION_FUNCTIONS.get(name), "function of attention masks")
+    if used - {_EAGER}:
+        for module in modules:
+            _refuse_eager(model, module)
+    if "sdpa" in used and not isinstance(functional.scaled_dot_product_attention, BuiltinFunctionType):
+        raise _refused(model, "sdpa", "attention function", "which is not that of PyTorch")
+
+
+def _refuse_function(model: PreTrainedModel, name: str, function: Any, what: str) -> None:
+    if function is not None and not _is_of_transformers(function):
+        raise _refused(model, name, what, f"which is {_called(function)} and not that of transformers")
+
+
+def _refuse_eager(model: PreTrainedModel, module: nn.Module) -> None:
+    """A model that does not use its eager attention would not show that somebody has put another in its place."""
+    eager, file = _found(module, "eager_attention_forward")
+    if not _is_of_transformers(eager) and getattr(getattr(eager, "__code__", None), "co_filename", None) != file:
+        raise _refused(model, _EAGER, "attention function", f"which is {_called(eager)} and not that of its own file")
+
+
+def _is_of_transformers(function: Any) -> bool:
+    """Whether the code of a function is that of the library: a name alone can be given to anything."""
+    code = getattr(function, "__code__", None)
+    return code is not None and Path(code.co_filename).is_relative_to(_LIBRARY)
+
+
+def _called(function: Any) -> str:
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__name__)}"
+
+
+def _refused(model: PreTrainedModel, name: str, what: str, why: str) -> ModelError:
+    return ModelError(
+        f"{type(model).__name__} uses the {what} {name!r}, {why}. Attention is captured from eager attention, and whether "
+        f"this computes the same is not known. If it does, call model.set_attn_implementation('eager') with the functions "
+        f"of transformers in their places, and analyse that."
+    )
+
+
+# ---- Everything that capture changes on a model, and its undoing: evaluation mode, attention implementation, hooks.
+#
+# Each change is a context manager that restores exactly what it changed, also after an exception or Ctrl-C. Threads
+# that share a model take turns: one would hear the states of the other's input.
+
+Rows = slice | Tensor
+
+
+@dataclass(frozen=True)
+class RowWeights:
+    """Attention weights of a long input, which are computed again for the rows that are looked at, never stored.
+
+    `of_rows` is the model's own eager attention for some of its queries: `[batch, head, row, key]`.
+    """
+
+    heads: int
+    of_rows: Callable[[Rows], Tensor]
+
+
+AttentionListener = Callable[["Tensor | RowWeights", Tensor], None]
+"""Told the attention weights and the value states of one call, both `[batch, head, ...]`."""
+
+_listeners: WeakKeyDictionary[nn.Module, AttentionListener] = WeakKeyDictionary()
+_rows_at_once: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+_turns: WeakKeyDictionary[nn.Module, AbstractContextManager[Any]] = WeakKeyDictionary()
+_turns_made = threading.Lock()
+
+
+def turn(model: nn.Module) -> AbstractContextManager[Any]:
+    """The lock that whoever changes or listens to a model holds; a thread may take it more than once."""
+    with _turns_made:
+        return _turns.setdefault(model, threading.RLock())
+
+
+@contextmanager
+def evaluation_mode(model: nn.Module) -> Generator[None]:
+    """Every module in evaluation mode; afterwards each has the training flag it had."""
+    with turn(model):
+        training = [(module, module.training) for module in model.modules()]
+        model.eval()
+        try:
+            yield
+        finally:
+            for module, flag in training:
+                module.training = flag
+
+
+@contextmanager
+def shown_attention(
+    model: PreTrainedModel, listeners: dict[nn.Module, AttentionListener], rows: int | None = None
+) -> Generator[None]:
+    """The model's own eager attention for all modules, with listeners on those that have one.
+
+    With `rows`, attention to more queries than that is computed by so many at once, and listeners get `RowWeights`.
+    """
+    refuse_unknown_attention(model, listeners)
+    AttentionInterface.register(IMPLEMENTATION, _shown_eager_attention)
+    # Without a mask function of the same name, transformers would silently drop the mask.
+    AttentionMaskInterface.register(IMPLEMENTATION, eager_mask)
+    _listeners.update(listeners)
+    if rows is not None:
+        _rows_at_once.update(dict.fromkeys(listeners, rows))
+    try:
+        with _restored_implementations(model) as configs:
+            model.set_attn_implementation(IMPLEMENTATION)
+            if configs[0]._attn_implementation_internal != IMPLEMENTATION:
+                raise ModelError(
+                    f"{type(model).__name__} does not let its attention implementation be changed, "
+                    f"which its family expects."
+                )
+            for module in listeners:  # some have a configuration of their own
+                own: Any = getattr(module, "config", None)
+                if hasattr(own, "_attn_implementation_internal"):
+                    own._attn_implementation_internal = IMPLEMENTATION
+            yield
+    finally:
+        for module in listeners:
+            _listeners.pop(module, None)
+            _rows_at_once.pop(module, None)
+
+
+@contextmanager
+def eager_attention(model: PreTrainedModel) -> Generator[None]:
+    """Eager attention for models that choose it by their configuration alone, so that masks and weights are explicit."""
+    refuse_unknown_attention(model, ())
+    with _restored_implementations(model) as configs:
+        for config in configs:
+            config._attn_implementation_internal = "eager"
+        yield
+
+
+@contextmanager
+def _restored_implementations(model: PreTrainedModel) -> Generator[list[Any]]:
+    """The model's configurations, each of which has its own attention implementation back at the end."""
+    configs = configurations(model)
+    before = [config._attn_implementation_internal for config in configs]
+    try:
+        yield configs
+    finally:
+        for config, implementation in zip(configs, before, strict=True):
+            config._attn_implementation_internal = implementation
+
+
+@contextmanager
+def hooks(model: nn.Module) -> Generator[list[Any]]:
+    """A list for the handles of hooks on a model, all removed at the end."""
+    handles: list[Any] = []
+    with turn(model):
+        try:
+            yield handles
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+def _shown_eager_attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+) -> tuple[Tensor, Tensor | None]:
+    at_once, count = _rows_at_once.get(module), query.shape[2]
+    if at_once is not None and count > at_once and _goes_by_rows(module, count, attention_mask, kwargs):
+        return _attention_by_rows(module, query, key, value, attention_mask, at_once, **kwargs)
+    output, weights = eager_attention_of(module)(module, query, key, value, attention_mask, **kwargs)
+    listener = _listeners.get(module)
+    if listener is not None:
+        listener(weights, value)
+    return output, weights
+
+
+def _goes_by_rows(module: nn.Module, rows: int, mask: Tensor | None, kwargs: dict[str, Any]) -> bool:
+    """Whether rows of queries do not depend on each other: all that tells them apart is a mask that shows every row."""
+    if any(isinstance(value, Tensor) and value.dim() > 2 for value in kwargs.values()):
+        return False
+    if mask is None:
+        return not getattr(module, "is_causal", True)
+    return mask.dim() == 4 and mask.shape[2] == rows
+
+
+def _attention_by_rows(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, at_once: int, **kwargs: Any
+) -> tuple[Tensor, None]:
+    eager = eager_attention_of(module)
+
+    def part(rows: Rows) -> tuple[Tensor, Tensor]:
+        return eager(module, query[:, :, rows], key, value, None if mask is None else mask[:, :, rows], **kwargs)
+
+    starts = range(0, query.shape[2], at_once)
+    output = torch.cat([part(slice(start, start + at_once))[0] for start in starts], dim=1)
+    listener = _listeners.get(module)
+    if listener is not None:
+        listener(RowWeights(query.shape[1], lambda rows: part(rows)[1]), value)
+    return output, None

@@ -1,0 +1,100 @@
+"""What a model's task head did to one sequence: the steps from the states that leave the last block to the logits.
+
+Plain data, as in `trace`: the capture fills them, `pullback` computes with them. A *row* of the logits is a token (language
+models, token classifiers), or the one row of a classifier; a *label* is a token id, a class, or the start and the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from normscope.chain.activations import Activation
+from normscope.chain.trace import Linear, Normalise
+
+
+@dataclass(frozen=True)
+class Pick:
+    """Rows made of other rows: `row[r] = sum_c weights[r, c] * old_row[sources[r, c]]`."""
+
+    sources: Int[Tensor, "row choice"]
+    weights: Float[Tensor, "row choice"]
+
+
+@dataclass(frozen=True)
+class Activate:
+    """An element-wise activation of the model's own state just before it; a soft-cap of logits too."""
+
+    activation: Activation
+    state_before: Float[Tensor, "row f"]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A product with a number."""
+
+    factor: float
+
+
+@dataclass(frozen=True)
+class Shift:
+    """An added bias."""
+
+    bias: Float[Tensor, " f"]
+
+
+@dataclass(frozen=True)
+class Average:
+    """The mean of what several chains make of the same rows."""
+
+    branches: tuple[tuple[HeadStep, ...], ...]
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One side of a product: a chain of steps and what it gives out."""
+
+    steps: tuple[HeadStep, ...]
+    output: Float[Tensor, "row f"]
+
+
+@dataclass(frozen=True)
+class Products:
+    """One label for each pair of factors: `logits[row, label] = <left[row], right[row]>`."""
+
+    pairs: tuple[tuple[Factor, Factor], ...]
+
+
+HeadStep = Pick | Normalise | Linear | Activate | Scale | Shift | Average | Products
+"""What is as large as the vocabulary stays in its own dtype, on its own device; only the labels asked for are taken."""
+
+
+@dataclass(frozen=True)
+class HeadTrace:
+    """One head, one sequence without its padding: what leaves the last block, the steps, and the model's own logits."""
+
+    states: Float[Tensor, "token d"]
+    steps: tuple[HeadStep, ...]
+    logits: Float[Tensor, "row label"]
+
+
+@dataclass(frozen=True)
+class EncoderEnd:
+    """One sequence: what leaves the last block of an encoder, and the steps that make of it what a decoder reads."""
+
+    states: Float[Tensor, "token d"]
+    steps: tuple[HeadStep, ...]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A number to explain: `sum over labels of weights[label] * logits[row, label]`.
+
+    One label of weight 1 is a logit; a second one of weight -1 makes it a difference of two.
+    """
+
+    row: int
+    weights: Mapping[int, float]

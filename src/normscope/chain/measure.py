@@ -1,0 +1,124 @@
+"""What a measure is: a fold over the layers of one sequence, and how far it needs the capture to go.
+
+The pass over a model (`passes`) starts a measure for each sequence, hands it the trace of every layer as it is captured, and
+lets it finish. A measure that needs all layers at once, such as a pull-back, keeps their traces and works when it finishes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from normscope.chain.trace import LayerTrace
+
+State = TypeVar("State")
+Result = TypeVar("Result")
+LayerValue = TypeVar("LayerValue")
+
+Errors = Mapping[str, Float[Tensor, " query"]]
+"""Relative completeness errors of every query, by the scope after which they were measured."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a capture goes: through `components` of the chain (`None`: all)."""
+
+    components: int | None = None
+
+    def __or__(self, other: Reach) -> Reach:
+        """As far as both need."""
+        counts = (self.components, other.components)
+        return Reach(None if None in counts else max(count for count in counts if count is not None))
+
+
+class Measure(ABC, Generic[State, Result]):
+    """Something to compute from the layers of one sequence, in their order. Its subclasses are frozen dataclasses."""
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether it takes the trace of a layer in blocks of query rows, one after the other."""
+        return False
+
+    def reach(self, components: Sequence[str]) -> Reach:
+        """How far along a chain of components it looks."""
+        return Reach()
+
+    @abstractmethod
+    def start(self) -> State:
+        """What it begins a sequence with."""
+
+    @abstractmethod
+    def add(self, state: State, layer: int, trace: LayerTrace) -> State:
+        """What it has after one more layer (from 1)."""
+
+    @abstractmethod
+    def finish(self, state: State) -> Result:
+        """Its result, after the last layer."""
+
+    @property
+    def tolerance(self) -> float:
+        """The completeness error that is due to less precise arithmetic which was asked for."""
+        return 0.0
+
+    def errors(self, state: State, layer: int) -> Errors:
+        """How exactly the parts of a layer just added make up the model's own states, where it follows parts."""
+        return {}
+
+    def also(self, result: Result) -> Mapping[Measure[Any, Any], Any]:
+        """The results of other measures that it has computed on the way."""
+        return {}
+
+    def variables(self, result: Result) -> dict[str, Any]:
+        """What it puts into the dataset of a sequence: variables and coordinates as xarray takes them."""
+        return {}
+
+
+class LayerMeasure(Measure[dict[int, LayerValue], dict[int, LayerValue]], Generic[LayerValue]):
+    """A measure of every layer by itself."""
+
+    @abstractmethod
+    def of_layer(self, trace: LayerTrace) -> LayerValue:
+        """The value of one layer."""
+
+    def start(self) -> dict[int, LayerValue]:
+        return {}
+
+    def add(self, state: dict[int, LayerValue], layer: int, trace: LayerTrace) -> dict[int, LayerValue]:
+        return {**state, layer: self.of_layer(trace)}
+
+    def finish(self, state: dict[int, LayerValue]) -> dict[int, LayerValue]:
+        return dict(sorted(state.items()))
+
+
+class ArrayMeasure(Measure[dict[int, np.ndarray], np.ndarray]):
+    """An array of every layer, `[layer, ...]` in the end."""
+
+    @abstractmethod
+    def of_layer(self, trace: LayerTrace) -> np.ndarray:
+        """The array of one layer."""
+
+    def start(self) -> dict[int, np.ndarray]:
+        return {}
+
+    def add(self, state: dict[int, np.ndarray], layer: int, trace: LayerTrace) -> dict[int, np.ndarray]:
+        return {**state, layer: self.of_layer(trace)}
+
+    def finish(self, state: dict[int, np.ndarray]) -> np.ndarray:
+        return np.stack([state[layer] for layer in sorted(state)])
+
+
+# ---- The traces themselves, kept for what looks at all layers at once.
+
+
+@dataclass(frozen=True)
+class KeptTraces(LayerMeasure[LayerTrace]):
+    """The trace of every layer, down to what its values are made of."""
+
+    def of_layer(self, trace: LayerTrace) -> LayerTrace:
+        return trace

@@ -1,0 +1,129 @@
+"""Rows computed again by the rules of a model, with the sizes of the numbers that the model rounds on its way to them.
+
+Every number that a model computes is rounded to its dtype. One rounding is an error of the dtype's unit roundoff times the
+number that is rounded. `rounded` keeps these sizes, so that anything else can be told from rounding, in every dtype.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from normscope.chain.linear import deviation, scale_, shift
+from normscope.chain.trace import (
+    Attention,
+    Expert,
+    FeedForward,
+    Gated,
+    LayerNorm,
+    Linear,
+    Norm,
+    Normalise,
+    Plain,
+    ValueSource,
+)
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Rows that were computed again, and for each of their numbers the size of what is rounded on the way to it."""
+
+    value: Float[Tensor, "row f"]
+    rounded: Float[Tensor, "row f"]
+
+    @staticmethod
+    def from_model(states: Float[Tensor, "row f"]) -> Computed:
+        """The model's own states, to go on from."""
+        return Computed(states, states.abs())
+
+    def error(self, own: Float[Tensor, "row f"], least: float, groups: int = 1) -> Float[Tensor, "row group"]:
+        """How far the model's `own` states are, relative to what is rounded: the root mean square over each group.
+
+        `least` is the smallest number that the model's dtype rounds to all of its digits.
+        """
+        relative = (self.value - own) / (self.rounded + least)
+        return relative.unflatten(-1, (groups, -1)).square().mean(-1).sqrt()
+
+    def __add__(self, other: Computed) -> Computed:
+        return Computed(self.value + other.value, self.rounded + other.rounded)
+
+    def __mul__(self, factor: float | Tensor) -> Computed:
+        return Computed(self.value * factor, self.rounded * abs(factor))
+
+    def __getitem__(self, rows: Int[Tensor, " row"]) -> Computed:
+        return Computed(self.value[rows], self.rounded[rows])
+
+    def plus(self, constant: Tensor | None) -> Computed:
+        """With something added that is the same for all rows."""
+        return self if constant is None else Computed(self.value + constant, self.rounded + constant.abs())
+
+    def linear(self, linear: Linear, groups: int = 1) -> Computed:
+        """Through an affine map.
+
+        What was rounded before adds up as independent errors do, by their squares: their mean in each of the `groups` into
+        which the outputs are divided.
+        """
+        weight = linear.weight.to(self.value)
+        value = self.value @ weight.T
+        sizes = torch.linalg.vector_norm(weight.unflatten(0, (groups, -1)), dim=1) * math.sqrt(groups / len(weight))
+        spread = (self.rounded.square() @ sizes.square().T).sqrt()
+        bias = None if linear.bias is None else linear.bias.to(value)
+        rounded = value.abs().unflatten(-1, (groups, -1)) + spread[..., None]
+        return Computed(value, rounded.flatten(-2)).plus(bias)
+
+    def normalised(self, norm: Norm) -> Computed:
+        """Through a norm; the mean that a LayerNorm takes away is rounded too."""
+        divisor = deviation(norm, self.value)[:, None]
+        entering = self.rounded
+        if isinstance(norm, LayerNorm):
+            entering = entering + entering.norm(dim=-1, keepdim=True) / entering.shape[-1]
+        value = scale_(norm, self.value / divisor)
+        return Computed(value, value.abs() + entering * norm.weight.abs() / divisor).plus(shift(norm))
+
+
+def attended(step: Attention) -> Computed:
+    """What an attention gives out, from the model's own weights and values."""
+    context = Computed.from_model((step.weights @ step.values).transpose(0, 1).flatten(1))
+    return context.linear(Linear(step.output.flatten(0, 1).T, step.bias))
+
+
+def values_from(source: ValueSource) -> Computed:
+    """The values `[key, head x d_head]` that an attention has if they are made of what it reads."""
+    reached = Computed.from_model(source.states)
+    for step in source.steps:
+        reached = reached.normalised(step.norm) if isinstance(step, Normalise) else reached.linear(step)
+    bias = None if source.bias is None else source.bias.flatten()
+    made = reached.linear(Linear(source.projection.flatten(0, 1), bias), groups=len(source.projection))
+    return made if math.isinf(source.limit) else Computed(made.value.clamp(-source.limit, source.limit), made.rounded)
+
+
+def entering_neurons(expert: Expert, entering: Computed) -> tuple[Computed, ...]:
+    """What the first matrices of a network make of the rows that it serves, in the order of its `pre_activations`."""
+    network = expert.network
+    first = (network.first,) if isinstance(network, Plain) else (network.gate, network.up)
+    return tuple(entering[expert.rows].linear(linear) for linear in first)
+
+
+def fed_forward(step: FeedForward, like: Float[Tensor, "row d"]) -> Computed:
+    """What a feed-forward gives out, from the model's own pre-activations."""
+    total = Computed(like.new_zeros(like.shape), like.new_zeros(like.shape))
+    for expert in step.experts:
+        output = _out_of_neurons(expert)
+        total.value.index_add_(0, expert.rows, output.value)
+        total.rounded.index_add_(0, expert.rows, output.rounded)
+    return total
+
+
+def _out_of_neurons(expert: Expert) -> Computed:
+    match network := expert.network:
+        case Plain():
+            neurons, second = network.activation.function(expert.pre_activations[0]), network.second
+        case Gated():
+            gate, up = expert.pre_activations
+            up = up.clamp(-network.up_limit, network.up_limit) + network.up_offset
+            neurons, second = network.activation.function(gate) * up, network.down
+    return Computed.from_model(neurons).linear(second) * expert.weights[:, None]

@@ -1,0 +1,324 @@
+"""What one Transformer block did to one sequence: its chain of components with the tensors they used.
+
+These are plain data, the meeting point of the two halves of normscope: the capture fills them from a Hugging Face model,
+`decompose` (and the `oracle`) compute with them. No mathematics and no Hugging Face here.
+Component names and shapes are those of the method: `query` rows, `key` columns, `d` the hidden size, `f` the neurons.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from normscope.chain.activations import Activation
+from normscope.errors import UnsupportedArchitectureError
+
+QueryRows = slice | Int[Tensor, " row"]
+"""Part of the query rows: a stretch of them, or their numbers in any order."""
+
+# ---- weights -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The affine map `x -> x @ weight.T + bias`."""
+
+    weight: Float[Tensor, "outputs inputs"]
+    bias: Float[Tensor, " outputs"] | None = None
+
+
+@dataclass(frozen=True)
+class LayerNorm:
+    """Centre, divide by the standard deviation (biased), scale by `weight`, shift by `bias`."""
+
+    weight: Float[Tensor, " d"]
+    bias: Float[Tensor, " d"] | None
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class RmsNorm:
+    """Divide by the root of the mean square, scale by `weight` (which already holds the `1 +` of Gemma), shift by none."""
+
+    weight: Float[Tensor, " d"]
+    epsilon: float
+
+
+Norm = LayerNorm | RmsNorm
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A feed-forward network `second(activation(first(x)))`."""
+
+    first: Linear
+    activation: Activation
+    second: Linear
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A feed-forward network `down(activation(gate(x)) * (up(x) + up_offset))`, with `up(x)` clamped to `up_limit`."""
+
+    gate: Linear
+    up: Linear
+    activation: Activation
+    down: Linear
+    up_offset: float = 0.0
+    up_limit: float = math.inf
+
+
+Network = Plain | Gated
+
+
+class Shared:
+    """What follows from the weights of a block alone, kept for all sequences that go through it together."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, ...], tuple[tuple[Tensor, ...], Tensor]] = {}
+
+    def once(self, key: tuple[int, ...], of: tuple[Tensor, ...], make: Callable[[], Tensor]) -> Tensor:
+        """What `make` gives for the weights `of`, made the first time only, or again for other weights."""
+        kept = self._kept.get(key)
+        if kept is None or not all(
+            one is other or torch.equal(one, other) for one, other in zip(kept[0], of, strict=True)
+        ):
+            kept = self._kept[key] = (of, make())
+        return kept[1]
+
+
+# ---- steps of a chain --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fork:
+    """The current decomposition also takes the bypass, until the next `Residual` adds it back."""
+
+    name: ClassVar[str] = ""
+
+
+@dataclass(frozen=True)
+class Normalise:
+    """LN: normalise by the deviation of the model's own state just before it."""
+
+    norm: Norm
+    state_before: Float[Tensor, "query d"]
+    name: ClassVar[str] = "Ln"
+
+
+@dataclass(frozen=True)
+class ValueSource:
+    """What values are made of: `values[h, k] = (steps applied to states[k]) @ projection[h].T + bias[h]`.
+
+    `states` are the block's input, or for a cross-attention the encoder's output; `steps` are the norm before the
+    attention, where it has one, and whatever else comes before the value projection. Values may be clipped to `limit`.
+    """
+
+    states: Float[Tensor, "key d"]
+    steps: tuple[Normalise | Linear, ...]
+    projection: Float[Tensor, "head d_head inputs"]
+    bias: Float[Tensor, "head d_head"] | None
+    limit: float = math.inf
+
+
+@dataclass(frozen=True)
+class Attention(ABC):
+    """`part[i, j] = sum_h weights[h, i, j] * values[h, j] @ output[h]`, and `bias[i] = bias`.
+
+    `source` is known only if the capture went below attention.
+    """
+
+    weights: Float[Tensor, "head query key"]
+    values: Float[Tensor, "head key d_head"]
+    output: Float[Tensor, "head d_head d"]
+    bias: Float[Tensor, " d"] | None
+    source: ValueSource | None = None
+    shared: Shared = field(default_factory=Shared, compare=False, repr=False)
+    name: ClassVar[str]
+
+    @abstractmethod
+    def keys(self, trace: LayerTrace) -> slice:
+        """Where its keys lie among all keys of a trace: the sequence's own tokens first, then the encoder's."""
+
+    @property
+    def linear_source(self) -> ValueSource:
+        """What the values are made of, where that is affine, so that it can be followed."""
+        if self.source is None:
+            raise ValueError("This trace was not captured below attention, so that nothing can be followed there.")
+        if not math.isinf(self.source.limit):
+            raise UnsupportedArchitectureError(
+                f"The values of the attention are not what their projection gives out: they are clipped to "
+                f"{self.source.limit:.3g}, so they cannot be followed below attention."
+            )
+        return self.source
+
+    @property
+    def value_bias(self) -> Float[Tensor, "head d_head"] | None:
+        """The share of `values` that the value projection adds whatever the token is."""
+        return self.linear_source.bias
+
+
+@final
+@dataclass(frozen=True)
+class SelfAttention(Attention):
+    """ATTN: the keys are the sequence's own tokens."""
+
+    name: ClassVar[str] = "Attn"
+
+    def keys(self, trace: LayerTrace) -> slice:
+        return slice(0, trace.length)
+
+
+@final
+@dataclass(frozen=True)
+class CrossAttention(Attention):
+    """CROSS: the keys are the encoder's tokens."""
+
+    name: ClassVar[str] = "Cross"
+
+    def keys(self, trace: LayerTrace) -> slice:
+        return slice(trace.length, trace.length + trace.source_length)
+
+
+@dataclass(frozen=True)
+class Residual:
+    """RES: add back the decomposition that the last `Fork` set aside."""
+
+    name: ClassVar[str] = "Res"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Multiply the branch by a constant: no component, so that it has no name."""
+
+    factor: float
+    name: ClassVar[str] = ""
+
+
+@dataclass(frozen=True)
+class Expert:
+    """A network, the query rows that it serves, and the weight of its output for each."""
+
+    network: Network
+    rows: Int[Tensor, " row"]
+    weights: Float[Tensor, " row"]
+    pre_activations: tuple[Float[Tensor, "row f"], ...]
+    """What enters the activation: one tensor for a plain network, gate and up for a gated one."""
+    baselines: tuple[Float[Tensor, "row f"], ...] | None = None
+    """Where integrated gradients start instead of at zero: what enters the activation without any token."""
+
+
+@dataclass(frozen=True)
+class FeedForward(ABC):
+    """FF: one network for all queries (`rows` and `weights` say so), or a mixture of experts with a few queries each."""
+
+    experts: tuple[Expert, ...]
+    name: ClassVar[str] = "Ff"
+
+    @abstractmethod
+    def select(self, rows: QueryRows) -> FeedForward:
+        """The same for some of the query rows."""
+
+
+@final
+@dataclass(frozen=True)
+class SequentialFeedForward(FeedForward):
+    """FF after the attention: it reads the state that the chain has reached."""
+
+    def select(self, rows: QueryRows) -> SequentialFeedForward:
+        count = max((1 + int(expert.rows.max()) for expert in self.experts if len(expert.rows)), default=0)
+        return replace(self, experts=_select_experts(self.experts, rows, count))
+
+
+@final
+@dataclass(frozen=True)
+class OwnFeedForward(FeedForward):
+    """FF beside the attention: it reads only the query's own token, `hidden`, and adds to what attention brought.
+
+    `norm` is what makes `hidden` of the block's input; `None` where they are the same.
+    """
+
+    hidden: Float[Tensor, "query d"]
+    norm: Normalise | None = None
+
+    def select(self, rows: QueryRows) -> OwnFeedForward:
+        experts = _select_experts(self.experts, rows, len(self.hidden))
+        norm = None if self.norm is None else replace(self.norm, state_before=self.norm.state_before[rows])
+        return replace(self, experts=experts, hidden=self.hidden[rows], norm=norm)
+
+
+Step = Fork | Attention | Scale | Residual | Normalise | FeedForward
+
+
+@dataclass(frozen=True)
+class LayerTrace:
+    """One block, one sequence: the block's input, its steps, and the model's own state after each step.
+
+    `states[k]` is `None` where the model does not expose the state (a `Fork` and a `Scale` have none of their own).
+    `queries` are the positions of the rows that are followed; keys are always all positions, or, if `causal`, those up to
+    the query. `source_length` is the number of encoder tokens, for a block with cross-attention.
+    """
+
+    hidden: Float[Tensor, "query d"]
+    queries: Int[Tensor, " query"]
+    steps: tuple[Step, ...]
+    states: tuple[Float[Tensor, "query d"] | None, ...]
+    length: int
+    causal: bool = False
+    source_length: int = 0
+
+    @property
+    def components(self) -> list[str]:
+        """Names of the steps that are components, in chain order."""
+        return [step.name for step in self.steps if step.name]
+
+    def select(self, rows: QueryRows, after: int = -1) -> LayerTrace:
+        """The same trace for some of its query rows; the steps up to `after` are done with and lose their states."""
+        later = [
+            (index > after, step, state)
+            for index, (step, state) in enumerate(zip(self.steps, self.states, strict=True))
+        ]
+        return replace(
+            self,
+            hidden=self.hidden[rows],
+            queries=self.queries[rows],
+            steps=tuple(_select(step, rows) if wanted else step for wanted, step, _ in later),
+            states=tuple(state[rows] if wanted and state is not None else None for wanted, _, state in later),
+        )
+
+
+def _select(step: Step, rows: QueryRows) -> Step:
+    match step:
+        case Attention():
+            return replace(step, weights=step.weights[:, rows])
+        case Normalise():
+            return replace(step, state_before=step.state_before[rows])
+        case FeedForward():
+            return step.select(rows)
+        case Fork() | Scale() | Residual():
+            return step
+
+
+def _select_experts(experts: tuple[Expert, ...], rows: QueryRows, count: int) -> tuple[Expert, ...]:
+    numbers = torch.arange(count, device=experts[0].rows.device)[rows] if isinstance(rows, slice) else rows
+    selected = (_select_expert(expert, numbers) for expert in experts)
+    return tuple(expert for expert in selected if len(expert.rows))
+
+
+def _select_expert(expert: Expert, rows: Int[Tensor, " row"]) -> Expert:
+    """`rows` in their order; where an expert serves row `rows[k]`, the new row is `k`."""
+    new_row, old_place = (rows[:, None] == expert.rows[None, :]).nonzero(as_tuple=True)
+    return replace(
+        expert,
+        rows=new_row,
+        weights=expert.weights[old_place],
+        pre_activations=tuple(z[old_place] for z in expert.pre_activations),
+        baselines=None if expert.baselines is None else tuple(z[old_place] for z in expert.baselines),
+    )

@@ -1,0 +1,212 @@
+"""`normscope map` and `normscope growth`: attribution maps of a text, on the terminal or in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from normscope.cli import options
+from normscope.cli.checks import (
+    ALL,
+    check_approximation,
+    check_growth,
+    check_head,
+    check_map_file,
+    check_model,
+    check_text,
+    scope_names,
+)
+from normscope.cli.commands import add_command
+from normscope.cli.console import (
+    analysing,
+    given_texts,
+    load_analyzer,
+    read_text,
+    result_console,
+    say,
+    say_approximate,
+    say_written,
+    units_of,
+    working,
+)
+from normscope.cli.expansion import expanded
+from normscope.errors import SelectionError
+from normscope.models.config import no_encoder
+from normscope.models.options import ModelOptions
+from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+    from normscope.results.analysis import Analysis
+
+MAP_EXAMPLES = (
+    'normscope map "The opera singer caught a soap bubble."',
+    'normscope map "The opera singer caught a soap bubble." --scope AttnResLnFf --layer 3 --out map.svg',
+    'normscope map "A first text." --pair "A second one." --scope Attn --head 4 --layer 2 --normalise row',
+    'normscope map "The horse raced past the barn fell." --scope all --out maps.parquet',
+    'normscope map "Unbelievable!" --words --no-special --model ./my-model',
+)
+
+GROWTH_EXAMPLES = (
+    'normscope growth "The opera singer caught a soap bubble." --layer 3 --out growth.png',
+    'normscope growth "Unbelievable!" --words --normalise column --out growth.pdf',
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    add_command(app, "map", expanded(map_command, model=options.MODEL), *MAP_EXAMPLES)
+    add_command(app, "growth", expanded(growth_command, model=options.MODEL), *GROWTH_EXAMPLES)
+
+
+def map_command(
+    text: options.TextArgument,
+    pair: options.Pair = None,
+    target: options.Target = None,
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            "--scope",
+            "-s",
+            help="How much of the layer the map covers, from AttnW to the whole layer (the default). "
+            "'all' writes every scope into a table or netCDF file.",
+            show_default=False,
+            rich_help_panel="What is shown",
+        ),
+    ] = None,
+    layer: options.Layer = None,
+    head: options.Head = None,
+    normalise: options.Normalise = "none",
+    words: options.Words = False,
+    no_special: options.NoSpecial = False,
+    encoder: options.Encoder = False,
+    out: options.Out = None,
+    truncate: options.Truncate = False,
+    as_text: options.AsText = False,
+    value_bias: options.ValueBias = "token",
+    ff_baseline: options.FeedForwardBaseline = "zero",
+    approximate: options.Approximate = None,
+    products: options.Products = None,
+    *,
+    model: ModelOptions,
+) -> None:
+    """Show the attribution map of a text, or write it to a file.
+
+    Rows are queries (whose state it is), columns are keys (the tokens that it is made of). Only what is asked for is
+    computed. On the terminal the default is the last layer, in a file all layers. With --out the map is written as a picture
+    (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
+    """
+    text, (pair, target) = given_texts(text, pair, target, as_text=as_text)
+    check_text(text, pair)
+    check_map_file(out, scope, normalise)
+    check_head(head, scope)
+    check_approximation(approximate, products)
+    check_model(model, scopes=scope_names(scope), layer=layer, encoder=encoder, target=target)
+    analyzer = load_analyzer(model)
+    scopes = _scopes(analyzer, scope, head, encoder=encoder)
+    layers = layer if layer is not None or out is not None else analyzer.layers[-1]
+    with analysing() as tell:
+        analysis = analyzer.analyze(
+            read_text(analyzer, text, pair, as_text=as_text),
+            target=target,
+            scopes=_computed(scopes, encoder=encoder),
+            layers=layers,
+            heads=head is not None,
+            truncate=truncate,
+            value_bias=value_bias,
+            ff_baseline=ff_baseline,
+            approximate=approximate,
+            products=products,
+            tell=tell,
+        )
+    say_approximate(analysis)
+    analysis = units_of(analysis, words=words, no_special=no_special, encoder=encoder)
+    if out is None:
+        if layer is None:
+            say(f"Layer {layers}, the last; choose another with --layer.")
+        _show(analysis, scopes[0], analysis.layers[0], head, normalise)
+    else:
+        from normscope.output.export import export_map
+
+        with working(f"Writing {out}"):
+            export_map(analysis, out, scopes, head=head, normalise=normalise)
+        say_written(out)
+
+
+def growth_command(
+    text: options.TextArgument,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The picture to write: svg, png or pdf.", show_default=False)
+    ],
+    pair: options.Pair = None,
+    target: options.Target = None,
+    layer: options.Layer = None,
+    normalise: options.Normalise = "row",
+    words: options.Words = False,
+    no_special: options.NoSpecial = False,
+    encoder: options.Encoder = False,
+    truncate: options.Truncate = False,
+    as_text: options.AsText = False,
+    value_bias: options.ValueBias = "token",
+    ff_baseline: options.FeedForwardBaseline = "zero",
+    *,
+    model: ModelOptions,
+) -> None:
+    """Draw how the map of one layer grows, component by component.
+
+    The picture is a strip of maps, one for each scope, by default of the last layer.
+    """
+    text, (pair, target) = given_texts(text, pair, target, as_text=as_text)
+    check_text(text, pair)
+    check_growth(out, normalise)
+    check_model(model, layer=layer, encoder=encoder, target=target)
+    analyzer = load_analyzer(model)
+    if layer is None:
+        layer = analyzer.layers[-1]
+        say(f"Layer {layer}, the last; choose another with --layer.")
+    with analysing() as tell:
+        analysis = analyzer.analyze(
+            read_text(analyzer, text, pair, as_text=as_text),
+            target=target,
+            layers=layer,
+            truncate=truncate,
+            value_bias=value_bias,
+            ff_baseline=ff_baseline,
+            tell=tell,
+        )
+    analysis = units_of(analysis, words=words, no_special=no_special, encoder=encoder)
+    with working(f"Drawing {out}"):
+        from normscope.output.export import write_figure
+        from normscope.plots import plot_growth
+
+        write_figure(plot_growth(analysis, layer, normalise=normalise), out)
+    say_written(out)
+
+
+def _scopes(analyzer: Analyzer, scope: str | None, head: int | None, *, encoder: bool) -> list[Scope]:
+    """The scopes meant by `--scope`: by default the whole layer, or with a head the last where heads are apart."""
+    chain = analyzer.encoder_scopes if encoder else analyzer.scopes
+    if encoder and not chain:
+        raise SelectionError(no_encoder(analyzer.name))
+    if scope == ALL:
+        return chain
+    if scope is None:
+        return [Scope("Attn")] if head is not None else chain[-1:]
+    return [resolve(scope, with_derived(chain))]
+
+
+def _computed(scopes: list[Scope], *, encoder: bool) -> list[Scope]:
+    """The scopes to compute for those to show: what they derive from, and the cheapest of a decoder that is not shown."""
+    computed = [basis(scope) for scope in scopes]
+    return [*computed, ATTENTION_WEIGHTS] if encoder else computed
+
+
+def _show(analysis: Analysis, scope: str, layer: int, head: int | None, normalise: str) -> None:
+    from normscope.output.terminal import map_table
+    from normscope.results.select import select_map
+
+    console = result_console()
+    selection = select_map(analysis, scope, layer, head=head, normalised=normalise).without_missing_keys()
+    console.print(map_table(selection, layer, console.width))

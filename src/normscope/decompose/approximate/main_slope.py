@@ -1,0 +1,413 @@
+"""Terms of approximate parts that are known in factored form: exact norms by themselves, and their products with the rest.
+
+They follow the components after the feed-forward; each stage is made once and serves all tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from normscope.chain.linear import SlopedNetwork, scale_
+from normscope.chain.trace import Norm
+from normscope.decompose.approximate.patterns import PatternMatrices, Patterns
+from normscope.decompose.approximate.request import Approximation
+from normscope.decompose.approximate.sketch import (
+    Directions,
+    Later,
+    Lens,
+    Pairs,
+    Samples,
+    Seen,
+    Sketch,
+    Whole,
+    views_of,
+)
+from normscope.decompose.carriers import NUMBERS, SELF, Carrier, OpenCarrier, Sums, gram_matrices, squared_norms
+from normscope.decompose.dense import Memory, Projected, add_product
+from normscope.errors import UnsupportedArchitectureError
+
+if TYPE_CHECKING:
+    from normscope.decompose.factored import KeyGroup
+
+Views = list[Float[Tensor, "head d_head d"]]
+"""The output projection of a term as it joined the chain, and after every norm since."""
+
+
+@final
+class Known:
+    """By group of keys, the output projections of the known terms up to one point of the chain, and their squares there."""
+
+    def __init__(self, outputs: dict[int, list[Views]], values: dict[int, Tensor], lens: Lens) -> None:
+        self.outputs, self.values, self.lens = outputs, values, lens
+        self._next: dict[str, Known] = {}
+        self._seen: dict[int, Tensor] = {}
+        self._alone: dict[int, KeyGroup] = {}
+        self._grams: dict[int, Tensor] = {}
+
+    def joined(self, groups: Sequence[KeyGroup]) -> Known:
+        """With the terms that a residual brings back, for all tiles the same."""
+
+        def make() -> Known:
+            outputs = {kind: list(terms) for kind, terms in self.outputs.items()}
+            known = Known(outputs, self.values, self.lens)
+            for group in groups:
+                if not outputs[group.kind]:
+                    known._alone[group.kind] = group
+                outputs[group.kind].append([group.output])
+            return known
+
+        return self._once("joined", make)
+
+    def normalised(self, norm: Norm) -> Known:
+        def make() -> Known:
+            outputs = {
+                kind: [[*views, scale_(norm, views[-1].clone())] for views in terms]
+                for kind, terms in self.outputs.items()
+            }
+            return Known(outputs, self.values, self.lens.normalised(norm))
+
+        return self._once("normalised", make)
+
+    def _once(self, step: str, make: Callable[[], Known]) -> Known:
+        if step not in self._next:
+            self._next[step] = make()
+        return self._next[step]
+
+    def factors(self, kind: int) -> Float[Tensor, "key term_head direction"]:
+        """The factors of every key, term and head, as the lens shows them."""
+        if kind not in self._seen:
+            terms = [torch.bmm(self.values[kind], self.lens.through(views)) for views in self.outputs[kind]]
+            self._seen[kind] = torch.cat(terms).transpose(0, 1).contiguous()
+        return self._seen[kind]
+
+    def grams(self, kind: int) -> Float[Tensor, "key term_head term_head"]:
+        """The Gram matrix of every key's terms and heads."""
+        alone = self._alone.get(kind)
+        if alone is not None and len(alone.grams) == len(alone.weights):
+            return alone.grams
+        if kind not in self._grams:
+            outputs = torch.cat([views[-1] for views in self.outputs[kind]])
+            values = self.values[kind].repeat(len(self.outputs[kind]), 1, 1)
+            some = max(1, NUMBERS // outputs[:, 0].numel())
+            self._grams[kind] = gram_matrices(
+                torch.bmm(each, outputs).transpose(0, 1) for each in values.split(some, dim=1)
+            )
+        return self._grams[kind]
+
+
+@final
+@dataclass(frozen=True)
+class KnownTerms(Seen):
+    """The sums of the known terms of one group of keys, with the weights that some queries give them."""
+
+    known: Known
+    kind: int
+    weights: Float[Tensor, "key row term_head"]
+
+    def vectors(self) -> Float[Tensor, "row key direction"]:
+        return torch.bmm(self.weights, self.known.factors(self.kind)).transpose(0, 1)
+
+    def products(self, vectors: Float[Tensor, "row key direction"]) -> Float[Tensor, "row key"]:
+        with_factors = torch.bmm(vectors.transpose(0, 1), self.known.factors(self.kind).mT)
+        return with_factors.mul_(self.weights).sum(-1).T
+
+    def squares(self) -> Float[Tensor, "row key"]:
+        return squared_norms(self.weights, self.known.grams(self.kind)).T.contiguous()
+
+
+# ---- FF approximately: norms after the feed-forward without the `2 n^2 F d` operations that exact ones need.
+#
+# A sketch looks at the parts along a few directions only. A main slope splits them into what the median slopes make
+# of them, which stays in factored form, and a remainder: each query's most important neurons with the difference of
+# their slopes. How well that works is measured elsewhere; here is only how it is computed.
+
+FOLDED_VECTORS = 8192
+"""How many part vectors a tile holds when none of them is expanded to all neurons."""
+
+EXPANDED_VECTORS = 4096
+"""How many it holds when they are expanded."""
+
+EXPANDED_NUMBERS, NEURONS = 524_288, 1024
+"""How many numbers are expanded at a time, and of how many neurons: few enough for a cache."""
+
+
+class ApproximateExpansion:
+    """All tiles of one feed-forward, approximately."""
+
+    def __init__(
+        self,
+        sums: Sums,
+        groups: tuple[KeyGroup, ...],
+        networks: list[SlopedNetwork],
+        approximation: Approximation,
+        later: Later,
+        projected: Projected | None = None,
+    ) -> None:
+        everything = torch.arange(len(sums.queries), device=sums.queries.device)
+        if len(networks) != 1 or not torch.equal(networks[0].rows, everything):
+            raise UnsupportedArchitectureError(
+                "Approximate maps exist for feed-forwards with one network for all tokens, not for mixtures of experts. "
+                "Leave out approximate."
+            )
+        self.groups, self.network, self.approximation, self.later = groups, networks[0], approximation, later
+        self.projected = projected or Projected(groups, self.network)
+        if not self.expands:
+            self.projected.forget()
+        self.sums = sums.feed_forward(networks)
+        self.weights = [group.scaled_weights for group in groups]
+        self.memory = Memory(sums.rows)
+        slopes = self.network.slopes
+        self.main = [slope.median(0).values for slope in slopes] if approximation.neurons < 1 else None
+        self.slopes = slopes if self.main is None else tuple(s - m for s, m in zip(slopes, self.main, strict=True))
+
+    # ---- neurons -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def pairs(self) -> list[Pairs]:
+        """Sampled pairs of tokens, for each group of keys."""
+        return [Pairs.sampled(group, self.approximation.seed) for group in self.groups]
+
+    @cached_property
+    def folded(self) -> list[list[Float[Tensor, "_ f"]]]:
+        """For each group of keys and each branch, output projection times first matrix."""
+        return [[group.folded(linear) for linear in self.network.projections] for group in self.groups]
+
+    @cached_property
+    def by_neuron(self) -> list[list[Float[Tensor, "f _"]]]:
+        """The same with one row for each neuron, from which some are taken."""
+        return [[folded.T.contiguous() for folded in of_group] for of_group in self.folded]
+
+    @cached_property
+    def sizes(self) -> list[Float[Tensor, " f"]]:
+        """For each branch, how much goes through every neuron: what it takes in from sampled parts x what it gives out."""
+        squares = [hidden.square().mean((0, 1)) for hidden in self._sampled_hidden(0, [1.0] * len(self.slopes))]
+        return [each.sqrt() * self.network.output.weight.norm(dim=0) for each in squares]
+
+    @cached_property
+    def patterns(self) -> list[Patterns]:
+        """For each branch, what the slopes of all queries are made of; nothing where every query has its own."""
+        count = self.approximation.patterns
+        if count is None or count > len(self.sums.queries):
+            return []
+        return [Patterns.of(slope, size, count) for slope, size in zip(self.slopes, self.sizes, strict=True)]
+
+    @cached_property
+    def pattern_matrices(self) -> list[PatternMatrices]:
+        """For each group of keys, `K diag(pattern) S` of the patterns of all branches."""
+        shares = torch.cat([each.shares for each in self.patterns], dim=1)
+        return [PatternMatrices(shares, self._of_patterns(of_group)) for of_group in self.folded]
+
+    def _of_patterns(self, folded: Sequence[Float[Tensor, "_ f"]]) -> Float[Tensor, "pattern _ direction"]:
+        branches = [self._around(each, patterns.slopes) for each, patterns in zip(folded, self.patterns, strict=True)]
+        return torch.cat([each.unflatten(1, (-1, self.lens.second.shape[1])).transpose(0, 1) for each in branches])
+
+    @cached_property
+    def chosen(self) -> Int[Tensor, "query chosen"] | None:
+        """The neurons of every query that matter most: slope difference x what they take in x what they give out."""
+        if self.main is None:
+            return None
+        squares = sum((slope * size).square() for slope, size in zip(self.slopes, self.sizes, strict=True))
+        assert isinstance(squares, Tensor)
+        return squares.topk(self.approximation.selected(squares.shape[1]), dim=1, sorted=False).indices
+
+    def _sampled_hidden(
+        self, place: int, slopes: Sequence[Tensor | float]
+    ) -> list[Float[Tensor, "sampled_key sampled_row f"]]:
+        """For each branch, what sampled parts put into every neuron."""
+        pairs = self.pairs[place]
+        if self.expands:
+            hidden = [pairs.of_factors(projected) for projected in self.projected.by_group[place]]
+        else:
+            by_head = [folded.unflatten(0, pairs.group.output.shape[:2]) for folded in self.folded[place]]
+            hidden = [pairs.through(folded) for folded in by_head]
+        return [each * (s[pairs.rows] if isinstance(s, Tensor) else s) for each, s in zip(hidden, slopes, strict=True)]
+
+    def _sampled_remainders(self, place: int) -> Float[Tensor, "sample d"]:
+        slopes = self.slopes
+        if self.chosen is not None:
+            slopes = [torch.zeros_like(s).scatter(1, self.chosen, s.gather(1, self.chosen)) for s in slopes]
+        hidden = torch.stack(self._sampled_hidden(place, slopes)).sum(0)
+        return hidden.flatten(0, 1) @ self.network.output.weight.T
+
+    @cached_property
+    def lens(self) -> Lens:
+        matrix, width = self.network.output.weight.T, self.approximation.width(len(self.network.output.weight))
+        if width == matrix.shape[1]:
+            return Whole(matrix)
+        remainders = torch.cat([self._sampled_remainders(place) for place in range(len(self.groups))])
+        parts = Samples(views_of(remainders, self.later.norms))
+        known = self.later.known_samples(self.pairs)
+        if self.main is not None:
+            main = [pairs.parts(self._main(place)) for place, pairs in enumerate(self.pairs)]
+            known = [Samples(views_of(torch.cat(main), self.later.norms)), *known]
+        directions = Directions(parts, known, width, self.approximation.seed)
+        return Sketch.of(matrix, self.later.norms, directions)
+
+    # ---- tiles ---------------------------------------------------------------------------------------------------------
+
+    def tiles(self) -> Iterator[tuple[slice, Approximate]]:
+        outputs = {
+            group.kind: [] if self.main is None else [[self._main(place)]] for place, group in enumerate(self.groups)
+        }
+        stage = Known(outputs, {group.kind: group.values for group in self.groups}, self.lens)
+        keys = sum(len(group.weights) for group in self.groups)
+        height = max(1, (EXPANDED_VECTORS if self.expands else FOLDED_VECTORS) // keys)
+        for start in range(0, len(self.sums.queries), height):
+            rows = slice(start, min(start + height, len(self.sums.queries)))
+            places = {group.kind: place for place, group in enumerate(self.groups)}
+            weights = {
+                kind: [] if self.main is None else [self.weights[place][:, rows]] for kind, place in places.items()
+            }
+            vectors = {kind: self._remainders(place, rows) for kind, place in places.items()}
+            yield rows, Approximate(
+                sums=self.sums.select(rows), stage=stage, weights=weights, vectors=vectors,
+                scale=torch.ones_like(self.sums.rows[0, rows, 0]),
+            )  # fmt: skip
+
+    def _main(self, place: int) -> Float[Tensor, "head d_head d"]:
+        """What the main slopes make of a group's output projection: a factored part of the result."""
+        assert self.main is not None
+        scaled = sum(folded * main for folded, main in zip(self.folded[place], self.main, strict=True))
+        assert isinstance(scaled, Tensor)
+        return (scaled @ self.network.output.weight.T).unflatten(0, self.groups[place].output.shape[:2])
+
+    @cached_property
+    def expands(self) -> bool:
+        """Whether expanding keys to all neurons is cheaper than multiplying the matrices around the slopes of a query."""
+        group, (d, neurons) = self.groups[0], self.network.output.weight.shape
+        heads, d_head = group.output.shape[:2]
+        expanding, folding = self.approximation.operations(
+            d, neurons, heads, heads * d_head, len(self.network.projections), len(group.weights)
+        )
+        return expanding < folding
+
+    def _remainders(self, place: int, rows: slice) -> Float[Tensor, "row key direction"]:
+        """What a tile's queries add to the main part, as the lens shows it."""
+        if self.chosen is not None:
+            return self._of_chosen(place, rows, self.chosen[rows])
+        if self.patterns:
+            return torch.bmm(self._weighted_values(place, rows), self.pattern_matrices[place].of(rows))
+        return self._expanded(place, rows) if self.expands else self._folded(place, rows)
+
+    def _expanded(self, place: int, rows: slice) -> Float[Tensor, "row key direction"]:
+        """`(a P * c) S`, some keys and neurons at a time: what is expanded stays in cache."""
+        weights, second = self.weights[place][:, rows], self.lens.second
+        out = second.new_empty(*weights.shape[:2], second.shape[1])
+        some = max(1, EXPANDED_NUMBERS // (NEURONS * weights.shape[1]))
+        for first in range(0, len(weights), some):
+            keys = slice(first, min(first + some, len(weights)))
+            vectors = out[keys].flatten(0, 1)
+            for start in range(0, len(second), NEURONS):
+                neurons = slice(start, min(start + NEURONS, len(second)))
+                hidden = self._hidden(place, rows, keys, neurons).flatten(0, 1)
+                add_product(vectors, hidden, second[neurons], None, first=start == 0)
+        return out.transpose(0, 1)
+
+    def _hidden(self, place: int, rows: slice, keys: slice, neurons: slice) -> Float[Tensor, "key row f"]:
+        """What some keys put into some activated neurons of every query."""
+        weights = self.weights[place][keys, rows]
+        total: Tensor | None = None
+        for branch, (projected, slope) in enumerate(zip(self.projected.by_group[place], self.slopes, strict=True)):
+            target = self.memory(f"branch {branch}", *weights.shape[:2], neurons.stop - neurons.start)
+            torch.bmm(weights, projected[keys, :, neurons], out=target).mul_(slope[rows, neurons])
+            total = target if total is None else total.add_(target)
+        assert total is not None
+        return total
+
+    def _folded(self, place: int, rows: slice) -> Float[Tensor, "row key direction"]:
+        """`(a v) (K diag(c) S)`: the slopes of all queries of the tile go onto the narrow matrix, in one product."""
+        matrices: Tensor | None = None
+        for folded, slope in zip(self.folded[place], self.slopes, strict=True):
+            around = self._around(folded, slope[rows])
+            matrices = around if matrices is None else matrices.add_(around)
+        assert matrices is not None
+        matrices = matrices.unflatten(1, (-1, self.lens.second.shape[1])).transpose(0, 1)
+        return torch.bmm(self._weighted_values(place, rows), matrices)
+
+    def _around(self, folded: Float[Tensor, "_ f"], slopes: Float[Tensor, "several f"]) -> Float[Tensor, "_ out"]:
+        """`K diag(c) S` for several slopes `c`, side by side, in one product."""
+        scaled = slopes.T[..., None] * self.lens.second[:, None]
+        return folded @ scaled.flatten(1)
+
+    def _weighted_values(self, place: int, rows: slice) -> Float[Tensor, "row key value"]:
+        """All weighted values of a pair, one after the other."""
+        weights = self.weights[place][:, rows].transpose(0, 1)
+        return (weights[..., None] * self.groups[place].values.transpose(0, 1)).flatten(2)
+
+    def _of_chosen(
+        self, place: int, rows: slice, chosen: Int[Tensor, "row chosen"]
+    ) -> Float[Tensor, "row key direction"]:
+        """The same for the neurons that each query has chosen."""
+        second = self.lens.second
+        if self.expands:
+            hidden = self._hidden(place, rows, slice(0, len(self.weights[place])), slice(0, len(second)))
+            hidden = hidden.gather(2, chosen.expand(len(hidden), -1, -1)).transpose(0, 1)
+            return torch.bmm(hidden, second[chosen])
+        values = self._weighted_values(place, rows)
+        slopes = [slope[rows].gather(1, chosen) for slope in self.slopes]
+        matrices = [self._matrix(place, neurons, [s[i] for s in slopes]) for i, neurons in enumerate(chosen)]
+        return torch.bmm(values, torch.stack(matrices))
+
+    def _matrix(
+        self, place: int, neurons: Int[Tensor, " chosen"], slopes: list[Tensor]
+    ) -> Float[Tensor, "_ direction"]:
+        """From the values of a key to its remainder, for the neurons of one query."""
+        rows = [each.index_select(0, neurons) for each in self.by_neuron[place]]
+        folded = [each.mul_(slope[:, None]) for each, slope in zip(rows, slopes, strict=True)]
+        total = folded[0] if len(folded) == 1 else folded[0].add_(folded[1])
+        return total.T @ self.lens.second[neurons]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Approximate(Carrier):
+    """A tile after the feed-forward: its sums exactly, its parts as known terms (`weights` of `stage`) plus a remainder.
+
+    `vectors` are the remainders as the stage's lens shows them, still to be multiplied by `scale`.
+    """
+
+    stage: Known
+    weights: dict[int, list[Float[Tensor, "_ row head"]]]
+    vectors: dict[int, Float[Tensor, "row _ direction"]]
+    scale: Float[Tensor, " row"]
+
+    def add(self, bypass: OpenCarrier) -> Approximate:
+        weights = {kind: list(terms) for kind, terms in self.weights.items()}
+        for group in bypass.groups:
+            weights[group.kind].append(group.scaled_weights)
+        return Approximate(
+            sums=self.sums.add(bypass.sums), stage=self.stage.joined(bypass.groups), weights=weights,
+            vectors=self.vectors, scale=self.scale,
+        )  # fmt: skip
+
+    def scaled(self, factor: float) -> Approximate:
+        return self._times(self.sums.scaled(factor), self.stage, self.vectors, torch.full_like(self.scale, factor))
+
+    def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Approximate:
+        vectors = {kind: self.stage.lens.normalise(norm, each) for kind, each in self.vectors.items()}
+        return self._times(self.sums.normalise(norm, deviation), self.stage.normalised(norm), vectors, 1 / deviation)
+
+    def _times(
+        self, sums: Sums, stage: Known, vectors: dict[int, Tensor], factor: Float[Tensor, " row"]
+    ) -> Approximate:
+        weights = {kind: [each * factor[:, None] for each in terms] for kind, terms in self.weights.items()}
+        return Approximate(sums=sums, stage=stage, weights=weights, vectors=vectors, scale=self.scale * factor)
+
+    def maps(self) -> dict[int, Float[Tensor, "query key"]]:
+        maps = {kind: self._norms(kind) for kind in self.weights}
+        if SELF in maps:
+            rows = torch.arange(len(self.sums.queries), device=maps[SELF].device)
+            maps[SELF][rows, self.sums.queries] = self.sums.own.norm(dim=-1)
+        return maps
+
+    def _norms(self, kind: int) -> Float[Tensor, "row key"]:
+        terms = self.weights[kind]
+        known = KnownTerms(self.stage, kind, torch.cat(terms, dim=-1)) if terms else None
+        return self.stage.lens.norms(self.vectors[kind], self.scale, known)

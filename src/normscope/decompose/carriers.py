@@ -1,0 +1,219 @@
+"""What a carrier of a decomposition can do: go through the components of a block, and be measured.
+
+A carrier holds `state_i = sum_j part[i, j] + bias[i]` for its query rows. Three forms exist, each the cheapest that is
+exact where it is used: `Summed` (no single keys), `Factored` (all keys, before the activation), `Dense` (a tile, after it).
+The first two are open: any component may follow. After the activation only linear components can.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from normscope.chain.linear import SlopedNetwork, scale_, shift
+from normscope.chain.trace import Attention, CrossAttention, Norm, QueryRows
+
+if TYPE_CHECKING:
+    from normscope.decompose.factored import KeyGroup
+
+SELF, SOURCE = 0, 1
+"""The two groups of keys: the sequence's own tokens, and those of the encoder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carrier(ABC):
+    """A decomposition of the states of its queries, at one point of the chain.
+
+    `sums` are the own vector, the sum of the others and the bias of every query.
+    """
+
+    sums: Sums
+
+    @abstractmethod
+    def add(self, bypass: OpenCarrier) -> Carrier:
+        """RES: adds the decomposition that went around."""
+
+    @abstractmethod
+    def scaled(self, factor: float) -> Carrier:
+        """Every part and the bias times a constant."""
+
+    @abstractmethod
+    def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Carrier:
+        """LN: every part by itself, with the deviation of the actual state."""
+
+    @abstractmethod
+    def maps(self) -> dict[int, Float[Tensor, "query key"]]:
+        """`||part[i, j]||` by group of keys, empty where no key has a part of its own.
+
+        Keys that no query of the carrier can see may be cut off at the end.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenCarrier(Carrier):
+    """A carrier that any component may follow, and that a residual branch may set aside.
+
+    `groups` are its factored parts, if it has any.
+    """
+
+    groups: tuple[KeyGroup, ...] = ()
+
+    @abstractmethod
+    def select(self, rows: QueryRows) -> OpenCarrier:
+        """The same decomposition for some of its query rows."""
+
+    @abstractmethod
+    def attend(self, attention: Attention, *, causal: bool, bias_apart: bool = False) -> OpenCarrier:
+        """ATTN, CROSS: replaces the parts by what attention brings from every key.
+
+        `bias_apart` counts the value projection's bias with the bias, not with the keys.
+        """
+
+    @abstractmethod
+    def add(self, bypass: OpenCarrier) -> OpenCarrier:
+        """RES: adds the decomposition that went around."""
+
+    @abstractmethod
+    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[slice, Carrier]]:
+        """FF: yields the result for all query rows, tile by tile. A tile is valid until the next one is asked for."""
+
+
+# ---- Squared norms of weighted sums from Gram matrices: `||sum_h a_h U_h||^2 = a^T G a`, in float64, since heads
+# cancel.
+
+NUMBERS = 1_000_000
+"""How many float64 numbers each of the products may hold at once."""
+
+
+def gram_matrices(factors: Iterable[Float[Tensor, "_ head d"]]) -> Float[Tensor, "key head head"]:
+    """The products of every two heads of a key, some keys after the other."""
+    return torch.cat([doubles @ doubles.mT for doubles in (some.double() for some in factors)])
+
+
+def squared_norms(
+    weights: Float[Tensor, "key query head"], grams: Float[Tensor, "key head head"]
+) -> Float[Tensor, "key query"]:
+    """The squared norms of the sums of each key's factors with these weights."""
+    doubles = weights.double()
+    return (doubles @ grams).mul_(doubles).sum(-1).clamp_(min=0)
+
+
+# ---- For each query, the vector of its own token, the sum of all others, and the bias.
+#
+# These few rows are all that completeness and the mixing ratio need, so a carrier of them alone costs a few forward
+# passes and no n x n. The other carriers keep them too, as their proof.
+
+OWN, BIAS, OTHERS, SOURCE_TOKENS = range(4)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """`rows[OWN] = part[i, i]`, `rows[BIAS] = bias[i]`, `rows[OTHERS] = sum over j != i of part[i, j]`.
+
+    After a cross-attention a fourth row holds the sum over the encoder's tokens.
+    """
+
+    rows: Float[Tensor, "row query d"]
+    queries: Int[Tensor, " query"]
+
+    @staticmethod
+    def of_tokens(hidden: Float[Tensor, "query d"], queries: Int[Tensor, " query"]) -> Sums:
+        """Where a block starts: every state is its own token's."""
+        zero = torch.zeros_like(hidden)
+        return Sums(torch.stack([hidden, zero, zero]), queries)
+
+    @property
+    def own(self) -> Float[Tensor, "query d"]:
+        return self.rows[OWN]
+
+    def select(self, rows: QueryRows) -> Sums:
+        return Sums(self.rows[:, rows], self.queries[rows])
+
+    def attend(self, attention: Attention, *, bias_apart: bool = False) -> Sums:
+        """By way of the context vectors, `(sum_j a v) W_O`, the own token's share apart."""
+        weights, values = attention.weights, attention.values
+        output = attention.output.flatten(0, 1)
+
+        def through_output(context: Float[Tensor, "head query d_head"]) -> Float[Tensor, "query d"]:
+            return context.transpose(0, 1).reshape(context.shape[1], -1) @ output
+
+        bias = values.new_zeros(weights.shape[1], output.shape[-1])
+        if attention.bias is not None:
+            bias += attention.bias
+        value_bias = attention.value_bias if bias_apart else None
+        if value_bias is not None:
+            # The value bias of every key reaches the query by the row sum of the weights, which need not be 1.
+            bias += through_output(weights.sum(-1, keepdim=True) * value_bias[:, None])
+            values = values - value_bias[:, None]
+        everything = through_output(weights @ values)
+        if isinstance(attention, CrossAttention):
+            zero = torch.zeros_like(everything)
+            return Sums(torch.stack([zero, bias, zero, everything]), self.queries)
+        rows = torch.arange(len(self.queries), device=weights.device)
+        own = through_output(weights[:, rows, self.queries, None] * values[:, self.queries])
+        return Sums(torch.stack([own, bias, everything - own]), self.queries)
+
+    def add(self, bypass: Sums) -> Sums:
+        longer, shorter = sorted((self.rows, bypass.rows), key=len, reverse=True)
+        rows = longer.clone()
+        rows[: len(shorter)] += shorter
+        return Sums(rows, self.queries)
+
+    def scaled(self, factor: float) -> Sums:
+        return Sums(self.rows * factor, self.queries)
+
+    def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Sums:
+        rows = scale_(norm, self.rows / deviation[:, None])
+        constant = shift(norm)
+        if constant is not None:
+            rows[BIAS] += constant
+        return Sums(rows, self.queries)
+
+    def feed_forward(self, networks: list[SlopedNetwork]) -> Sums:
+        rows = torch.zeros_like(self.rows)
+        for network in networks:
+            hidden = network.hidden(self.rows[:, network.rows])
+            hidden[BIAS] += network.hidden_bias
+            rows.index_add_(1, network.rows, network.out(hidden, BIAS))
+        return Sums(rows, self.queries)
+
+    def error_against(self, state: Float[Tensor, "query d"]) -> Float[Tensor, " query"]:
+        """Relative error of (sum of parts + bias) against the model's own state, per query."""
+        return (self.rows.sum(0) - state).norm(dim=-1) / state.norm(dim=-1)
+
+    def mixing_ratio(self) -> Float[Tensor, " query"]:
+        """`||sum of the others|| / (||sum of the others|| + ||own||)`: the norm of the sum, not the sum of norms."""
+        own, others = self.own.norm(dim=-1), self.rows[OTHERS:].sum(0).norm(dim=-1)
+        return others / (others + own)
+
+
+@final
+class Summed(OpenCarrier):
+    """The sums alone: no single key has a part, so there are no maps."""
+
+    def select(self, rows: QueryRows) -> Summed:
+        return Summed(sums=self.sums.select(rows))
+
+    def attend(self, attention: Attention, *, causal: bool, bias_apart: bool = False) -> Summed:
+        return Summed(sums=self.sums.attend(attention, bias_apart=bias_apart))
+
+    def add(self, bypass: OpenCarrier) -> Summed:
+        return Summed(sums=self.sums.add(bypass.sums))
+
+    def scaled(self, factor: float) -> Summed:
+        return Summed(sums=self.sums.scaled(factor))
+
+    def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Summed:
+        return Summed(sums=self.sums.normalise(norm, deviation))
+
+    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[slice, Summed]]:
+        yield slice(None), Summed(sums=self.sums.feed_forward(networks))
+
+    def maps(self) -> dict[int, Float[Tensor, "query key"]]:
+        return {}

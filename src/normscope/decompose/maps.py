@@ -1,0 +1,352 @@
+"""What a decomposition gives: the numbers of one layer, by scope."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from normscope.chain.linear import SlopedNetwork, deviation, sloped
+from normscope.chain.trace import (
+    Attention,
+    CrossAttention,
+    FeedForward,
+    Fork,
+    LayerTrace,
+    Norm,
+    Normalise,
+    OwnFeedForward,
+    QueryRows,
+    Residual,
+    Scale,
+)
+from normscope.decompose.approximate.request import Approximation, Reached
+from normscope.decompose.approximate.sketch import Later
+from normscope.decompose.carriers import OTHERS, SELF, SOURCE, SOURCE_TOKENS, Carrier, OpenCarrier, Summed, Sums
+from normscope.decompose.dense import Dense, Projected
+from normscope.decompose.factored import Factored
+from normscope.errors import UnsupportedArchitectureError
+from normscope.scopes import scopes_of, weights_scope
+
+
+@dataclass
+class LayerResult:
+    """The numbers of one layer, by scope.
+
+    Maps have the sequence's own tokens as keys and then the encoder's, NaN where a key does not exist at that scope.
+    `source_mixing` is the share of the mixing ratio that comes from the encoder's tokens; `errors` are the relative
+    completeness errors of each query; `heads` are maps of each head; `without` are maps after the feed-forward without some
+    dimensions, by the name of these; `reached` says how good approximate maps are. `scopes` are those with a map or a ratio,
+    as they follow each other in the chain.
+    """
+
+    scopes: list[str] = field(default_factory=list)
+    maps: dict[str, Float[Tensor, "query key"]] = field(default_factory=dict)
+    mixing: dict[str, Float[Tensor, " query"]] = field(default_factory=dict)
+    source_mixing: dict[str, Float[Tensor, " query"]] = field(default_factory=dict)
+    heads: dict[str, Float[Tensor, "head query key"]] = field(default_factory=dict)
+    errors: dict[str, Float[Tensor, " query"]] = field(default_factory=dict)
+    without: dict[str, Float[Tensor, "query key"]] = field(default_factory=dict)
+    reached: Reached | None = None
+
+    def followed_by(self, other: LayerResult) -> LayerResult:
+        """The same layer with further query rows."""
+
+        def joined(first: dict[str, Tensor], second: dict[str, Tensor], dimension: int = 0) -> dict[str, Tensor]:
+            return {name: torch.cat([values, second[name]], dimension) for name, values in first.items()}
+
+        reached = (
+            self.reached if other.reached is None or self.reached is None else self.reached.worse_of(other.reached)
+        )
+        return LayerResult(
+            self.scopes,
+            joined(self.maps, other.maps),
+            joined(self.mixing, other.mixing),
+            joined(self.source_mixing, other.source_mixing),
+            joined(self.heads, other.heads, 1),
+            joined(self.errors, other.errors),
+            joined(self.without, other.without),
+            reached,
+        )
+
+    @property
+    def reached_or_exact(self) -> Reached:
+        return self.reached or Reached(Approximation(), {}, {})
+
+    def copy(self) -> LayerResult:
+        """One that can be gone on with while this one stays as it is."""
+        tables = {name: dict(value) for name, value in vars(self).items() if isinstance(value, dict)}
+        return replace(self, scopes=list(self.scopes), **tables)
+
+
+# ---- One pass along the chain of a block, noting down what is asked for at each scope.
+#
+# A walk may stop where the feed-forward begins, a `Junction`, from where several ways lead on.
+
+
+@dataclass(frozen=True)
+class Junction:
+    """Where a walk has come to a feed-forward, the step `index`: what enters it, and what goes around it."""
+
+    index: int
+    trace: LayerTrace
+    carrier: OpenCarrier
+    bypasses: list[OpenCarrier]
+
+    @cached_property
+    def networks(self) -> list[SlopedNetwork]:
+        step = self.trace.steps[self.index]
+        assert isinstance(step, FeedForward)
+        return sloped(step)
+
+    def select(self, rows: QueryRows) -> Junction:
+        """The same for some of the query rows."""
+        trace = self.trace.select(rows, after=self.index - 1)
+        return Junction(self.index, trace, self.carrier.select(rows), [each.select(rows) for each in self.bypasses])
+
+
+class Walk:
+    """One pass along a chain, noting down what is asked for at each scope."""
+
+    def __init__(
+        self,
+        trace: LayerTrace,
+        *,
+        maps: Sequence[str],
+        ratios: Sequence[str],
+        heads: bool = False,
+        value_bias: str = "token",
+        without: Mapping[str, Int[Tensor, " dimension"]] | None = None,
+    ) -> None:
+        self.trace, self.maps, self.ratios, self.heads = trace, maps, ratios, heads
+        self.bias_apart = value_bias == "bias"
+        self.without = dict(without or {})
+        self.result = LayerResult()
+        self.everything = torch.arange(len(trace.queries), device=trace.queries.device)
+        self.scope_after = _scope_after_each_step(trace)
+        # Attention weights alone still go through the attention, so that they too are proved against the model.
+        self.end = 1 + max(index for index, step in enumerate(trace.steps) if self._needed(index, step))
+
+    def _needed(self, index: int, step: object) -> bool:
+        return self.scope_after[index] in self.ratios or (
+            isinstance(step, Attention) and weights_scope(step.name) in self.ratios
+        )
+
+    def run(self, carrier: OpenCarrier) -> LayerResult:
+        self._follow(carrier, [], self.trace, slice(None), start=0)
+        return self.result
+
+    def until_feed_forward(self, carrier: OpenCarrier) -> Junction | None:
+        """Go no farther than to the first feed-forward that reads what the chain has reached, if it comes to one."""
+        return self._until_feed_forward(carrier, [], self.trace, slice(None), start=0)
+
+    def branch(self) -> Walk:
+        """A walk that goes on from here, while this one stays where it is."""
+        other = copy.copy(self)
+        other.result = self.result.copy()
+        return other
+
+    def go_on(self, junction: Junction, tiles: Iterator[tuple[slice, Carrier]]) -> None:
+        """Go on from a feed-forward with what it gives out, tile by tile."""
+        index, trace = junction.index, junction.trace
+        state = trace.states[index]
+        for tile, result in tiles:
+            self._note(index, result, state if state is None else state[tile], tile)
+            self._note_without(result, tile)
+            bypasses = [bypass.select(tile) for bypass in junction.bypasses]
+            self._follow(result, bypasses, trace.select(tile, after=index), tile, index + 1)
+
+    def _follow(
+        self, carrier: Carrier, bypasses: list[OpenCarrier], trace: LayerTrace, rows: QueryRows, start: int
+    ) -> None:
+        """Resume from the step `start`. `rows` are those of the whole trace that `carrier` and `trace` hold."""
+        junction = self._until_feed_forward(carrier, bypasses, trace, rows, start)
+        if junction is not None:
+            self.go_on(junction, junction.carrier.feed_forward(junction.networks))
+
+    def _until_feed_forward(
+        self, carrier: Carrier, bypasses: list[OpenCarrier], trace: LayerTrace, rows: QueryRows, start: int
+    ) -> Junction | None:
+        for index in range(start, self.end):
+            match step := trace.steps[index]:
+                case Fork():
+                    bypasses = [*bypasses, _opened(carrier)]
+                    continue
+                case Attention():
+                    carrier = _opened(carrier).attend(step, causal=trace.causal, bias_apart=self.bias_apart)
+                    self._note_attention(step, carrier)
+                case Residual():
+                    *bypasses, bypass = bypasses
+                    carrier = carrier.add(bypass)
+                case Scale():
+                    carrier = carrier.scaled(step.factor)
+                case Normalise():
+                    carrier = carrier.normalise(step.norm, deviation(step.norm, step.state_before))
+                case OwnFeedForward():
+                    own = Sums.of_tokens(step.hidden, trace.queries).feed_forward(sloped(step))
+                    carrier = carrier.add(Summed(sums=own))
+                case FeedForward():
+                    return Junction(index, trace, _opened(carrier), bypasses)
+            self._note(index, carrier, trace.states[index], rows)
+        return None
+
+    def later(self, junction: Junction) -> Later:
+        """The norms after a feed-forward, as far as the walk goes, and which of the bypasses join where."""
+        norms: list[Norm] = []
+        joined: list[tuple[int, OpenCarrier]] = []
+        waiting = list(junction.bypasses)
+        for step in self.trace.steps[junction.index + 1 : self.end]:
+            if isinstance(step, Normalise):
+                norms.append(step.norm)
+            elif isinstance(step, Residual) and waiting:
+                joined.append((len(norms), waiting.pop()))
+        return Later(tuple(norms), tuple(joined))
+
+    def _note(self, index: int, carrier: Carrier, state: Tensor | None, rows: QueryRows) -> None:
+        scope, sums = self.scope_after[index], carrier.sums
+        if state is not None:
+            self._write(self.result.errors, scope, sums.error_against(state), rows)
+        if scope not in self.ratios:
+            return
+        self._note_scope(scope)
+        self._write(self.result.mixing, scope, sums.mixing_ratio(), rows)
+        if len(sums.rows) > SOURCE_TOKENS:
+            self._write(self.result.source_mixing, scope, _source_share(sums) * sums.mixing_ratio(), rows)
+        if scope in self.maps:
+            for kind, norms in carrier.maps().items():
+                self._write_map(scope, kind, norms, rows)
+
+    def _note_without(self, carrier: Carrier, rows: QueryRows) -> None:
+        for name, dimensions in self.without.items():
+            if not isinstance(carrier, Dense):
+                raise UnsupportedArchitectureError(
+                    "Dimensions can be left out of exact maps after a feed-forward only."
+                )
+            for kind, norms in carrier.maps_without(dimensions).items():
+                self._write_map_into(self.result.without, name, kind, norms, rows)
+
+    def _note_attention(self, step: Attention, carrier: OpenCarrier) -> None:
+        scope, mean = weights_scope(step.name), step.weights.mean(0)
+        kind = SOURCE if isinstance(step, CrossAttention) else SELF
+        if scope in self.maps or (scope in self.ratios and kind == SELF):
+            self._note_scope(scope)
+        if scope in self.ratios and kind == SELF:
+            own = mean[self.everything, self.trace.queries]
+            self.result.mixing[scope] = 1 - own / mean.sum(-1)  # with attention sinks, weights do not sum to one
+        if scope in self.maps:
+            self._write_map(scope, kind, mean, slice(None))
+        if self.heads:
+            by_head = {scope: step.weights, step.name: carrier.groups[0].head_norms()}
+            self.result.heads |= {name: self._over_all_keys(kind, values) for name, values in by_head.items()}
+
+    def _note_scope(self, scope: str) -> None:
+        if scope not in self.result.scopes:
+            self.result.scopes.append(scope)
+
+    def _write(self, into: dict[str, Tensor], scope: str, values: Tensor, rows: QueryRows) -> None:
+        if scope not in into:
+            into[scope] = values.new_empty(len(self.everything))
+        into[scope][rows] = values
+
+    def _write_map(self, scope: str, kind: int, norms: Float[Tensor, "row key"], rows: QueryRows) -> None:
+        self._write_map_into(self.result.maps, scope, kind, norms, rows)
+
+    def _write_map_into(
+        self, maps: dict[str, Tensor], name: str, kind: int, norms: Float[Tensor, "row key"], rows: QueryRows
+    ) -> None:
+        if name not in maps:
+            keys = self.trace.length + self.trace.source_length
+            maps[name] = norms.new_full((len(self.everything), keys), math.nan)
+        start = self.trace.length if kind == SOURCE else 0
+        maps[name][rows, start : start + norms.shape[1]] = self._marked(kind, norms, rows)
+
+    def _over_all_keys(
+        self, kind: int, values: Float[Tensor, "head query key"]
+    ) -> Float[Tensor, "head query every_key"]:
+        """Maps of one group of keys among the keys of all groups."""
+        marked = self._marked(kind, values, slice(None))
+        before, after = (self.trace.length, 0) if kind == SOURCE else (0, self.trace.source_length)
+        return torch.nn.functional.pad(marked, (before, after), value=math.nan)
+
+    def _marked(self, kind: int, values: Tensor, rows: QueryRows) -> Tensor:
+        """Keys after the query, which do not exist for a causal model, marked as missing."""
+        if kind == SOURCE or not self.trace.causal:
+            return values
+        after = torch.arange(values.shape[-1], device=values.device) > self.trace.queries[rows][:, None]
+        return values.masked_fill(after, math.nan)
+
+
+def _opened(carrier: Carrier) -> OpenCarrier:
+    """The carrier, if any component may follow it."""
+    if isinstance(carrier, OpenCarrier):
+        return carrier
+    raise UnsupportedArchitectureError(
+        "The chain of this block has an attention, a feed-forward or a residual branch after its feed-forward. "
+        "Maps exist only for blocks in which the feed-forward is the last of these."
+    )
+
+
+def _source_share(sums: Sums) -> Float[Tensor, " query"]:
+    """How the mixing ratio divides between encoder tokens and other tokens of the sequence, by the norms of their sums."""
+    others, source = sums.rows[OTHERS].norm(dim=-1), sums.rows[SOURCE_TOKENS].norm(dim=-1)
+    return source / (others + source)
+
+
+def _scope_after_each_step(trace: LayerTrace) -> list[str]:
+    """The scope that ends with each step; empty where the step is no component."""
+    scopes = iter(scopes_of(trace.components, weights=False))
+    return [next(scopes) if step.name else "" for step in trace.steps]
+
+
+# ---- The ways on from a feed-forward: exactly or approximately, for all queries or for a sample of them.
+#
+# What they have in common is computed once: the chain up to there, and what every key puts into the neurons.
+
+
+class Branches:
+    """A walk up to the feed-forward, and every way on that is asked for."""
+
+    def __init__(self, walk: Walk) -> None:
+        self.walk = walk
+        self.junction = walk.until_feed_forward(Factored.of_tokens(walk.trace))
+
+    def result(self, approximation: Approximation | None = None) -> LayerResult:
+        """Everything that the walk asks for, for all queries."""
+        walk = self.walk.branch()
+        if self.junction is not None:
+            walk.go_on(self.junction, self._tiles(walk, self.junction, approximation))
+        return walk.result
+
+    def sample(
+        self, rows: Int[Tensor, " row"], scopes: Sequence[str], approximation: Approximation | None = None
+    ) -> dict[str, Float[Tensor, "row key"]]:
+        """The maps of some queries at scopes from the feed-forward on."""
+        if self.junction is None:
+            return {scope: self.walk.result.maps[scope][rows] for scope in scopes}
+        junction = self.junction.select(rows)
+        walk = Walk(junction.trace, maps=scopes, ratios=scopes)
+        walk.go_on(junction, self._tiles(walk, junction, approximation))
+        return walk.result.maps
+
+    def _tiles(
+        self, walk: Walk, junction: Junction, approximation: Approximation | None
+    ) -> Iterator[tuple[slice, Carrier]]:
+        carrier, networks = junction.carrier, junction.networks
+        assert isinstance(carrier, Factored)
+        if approximation is None or approximation.products is not None:
+            products = None if approximation is None else approximation.products
+            return carrier.feed_forward(networks, products, self._projected)
+        return carrier.approximate_feed_forward(networks, approximation, walk.later(junction), self._projected)
+
+    @cached_property
+    def _projected(self) -> Projected | None:
+        """What every key puts into the neurons, where one network serves all queries."""
+        assert self.junction is not None
+        networks = self.junction.networks
+        return Projected(self.junction.carrier.groups, networks[0]) if len(networks) == 1 else None

@@ -1,0 +1,102 @@
+"""What a machine does in a second: measured in about one, with products of the shapes that a model needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from normscope.decompose.dense import add_product
+from normscope.estimate.sizes import BlockSizes
+from normscope.estimate.work import Work
+from normscope.options import Products
+
+Clock = Callable[[], float]
+
+_ROUNDS = 3
+_ROWS = 1024
+_PASSED = 1 << 22
+"""Numbers of a pass over memory, to a place that is new, as most results of an engine are."""
+_PAIRS = (128, 512)
+"""Keys and queries whose norms are taken from Gram matrices: more than a processor keeps near."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Operations per second of large, thin and float64 thin products, bytes per second, and what a layer takes anyway."""
+
+    products: float
+    thin: float
+    thin_double: float
+    passed: float
+    layer: float = 0.0
+
+    def seconds(self, work: Work, layers: float = 0) -> float:
+        """How long work takes that goes through some layers."""
+        return (
+            work.products / self.products
+            + work.thin / self.thin
+            + work.thin_double / self.thin_double
+            + work.passed / self.passed
+            + layers * self.layer
+        )
+
+
+def calibrate(
+    block: BlockSizes,
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | None = None,
+    products: Products | None = None,
+    clock: Clock = time.perf_counter,
+) -> Machine:
+    """The rates of this machine for the shapes of a block, with large products of less precision if they are asked for."""
+    random = partial(torch.randn, dtype=dtype, device=device)
+    left, right = random(_ROWS, block.neurons), random(block.d, block.neurons).T  # as the engine has them
+    out = random(_ROWS, block.d)
+    keys, rows, width = 32, 32, min(1024, block.neurons)
+    weights, factors, hidden = (
+        random(keys, rows, block.heads),
+        random(keys, block.heads, width),
+        random(keys, rows, width),
+    )
+    double = torch.float64 if device is None or device.type != "mps" else torch.float32
+    grams = torch.randn(_PAIRS[0], block.heads, block.heads, dtype=double, device=device)
+    pairs = random(*_PAIRS, block.heads)
+    memory = random(_PASSED)
+
+    def run(task: Callable[[], object]) -> float:
+        return _best(task, clock, device)
+
+    return Machine(
+        products=2.0 * left.numel() * block.d / run(lambda: add_product(out, left, right, products, first=True)),
+        thin=2.0 * hidden.numel() * block.heads / run(lambda: torch.bmm(weights, factors, out=hidden)),
+        thin_double=2.0 * pairs.numel() * block.heads / run(lambda: _squares(pairs.to(double), grams)),
+        passed=2.0 * memory.numel() * memory.element_size() / run(lambda: memory * 1.0),
+    )
+
+
+def _squares(weights: Tensor, grams: Tensor) -> Tensor:
+    """The squared norms of parts, as `decompose.factored` takes them."""
+    return (weights @ grams).mul_(weights).sum(-1)
+
+
+def _best(task: Callable[[], object], clock: Clock, device: torch.device | None) -> float:
+    """The smallest time of a few rounds, each repeated until the clock can see it."""
+    task()
+    best = float("inf")
+    for _ in range(_ROUNDS):
+        repeats, spent = 0, 0.0
+        started = clock()
+        while spent < 0.02:
+            task()
+            repeats += 1
+            if device is not None and device.type == "cuda":
+                torch.cuda.synchronize(device)
+            spent = clock() - started
+        best = min(best, spent / repeats)
+    return best

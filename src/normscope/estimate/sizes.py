@@ -1,0 +1,124 @@
+"""The sizes of a model's blocks, read off its modules: also of a model on the meta device, which has no numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from normscope.capture import blocks_of
+from normscope.chain.trace import Attention, FeedForward, Gated, LayerTrace, OwnFeedForward
+from normscope.errors import ModelError
+from normscope.families.spec import (
+    AttentionPart,
+    BesideAttention,
+    ClampedExpertsPart,
+    ExpertsPart,
+    FeedForwardPart,
+    FusedGatedPart,
+    GatedPart,
+    Part,
+    PlainPart,
+    SharedExpertsPart,
+    Stack,
+)
+
+
+class UnknownSizeError(ModelError):
+    """A model whose modules do not say how large they are: its work cannot be counted."""
+
+
+@dataclass(frozen=True)
+class BlockSizes:
+    """What the work of one block depends on.
+
+    `values` is the width of all value vectors of a token together (heads times head size). `neurons` counts those that act
+    on one token, and `branches` is 2 for a gated network. `parameters` are those that one token goes through. `beside` says
+    that the feed-forward reads the query's own token alone.
+    """
+
+    d: int
+    heads: int
+    values: int
+    neurons: int
+    branches: int
+    parameters: int
+    beside: bool = False
+    experts: int = 1
+
+
+def blocks_in(model: PreTrainedModel, stack: Stack) -> list[BlockSizes]:
+    """The sizes of every layer of a stack."""
+    blocks, topologies = blocks_of(model, stack), stack.topologies(model.config)
+    try:
+        return [_sizes(blocks[i % len(blocks)], topology.chain(), model) for i, topology in enumerate(topologies)]
+    except (AttributeError, StopIteration) as error:
+        raise UnknownSizeError(f"The sizes of {type(model).__name__} do not show in its modules: {error}.") from error
+
+
+def sizes_of_trace(trace: LayerTrace) -> BlockSizes:
+    """The sizes that maps of a traced block depend on; what only its forward pass depends on is left out."""
+    attention = next(step for step in trace.steps if isinstance(step, Attention))
+    feed_forward = next(step for step in trace.steps if isinstance(step, FeedForward))
+    network = feed_forward.experts[0].network
+    heads, d_head, d = attention.output.shape
+    output, branches = (network.down, 2) if isinstance(network, Gated) else (network.second, 1)
+    beside = isinstance(feed_forward, OwnFeedForward)
+    neurons = output.weight.shape[1]
+    return BlockSizes(d, heads, heads * d_head, neurons, branches, 0, beside, len(feed_forward.experts))
+
+
+def _sizes(block: nn.Module, chain: tuple[Part, ...], model: PreTrainedModel) -> BlockSizes:
+    attention = next(part for part in chain if isinstance(part, AttentionPart))
+    d, values = _shape(block.get_submodule(attention.output))
+    feed_forward = next(part for part in chain if part.component == "Ff")
+    beside = isinstance(feed_forward, BesideAttention)
+    network = feed_forward.feed_forward if isinstance(feed_forward, BesideAttention) else feed_forward
+    assert isinstance(network, FeedForwardPart)
+    neurons, branches, experts = _network(block, network, model.config)
+    everything = sum(parameter.numel() for parameter in block.parameters())
+    idle = everything - _dense_parameters(block) if experts > 1 else 0
+    active = everything - idle + (experts > 1) * (1 + branches) * neurons * d
+    heads = int(model.config.get_text_config().num_attention_heads)
+    return BlockSizes(d, heads, values, neurons, branches, active, beside, experts)
+
+
+def _shape(module: nn.Module) -> tuple[int, int]:
+    """Outputs and inputs of a linear layer, also of one that packs its matrix."""
+    if isinstance(module, Conv1D):
+        inputs, outputs = module.weight.shape
+        return int(outputs), int(inputs)
+    sizes: Any = module
+    return int(sizes.out_features), int(sizes.in_features)
+
+
+def _network(block: nn.Module, part: FeedForwardPart, config: Any) -> tuple[int, int, int]:
+    """Neurons that act on one token, branches, and how many networks serve a token."""
+    match part:
+        case PlainPart():
+            return _shape(block.get_submodule(part.second))[1], 1, 1
+        case GatedPart():
+            return _shape(block.get_submodule(part.down))[1], 2, 1
+        case FusedGatedPart():
+            return _shape(block.get_submodule(part.down))[1], 2, 1
+        case ExpertsPart() | ClampedExpertsPart():
+            return _expert_neurons(block, part, config)
+        case SharedExpertsPart():
+            routed, _, experts = _expert_neurons(block, part.routed, config)
+            return routed + _shape(block.get_submodule(part.shared.down))[1], 2, experts + 1
+
+
+def _expert_neurons(block: nn.Module, part: ExpertsPart | ClampedExpertsPart, config: Any) -> tuple[int, int, int]:
+    stacked: Any = block.get_submodule(part.experts)
+    gate_and_up = stacked.gate_up_proj.shape
+    neurons = int(gate_and_up[1 if isinstance(part, ExpertsPart) else 2]) // 2
+    chosen = int(getattr(config.get_text_config(), "num_experts_per_tok", 1))
+    return chosen * neurons, 2, max(2, chosen)
+
+
+def _dense_parameters(block: nn.Module) -> int:
+    """Parameters that every token goes through: all but the stacked ones of experts."""
+    return sum(parameter.numel() for parameter in block.parameters() if parameter.dim() < 3)

@@ -1,0 +1,207 @@
+"""The values that a question is about, as the model itself computes them: of its input, of other inputs, of other states.
+
+Methods that try things out (gradients, removed tokens) ask here. Nothing is followed through the layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from normscope.capture import blocks_of, module_between
+from normscope.capture.head_blocks import logits_of
+from normscope.capture.hooks import evaluation_mode, hooks
+from normscope.chain.trace import Linear
+from normscope.errors import UnsupportedArchitectureError
+from normscope.explain.probabilities import probabilities as probabilities_of
+from normscope.explain.question import Answer, DirectionQuestion, Question
+from normscope.families.heads import head_of
+from normscope.families.heads.spec import LastToken
+from normscope.inputs import Batch, TokenSequence, batches
+from normscope.models.devices import entry_device, without_autocast
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+States = tuple[Float[Tensor, "batch _ d"], ...]
+"""What enters the first block of each stack: of the one that the prediction comes from, then of the encoder."""
+
+
+class Values:
+    """The values asked about as a function of what the model reads. One plain pass is run when it is made."""
+
+    answers: list[Answer]
+    logits: Float[Tensor, "row label"]
+    entering: States
+
+    def __init__(self, analyzer: Analyzer, sequence: TokenSequence, question: Question) -> None:
+        self.analyzer, self.sequence, self.question = analyzer, sequence, question
+        family = analyzer.family
+        has_encoder = family.encoder is not None and sequence.target is not None
+        self.stacks = [family.stack, *([family.encoder] if has_encoder and family.encoder is not None else [])]
+        self._direction: Float[Tensor, "1 d"] | None = None
+        heard: dict[int, Tensor] = {}
+        with torch.no_grad(), self._first_blocks(lambda place, states: heard.setdefault(place, states.clone())):
+            (self.logits,) = self._run(next(self._batches([sequence])))
+        self.entering = tuple(heard[place].to(self.logits.device) for place in range(len(self.stacks)))
+        self.answers = question.answers(self.logits)
+
+    @property
+    def rows(self) -> list[int]:
+        """The row of the logits that each value is read off."""
+        return [answer.target.row for answer in self.answers]
+
+    @property
+    def own(self) -> Float[Tensor, " target"]:
+        """The values of the input itself."""
+        return self._read(self.logits, self.rows)
+
+    def of_sequences(
+        self, sequences: Sequence[TokenSequence], rows: Sequence[Sequence[int]], *, probabilities: bool = False
+    ) -> Float[Tensor, "sequence target"]:
+        """The values of other inputs, read off their own rows; or the probabilities of their labels there."""
+        values: dict[int, Tensor] = {}
+        with torch.no_grad():
+            for places in _alike(sequences):
+                for batch in self._batches([sequences[place] for place in places]):
+                    logits = self._run(batch)
+                    for index, each in zip(batch.places, logits, strict=True):
+                        values[places[index]] = self._read(each, rows[places[index]], probabilities=probabilities)
+        return torch.stack([values[place] for place in range(len(sequences))])
+
+    def of_states(
+        self, *states: Float[Tensor, "batch _ d"], probabilities: bool = False
+    ) -> Float[Tensor, "batch target"]:
+        """The values if these states entered the first blocks, differentiable where gradients are enabled; or the
+        probabilities of their labels."""
+        self._refuse_module_between()
+        (batch,) = batches([self.sequence], self._pad_id, entry_device(self.analyzer.model))
+        count = len(states[0])
+        copies = {name: tensor.expand(count, *tensor.shape[1:]) for name, tensor in batch.features.items()}
+        many = Batch([0] * count, batch.lengths * count, copies, batch.target_lengths * count)
+        # A copy, since some blocks add to their input in place.
+        with self._first_blocks(lambda place, _: states[place].clone()):
+            return torch.stack([self._read(each, self.rows, probabilities=probabilities) for each in self._run(many)])
+
+    # ---- a pass --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _pad_id(self) -> int:
+        return getattr(self.analyzer.model.config, "pad_token_id", None) or 0
+
+    def _batches(self, sequences: Sequence[TokenSequence]) -> Iterator[Batch]:
+        device = entry_device(self.analyzer.model)
+        if self._one_at_a_time:
+            for place, sequence in enumerate(sequences):
+                (batch,) = batches([sequence], self._pad_id, device)
+                yield Batch([place], batch.lengths, batch.features, batch.target_lengths)
+        else:
+            yield from batches(sequences, self._pad_id, device)
+
+    @property
+    def _one_at_a_time(self) -> bool:
+        """Classifiers that look for the last token by the id of padding take one input at a time where there is none."""
+        if isinstance(self.question, DirectionQuestion):
+            return False
+        picks = any(isinstance(part, LastToken) for part in head_of(self.analyzer.model).parts)
+        return picks and self.analyzer.model.config.get_text_config().pad_token_id is None
+
+    def _run(self, batch: Batch) -> list[Float[Tensor, "row label"]]:
+        """The logits of every sequence of a batch (or its last states along the direction)."""
+        model, inputs = self.analyzer.model, dict[str, Any](batch.features)
+        if self.analyzer.family.stack.causal:
+            inputs["use_cache"] = False
+        asks_head = not isinstance(self.question, DirectionQuestion)
+        if asks_head and head_of(model).task == "multiple-choice":
+            inputs = {name: each[:, None] if isinstance(each, Tensor) else each for name, each in inputs.items()}
+        last: list[Tensor] = []
+        with ExitStack() as stack:
+            stack.enter_context(without_autocast(model))
+            stack.enter_context(evaluation_mode(model))
+            handles = stack.enter_context(hooks(model))
+            for block in [] if asks_head else blocks_of(model, self.stacks[0]):
+                handles.append(block.register_forward_hook(_noter(last)))
+            output = model(**inputs, return_dict=True)
+        lengths = batch.target_lengths or batch.lengths
+        if asks_head:
+            return [logits_of(model, head_of(model), output, place, size) for place, size in enumerate(lengths)]
+        return [self._along_direction(last[-1][place, :size]) for place, size in enumerate(lengths)]
+
+    def _along_direction(self, states: Float[Tensor, "token d"]) -> Float[Tensor, "token 1"]:
+        """States along the direction asked for, which is that of the input's own state where it is the state itself."""
+        if self._direction is None:
+            (step,) = self.question.head_of(states.detach()).steps
+            assert isinstance(step, Linear)
+            self._direction = step.weight
+        return states @ self._direction.T
+
+    def _read(
+        self, logits: Float[Tensor, "row label"], rows: Sequence[int], *, probabilities: bool = False
+    ) -> Float[Tensor, " target"]:
+        if probabilities:
+            labels = [next(iter(answer.target.weights)) for answer in self.answers]
+            chances = (probabilities_of(self.analyzer.model, logits[row]) for row in rows)
+            return torch.stack([chance[label] for chance, label in zip(chances, labels, strict=True)])
+        values = [
+            sum((weight * logits[row, label] for label, weight in answer.target.weights.items()), logits.new_zeros(()))
+            for row, answer in zip(rows, self.answers, strict=True)
+        ]
+        return torch.stack(values)
+
+    @contextmanager
+    def _first_blocks(self, replaced: Callable[[int, Tensor], Tensor]) -> Generator[None]:
+        """What enters the first block of each stack goes through a function; a shared block is met once."""
+        with hooks(self.analyzer.model) as handles:
+            for place, stack in enumerate(self.stacks):
+                block = blocks_of(self.analyzer.model, stack)[0]
+                handles.append(block.register_forward_pre_hook(_replacing(place, replaced), with_kwargs=True))
+            yield
+
+    def _refuse_module_between(self) -> None:
+        for stack in self.stacks:
+            refuse_module_between(self.analyzer, module_between(self.analyzer.model, stack))
+
+
+def refuse_module_between(analyzer: Analyzer, path: str | None) -> None:
+    """Nothing is followed from the prediction to the embeddings past a module that acts between two blocks."""
+    if path is not None:
+        raise UnsupportedArchitectureError(
+            f"In {analyzer.name} the module {path!r} acts between two blocks, and nothing can be followed through it from "
+            f"the prediction back to the tokens yet. Maps of single layers and leave-one-out are not affected."
+        )
+
+
+def _alike(sequences: Sequence[TokenSequence]) -> list[list[int]]:
+    """The places of sequences of the same lengths together, so that nothing is padded."""
+    groups: dict[tuple[int, int], list[int]] = {}
+    for place, sequence in enumerate(sequences):
+        target = 0 if sequence.target is None else len(sequence.target)
+        groups.setdefault((len(sequence), target), []).append(place)
+    return list(groups.values())
+
+
+def _noter(kept: list[Tensor]) -> Callable[..., None]:
+    def note(_: nn.Module, __: tuple[Any, ...], output: Tensor | tuple[Any, ...]) -> None:
+        kept[:] = [(output if isinstance(output, Tensor) else output[0]).clone()]
+
+    return note
+
+
+def _replacing(place: int, replaced: Callable[[int, Tensor], Tensor]) -> Callable[..., Any]:
+    done = False
+
+    def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        nonlocal done
+        if done:
+            return args, kwargs
+        done = True
+        own: Tensor = args[0] if args else kwargs["hidden_states"]
+        states = replaced(place, own).to(own.device)
+        return ((states, *args[1:]), kwargs) if args else (args, {**kwargs, "hidden_states": states})
+
+    return hook

@@ -1,0 +1,350 @@
+"""From what a user says (a word, a label, a position, a continuation) to the question that a model is asked.
+
+Owns the words of a question and every error about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from normscope.errors import InputError, SelectionError, listing
+from normscope.explain.question import (
+    ROW_PER_TOKEN,
+    DirectionQuestion,
+    LabelName,
+    LogitQuestion,
+    Question,
+    Rows,
+    Wanted,
+    label_name,
+    tokens_of,
+)
+from normscope.families.heads import head_of
+from normscope.families.heads.spec import Head
+from normscope.inputs import (
+    TokenSequence,
+    decoder_side,
+    encodable,
+    most_probable,
+    own_shift,
+    read_ids,
+    read_inputs,
+    read_target,
+    with_targets,
+)
+from normscope.options import is_whole, position_of, whole_number, whole_numbers
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+_LONGEST_CONTINUED = 4096
+"""How long a text may become where the model itself says nothing."""
+
+
+def read_question(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Question]:
+    """The sequence that the model is made to read, and what is asked of its logits, or of its last states."""
+    if wanted.direction is not None:
+        return _along_direction(analyzer, sequence, wanted)
+    longer, rows = _read(analyzer, sequence, wanted)
+    return longer, LogitQuestion(analyzer, rows, wanted)
+
+
+def _along_direction(
+    analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted
+) -> tuple[TokenSequence, DirectionQuestion]:
+    has_encoder, text = analyzer.family.encoder is not None, wanted.target
+    if wanted.against is not None or wanted.continue_for is not None or (text is not None and not has_encoder):
+        raise InputError("A direction takes the place of a target: give one of them.")
+    if has_encoder:
+        if text is None or isinstance(text, int):
+            raise InputError("Give the text that the decoder reads (target=...), along whose last states to look.")
+        sequence = _with_text(analyzer, sequence, text)
+    vector = None if isinstance(wanted.direction, str) else wanted.direction
+    return sequence, DirectionQuestion(_position(wanted.at, len(sequence.target or sequence)), vector)
+
+
+def _read(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
+    """The sequence that the model is made to read, and the rows of its logits with what is wanted at each.
+
+    A continuation of several tokens is read after the text, and every one of its tokens is wanted at its own row.
+    """
+    head = head_of(analyzer.model)
+    if wanted.reply is not None and head.task != "seq2seq-lm":
+        raise InputError(f"reply is what a decoder reads that gives out a text: {analyzer.name} does {head.task}.")
+    if wanted.continue_for is not None:
+        wanted = _continuing(analyzer, head, sequence, wanted)
+    match head.task:
+        case "causal-lm":
+            return _continued(analyzer, sequence, wanted)
+        case "seq2seq-lm":
+            return _decoded(analyzer, sequence, wanted)
+        case "masked-lm":
+            return sequence, [(_masked_row(analyzer, sequence, wanted.at), _one_token(analyzer, wanted))]
+        case _:
+            if wanted.target is not None and not isinstance(wanted.target, str | int):
+                raise InputError(f"The target of a classifier is one label, not {wanted.target!r}.")
+            return _for_classifier(analyzer, sequence), [(_row(head, sequence, wanted.at), wanted)]
+
+
+def _one_token(analyzer: Analyzer, wanted: Wanted) -> Wanted:
+    """Refuse words of several tokens where the model predicts one."""
+    for word in (wanted.target, wanted.against):
+        if word is not None and not isinstance(word, int) and len(ids := tokens_of(analyzer, word)) > 1:
+            pieces = [label_name(analyzer, number) for number in ids]
+            raise InputError(
+                f"The target {word!r} is {len(ids)} tokens here ({listing(pieces)}), but one token is predicted at a mask. "
+                f"Name one of them, or another word."
+            )
+    return wanted
+
+
+def _continued(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
+    """A causal model: what comes after the text, or after the token `at`."""
+    last = _position(wanted.at, len(sequence))
+    if wanted.target is None or isinstance(wanted.target, int):
+        return sequence, [(last, _first_tokens(analyzer, wanted))]
+    ids = tokens_of(analyzer, wanted.target)
+    if wanted.against is not None:
+        common, pair = _difference(analyzer, ids, wanted.against)
+        return _extended(analyzer, sequence, last, common), [(last + len(common), replace(wanted, **pair))]
+    longer = _extended(analyzer, sequence, last, ids[:-1])
+    return longer, [(last + place, Wanted(number)) for place, number in enumerate(ids)]
+
+
+def _continuing(analyzer: Analyzer, head: Head, sequence: TokenSequence, wanted: Wanted) -> Wanted:
+    """What a causal model says next, the most probable token at each step, up to the end of the text."""
+    count = wanted.continue_for
+    if head.task != "causal-lm":
+        raise InputError(f"continue_for is for models that continue a text: {analyzer.name} does {head.task}.")
+    if wanted.target is not None or wanted.against is not None:
+        raise InputError("continue_for takes the place of a target: give one of them.")
+    if count is None or count < 1:
+        raise InputError(f"A text is continued for at least one token, not for {count}.")
+    if "position_ids" in sequence.features:
+        raise InputError("continue_for continues a text: leave out the encoding's position_ids.")
+    last = _position(wanted.at, len(sequence))
+    most = _longest_continued(analyzer)
+    if last + count > most:
+        raise InputError(
+            f"The text has {last + 1} tokens, and {analyzer.name} takes at most {most}: it cannot be continued "
+            f"for {count} tokens, but for {max(0, most - last)} at most."
+        )
+    ids = sequence.features["input_ids"][: last + 1]
+    return Wanted(most_probable(analyzer.model, ids, count), at=wanted.at)
+
+
+def _longest_continued(analyzer: Analyzer) -> int:
+    """How long a text may become; of a model that nothing limits, as long as its configuration says it was made for."""
+    if analyzer.longest is not None:
+        return analyzer.longest
+    return getattr(analyzer.model.config.get_text_config(), "max_position_embeddings", None) or _LONGEST_CONTINUED
+
+
+def _first_tokens(analyzer: Analyzer, wanted: Wanted) -> Wanted:
+    """A contrast to the model's own prediction is the first token of the word."""
+    if isinstance(wanted.against, str):
+        return replace(wanted, against=tokens_of(analyzer, wanted.against)[0])
+    return wanted
+
+
+def _difference(analyzer: Analyzer, ids: list[int], against: LabelName) -> tuple[list[int], dict[str, int]]:
+    """The tokens that two words begin with alike, and the first in which they differ."""
+    others = [against] if isinstance(against, int) else tokens_of(analyzer, against)
+    for place, (one, other) in enumerate(zip(ids, others, strict=False)):
+        if one != other:
+            return ids[:place], {"target": one, "against": other}
+    raise InputError(
+        f"Target and contrast begin with the same tokens and one of them ends there: there is no token in which "
+        f"{against!r} differs."
+    )
+
+
+def _extended(analyzer: Analyzer, sequence: TokenSequence, last: int, ids: list[int]) -> TokenSequence:
+    """The sequence up to a token, and some tokens after it."""
+    if not ids and last == len(sequence) - 1:
+        return sequence
+    features = {name: [_grown(name, values[: last + 1], ids)] for name, values in sequence.features.items()}
+    (longer,), _ = read_inputs(features, analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+    words = [*sequence.words[: last + 1], *longer.words[last + 1 :]]
+    word_ids = None
+    if sequence.word_ids is not None:
+        kept = sequence.word_ids[: last + 1]
+        word_ids = [*kept, *(1 + max(kept) + number for number in range(len(ids)))]
+    special = [*sequence.special[: last + 1], *longer.special[last + 1 :]]
+    return replace(longer, words=words, word_ids=word_ids, special=special)
+
+
+def _grown(name: str, values: list[int], ids: list[int]) -> list[int]:
+    """A feature of a text that goes on: its ids, the next positions, the same segment."""
+    match name:
+        case "input_ids":
+            return [*values, *ids]
+        case "position_ids":
+            return [*values, *(values[-1] + 1 + place for place in range(len(ids)))]
+        case _:
+            return [*values, *values[-1:] * len(ids)]
+
+
+def _decoded(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
+    """An encoder-decoder: the text that its decoder is made to give out, token by token, or what it gives out by itself."""
+    if wanted.reply is not None:
+        return _replied(analyzer, sequence, wanted, wanted.reply)
+    paired = _with_text(analyzer, sequence, None if isinstance(wanted.target, int) else wanted.target)
+    rows, output = _rows_of(paired)
+    if wanted.at is None and wanted.against is None and not isinstance(wanted.target, int):
+        return paired, [(row, Wanted(number)) for row, number in enumerate(output)]
+    row = _position(wanted.at, rows, default=0)
+    named = wanted.target if isinstance(wanted.target, int) else next(iter(output[row:]), None)
+    return paired, [(row, replace(_first_tokens(analyzer, wanted), target=named))]
+
+
+def _rows_of(paired: TokenSequence) -> tuple[int, list[int]]:
+    """How many rows a decoder has, and what they give out, as far as it is said."""
+    assert paired.target is not None and paired.target.output_ids is not None
+    return len(paired.target), paired.target.output_ids
+
+
+def _replied(
+    analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted, reply: str | Sequence[int]
+) -> tuple[TokenSequence, Rows]:
+    """An encoder-decoder whose decoder reads a text: what comes after that, or after its token `at`."""
+    paired = _with_text(analyzer, sequence, reply) if isinstance(reply, str) else _reading(analyzer, sequence, reply)
+    assert paired.target is not None
+    row = _position(wanted.at, len(paired.target))
+    if wanted.target is None or isinstance(wanted.target, int):
+        return paired, [(row, _first_tokens(analyzer, wanted))]
+    before, ids = paired.target.features["input_ids"][1 : row + 1], tokens_of(analyzer, wanted.target)
+    if wanted.against is None:
+        rows = [(row + place, Wanted(number)) for place, number in enumerate(ids)]
+        return (paired if len(ids) == 1 else _reading(analyzer, sequence, [*before, *ids[:-1]])), rows
+    common, pair = _difference(analyzer, ids, wanted.against)
+    longer = _reading(analyzer, sequence, [*before, *common]) if common else paired
+    return longer, [(row + len(common), replace(wanted, **pair))]
+
+
+def _with_text(analyzer: Analyzer, sequence: TokenSequence, text: str | Sequence[int] | None) -> TokenSequence:
+    """The sequence with what the decoder of an encoder-decoder gives out: a text, token ids, or what it generates."""
+    options = (analyzer.model, analyzer.tokenizer, analyzer.longest)
+    if text is None or isinstance(text, str):
+        (paired,) = with_targets([sequence], text, *options, truncate=False)
+        return paired
+    return replace(sequence, target=read_target(read_ids(tokens_of(analyzer, text), analyzer.tokenizer), *options))
+
+
+def _reading(analyzer: Analyzer, sequence: TokenSequence, ids: Sequence[int]) -> TokenSequence:
+    """The sequence with a decoder that reads just these tokens after its start."""
+    options = (analyzer.model, analyzer.tokenizer, analyzer.longest)
+    output = read_ids(tokens_of(analyzer, ids) if ids else [], analyzer.tokenizer)
+    return replace(sequence, target=read_target(output, *options, closed=False))
+
+
+def _for_classifier(analyzer: Analyzer, sequence: TokenSequence) -> TokenSequence:
+    """What a classifier reads; the decoder of an encoder-decoder reads the same text, shifted by one."""
+    if analyzer.family.encoder is None or sequence.target is not None:
+        return sequence
+    start = own_shift(sequence, analyzer.model)
+    return replace(sequence, target=decoder_side(sequence, analyzer.model, analyzer.tokenizer, start))
+
+
+def _masked_row(analyzer: Analyzer, sequence: TokenSequence, at: int | None) -> int:
+    """The masked token, of which there must be one, or the token asked for."""
+    if at is not None:
+        return _position(at, len(sequence))
+    mask = getattr(analyzer.tokenizer, "mask_token_id", None)
+    rows = [row for row, number in enumerate(sequence.features["input_ids"]) if number == mask]
+    if len(rows) != 1:
+        word = getattr(analyzer.tokenizer, "mask_token", "[MASK]")
+        raise InputError(
+            f"{analyzer.name} fills in masked tokens, and the text has {len(rows)} of them. Write {word} once where it "
+            f"should predict, or say at which token (at=...)."
+        )
+    return rows[0]
+
+
+def _row(head: Head, sequence: TokenSequence, at: int | None) -> int | None:
+    """The row of a classifier: its only one, that of a token, or, of a question's answer, the one it chooses."""
+    if head.task not in ROW_PER_TOKEN:
+        if at is not None:
+            raise SelectionError("This model gives one answer for the whole input: leave out the position (at).")
+        return 0
+    if at is not None:
+        return _position(at, len(sequence))
+    if head.task == "question-answering":
+        return None
+    raise InputError(f"This model gives an answer for every token: say for which one (at=0 to {len(sequence) - 1}).")
+
+
+def _position(at: int | None, length: int, default: int = -1) -> int:
+    """The position asked for, or the default one."""
+    return position_of(default if at is None else at, length)
+
+
+# ---- What a user says in a question, in the types that the rest works with: texts, whole numbers, lists of ids, a
+# vector.
+#
+# Numbers may be Python's, numpy's or torch's. What is none of what is meant is refused here, before a model is asked.
+
+
+def checked(target: Any, against: Any, at: Any, continue_for: Any, direction: Any, reply: Any) -> Wanted:
+    """The question that a user asks."""
+    return Wanted(
+        None if target is None else _said(target, "target"),
+        None if against is None else _label(against),
+        None if at is None else whole_number(at, "A position (at)"),
+        None if continue_for is None else whole_number(continue_for, "The number of tokens (continue_for)"),
+        None if direction is None else _direction(direction),
+        None if reply is None else _reply(reply),
+    )
+
+
+def _said(value: Any, what: str) -> LabelName | list[int]:
+    """A word or label, its number, or a list of token ids."""
+    if isinstance(value, str):
+        return encodable(value)
+    if is_whole(value):
+        return whole_number(value, what)
+    if isinstance(value, Sequence) and any(isinstance(item, str) for item in cast("Sequence[Any]", value)):
+        raise InputError(
+            f"One {what} is explained at a time, not the list {value!r:.60}. Call explain for each; the tokens of one "
+            f"continuation are given as a text, or as a list of their ids."
+        )
+    try:
+        return whole_numbers(value, f"A token id of the {what}")
+    except SelectionError as error:
+        raise InputError(
+            f"The {what} is a text, the name or number of a label, or a list of token ids, not {value!r:.60}."
+        ) from error
+
+
+def _label(value: Any) -> LabelName:
+    label = _said(value, "contrast (against)")
+    if not isinstance(label, str | int):
+        raise InputError(f"A contrast (against) is one word or label, or its number, not {value!r:.60}.")
+    return label
+
+
+def _reply(value: Any) -> str | list[int]:
+    reply = _said(value, "reply")
+    return [reply] if isinstance(reply, int) else reply
+
+
+def _direction(value: Any) -> Tensor | Literal["state"]:
+    if isinstance(value, str):
+        if value != "state":
+            raise InputError(f"A direction is a vector, or 'state' for the state itself, not {value!r:.60}.")
+        return "state"
+    try:
+        vector = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise InputError(f"A direction is a vector of numbers, or 'state', not {value!r:.60}.") from error
+    if vector.ndim != 1 or vector.is_complex():
+        raise InputError(f"A direction is one vector [d] of numbers, not of shape {tuple(vector.shape)}.")
+    if not bool(vector.isfinite().all()) or not bool(vector.any()):
+        raise InputError("A direction is a vector of finite numbers, not all of them zero.")
+    return vector.to(torch.promote_types(vector.dtype, torch.float32))

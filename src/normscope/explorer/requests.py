@@ -1,0 +1,163 @@
+"""What a request to the web app may say, and what it becomes: analyses to make, or a prediction to explain.
+
+Owns every error about a request's content. Models are those that the server has, by their names; nothing names a file.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any, Literal, cast
+
+from PIL import Image
+
+from normscope.analyzer import Analyzer
+from normscope.errors import HeadError, InputError
+from normscope.explorer.payload import MOST_ANALYSES
+from normscope.families.heads import head_of, is_bare
+from normscope.families.heads.spec import Task
+from normscope.inputs.text import encodable
+from normscope.methods import methods
+from normscope.results.schema import NORMS
+
+_MOST_PIXELS = 25_000_000
+_MOST_LABELS = 2**31
+
+
+@dataclass(frozen=True)
+class Order:
+    """One analysis of a request: what the model reads, what its decoder reads (if it has one), and the method."""
+
+    analyzer: Analyzer
+    inputs: str | tuple[str, str] | Image.Image
+    target: str | None = None
+    method: str = NORMS
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prediction to explain: a label (by number or name) against another, where the model says it."""
+
+    order: Order
+    label: int | str | None
+    against: int | str | None
+    at: int | None
+
+
+def task_of(analyzer: Analyzer) -> Task | None:
+    """What the model predicts; `None` for one without a head."""
+    try:
+        return head_of(analyzer.model).task
+    except HeadError:
+        return None
+
+
+def described(name: str, analyzer: Analyzer) -> dict[str, Any]:
+    """What a page needs to know of a model to ask for its analyses."""
+    kind: Literal["text", "image"] = "image" if analyzer.family.reads != "text" else "text"
+    return {
+        "name": name,
+        "reads": kind,
+        "decodes": analyzer.family.encoder is not None,
+        "task": task_of(analyzer),
+        "mask": getattr(analyzer.tokenizer, "mask_token", None) if task_of(analyzer) == "masked-lm" else None,
+    }
+
+
+def check_servable(name: str, analyzer: Analyzer) -> None:
+    """Refuse a model that no page could give anything to read."""
+    if analyzer.family.reads == "text" and analyzer.tokenizer is None:
+        raise InputError(f"{name} cannot be served: the web app sends texts, and this model came without a tokenizer.")
+    if analyzer.family.reads != "text" and analyzer.processor is None:
+        raise InputError(f"{name} cannot be served: the web app sends images, and this model came without a processor.")
+
+
+def _refuse_no_head(analyzer: Analyzer) -> None:
+    """Refuse a model without a head, with one that is not known, or with one that is made up."""
+    try:
+        head_of(analyzer.model)
+    except HeadError as error:
+        bare = "This model has no head: it predicts nothing that could be explained."
+        raise InputError(bare if is_bare(analyzer.model) else str(error)) from error
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads requests, for some models and up to some length of text."""
+
+    analyzers: Mapping[str, Analyzer]
+    most_characters: int
+
+    def orders(self, content: Mapping[str, Any]) -> tuple[list[Order], bool]:
+        """The analyses that a request asks for, and whether with single heads."""
+        asked, heads = content.get("analyses"), content.get("heads", False)
+        if not isinstance(asked, list) or not 1 <= len(cast("list[Any]", asked)) <= MOST_ANALYSES:
+            raise InputError(f"Ask for one analysis, or {MOST_ANALYSES} to compare.")
+        if not isinstance(heads, bool):
+            raise InputError("'heads' is true or false.")
+        return [self._order(item) for item in cast("list[Any]", asked)], heads
+
+    def question(self, content: Mapping[str, Any]) -> Question:
+        """The prediction that a request asks about."""
+        asked = content.get("explain")
+        order = self._order(asked)
+        entry = cast("dict[str, Any]", asked)
+        _refuse_no_head(order.analyzer)
+        at = entry.get("at")
+        if at is not None and (not isinstance(at, int) or isinstance(at, bool) or not 0 <= at < _MOST_LABELS):
+            raise InputError("'at' is the position of a token, from 0.")
+        return Question(order, self._label(entry.get("label")), self._label(entry.get("against")), at)
+
+    def _label(self, label: Any) -> int | str | None:
+        if label is None or label == "":
+            return None
+        if isinstance(label, str) and len(label) <= self.most_characters:
+            return encodable(label)
+        if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < _MOST_LABELS:
+            return label
+        raise InputError("A label is a word, a class, or the number of either.")
+
+    def _order(self, item: Any) -> Order:
+        entry = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
+        model = entry.get("model", next(iter(self.analyzers)))
+        if not isinstance(model, str) or model not in self.analyzers:
+            raise InputError("This server does not have that model: choose one of those it was started with.")
+        analyzer, method = self.analyzers[model], entry.get("method", NORMS)
+        if method not in [one.name for one in methods("layer maps")]:
+            raise InputError("This server does not know that method: `normscope methods` lists them.")
+        if analyzer.family.reads != "text":
+            return Order(analyzer, _image(entry.get("image")), method=method)
+        text = self._text(entry.get("text"))
+        target = self._text(entry["target"]) if entry.get("target") else None
+        if target is not None and analyzer.family.encoder is None:
+            raise InputError("This model has no decoder that could read a second text.")
+        if not entry.get("pair"):
+            return Order(analyzer, text, target, method)
+        return Order(analyzer, (text, self._text(entry["pair"])), target, method)
+
+    def _text(self, text: Any) -> str:
+        if not isinstance(text, str) or not text.strip():
+            raise InputError("The text is empty. Type at least one word.")
+        if len(text) > self.most_characters:
+            raise InputError(
+                f"The text has {len(text)} characters, and this server takes at most {self.most_characters}."
+            )
+        return encodable(text)
+
+
+def _image(data: Any) -> Image.Image:
+    """An image from base64, as large as a screen at most, read whole."""
+    if not isinstance(data, str) or not data:
+        raise InputError("There is no image. Choose one.")
+    try:
+        image = Image.open(BytesIO(base64.b64decode(data, validate=True)))
+        fits = image.width * image.height <= _MOST_PIXELS
+        read = image.convert("RGB") if fits else None
+    except (OSError, ValueError, SyntaxError, binascii.Error, Image.DecompressionBombError) as error:
+        raise InputError("This is no image that can be read: send a PNG or a JPEG.") from error
+    if read is None:
+        raise InputError(f"The image has {image.width} x {image.height} pixels, more than {_MOST_PIXELS} in all.")
+    return read

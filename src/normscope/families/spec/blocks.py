@@ -1,0 +1,250 @@
+"""Topologies: the order in which the parts of a block act, with the forks and returns of its residual branches."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, final
+
+from normscope.errors import UnsupportedArchitectureError, listing
+from normscope.families.spec.components import (
+    AttentionPart,
+    BesideAttention,
+    Config,
+    FeedForwardPart,
+    FusedGatedPart,
+    GatedPart,
+    NormPart,
+    PlainPart,
+    hidden_layers,
+    positions_from_zero,
+)
+
+
+@final
+@dataclass(frozen=True)
+class ForkPart:
+    """The residual branch starts here."""
+
+    component: ClassVar[str] = ""
+
+
+@final
+@dataclass(frozen=True)
+class ResidualPart:
+    """The residual branch comes back here."""
+
+    component: ClassVar[str] = "Res"
+
+
+@final
+@dataclass(frozen=True)
+class ScalePart:
+    """The branch is multiplied by a constant before it comes back. That is no component: it has no scope of its own."""
+
+    factor: float
+    component: ClassVar[str] = ""
+
+
+Part = ForkPart | AttentionPart | ScalePart | ResidualPart | NormPart | FeedForwardPart | BesideAttention
+
+FORK, RESIDUAL = ForkPart(), ResidualPart()
+
+
+class Topology(ABC):
+    """The order in which the parts of a block act."""
+
+    @abstractmethod
+    def chain(self) -> tuple[Part, ...]:
+        """The parts in order, with the forks and returns of the residual branches."""
+
+    def without_cross(self) -> Topology:
+        """The same without a cross-attention, as in a decoder that has no encoder."""
+        return self
+
+    def components(self) -> list[str]:
+        """The names of the components, in chain order."""
+        return [part.component for part in self.chain() if part.component]
+
+
+@final
+@dataclass(frozen=True)
+class PostNorm(Topology):
+    """ATTN RES LN (CROSS RES LN) FF RES LN."""
+
+    attention: AttentionPart
+    attention_norm: NormPart
+    feed_forward: FeedForwardPart
+    feed_forward_norm: NormPart
+    cross: tuple[AttentionPart, NormPart] | None = None
+
+    def chain(self) -> tuple[Part, ...]:
+        attention = (FORK, self.attention, RESIDUAL, self.attention_norm)
+        cross = () if self.cross is None else (FORK, self.cross[0], RESIDUAL, self.cross[1])
+        return (*attention, *cross, FORK, self.feed_forward, RESIDUAL, self.feed_forward_norm)
+
+    def without_cross(self) -> PostNorm:
+        return replace(self, cross=None)
+
+
+@final
+@dataclass(frozen=True)
+class PreNorm(Topology):
+    """ATTN RES (LN CROSS RES) LN FF RES, the first norm being inside what attention reads (its `norm`)."""
+
+    attention: AttentionPart
+    feed_forward_norm: NormPart
+    feed_forward: FeedForwardPart
+    cross: tuple[NormPart, AttentionPart] | None = None
+
+    def chain(self) -> tuple[Part, ...]:
+        attention = (FORK, self.attention, RESIDUAL)
+        cross = () if self.cross is None else (FORK, *self.cross, RESIDUAL)
+        return (*attention, *cross, FORK, self.feed_forward_norm, self.feed_forward, RESIDUAL)
+
+    def without_cross(self) -> PreNorm:
+        return replace(self, cross=None)
+
+
+@final
+@dataclass(frozen=True)
+class ScaledPreNorm(Topology):
+    """ATTN RES LN FF RES, each branch multiplied by `factor` before its RES."""
+
+    attention: AttentionPart
+    feed_forward_norm: NormPart
+    feed_forward: FeedForwardPart
+    factor: float
+
+    def chain(self) -> tuple[Part, ...]:
+        scale = ScalePart(self.factor)
+        attention = (FORK, self.attention, scale, RESIDUAL)
+        return (*attention, FORK, self.feed_forward_norm, self.feed_forward, scale, RESIDUAL)
+
+
+@final
+@dataclass(frozen=True)
+class Sandwich(Topology):
+    """ATTN LN RES LN FF LN RES."""
+
+    attention: AttentionPart
+    after_attention: NormPart
+    before_feed_forward: NormPart
+    feed_forward: FeedForwardPart
+    after_feed_forward: NormPart
+
+    def chain(self) -> tuple[Part, ...]:
+        attention = (FORK, self.attention, self.after_attention, RESIDUAL)
+        return (*attention, FORK, self.before_feed_forward, self.feed_forward, self.after_feed_forward, RESIDUAL)
+
+
+@final
+@dataclass(frozen=True)
+class BranchNorm(Topology):
+    """ATTN LN RES FF LN RES."""
+
+    attention: AttentionPart
+    after_attention: NormPart
+    feed_forward: FeedForwardPart
+    after_feed_forward: NormPart
+
+    def chain(self) -> tuple[Part, ...]:
+        attention = (FORK, self.attention, self.after_attention, RESIDUAL)
+        return (*attention, FORK, self.feed_forward, self.after_feed_forward, RESIDUAL)
+
+
+@final
+@dataclass(frozen=True)
+class Parallel(Topology):
+    """ATTN and FF side by side, then RES. The feed-forward reads what `norm` makes of the block's input."""
+
+    attention: AttentionPart
+    norm: NormPart
+    feed_forward: PlainPart | GatedPart | FusedGatedPart
+
+    def chain(self) -> tuple[Part, ...]:
+        return (FORK, self.attention, BesideAttention(self.norm, self.feed_forward), RESIDUAL)
+
+
+# ---- Stacks of blocks, and families: an architecture as a whole.
+
+
+@final
+@dataclass(frozen=True)
+class Stack:
+    """A stack of blocks: their path below the bare model (`*` for each index), their topology, and their number.
+
+    The topology is one for all, or what a function makes of the configuration: one for all, or one for every layer. The
+    layers of a stack may have different parts, but have the same components, since they have the same scopes.
+    `between` is the path, below the bare model, of a module that lies between two of the blocks, if there is one.
+    """
+
+    blocks: str
+    topology: Topology | Callable[[Config], Topology | Sequence[Topology]]
+    causal: bool = False
+    depth: Callable[[Config], int] = hidden_layers
+    between: str | None = None
+
+    def topologies(self, config: Config) -> tuple[Topology, ...]:
+        """The topology of every layer of a model."""
+        depth = self.depth(config)
+        described = self.topology if isinstance(self.topology, Topology) else self.topology(config)
+        topologies = (described,) * depth if isinstance(described, Topology) else tuple(described)
+        if len(topologies) != depth:
+            raise UnsupportedArchitectureError(
+                f"The family describes {len(topologies)} layers at {self.blocks!r}, but the model has {depth}."
+            )
+        chains = sorted({" ".join(topology.components()) for topology in topologies})
+        if len(chains) > 1:
+            raise UnsupportedArchitectureError(
+                f"The layers at {self.blocks!r} differ in their components ({' / '.join(chains)}), so that they have no "
+                f"scopes in common. Only what a component is made of may differ from layer to layer."
+            )
+        return topologies
+
+    def topology_of(self, config: Config, layer: int = 1) -> Topology:
+        """The topology of a layer, from 1."""
+        return self.topologies(config)[layer - 1]
+
+    def components(self, config: Config) -> list[str]:
+        """The names of the components of every layer, in chain order."""
+        return self.topology_of(config).components()
+
+    def without_cross(self) -> Stack:
+        """The same blocks without their cross-attention, as in a decoder that has no encoder."""
+        return replace(self, topology=_WithoutCross(self))
+
+
+@final
+@dataclass(frozen=True)
+class _WithoutCross:
+    stack: Stack
+
+    def __call__(self, config: Config) -> list[Topology]:
+        return [topology.without_cross() for topology in self.stack.topologies(config)]
+
+
+@final
+@dataclass(frozen=True)
+class Family:
+    """An architecture: the stack that is analysed, the encoder that it looks at (if any), and its limits.
+
+    `reads` is what the model takes in: `"text"` or `"image"`.
+
+    Examples:
+        >>> import normscope as ns
+        >>> family = ns.families()["bert"]
+        >>> family.stack.blocks, family.stack.causal, family.reads
+        ('encoder.layer.*', False, 'text')
+    """
+
+    name: str
+    model_types: tuple[str, ...]
+    stack: Stack
+    encoder: Stack | None = None
+    longest: Callable[[Config], int | None] = positions_from_zero
+    reads: str = "text"
+
+    def __repr__(self) -> str:
+        return f"Family({self.name!r}, for {listing(self.model_types)})"

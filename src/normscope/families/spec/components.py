@@ -1,0 +1,263 @@
+"""What families read off a configuration: the number of blocks, and the longest input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+Config = Any
+"""A Hugging Face configuration: its attributes depend on the architecture, so it stays untyped."""
+
+
+def positions_from_zero(config: Config) -> int | None:
+    """The longest input of a model with a table of positions."""
+    return getattr(config, "max_position_embeddings", None)
+
+
+def positions_after_padding(config: Config) -> int | None:
+    """As RoBERTa counts: positions start after the padding index."""
+    return config.max_position_embeddings - config.pad_token_id - 1
+
+
+def unlimited(_: Config) -> None:
+    """Positions are relative or computed, so that no table limits the input."""
+
+
+def hidden_layers(config: Config) -> int:
+    """The number of blocks a forward pass goes through."""
+    return config.num_hidden_layers
+
+
+# ---- Norms of a block: what each does to a state, and the module that does it.
+
+
+@final
+@dataclass(frozen=True)
+class LayerNormPart:
+    """Centres and scales; with or without weight and bias."""
+
+    module: str
+    component: ClassVar[str] = "Ln"
+
+
+@final
+@dataclass(frozen=True)
+class FixedLayerNormPart:
+    """Centres and scales with neither weight nor bias, by an epsilon that its module does not tell."""
+
+    module: str
+    epsilon: float
+    component: ClassVar[str] = "Ln"
+
+
+@final
+@dataclass(frozen=True)
+class RmsNormPart:
+    """Scales by the root of the mean square."""
+
+    module: str
+    component: ClassVar[str] = "Ln"
+
+
+@final
+@dataclass(frozen=True)
+class UnitRmsNormPart:
+    """The same with a weight that counts from one: `1 + w` (Gemma)."""
+
+    module: str
+    component: ClassVar[str] = "Ln"
+
+
+NormPart = LayerNormPart | FixedLayerNormPart | RmsNormPart | UnitRmsNormPart
+
+
+# ---- Value projections: where the values of an attention lie among the outputs of the module that makes them.
+
+
+@final
+@dataclass(frozen=True)
+class SplitHeads:
+    """A value projection of its own, the (possibly grouped) heads side by side."""
+
+    module: str
+
+
+@final
+@dataclass(frozen=True)
+class FusedTail:
+    """A projection to all queries, then all keys, then all values: the values are its last outputs."""
+
+    module: str
+
+
+@final
+@dataclass(frozen=True)
+class FusedPerHead:
+    """A projection head by head (or group by group), in each of which the value comes last."""
+
+    module: str
+
+
+@final
+@dataclass(frozen=True)
+class FusedPerHeadWithBias:
+    """The same without a bias, which is a parameter of its own."""
+
+    module: str
+    bias: str
+
+
+@final
+@dataclass(frozen=True)
+class LatentPerHead:
+    """Values made of a narrow latent state: the first outputs of `down`, normalised, go through `module` to every head's key
+    and value, of which the value comes last (DeepSeek)."""
+
+    module: str
+    down: str
+    norm: NormPart
+
+
+Value = SplitHeads | FusedTail | FusedPerHead | FusedPerHeadWithBias | LatentPerHead
+
+
+# ---- Attentions: how the weights and values of one come into sight, and where its output projection is.
+
+
+@final
+@dataclass(frozen=True)
+class DispatchedAttention:
+    """Attention that goes through the attention interface of transformers, which shows its weights and values.
+
+    `norm` is the one between the block's input and what the attention reads, if there is one.
+    """
+
+    module: str
+    value: Value
+    output: str
+    norm: NormPart | None = None
+    component: ClassVar[str] = "Attn"
+
+
+@final
+@dataclass(frozen=True)
+class DispatchedCrossAttention:
+    """The same from a decoder to the encoder's tokens. Its values are read off the encoder's output, without a norm."""
+
+    module: str
+    value: Value
+    output: str
+    norm: ClassVar[None] = None
+    component: ClassVar[str] = "Cross"
+
+
+def all_heads(config: Config) -> int:
+    """As many value heads as attention heads."""
+    return config.num_attention_heads
+
+
+@final
+@dataclass(frozen=True)
+class HookedAttention:
+    """Attention that computes by itself: `weights` names the module that gives out its weights (its dropout, or the
+    attention module as the second of its outputs), and the values are read off their projection.
+
+    `zeroed` names an argument of the module `weights` that eager attention counts twice and other attention once.
+    """
+
+    weights: str
+    value: Value
+    output: str
+    norm: NormPart | None = None
+    value_heads: Callable[[Config], int] = all_heads
+    zeroed: str | None = None
+    component: ClassVar[str] = "Attn"
+
+
+AttentionPart = DispatchedAttention | DispatchedCrossAttention | HookedAttention
+
+
+# ---- Feed-forwards: plain, gated, and mixtures of experts, after the attention or beside it.
+
+
+@final
+@dataclass(frozen=True)
+class PlainPart:
+    """`second(activation(first(x)))`."""
+
+    first: str
+    activation: str
+    second: str
+    component: ClassVar[str] = "Ff"
+
+
+@final
+@dataclass(frozen=True)
+class GatedPart:
+    """`down(activation(gate(x)) * up(x))`."""
+
+    gate: str
+    up: str
+    activation: str
+    down: str
+    component: ClassVar[str] = "Ff"
+
+
+@final
+@dataclass(frozen=True)
+class FusedGatedPart:
+    """The same with one projection for both, the activated half first."""
+
+    gate_and_up: str
+    activation: str
+    down: str
+    component: ClassVar[str] = "Ff"
+
+
+@final
+@dataclass(frozen=True)
+class ExpertsPart:
+    """A few experts for each token, picked and weighed by a router; their weights are stacked, `[expert, out, in]`.
+
+    `module` gives the output; `experts` is called with the states, the router's choices and their weights.
+    """
+
+    module: str
+    experts: str
+    activation: str
+    component: ClassVar[str] = "Ff"
+
+
+@final
+@dataclass(frozen=True)
+class ClampedExpertsPart:
+    """The experts of GPT-OSS: weights `[expert, in, out]`, gate and up interleaved, both clamped, one added to up."""
+
+    module: str
+    experts: str
+    component: ClassVar[str] = "Ff"
+
+
+@final
+@dataclass(frozen=True)
+class SharedExpertsPart:
+    """Experts beside a network that serves every token, its weight one or the sigmoid of what `gate` gives out."""
+
+    routed: ExpertsPart
+    shared: GatedPart
+    gate: str | None = None
+    component: ClassVar[str] = "Ff"
+
+
+FeedForwardPart = PlainPart | GatedPart | FusedGatedPart | ExpertsPart | ClampedExpertsPart | SharedExpertsPart
+
+
+@final
+@dataclass(frozen=True)
+class BesideAttention:
+    """A feed-forward that reads the query's own token, through `norm`, while attention reads all of them."""
+
+    norm: NormPart
+    feed_forward: PlainPart | GatedPart | FusedGatedPart
+    component: ClassVar[str] = "Ff"

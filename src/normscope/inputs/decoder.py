@@ -1,0 +1,253 @@
+"""What a model says next: the most probable token at each step, whatever its own settings of generation are.
+
+Sampling, beams, penalties and least lengths are how a model is used; what is analysed and explained are its logits.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from inspect import signature
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from transformers import BatchEncoding, GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from normscope.capture.hooks import evaluation_mode
+from normscope.errors import InputError, ModelError
+from normscope.families.heads import refuse_made_up_head
+from normscope.inputs.sequence import NO_WORD, TokenSequence
+from normscope.inputs.text import Input, cut, encodable, read_ids, read_inputs
+from normscope.models.devices import entry_device, without_autocast
+from normscope.options import is_whole
+
+_NAMES = ("bos_token_id", "eos_token_id", "pad_token_id")
+"""Settings that say which tokens begin, end and fill a text."""
+
+LANGUAGE = ("forced_bos_token_id", "bad_words_ids", "suppress_tokens", "begin_suppress_tokens")
+"""Settings that say which tokens a decoder may give out at all, such as the language that it translates into."""
+
+
+def most_probable(model: PreTrainedModel, ids: Sequence[int], most: int, *, kept: Sequence[str] = ()) -> list[int]:
+    """The token ids that a model gives out after it has read some, at most so many; the last is the end if it came to it.
+
+    `kept` names the settings of the model's own that still hold.
+    """
+    settings = {name: setting(model, name) for name in (*_NAMES, *kept)}
+    settings["decoder_start_token_id"] = start_token(model)
+    ends = settings["eos_token_id"]
+    if settings["pad_token_id"] is None:  # nothing is padded, but without one there is advice
+        settings["pad_token_id"] = (ends[0] if isinstance(ends, list) else ends) or 0
+    config = GenerationConfig(**settings, do_sample=False, num_beams=1, max_new_tokens=most)
+    read = torch.tensor([list(ids)], device=entry_device(model))
+    with evaluation_mode(model), without_autocast(model), _settings(model, config):
+        generate = cast(Any, model).generate
+        said = cast(
+            "list[int]",
+            generate(input_ids=read, attention_mask=torch.ones_like(read), generation_config=config)[0].tolist(),
+        )
+    return said[1 if model.config.is_encoder_decoder else len(ids) :]
+
+
+def end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> list[int]:
+    """The tokens that end a text, the model's own first."""
+    found: list[Any] = [setting(model, "eos_token_id"), getattr(model.config, "eos_token_id", None)]
+    found += [getattr(tokenizer, name, None) for name in ("eos_token_id", "sep_token_id")]
+    ends = [number for each in found for number in (cast("list[Any]", each) if isinstance(each, list) else [each])]
+    return list(dict.fromkeys(int(number) for number in ends if number is not None))
+
+
+def setting(model: PreTrainedModel, name: str) -> Any:
+    """A setting of generation: that of the model's own generation, or that of its configuration."""
+    own = getattr(getattr(model, "generation_config", None), name, None)
+    return getattr(model.config, name, None) if own is None else own
+
+
+def start_token(model: PreTrainedModel) -> int | None:
+    """The token that the decoder reads first, where the model names it; T5's is that of padding."""
+    start = getattr(model.config, "decoder_start_token_id", None)
+    start = setting(model, "decoder_start_token_id") if start is None else start
+    return model.config.pad_token_id if start is None and hasattr(model, "_shift_right") else start
+
+
+@contextmanager
+def _settings(model: PreTrainedModel, config: GenerationConfig) -> Generator[None]:
+    """A model whose settings of generation are these: what a call leaves out would be filled in from its own."""
+    before = model.generation_config
+    model.generation_config = config
+    try:
+        yield
+    finally:
+        model.generation_config = before
+
+
+# ---- Targets of encoder-decoder models: what the decoder gives out and reads, row by row, by teacher forcing or by
+# generation.
+#
+# Row `t` of a decoder reads the token at `t` and predicts the next; the first row reads the start token. A target is
+# what the decoder gives out: each of its tokens is given out by one row and read by the next. Only what closes it,
+# the end-of-sequence token (after which mBART has the language), is given out by the last row and not read. A target
+# that nothing closes, such as plain ids or the text of a tokenizer that adds no end token, is read to its last token,
+# whose row gives out the end. Both names of a row are kept: the token it reads and the token it gives out.
+
+Target = Input | Sequence[int]
+"""A target: a text, texts, an encoding, or token ids, also as a plain list."""
+
+_LONGEST_TARGET = 128
+"""How many tokens a model may generate as its target."""
+
+
+def with_targets(
+    sources: list[TokenSequence],
+    target: Target | None,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    longest: int | None,
+    *,
+    truncate: bool,
+) -> list[TokenSequence]:
+    """Every source with its target: the one given, or the one that the model generates."""
+    if target is None:
+        sides = [_generated(source, model, tokenizer, longest) for source in sources]
+    else:
+        sides = read_targets(target, model, tokenizer, longest, truncate=truncate)
+    if len(sides) != len(sources):
+        raise InputError(f"There are {len(sources)} sources but {len(sides)} targets: give one target for each source.")
+    return [replace(source, target=side) for source, side in zip(sources, sides, strict=True)]
+
+
+def read_targets(
+    target: Target,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    longest: int | None,
+    *,
+    truncate: bool,
+) -> list[TokenSequence]:
+    """The decoder's rows for every target that is given."""
+    outputs = _given(target, tokenizer, longest, truncate=truncate)
+    return [read_target(output, model, tokenizer, longest, truncate=truncate) for output in outputs]
+
+
+def read_target(
+    output: TokenSequence,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    longest: int | None,
+    *,
+    truncate: bool = False,
+    closed: bool | None = None,
+) -> TokenSequence:
+    """The decoder's rows for a target, which its own last tokens close or not."""
+    if closed is None:
+        closed = _is_closed(output.features["input_ids"], model, tokenizer)
+    most = None if longest is None else longest if closed else longest - 1
+    if most is not None and len(output) > most:
+        if not truncate:
+            raise InputError(
+                f"The target has {len(output)} tokens, but the model takes at most {most} after the start token. "
+                f"Shorten it, or pass truncate=True (--truncate) to analyse its beginning."
+            )
+        output = cut(output, most)
+    return decoder_side(output, model, tokenizer, closed=closed)
+
+
+def _is_closed(ids: list[int], model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> bool:
+    """Whether token ids say where they end: by the end token, or by the language that mBART has after it."""
+    ends, last = end_tokens(model, tokenizer), ids[-1]
+    if last in ends:
+        return True
+    special = {start_token(model), *getattr(tokenizer, "all_special_ids", [])}
+    return len(ids) > 1 and ids[-2] in ends and (last in special or start_token(model) is None)
+
+
+def _given(
+    target: Target, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, *, truncate: bool
+) -> list[TokenSequence]:
+    if isinstance(target, Sequence) and target and all(is_whole(item) for item in target):
+        target = {"input_ids": [list(target)]}
+    if tokenizer is not None and not isinstance(target, BatchEncoding | Mapping | Tensor):
+        target = _as_targets(target, tokenizer, longest if truncate else None)
+    return read_inputs(cast(Input, target), tokenizer, longest, words=False, truncate=truncate)[0]
+
+
+def _as_targets(target: Any, tokenizer: PreTrainedTokenizerBase, truncate_to: int | None) -> Any:
+    """Texts tokenized as the target side is (some tokenizers have two vocabularies or language codes)."""
+    texts = [target] if not isinstance(target, Sequence) or isinstance(target, str) else list(cast("Any", target))
+    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise InputError(
+            f"A target is a text or a list of texts, none of them empty, or a list of token ids, not {target!r:.80}."
+        )
+    for text in texts:
+        encodable(text)
+    return tokenizer(text_target=texts, truncation=truncate_to is not None, max_length=truncate_to, verbose=False)
+
+
+def _generated(
+    source: TokenSequence, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, longest: int | None
+) -> TokenSequence:
+    """The rows of a decoder that gives out what it finds most probable, to the end or as many as there may be."""
+    if not model.can_generate():
+        raise ModelError(
+            f"{type(model).__name__} has no head to generate a target with. Give one (target=...), "
+            f"or load the model with its language-model head."
+        )
+    refuse_made_up_head(model)
+    most = _LONGEST_TARGET if longest is None else min(_LONGEST_TARGET, longest - 1)
+    said = most_probable(model, source.features["input_ids"], most, kept=LANGUAGE)
+    return decoder_side(read_ids(said, tokenizer), model, tokenizer)
+
+
+def own_shift(sequence: TokenSequence, model: PreTrainedModel) -> int | None:
+    """The token that a classifier's decoder reads first, by the model's own way of shifting its input, if it has one."""
+    shift = getattr(sys.modules[type(model).__module__], "shift_tokens_right", None)
+    if shift is None:
+        return None
+    config: Any = model.config
+    ids = torch.tensor([sequence.features["input_ids"]], device=entry_device(model))
+    settings = (config.pad_token_id, config.decoder_start_token_id)
+    return int(shift(ids, *settings[: len(signature(shift).parameters) - 1])[0, 0])
+
+
+def decoder_side(
+    output: TokenSequence,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    start: int | None = None,
+    *,
+    closed: bool = True,
+) -> TokenSequence:
+    """The decoder's rows for a target, behind the start token: its last token is not read where it closes the target."""
+    ids = output.features["input_ids"]
+    start = start_token(model) if start is None else start
+    if start is None and not closed:
+        raise InputError(
+            f"The configuration of {type(model).__name__} names no token that its decoder begins with "
+            f"(decoder_start_token_id). Give a target that ends as its tokenizer does: with the end token and the language."
+        )
+    if start is None:  # as mBART does: the last token (the language) also comes first
+        start = ids[-1]
+    read = slice(None, -1) if closed else slice(None)
+    name = _name(start, tokenizer)
+    return TokenSequence(
+        features={"input_ids": [start, *ids[read]]},
+        tokens=[name, *output.tokens[read]],
+        special=[True, *output.special[read]],
+        word_ids=None if output.word_ids is None else [NO_WORD, *output.word_ids[read]],
+        words=[name, *output.words[read]],
+        text=output.text,
+        output_tokens=output.tokens if closed else [*output.tokens, _end_name(model, tokenizer)],
+        output_ids=ids,
+    )
+
+
+def _end_name(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> str:
+    ends = end_tokens(model, tokenizer)
+    return _name(ends[0], tokenizer) if ends else ""
+
+
+def _name(number: int, tokenizer: PreTrainedTokenizerBase | None) -> str:
+    return str(number) if tokenizer is None else cast(str, tokenizer.convert_ids_to_tokens(number))

@@ -1,0 +1,333 @@
+"""From a name, a folder or a live model to a model that is safe and fit to analyse.
+
+Safe by default: safetensors only, no remote code. Every refusal says what the user can do about it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import transformers
+from huggingface_hub import HfApi
+from huggingface_hub.errors import RepositoryNotFoundError
+from transformers import (
+    AutoConfig,
+    AutoImageProcessor,
+    AutoModel,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging
+
+from normscope.capture import family_in
+from normscope.errors import InputError, ModelError, UnsafeWeightsError, UnsupportedArchitectureError, listing
+from normscope.families import Family, family_of
+from normscope.families.heads import made_up
+from normscope.models import source as embedded
+from normscope.models.checkpoint import DTYPES, non_finite, refuse_incomplete, refuse_non_finite, refuse_unreadable
+from normscope.models.devices import numbers_of
+from normscope.models.options import DeviceMap, refuse_device_map
+from normscope.models.source import (
+    has_vocabulary,
+    is_folder,
+    is_hub_name,
+    model_name,
+    refuse_no_model,
+    refuse_no_tokenizer,
+    refuse_pickle,
+    refuse_too_many_layers,
+)
+
+_HUB_SECONDS = 5
+"""How long the hub may take to say whether it has a model."""
+
+_SAMPLES = 4096
+"""How many evenly spaced values of each tensor go into the weight fingerprint."""
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model with what is known about it. `revision` is the hub's commit, where it came from the hub.
+
+    The model may change after it was loaded, so that nothing that depends on its weights is kept.
+    """
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase | None
+    family: Family
+    name: str
+    revision: str | None
+    processor: Any | None = None
+
+    def fingerprint(self) -> str:
+        """A hash of every weight's name, shape, dtype and sampled values: equal for equal weights, wherever they lie.
+
+        What the checkpoint lacks, and only a head would use, is another at every time and is left out.
+        Raises `ModelError` where one of these values is a parameter's and not finite.
+        """
+        digest = hashlib.sha256()
+        parameters = {name for name, _ in self.model.named_parameters()}
+        for name, tensor in sorted(self.model.state_dict().items()):
+            if name in made_up(self.model):
+                continue
+            flat = numbers_of(self.model, name, tensor).detach().reshape(-1)
+            sample = flat[:: max(1, -(-flat.numel() // _SAMPLES))].to("cpu", torch.float64)
+            if name in parameters and not bool(sample.isfinite().all()):
+                raise non_finite(name, sample)
+            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+            digest.update(sample.numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+
+def load_model(
+    source: str | Path | torch.nn.Module | None,
+    tokenizer: PreTrainedTokenizerBase | str | Path | None,
+    *,
+    dtype: torch.dtype | None,
+    device: str | torch.device | None,
+    device_map: DeviceMap | None,
+    revision: str | None,
+    allow_pickle: bool,
+    trust_remote_code: bool,
+) -> LoadedModel:
+    """Load (or take) a model and check that it can be analysed."""
+    refuse_device_map(device_map, device)
+    _refuse_dtype(dtype)
+    if isinstance(source, torch.nn.Module):
+        _refuse_for_live(dtype, device_map)
+    if isinstance(source, PreTrainedModel):
+        model, commit = source, None
+    elif isinstance(source, torch.nn.Module):
+        model = getattr(source, "_orig_mod", None)  # a compiled model keeps the original here
+        if not isinstance(model, PreTrainedModel):
+            raise ModelError(f"A {type(source).__name__} is not a Hugging Face model (transformers.PreTrainedModel).")
+        commit = None
+    else:
+        location = str(embedded.model_folder() if source is None else source)
+        refuse_no_model(location)
+        options = {"revision": revision, "trust_remote_code": trust_remote_code, **_hub_options(location)}
+        model = _from_pretrained(location, dtype, device_map, options, allow_pickle=allow_pickle)
+        commit = getattr(model.config, "_commit_hash", None)
+        tokenizer = _tokenizer(location, options) if tokenizer is None else tokenizer
+    if isinstance(tokenizer, str | Path):
+        tokenizer = _tokenizer(str(tokenizer), {"trust_remote_code": trust_remote_code}, required=True)
+    if device is not None:
+        model = _moved(model, device)
+    family = family_in(model, family_of(model.config.model_type))
+    refuse_unreadable(model)
+    refuse_non_finite(model)
+    processor = _image_processor(source) if family.reads == "image" else None
+    name = embedded.NAME if source is None else _name(model)
+    return LoadedModel(model, tokenizer, family, name, commit, processor)
+
+
+def sketched_model(
+    source: str | Path | None,
+    tokenizer: str | Path | None,
+    *,
+    dtype: torch.dtype | None,
+    revision: str | None,
+    trust_remote_code: bool,
+) -> LoadedModel:
+    """A model without its numbers, on the meta device: its configuration and its tokenizer are read, and no weights.
+
+    What it takes can be estimated, and nothing else.
+    """
+    location = str(embedded.model_folder() if source is None else source)
+    refuse_no_model(location)
+    options = {"revision": revision, "trust_remote_code": trust_remote_code, **_hub_options(location)}
+    config = _config(location, options)
+    family = family_of(config.model_type)
+    loader = _model_class(location, config)
+    try:
+        with torch.device("meta"):
+            model = AutoModel.from_config(config, **_code(options)) if loader is AutoModel else loader(config)
+    except Exception as error:  # whatever a damaged configuration may throw
+        raise _translated(location, error) from error
+    places = str(tokenizer or location), options if tokenizer is None else _code(options)
+    read = _tokenizer(*places, required=tokenizer is not None)
+    name = embedded.NAME if source is None else model_name(location)
+    return LoadedModel(model.to(dtype or model.dtype).eval(), read, family_in(model, family), name, None)
+
+
+def _code(options: dict[str, Any]) -> dict[str, Any]:
+    return {"trust_remote_code": options["trust_remote_code"]}
+
+
+def _refuse_dtype(dtype: object) -> None:
+    names = [str(known).removeprefix("torch.") for known in DTYPES]
+    if dtype is not None and dtype not in DTYPES and dtype not in names:
+        raise InputError(f"Models are loaded in {listing(f'torch.{name}' for name in names)}, not in {dtype!r}.")
+
+
+def _refuse_for_live(dtype: object, device_map: object) -> None:
+    if dtype is not None:
+        raise ModelError("A live model is analysed as it is: convert it first (model.to(dtype)), or leave out dtype.")
+    if device_map is not None:
+        raise ModelError(
+            "A live model is analysed where it lies: spread it when you load it (from_pretrained(..., device_map=...)), "
+            "or leave out device_map."
+        )
+
+
+def _name(model: PreTrainedModel) -> str:
+    return model_name(model.name_or_path) if model.name_or_path else type(model).__name__
+
+
+def _hub_options(location: str) -> dict[str, Any]:
+    """For a name on the hub: whether to ask the hub at all. Asked in vain, transformers would try again for a minute."""
+    if not is_hub_name(location):
+        return {}
+    try:
+        HfApi().model_info(location, timeout=_HUB_SECONDS)
+    except RepositoryNotFoundError as error:
+        raise ModelError(
+            f"No model was found under {location!r}: there is no such folder with a config.json, and the hub has no such "
+            f"model."
+        ) from error
+    except Exception:  # whatever keeps the hub from answering: then what was fetched before has to do
+        return {"local_files_only": True}
+    return {}
+
+
+def _moved(model: PreTrainedModel, device: str | torch.device) -> PreTrainedModel:
+    places = set[object](getattr(model, "hf_device_map", {}).values())
+    if len(places) > 1:
+        raise ModelError(
+            f"The model cannot be put on {str(device)!r}: it is spread over {listing(sorted(map(str, places)))}, and is "
+            f"analysed there. Leave out device."
+        )
+    try:
+        return model.to(device)  # pyright: ignore[reportArgumentType]
+    except (RuntimeError, AssertionError) as error:
+        raise ModelError(f"The model cannot be put on {str(device)!r}: {_first_line(error)}") from error
+
+
+def _from_pretrained(
+    location: str,
+    dtype: torch.dtype | None,
+    device_map: DeviceMap | None,
+    options: dict[str, Any],
+    *,
+    allow_pickle: bool,
+) -> PreTrainedModel:
+    refuse_pickle(location, allow_pickle=allow_pickle)
+    config = _config(location, options)
+    family = family_of(config.model_type)
+    options = {**options, "use_safetensors": None if allow_pickle else True, "output_loading_info": True}
+    if device_map is not None:
+        options["device_map"] = device_map if isinstance(device_map, str) else dict(device_map)
+    try:
+        loader = _model_class(location, config)
+        with nullcontext() if is_hub_name(location) else _no_bar():
+            model, report = loader.from_pretrained(location, config=config, dtype=dtype or "auto", **options)
+    except ModelError:
+        raise
+    except Exception as error:  # whatever a damaged checkpoint may throw
+        raise _translated(location, error) from error
+    refuse_incomplete(location, model, family, report["missing_keys"], report["unexpected_keys"])
+    return cast(PreTrainedModel, model.eval())
+
+
+def _config(location: str, options: dict[str, Any]) -> Any:
+    if not is_hub_name(location):
+        refuse_too_many_layers(location)
+    try:
+        config = AutoConfig.from_pretrained(location, **options)
+    except OSError as error:
+        if (Path(location) / "config.json").is_file():
+            raise _translated(location, error) from error
+        raise ModelError(
+            f"No model was found under {location!r}: it is neither a folder with a config.json "
+            f"nor a model that was fetched from the hub before, and the hub cannot be reached now."
+        ) from error
+    except Exception as error:  # whatever a damaged configuration may throw
+        raise _translated(location, error) from error
+    heads = getattr(config.get_text_config(), "num_attention_heads", 1)
+    if isinstance(heads, int) and heads < 1:
+        raise ModelError(f"{location!r} could not be loaded: its config.json says that a layer has {heads} heads.")
+    return config
+
+
+@contextmanager
+def _no_bar() -> Generator[None]:
+    """Without the bar of transformers, which shows for files that are here already."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _model_class(location: str, config: Any) -> Any:
+    """The class that a checkpoint was saved from, so that all its weights find their place."""
+    name = (getattr(config, "architectures", None) or ["AutoModel"])[0]
+    loader = getattr(transformers, name, AutoModel)
+    if loader is not AutoModel and not (isinstance(loader, type) and issubclass(loader, PreTrainedModel)):
+        raise ModelError(f"The configuration of {location!r} names {name!r} as its architecture, which is no model.")
+    return loader
+
+
+def _translated(location: str, error: Exception) -> ModelError:
+    text = str(error)
+    if "trust_remote_code" in text:
+        return UnsafeWeightsError(
+            f"{location!r} needs Python code from its repository to run. "
+            f"If you trust it, say trust_remote_code=True (--trust-remote-code)."
+        )
+    if "offload_folder" in text:
+        return ModelError(
+            f"{location!r} does not fit: its device map leaves weights on disk, and they would have to be written there in "
+            f"another form first. Use dtype=torch.bfloat16 (--dtype), more memory or another device_map; or load the model "
+            f"yourself (from_pretrained(..., offload_folder=...)) and pass it live."
+        )
+    if "safetensors" in text and not isinstance(error, FileNotFoundError):
+        return UnsafeWeightsError(
+            f"{location!r} has no safetensors weights. If you trust its pickle checkpoint, "
+            f"say allow_pickle=True (--allow-pickle). ({_first_line(error)})"
+        )
+    if "model type" in text or "Unrecognized model" in text:
+        return UnsupportedArchitectureError(f"{location!r} is not a model transformers knows. ({_first_line(error)})")
+    return ModelError(f"{location!r} could not be loaded: {_first_line(error)}")
+
+
+def _tokenizer(location: str, options: dict[str, Any], *, required: bool = False) -> PreTrainedTokenizerBase | None:
+    """The tokenizer beside a model, or `None` if it has none: token ids work without one.
+
+    A folder without a vocabulary has none, though transformers would make one up that knows no word.
+    """
+    if required:
+        refuse_no_tokenizer(location)
+    elif is_folder(location) and not has_vocabulary(Path(location)):
+        return None
+    try:
+        return cast(PreTrainedTokenizerBase, AutoTokenizer.from_pretrained(location, **options))
+    except Exception as error:  # tokenizers throw all sorts
+        if required:
+            raise ModelError(f"No tokenizer could be loaded from {location!r}: {_first_line(error)}") from error
+        return None
+
+
+def _image_processor(source: Any) -> Any | None:
+    """The image processor beside a model, or `None`: pixels work without one."""
+    location = source if isinstance(source, str | Path) else getattr(source, "name_or_path", None)
+    try:
+        return AutoImageProcessor.from_pretrained(str(location), backend="pil") if location else None
+    except Exception:  # whatever a damaged one may throw
+        return None
+
+
+def _first_line(error: Exception) -> str:
+    """What an error says, in a line: the first, or the one that it announces."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    first = f"{lines[0]} {lines[1]}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]
+    return f"{type(error).__name__}: {first}" if isinstance(error, LookupError) else first

@@ -1,0 +1,188 @@
+"""Which model to load and how: the options of `normscope.load` as one value, for command line and processes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
+
+from normscope.errors import InputError, listing, unknown
+from normscope.models import source as embedded
+from normscope.models.source import is_hub_name, model_name, refuse_no_model, refuse_no_tokenizer, refuse_pickle
+from normscope.options import Documentation, with_documentation
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from normscope.analyzer import Analyzer
+    from normscope.models.config import Outline
+
+    Model = PreTrainedModel | str | Path
+    Tokenizer = PreTrainedTokenizerBase | str | Path
+    Dtype = torch.dtype | str
+    Device = torch.device | str
+    DeviceMap = str | Mapping[str, torch.device | str | int]
+else:  # importing torch takes seconds, and a command line that only shows its options should not wait for it
+    Model = Tokenizer = Dtype = Device = DeviceMap = Any
+
+_DTYPES = ("float64", "float32", "bfloat16", "float16")
+_DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mtia", "xla", "meta")
+_DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
+_DEVICE = re.compile(r"([a-z]+)(:[0-9]+)?")
+
+
+class LoadingOptions(TypedDict, total=False):
+    """The fields of `ModelOptions` but the model itself, as keyword arguments."""
+
+    tokenizer: Tokenizer | None
+    dtype: Dtype | None
+    device: Device | None
+    device_map: DeviceMap | None
+    revision: str | None
+    allow_pickle: bool
+    trust_remote_code: bool
+
+
+@with_documentation
+@dataclass(frozen=True)
+class ModelOptions:
+    """A model to load, and how. A live model, too, may have a tokenizer and a device."""
+
+    model: Annotated[
+        Model | None,
+        Documentation(
+            "A folder or hub name. Default: the embedded all-MiniLM-L6-v2.", ("--model", "-m"), command_line_type=str
+        ),
+    ] = None
+    tokenizer: Annotated[
+        Tokenizer | None,
+        Documentation("Folder or hub name of the tokenizer, if not the model's own.", command_line_type=str),
+    ] = None
+    dtype: Annotated[
+        Dtype | None,
+        Documentation(
+            "Load the weights as float64, float32, bfloat16 or float16. Default: as they are stored.",
+            command_line_type=str,
+        ),
+    ] = None
+    device: Annotated[
+        Device | None,
+        Documentation("Where to put the model, such as 'cuda'. Default: the CPU.", command_line_type=str),
+    ] = None
+    device_map: Annotated[
+        DeviceMap | None,
+        Documentation(
+            "Spread the model over all devices: 'auto', 'balanced' or 'sequential'. Needs the extra accelerate.",
+            command_line_type=str,
+        ),
+    ] = None
+    revision: Annotated[str | None, Documentation("The hub revision to load.")] = None
+    allow_pickle: Annotated[
+        bool, Documentation("Load a pickle checkpoint. It can run any code: only if you trust it.")
+    ] = False
+    trust_remote_code: Annotated[
+        bool, Documentation("Run the Python code of the model's repository. Only if you trust it.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.dtype, str) and self.dtype not in _DTYPES:
+            raise InputError(f"There is no dtype {self.dtype!r} here. Known: {listing(_DTYPES)}.")
+        device = _DEVICE.fullmatch(self.device) if isinstance(self.device, str) else None
+        if isinstance(self.device, str) and (device is None or device[1] not in _DEVICES):
+            raise InputError(unknown(f"There is no device {self.device!r}", self.device, "Devices", _DEVICES))
+        refuse_device_map(self.device_map, self.device)
+
+    @classmethod
+    def of(cls, model: Model | None, options: LoadingOptions) -> ModelOptions:
+        """The model and its loading options; refuses options that do not exist."""
+        known = [field.name for field in fields(cls) if field.name != "model"]
+        for name in options:
+            if name not in known:
+                raise InputError(f"There is no loading option {name!r}. Loading options: {listing(known)}.")
+        return cls(model, **options)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the model exists in this process only."""
+        return not isinstance(self.model, str | Path | None)
+
+    def refuse_unusable(self) -> None:
+        """Refuse what the names of files show already: no model, pickled weights, no tokenizer. Nothing is loaded."""
+        if self.model is None:
+            embedded.installed_folder()
+        elif isinstance(self.model, str | Path):
+            refuse_no_model(str(self.model))
+            refuse_pickle(str(self.model), allow_pickle=self.allow_pickle)
+        if isinstance(self.tokenizer, str | Path):
+            refuse_no_tokenizer(str(self.tokenizer))
+
+    def outline(self) -> Outline | None:
+        """What the configuration tells of the model before it is loaded; `None` for a live one, or one of the hub."""
+        self.refuse_unusable()
+        if self.is_live or self.trust_remote_code or (self.model is not None and is_hub_name(str(self.model))):
+            return None
+        from normscope.models.config import Outline  # noqa: PLC0415  (only a command line asks before it loads)
+
+        if self.model is None:
+            return Outline.read(embedded.installed_folder(), embedded.NAME)
+        return Outline.read(Path(str(self.model)), model_name(str(self.model)))
+
+    def load(self) -> Analyzer:
+        """The analyzer of the model."""
+        self.refuse_unusable()
+        import torch  # noqa: PLC0415  (as above)
+
+        from normscope import analyzer  # noqa: PLC0415  (which is all of normscope, and this but its options)
+
+        return analyzer.load(
+            self.model,
+            tokenizer=self.tokenizer,
+            dtype=getattr(torch, self.dtype) if isinstance(self.dtype, str) else self.dtype,
+            device=self.device,
+            device_map=self.device_map,
+            revision=self.revision,
+            allow_pickle=self.allow_pickle,
+            trust_remote_code=self.trust_remote_code,
+        )
+
+    def sketch(self) -> Analyzer:
+        """The analyzer of the model without its weights, of which nothing is read: for estimates alone."""
+        self.refuse_unusable()
+        import torch  # noqa: PLC0415  (as above)
+
+        from normscope.analyzer import Analyzer  # noqa: PLC0415
+        from normscope.models.loading import sketched_model  # noqa: PLC0415
+
+        if self.is_live or not isinstance(self.tokenizer, str | Path | None):
+            raise InputError("A live model has its weights: estimate it as it is.")
+        return Analyzer(
+            sketched_model(
+                cast("str | Path | None", self.model),
+                self.tokenizer,
+                dtype=getattr(torch, self.dtype) if isinstance(self.dtype, str) else self.dtype,
+                revision=self.revision,
+                trust_remote_code=self.trust_remote_code,
+            )
+        )
+
+
+def refuse_device_map(device_map: DeviceMap | None, device: Device | None) -> None:
+    """Refuse a device map that has an unknown name, comes with a device, or that nothing here could follow."""
+    if device_map is None:
+        return
+    if isinstance(device_map, str) and device_map not in _DEVICE_MAPS:
+        what = f"There is no device map {device_map!r} (for one device, say device)"
+        raise InputError(unknown(what, device_map, "Device maps", _DEVICE_MAPS))
+    if device is not None:
+        raise InputError(
+            f"device is {str(device)!r} and device_map {device_map!r}: a model goes to one device, or is spread over "
+            f"several. Leave out one of the two."
+        )
+    if find_spec("accelerate") is None:
+        raise InputError(
+            "A device map (--device-map) needs accelerate, which is not installed: pip install 'normscope[accelerate]'."
+        )

@@ -1,0 +1,178 @@
+"""Dataclass fields that carry their own documentation, written once for the Python API and for the command line.
+
+A field is annotated with `Documentation`; `with_documentation` puts the texts of all fields into the docstring. How they
+look on a command line is the business of `cli`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from operator import index
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from normscope.errors import InputError, SelectionError, listing
+
+_Class = TypeVar("_Class", bound=type)
+
+
+@dataclass(frozen=True)
+class Documentation:
+    """What a field means; its names on the command line, where they are not made of its own; and its type there."""
+
+    text: str
+    flags: tuple[str, ...] = ()
+    command_line_type: Any = None
+
+
+@dataclass(frozen=True)
+class DocumentedField:
+    """A field of a dataclass with its type, default and documentation."""
+
+    name: str
+    type: Any
+    default: Any
+    documentation: Documentation
+
+
+def documented_fields(kind: type) -> Iterator[DocumentedField]:
+    """The documented fields of a dataclass, in their order."""
+    annotations = get_type_hints(kind, include_extras=True)
+    for item in fields(kind):
+        annotation = annotations[item.name]
+        if get_origin(annotation) is Annotated:
+            actual, documentation = get_args(annotation)
+            yield DocumentedField(item.name, actual, item.default, documentation)
+
+
+def with_documentation(kind: _Class) -> _Class:
+    """Class decorator: the texts of the documented fields, below the docstring."""
+    lines = [f"        {item.name}: {item.documentation.text}" for item in documented_fields(kind)]
+    kind.__doc__ = "\n".join([(kind.__doc__ or "").rstrip(), "", "    Args:", *lines, "    "])
+    return kind
+
+
+# ---- Numbers as people give them, of Python, numpy or torch: whole ones, alone or several, places among others, and
+# shares.
+#
+# Layers, heads, positions, labels and token ids are read here, so that every call takes and refuses the same. Truth
+# values and fractions are no whole numbers.
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value is one whole number."""
+    try:
+        whole_number(value, "")
+    except SelectionError:
+        return False
+    return True
+
+
+def whole_number(value: Any, what: str) -> int:
+    """One whole number; `what` it counts is said where it is none."""
+    try:
+        if not _is_truth(value) and not getattr(
+            value, "shape", ()
+        ):  # numpy and torch take an array of one number for it
+            return index(value)
+    except (TypeError, RuntimeError):
+        pass
+    raise SelectionError(f"{what} is a whole number, not {value!r:.60}.")
+
+
+def whole_numbers(values: Any, what: str) -> list[int]:
+    """One whole number or several, as a list."""
+    if is_whole(values):
+        return [whole_number(values, what)]
+    several = isinstance(values, Iterable) and not isinstance(values, str | bytes) and getattr(values, "shape", True)
+    if not several:
+        raise SelectionError(f"{what} is a whole number, or a list of them, not {values!r:.60}.")
+    return [whole_number(value, what) for value in cast("Iterable[Any]", values)]
+
+
+def position_of(position: Any, length: int, what: str = "token") -> int:
+    """A place among so many, negative from the end."""
+    place = whole_number(position, f"The position of a {what}")
+    if not -length <= place < length:
+        raise SelectionError(
+            f"There is no {what} {place}: the input has {length} tokens, 0 to {length - 1} (or -{length} to -1)."
+        )
+    return place % length
+
+
+def is_share(value: Any) -> bool:
+    """Whether a value is a number from 0 to 1."""
+    try:
+        return not _is_truth(value) and not isinstance(value, str | bytes) and 0 <= float(value) <= 1
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
+
+
+# ---- The choices that several calls and commands offer by name.
+#
+# They stand apart from the code that carries them out, so that a command line knows them without loading it.
+
+ValueBias = Literal["token", "bias"]
+"""Whether the bias of the value projection counts with the token, as in the papers, or with the bias."""
+
+FeedForwardBaseline = Literal["zero", "bias"]
+"""Where the integrated gradients of a feed-forward start: from zero, as in the papers, or from what no token put in."""
+
+Arithmetic = Literal["float32", "float64"]
+"""The arithmetic in which states are decomposed."""
+
+Masking = Literal["paper", "all", "none"]
+"""Mask tokens for the experiments whose paper does, for all, or for none."""
+
+ApproximationName = Literal["slopes", "sketch", "both", "patterns", "fast"]
+"""How maps from the feed-forward on may be approximated; 'fast' takes the cheapest way that keeps the ranks."""
+
+Products = Literal["tf32", "bf16"]
+"""Less precise arithmetic of the feed-forward's large products, for devices that are faster in it."""
+
+TooLong = Literal["truncate", "skip", "refuse"]
+"""What becomes of sequences of a corpus that are too long."""
+
+StackName = Literal["decoder", "encoder"]
+"""The stack of an encoder-decoder model that is looked at."""
+
+Correlation = Literal["pearson", "spearman"]
+"""How alike two maps are: Pearson's r of their cells, or Spearman's rho, which is that of the ranks of their cells."""
+
+MOST_JOBS = 1024
+"""How many processes of one machine a run may be shared out to; a typing error would end the machine."""
+
+NormaliseAxis = Literal["none", "row", "column"]
+"""Norms as they are, or as shares of a row or of a column."""
+
+
+def normalise_axis(name: str) -> NormaliseAxis:
+    """The way of normalising that a name stands for."""
+    return _chosen(name, get_args(NormaliseAxis), "Maps are normalised by {}, not by")
+
+
+def value_bias_of(name: str) -> ValueBias:
+    """What the bias of the value projection counts with."""
+    return _chosen(name, get_args(ValueBias), "The bias of the value projection (value_bias) counts with {}, not with")
+
+
+def ff_baseline_of(name: str) -> FeedForwardBaseline:
+    """Where the integrated gradients of feed-forwards start."""
+    return _chosen(
+        name, get_args(FeedForwardBaseline), "Integrated gradients of feed-forwards (ff_baseline) start at {}, not at"
+    )
+
+
+def stack_name(name: str) -> StackName:
+    """The stack that a name stands for."""
+    return _chosen(name, get_args(StackName), "The stack is one of {}, not")
+
+
+def _chosen(name: Any, known: Sequence[Any], message: str) -> Any:
+    if isinstance(name, str) and name in known:
+        return name
+    raise InputError(f"{message.format(listing(known))} {name!r:.60}.")

@@ -1,0 +1,92 @@
+"""Explanations to files, in the format that the file's ending names: pictures, a page, tidy tables, JSON, netCDF."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from normscope.errors import FileError
+from normscope.output.export import Table, plain, write_figure, write_json, write_table
+from normscope.paths import FIGURES, NETCDF, PAGE, RESULTS, ending
+from normscope.results.files import write_netcdf
+
+if TYPE_CHECKING:
+    from normscope.results.explanation import Explanation
+
+
+def export_explanation(
+    explanation: Explanation, path: str | Path, *, flow: float | None = None, **options: Any
+) -> Path:
+    """Write an explanation to a file: svg, png, pdf, html, csv, parquet, json or nc by its ending.
+
+    Args:
+        explanation: what to write.
+        path: the file. Tables are tidy: a row for every value and token.
+        flow: in a picture, the graph of the edges that carry this share of the flow, instead of the coloured text.
+        options: for pictures, those of `normscope.plots.plot_explanation` or `plot_flow`.
+    """
+    kind = ending(path, RESULTS, without=NETCDF)
+    if flow is not None and kind not in FIGURES:
+        raise FileError(f"A flow graph alone is a picture: give a file that ends in {', '.join(FIGURES)}.")
+    if kind in FIGURES:
+        figure = explanation.plot(**options) if flow is None else explanation.plot_flow(flow, **options)
+        return write_figure(figure, path)
+    if kind == PAGE:
+        from normscope.output.explanation_page import write_page  # noqa: PLC0415  (only pages need it)
+
+        return write_page(explanation, path)
+    if kind == NETCDF:
+        return write_netcdf(explanation.tree, path)
+    if kind == "json":
+        return write_json(document_of(explanation), path)
+    return write_table(table_of(explanation), path)
+
+
+def table_of(explanation: Explanation) -> Table:
+    """One row for every value and token; with the bias, the attributions of a value add up to it where they are meant to."""
+    shares = explanation.shares
+    target, token = np.nonzero(np.isfinite(shares.values))
+    columns: dict[str, Any] = {
+        "target": target,
+        "target_name": np.array(explanation.targets, dtype=object)[target],
+        "target_position": shares["target_position"].values[target],
+        "token_group": shares["token_group"].values[token],
+        "position": shares["token_position"].values[token],
+        "token": shares["token_token"].values[token],
+        "attribution": shares.values[target, token],
+        "value": np.array(explanation.values)[target],
+    }
+    if explanation.adds_up:
+        columns["bias"] = np.array(explanation.biases)[target]
+    return pa.table({**columns, "method": [explanation.method] * len(target)})
+
+
+def document_of(explanation: Explanation) -> dict[str, Any]:
+    """The same as plain lists; a token that has no share has null."""
+    shares = explanation.shares
+    return {
+        "attributes": plain(explanation.attrs),
+        "method": explanation.method,
+        "quantity": explanation.quantity,
+        "probabilities_of": explanation.probabilities_of or None,
+        "position": shares["token_position"].values.tolist(),
+        "token": explanation.tokens,
+        "token_group": shares["token_group"].values.tolist(),
+        "targets": [
+            {
+                "name": name,
+                "position": int(shares["target_position"].values[place]),
+                "value": explanation.values[place],
+                "bias": explanation.biases[place] if explanation.adds_up else None,
+                "attribution": [value if np.isfinite(value) else None for value in shares.values[place].tolist()],
+                "predictions": [
+                    {"name": label, "probability": probability}
+                    for label, probability in explanation.top_predictions(place)
+                ],
+            }
+            for place, name in enumerate(explanation.targets)
+        ],
+    }

@@ -1,0 +1,130 @@
+"""An explanation as HTML: a fragment for notebooks, and a self-contained page. Every text is escaped; nothing is fetched."""
+
+from __future__ import annotations
+
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from jinja2 import Environment, PackageLoader
+from matplotlib.colors import to_hex
+
+from normscope.errors import InputError
+from normscope.output.explanation_terminal import heading, meaning, sink_note, sums, token_names
+from normscope.plots.style import DIVERGING, SEQUENTIAL, diverging_norm, ink_on, publication, sequential_norm
+from normscope.results.files import replacing
+from normscope.results.tokens import name_of, pieces
+
+if TYPE_CHECKING:
+    from normscope.results.explanation import Explanation
+
+_FLOW_SHARE = 0.8
+_MOST_PICTURES = 4
+"""Flow graphs of so many values are drawn; those of the rest would make the page heavy."""
+
+
+def fragment(explanation: Explanation) -> str:
+    """The coloured text of every value, for a notebook's cell."""
+    environment = _environment()
+    coloured = environment.get_template("fragment.html").make_module().coloured  # pyright: ignore[reportAttributeAccessIssue]
+    style = environment.get_template("style.css").render()
+    shown = [coloured(_view(explanation, target)) for target in range(len(explanation.targets))]
+    return "\n".join([f"<style>{style}</style>", *(str(each) for each in shown)])
+
+
+def write_page(explanation: Explanation, path: str | Path) -> Path:
+    """Write the page: coloured text, flow graph and table of every value, and how it was made."""
+    count = len(explanation.targets)
+    views = [_view(explanation, target, pictures=target < _MOST_PICTURES) for target in range(count)]
+    page = (
+        _environment()
+        .get_template("page.html")
+        .render(title=f"What made {explanation.attrs['model']} say this", views=views, facts=explanation.attrs)
+    )
+    with replacing(path) as temporary:
+        temporary.write_text(page, encoding="utf-8", errors="replace")  # a lone surrogate cannot be written
+    return Path(path)
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(loader=PackageLoader("normscope.explain"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+
+
+def _view(explanation: Explanation, target: int, *, pictures: bool = False) -> dict[str, Any]:
+    """What the page shows of one value."""
+    shares = explanation.shares.isel(target=target)
+    biases = [explanation.biases[target]] if explanation.adds_up else []
+    colour = _colours(explanation, np.array([*shares.values, *biases]))
+    return {
+        "heading": heading(explanation, target),
+        "meaning": meaning(explanation),
+        "tokens": _tokens(explanation, shares, colour),
+        "sink_note": sink_note(explanation),
+        "bias": {**colour(biases[0]), "value": f"{biases[0]:+.4f}"} if biases else None,
+        "sums": sums(explanation, target),
+        "predictions": _predictions(explanation, target),
+        "probabilities_of": explanation.probabilities_of,
+        "note": explanation.note if target == 0 else "",
+        "flow": _flow(explanation, target) if pictures else "",
+    }
+
+
+def _tokens(explanation: Explanation, shares: xr.DataArray, colour: Any) -> list[dict[str, Any]]:
+    names = shares["token_token"].values.tolist()
+    groups = [str(name) for name in shares["token_group"].values]
+    running = pieces(names, shares["token_special"].values.tolist())
+    return [
+        {
+            "text": piece.text,
+            "spaced": piece.spaced,
+            "line_before": place > 0 and groups[place] != groups[place - 1],
+            "label": label,
+            "sink": place in explanation.sinks,
+            "position": int(position),
+            "value": f"{value:+.4f}" if np.isfinite(value) else "",
+            **colour(value),
+        }
+        for place, (piece, label, position, value) in enumerate(
+            zip(running, token_names(explanation), shares["token_position"].values, shares.values.tolist(), strict=True)
+        )
+    ]
+
+
+def _colours(explanation: Explanation, values: np.ndarray) -> Any:
+    """A function from a share to its background and ink."""
+    ranges = diverging_norm if explanation.signed else sequential_norm
+    norm, colours = ranges(np.nan_to_num(values)[None], None, "linear"), DIVERGING if explanation.signed else SEQUENTIAL
+
+    def colour(value: float) -> dict[str, str]:
+        if not np.isfinite(value):
+            return {"background": "", "ink": ""}
+        shown = colours(norm(value))
+        return {"background": to_hex(shown), "ink": ink_on(shown)}
+
+    return colour
+
+
+def _predictions(explanation: Explanation, target: int) -> list[dict[str, str]]:
+    return [
+        {"name": name_of(name), "probability": f"{probability:.1%}"}
+        for name, probability in explanation.top_predictions(target)
+    ]
+
+
+def _flow(explanation: Explanation, target: int) -> str:
+    """The flow graph as SVG without its XML header; empty where nothing was followed."""
+    if not explanation.follows:
+        return ""
+    picture = StringIO()
+    try:
+        figure = explanation.plot_flow(_FLOW_SHARE, target=target)
+    except InputError:  # nothing flows
+        return ""
+    with publication():
+        figure.savefig(picture, format="svg", metadata={"Date": None}, bbox_inches="tight", pad_inches=0.05)
+    text = picture.getvalue()
+    return text[text.index("<svg") :]

@@ -1,0 +1,264 @@
+"""Maps and mixing ratios to files, in the format that the file's ending names: pictures, tidy tables, JSON, netCDF.
+
+Everything is checked before anything is computed or written, and a file appears under its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import xarray as xr
+
+from normscope.errors import InputError, listing
+from normscope.options import normalise_axis
+from normscope.paths import FIGURES, MAPS, NETCDF, PAGE, RESULTS, ending
+from normscope.results.files import replacing, write_netcdf
+from normscope.results.select import check_layers, check_scopes, select_map
+from normscope.scopes import Scope, basis, resolve_all
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from normscope.results.analysis import Analysis
+
+Table = Any
+"""A `pyarrow.Table`; pyarrow has no types."""
+
+
+def export_analysis(analysis: Analysis, path: str | Path, **options: Any) -> Path:
+    """Write an analysis as the file's ending says: all of it to netCDF or a page of the explorer, maps to anything else.
+
+    Args:
+        analysis: what to write.
+        path: the file. Without an ending it is netCDF.
+        options: those of `normscope.explorer.write_page` for a page; else those of `export_map`, which choose maps.
+    """
+    kind = ending(path, RESULTS, without=NETCDF)
+    if kind == PAGE:
+        from normscope.explorer.page import write_page  # noqa: PLC0415  (only pages need it)
+
+        return write_page(analysis, path=path, **options)
+    if kind == NETCDF and not options:
+        return write_netcdf(analysis.tree, path)
+    return export_map(analysis, path, **options)
+
+
+def export_map(
+    analysis: Analysis,
+    path: str | Path,
+    scope: str | Sequence[str] | None = None,
+    layer: int | Sequence[int] | None = None,
+    *,
+    head: int | None = None,
+    normalise: str = "none",
+    **options: Any,
+) -> Path:
+    """Write maps to a file: svg, png, pdf, csv, parquet, json or nc by its ending.
+
+    Args:
+        analysis: where the maps are.
+        path: the file. Tables are tidy: scope, layer, (head,) query, query_token, key, key_token, value; a cell whose key
+            does not exist for its query has no row.
+        scope: a scope or several (default all; a picture shows one).
+        layer: a layer or several (default all).
+        head: a head, at the scopes where heads are apart.
+        normalise: `"none"`, `"row"` or `"column"`.
+        options: for pictures, those of `normscope.plots.plot_map`.
+
+    Examples:
+        >>> from normscope.output.export import export_map
+        >>> export_map(analysis, "maps.csv", ["Attn", "AttnRes"]).name
+        'maps.csv'
+    """
+    kind = ending(path, MAPS)
+    scopes = check_scopes(analysis, scope)
+    if kind in FIGURES:
+        if len(scopes) > 1:
+            raise InputError(f"A picture shows one scope: choose one of {listing(scopes)}, or write a table.")
+        from normscope.plots import plot_map  # noqa: PLC0415  (matplotlib is slow to import)
+
+        return write_figure(plot_map(analysis, scopes[0], layer, head=head, normalise=normalise, **options), path)
+    if kind == NETCDF:
+        return write_netcdf(narrowed(analysis, scopes, layer, head, normalise).tree, path)
+    selections = [select_map(analysis, one, layer, head=head, normalised=normalise) for one in scopes]
+    maps = {selection.scope: selection.values for selection in selections}
+    if kind == "json":
+        return write_json(map_document(maps, analysis.attrs, normalise), path)
+    return write_table(
+        pa.concat_tables([cell_table(name, values, analysis.approximate) for name, values in maps.items()]), path
+    )
+
+
+def export_mixing_ratios(
+    ratios: xr.DataArray, path: str | Path, scope: str | Sequence[str] | None = None, **options: Any
+) -> Path:
+    """Write mixing ratios `[scope, layer, query]` to a file: svg, png, pdf, csv, parquet, json or nc by its ending.
+
+    Examples:
+        >>> from normscope.output.export import export_mixing_ratios
+        >>> export_mixing_ratios(analyzer.mixing_ratios("A text."), "ratios.parquet").name
+        'ratios.parquet'
+    """
+    kind = ending(path, MAPS)
+    scopes = resolve_all(scope, [str(name) for name in ratios["scope"].values])
+    if kind in FIGURES:
+        if len(scopes) > 1:
+            raise InputError(f"A picture shows one scope: choose one of {listing(scopes)}, or write a table.")
+        from normscope.plots import plot_mixing_ratio  # noqa: PLC0415  (matplotlib is slow to import)
+
+        return write_figure(plot_mixing_ratio(ratios, scopes[0], **options), path)
+    ratios = ratios.sel(scope=scopes)
+    if kind == "json":
+        return write_json(ratio_document(ratios), path)
+    if kind == NETCDF:
+        return write_netcdf(xr.DataTree(ratios.to_dataset(name="mixing_ratio")), path)
+    return write_table(ratio_table(ratios), path)
+
+
+# ---- what goes into the files --------------------------------------------------------------------------------------------
+
+
+def cell_table(scope: str, values: xr.DataArray, approximate: str | None = None) -> Table:
+    """Maps `[layer, query, key]` as one row per cell that exists; if some maps are approximate, a column says which."""
+    ordered = values.transpose("layer", "query", "key")
+    layer, query, key = np.nonzero(np.isfinite(ordered.values))
+    columns: dict[str, Any] = {"scope": [scope] * len(layer), "layer": values["layer"].values[layer]}
+    if "head" in values.coords:
+        columns["head"] = np.full(len(layer), int(values["head"].item()))
+    columns |= {
+        "query": values["query"].values[query],
+        "query_token": values["query_token"].values[query],
+        "key": values["key"].values[key],
+        "key_token": values["key_token"].values[key],
+    }
+    if approximate is not None:
+        columns["approximate"] = [approximate if "Ff" in Scope(scope).components else "exact"] * len(layer)
+    if len(set(values["key_group"].values)) > 1:
+        columns["key_group"] = values["key_group"].values[key]
+    return pa.table({**columns, "value": ordered.values[layer, query, key]})
+
+
+def ratio_table(ratios: xr.DataArray) -> Table:
+    """Mixing ratios `[scope, layer, query]` as one row each."""
+    ordered = ratios.transpose("scope", "layer", "query")
+    scope, layer, query = np.nonzero(np.isfinite(ordered.values))
+    return pa.table(
+        {
+            "scope": ratios["scope"].values[scope].astype(object),
+            "layer": ratios["layer"].values[layer],
+            "query": ratios["query"].values[query],
+            "query_token": ratios["query_token"].values[query],
+            "mixing_ratio": ordered.values[scope, layer, query],
+        }
+    )
+
+
+def map_document(maps: Mapping[Scope, xr.DataArray], attributes: dict[str, Any], normalise: str) -> dict[str, Any]:
+    """Maps as plain lists, with the tokens and where they came from; a cell that does not exist is null."""
+    first = next(iter(maps.values()))
+    heads = {"head": int(first["head"].item())} if "head" in first.coords else {}
+    return {
+        "attributes": plain(attributes),
+        "normalise": normalise,
+        "query": first["query"].values.tolist(),
+        "query_token": first["query_token"].values.tolist(),
+        "key": first["key"].values.tolist(),
+        "key_token": first["key_token"].values.tolist(),
+        "key_group": first["key_group"].values.tolist(),
+        "maps": [
+            {"scope": scope, "layer": int(layer), **heads, "values": _nested(values.sel(layer=layer))}
+            for scope, values in maps.items()
+            for layer in values["layer"].values
+        ],
+    }
+
+
+def ratio_document(ratios: xr.DataArray) -> dict[str, Any]:
+    """Mixing ratios as plain lists, `[layer][query]` for each scope."""
+    return {
+        "attributes": plain(ratios.attrs),
+        "layer": ratios["layer"].values.tolist(),
+        "query": ratios["query"].values.tolist(),
+        "query_token": ratios["query_token"].values.tolist(),
+        "mixing_ratios": [
+            {"scope": str(scope), "values": _nested(ratios.sel(scope=scope))} for scope in ratios["scope"].values
+        ],
+    }
+
+
+def narrowed(
+    analysis: Analysis, scopes: Sequence[str], layer: int | Sequence[int] | None, head: int | None, normalise: str
+) -> Analysis:
+    """The analysis with only the scopes, layers and head asked for, in the same schema; an encoder's stays whole."""
+    if normalise_axis(normalise) != "none":
+        raise InputError(
+            "A netCDF file holds an analysis, whose maps are never normalised: leave normalise out and use "
+            "Analysis.normalised after opening it, or write a table."
+        )
+    for scope in scopes:
+        select_map(analysis, scope, layer, head=head)  # raises if there is no such map
+    kept = {basis(Scope(scope)) for scope in scopes}
+    selection: dict[str, Any] = {
+        "scope": [scope for scope in analysis.dataset["scope"].values if str(scope) in kept],
+        "layer": check_layers(analysis, layer),
+    }
+    if head is not None:
+        selection["head"] = [head]
+    encoder = analysis.encoder if analysis.has_encoder else None
+    return type(analysis)(analysis.dataset.sel(selection), encoder)
+
+
+def _nested(values: xr.DataArray) -> list[list[float | None]]:
+    rows = values.values.astype(float).tolist()
+    return [[value if np.isfinite(value) else None for value in row] for row in rows]
+
+
+def plain(attributes: dict[Any, Any]) -> dict[str, Any]:
+    """Attributes as JSON has them: numpy's numbers, which come out of files, become plain ones."""
+    return {str(name): value.item() if isinstance(value, np.generic) else value for name, value in attributes.items()}
+
+
+# ---- writing -------------------------------------------------------------------------------------------------------------
+
+
+def write_figure(figure: Figure, path: str | Path) -> Path:
+    """Write a figure as svg, png or pdf; the same figure always gives the same file.
+
+    Examples:
+        >>> from normscope.output.export import write_figure
+        >>> write_figure(analysis.plot("Attn", layer=3), "map.pdf").name
+        'map.pdf'
+    """
+    kind = ending(path, FIGURES)
+    from normscope.plots.glyphs import legible  # noqa: PLC0415  (matplotlib is slow to import)
+    from normscope.plots.style import publication  # noqa: PLC0415
+
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
+    with replacing(path) as temporary, publication(), legible(figure, text_stays=kind == "svg"):
+        figure.savefig(temporary, format=kind, metadata=metadata, bbox_inches="tight", pad_inches=0.05)
+    return Path(path)
+
+
+def write_table(table: Table, path: str | Path) -> Path:
+    """Write a table as csv or parquet."""
+    from pyarrow import csv, parquet  # noqa: PLC0415  (only where a table is written)
+
+    kind = ending(path, ("csv", "parquet"))
+    with replacing(path) as temporary:
+        if kind == "csv":
+            csv.write_csv(table, temporary, csv.WriteOptions(quoting_style="needed"))
+        else:
+            parquet.write_table(table, temporary)
+    return Path(path)
+
+
+def write_json(document: dict[str, Any], path: str | Path) -> Path:
+    """Write a document as UTF-8 JSON."""
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(document, ensure_ascii=False, allow_nan=False), encoding="utf-8")
+    return Path(path)

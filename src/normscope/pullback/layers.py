@@ -1,0 +1,125 @@
+"""The pull-back through a whole stack of blocks, layer by layer from the last to the first, conserved at every layer.
+
+`relevance[l, k] = <g_k, x_k^l>` of all tokens, with what went to biases (and to an encoder) so far, is the value that is
+explained, at every layer: the certificate. Pure mathematics on kept traces; what the value is, is the head's concern.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from normscope.chain.linear import shift
+from normscope.chain.trace import CrossAttention, LayerTrace
+from normscope.pullback.block import (
+    Covector,
+    PulledAttention,
+    PulledFeedForward,
+    constant_values,
+    pull_back_block,
+    pull_back_norm,
+    pull_back_values,
+)
+
+
+@dataclass(frozen=True)
+class LayerFlow:
+    """What flows through one layer towards each target, signed. Keys are the sequence's own tokens, then the encoder's.
+
+    `edges[t, i, j]` goes from token `j` before the layer to token `i` after it. With `bias[t, i]` they add up to the
+    relevance of `i` after the layer, and over `i` to `relevance[t, j]`, that before it. `heads[t, h, j]` is what head `h`
+    takes from token `j`; `feed_forward[t, i]` is what comes through the feed-forward at `i`.
+    """
+
+    relevance: Float[Tensor, "target token"]
+    edges: Float[Tensor, "target query key"]
+    heads: Float[Tensor, "target head key"]
+    feed_forward: Float[Tensor, "target query"]
+    bias: Float[Tensor, "target query"]
+    head_edges: Float[Tensor, "target head query key"] | None
+
+
+@dataclass(frozen=True)
+class PulledLayer:
+    """Covectors below a layer: at its input, and at the encoder's states that its cross-attention reads."""
+
+    flow: LayerFlow
+    covector: Covector
+    source: Float[Tensor, "target key d"] | None
+
+
+def pull_back_layer(trace: LayerTrace, covector: Covector, *, head_edges: bool = False) -> PulledLayer:
+    """From the covectors at the output of a layer to those at its input, and all that flows between the two.
+
+    The trace must have been captured below attention, for all queries. The covectors may come from another device.
+    """
+    pulled = pull_back_block(trace, covector.to(trace.hidden.device))
+    ways = [_Way.of(attention, head_edges=head_edges) for attention in pulled.attentions]
+    at_input, source, bias = pulled.direct, None, pulled.bias + sum(way.bias for way in ways)
+    if pulled.own is not None:
+        own, constant = _below_own(pulled.own)
+        at_input, bias = at_input + own, bias + constant
+    direct = (at_input * trace.hidden).sum(-1)
+    for way in ways:
+        if way.cross:
+            source = way.at_states
+        else:
+            at_input = at_input + way.at_states
+    edges = _over_keys(trace, ways, [way.edges for way in ways])
+    edges[:, :, : trace.length].diagonal(dim1=1, dim2=2).add_(direct)
+    flow = LayerFlow(
+        relevance=(at_input * trace.hidden).sum(-1),
+        edges=edges,
+        heads=_over_keys(trace, ways, [way.heads for way in ways]),
+        feed_forward=pulled.feed_forward,
+        bias=bias,
+        head_edges=_over_keys(trace, ways, [way.head_edges for way in ways]) if head_edges else None,
+    )
+    return PulledLayer(flow, at_input, source)
+
+
+def _below_own(own: PulledFeedForward) -> tuple[Covector, Tensor]:
+    """From what a feed-forward beside the attention reads to the block's input, and what belongs to no token."""
+    norm = own.step.norm
+    if norm is None:
+        return own.covector, own.covector.new_zeros(())
+    constant = shift(norm.norm)
+    bias = own.covector.new_zeros(()) if constant is None else own.covector @ constant
+    return pull_back_norm(norm, own.covector), bias
+
+
+@dataclass(frozen=True)
+class _Way:
+    """The way back through one attention."""
+
+    cross: bool
+    at_states: Float[Tensor, "target key d"]
+    edges: Float[Tensor, "target query key"]
+    heads: Float[Tensor, "target head key"]
+    bias: Float[Tensor, "target query"]
+    head_edges: Tensor
+
+    @staticmethod
+    def of(pulled: PulledAttention, *, head_edges: bool) -> _Way:
+        source, values = pulled.attention.linear_source, pulled.attention.values
+        bias = pulled.covector.new_zeros(len(pulled.covector), pulled.covector.shape[2])
+        constant = constant_values(source)
+        if constant is not None:
+            values, bias = values - constant, pulled.constant(constant)
+        at_values = pulled.at_values
+        by_head = pulled.scores(values) if head_edges else values.new_empty(0)
+        edges = by_head.sum(1) if head_edges else pulled.edges(values)
+        heads, at_states = (at_values * values).sum(-1), pull_back_values(source, at_values)
+        return _Way(isinstance(pulled.attention, CrossAttention), at_states, edges, heads, bias, by_head)
+
+
+def _over_keys(trace: LayerTrace, ways: list[_Way], arrays: list[Tensor]) -> Tensor:
+    """Arrays whose last axis is one group of keys, side by side over the keys of both groups; zero where there is none."""
+    shape = arrays[0].shape[:-1]
+    every = arrays[0].new_zeros(*shape, trace.length + trace.source_length)
+    for way, array in zip(ways, arrays, strict=True):
+        start = trace.length if way.cross else 0
+        every[..., start : start + array.shape[-1]] += array
+    return every

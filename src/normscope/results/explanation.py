@@ -1,0 +1,417 @@
+"""The result of an explanation: the attribution of a value to the input tokens, all that flows on the way, and its proof.
+
+A thin, read-only view on datasets with a written schema, like `Analysis`. Any method gives one; the pull-back also gives
+what flows through every layer.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import xarray as xr
+
+from normscope.errors import NormscopeError, SelectionError, listing
+from normscope.options import whole_number
+from normscope.results import explanation_schema as names
+from normscope.results import schema
+from normscope.results import tokens as labels
+from normscope.results import words as units
+from normscope.results.flow import Flow, flow_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from normscope.results.analysis import Analysis
+
+
+class Explanation:
+    """What made the model say this: signed shares of the input tokens, which with the bias add up to the value.
+
+    Made by `Analyzer.explain`, or read from a file by `normscope.open`.
+
+    Examples:
+        >>> import normscope as ns
+        >>> explanation = ns.load().explain("The opera singer sang.", direction="state", at=3)
+        >>> explanation.tokens[int(explanation.attribution.argmax("token"))]
+        'singer'
+        >>> abs(float(explanation.attribution.sum()) + explanation.bias - explanation.value) < 1e-4
+        True
+        >>> explanation.relevance.dims, explanation.edges(3).dims
+        (('layer', 'token'), ('query', 'key'))
+    """
+
+    def __init__(self, dataset: xr.Dataset, encoder: xr.Dataset | None = None) -> None:
+        self._dataset, self._encoder = dataset, encoder
+
+    @classmethod
+    def from_tree(cls, tree: xr.DataTree) -> Explanation:
+        """The explanation that a tree of datasets holds, as `tree` gives it.
+
+        Examples:
+            >>> ns.Explanation.from_tree(explanation.tree).values == explanation.values
+            True
+        """
+        if schema.DECODER not in tree.children:
+            return cls(tree.to_dataset())
+        return cls(tree[schema.DECODER].to_dataset(), tree[schema.ENCODER].to_dataset())
+
+    # ---- what there is -------------------------------------------------------------------------------------------------
+
+    @property
+    def dataset(self) -> xr.Dataset:
+        """All numbers and labels of the stack that the prediction came from, in the documented schema."""
+        return self._dataset
+
+    @property
+    def encoder(self) -> xr.Dataset:
+        """The same of the encoder, for an encoder-decoder model."""
+        if self._encoder is None:
+            raise SelectionError("There is no encoder here.")
+        return self._encoder
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether there is an encoder, with numbers of its own."""
+        return self._encoder is not None
+
+    @property
+    def tree(self) -> xr.DataTree:
+        """The datasets as a tree: the only one at its root, or those of `decoder` and `encoder` below it."""
+        return schema.tree(self._dataset, self._encoder)
+
+    @property
+    def method(self) -> str:
+        """How the value was attributed: by the `pull-back`, or by another method."""
+        return str(self._dataset.attrs["method"])
+
+    @property
+    def quantity(self) -> str:
+        """What the attribution measures: shares of a `logit`, or what its method does."""
+        return str(self.attribution.attrs.get("quantity", names.LOGIT))
+
+    @property
+    def signed(self) -> bool:
+        """Whether a share may speak against the value, below zero."""
+        return bool(self._dataset.attrs.get("signed", 1))
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether attribution and bias are meant to add up to the value: `completeness` says how well they do."""
+        return names.END_BIAS in self._dataset
+
+    @property
+    def follows(self) -> bool:
+        """Whether the method followed the value through the layers: there are edges, heads and a flow."""
+        return names.RELEVANCE in self._dataset
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """Where the result came from: model, fingerprint, family, dtype, versions."""
+        return dict(self._dataset.attrs)
+
+    @property
+    def targets(self) -> list[str]:
+        """What is explained, one name for each value."""
+        return [str(name) for name in self._dataset["target_name"].values]
+
+    @property
+    def tokens(self) -> list[str]:
+        """The input tokens: of an encoder-decoder, first those that the decoder reads, then those of the encoder."""
+        return [str(token) for token in self.attribution["token_token"].values]
+
+    @property
+    def value(self) -> xr.DataArray | float:
+        """The model's own logit, or difference of two; `[target]` where several values are explained."""
+        return self._of_targets(self._dataset[names.VALUE])
+
+    @property
+    def values(self) -> list[float]:
+        """The values explained, also where there is only one."""
+        return [float(value) for value in self._dataset[names.VALUE].values]
+
+    # ---- attribution ---------------------------------------------------------------------------------------------------
+
+    @property
+    def attribution(self) -> xr.DataArray:
+        """`[token]`, or `[target, token]` for several values. That of the pull-back adds up, with `bias`, to `value`.
+
+        Missing where a method has nothing to say of a token.
+        """
+        return self._squeezed(self._attributions())
+
+    @property
+    def shares(self) -> xr.DataArray:
+        """`[target, token]`: the attribution of every value, missing where a causal model has not read a token yet."""
+        values = self._attributions()
+        if not self.attrs.get("causal", 0):
+            return values
+        own = values["token_group"].values != "source"
+        after = values["token_position"].values[None] > values["target_position"].values[:, None]
+        return values.where(~(after & own[None]))
+
+    def _attributions(self) -> xr.DataArray:
+        pieces = [_at_input(self._dataset, "self" if self._encoder is None else "target")]
+        if self._encoder is not None:
+            pieces.append(_at_input(self._encoder, "source"))
+        joined = xr.concat(pieces, "token") if len(pieces) > 1 else pieces[0]
+        return joined.assign_coords(token=np.arange(joined.sizes["token"])).rename(names.ATTRIBUTION)
+
+    @property
+    def bias(self) -> xr.DataArray | float:
+        """What belongs to no token: the biases of all layers and of the head; `[target]` where there are several values."""
+        return self._of_targets(self._biases())
+
+    @property
+    def biases(self) -> list[float]:
+        """The bias of every value, also where there is only one."""
+        return [float(bias) for bias in self._biases().values]
+
+    def _biases(self) -> xr.DataArray:
+        if not self.adds_up:
+            raise SelectionError(
+                f"The shares of {self.method} are not meant to add up to the value, so that there is no bias. "
+                f"Those of pull-back do."
+            )
+        total = self._dataset[names.END_BIAS]
+        for dataset in (self._dataset, self._encoder):
+            if dataset is not None and names.BIAS in dataset:
+                total = total + dataset[names.BIAS].sum(("layer", "query"))
+        return total
+
+    @property
+    def relevance(self) -> xr.DataArray:
+        """`[layer, token]`: the shares of the states after every layer (0: before the first), conserved at each."""
+        values = self._flowing(names.RELEVANCE).rename(depth="layer", query="token")
+        return self._squeezed(values)
+
+    @property
+    def completeness(self) -> float:
+        """The largest relative error of conservation, over all layers and values; NaN of shares that do not add up."""
+        datasets = [data for data in (self._dataset, self._encoder) if data is not None and names.ERROR in data]
+        return max((float(data[names.ERROR].max()) for data in datasets), default=float("nan"))
+
+    @property
+    def predictions(self) -> xr.DataArray | None:
+        """`[rank]` (or `[target, rank]`): probabilities of the likeliest labels, named by the coordinate `prediction`.
+
+        `None` where the model's labels are no alternatives.
+        """
+        return self._squeezed(self._dataset[names.PROBABILITY]) if names.PROBABILITY in self._dataset else None
+
+    @property
+    def probabilities_of(self) -> str:
+        """What the probabilities are of, where several labels may be true at once: each label by itself. Else nothing."""
+        return str(self._dataset[names.PROBABILITY].attrs.get("of", "")) if names.PROBABILITY in self._dataset else ""
+
+    @property
+    def note(self) -> str:
+        """What to know of the words asked about, in a sentence, such as that one with a space is likelier; or nothing.
+
+        Examples:
+            >>> explanation.note
+            ''
+        """
+        return str(self._dataset.attrs.get("note", ""))
+
+    def top_predictions(self, target: int = 0) -> list[tuple[str, float]]:
+        """The likeliest labels where a value is read off, with their probabilities; none where there is no choice.
+
+        Examples:
+            >>> explanation.top_predictions()  # a bare model predicts nothing
+            []
+        """
+        place = self._place(target)
+        if names.PROBABILITY not in self._dataset:
+            return []
+        ranked = self._dataset[names.PROBABILITY].isel(target=place)
+        return [
+            (str(name), float(value))
+            for name, value in zip(ranked[names.PREDICTION].values, ranked.values, strict=True)
+        ]
+
+    @property
+    def sinks(self) -> list[int]:
+        """Places in `tokens` of attention sinks, which get much of the attention whatever they say; none where not known.
+
+        Examples:
+            >>> [explanation.tokens[place] for place in explanation.sinks]
+            ['[CLS]']
+        """
+        known = self.attribution.coords.get("token_sink")
+        return [] if known is None else np.flatnonzero(np.asarray(known.values, bool)).tolist()
+
+    # ---- what flows ----------------------------------------------------------------------------------------------------
+
+    def edges(self, layer: int, *, encoder: bool = False) -> xr.DataArray:
+        """`[query, key]`, signed: what flows from each token before a layer to each token after it.
+
+        Examples:
+            >>> explanation.edges(3).shape  # [query, key]
+            (7, 7)
+        """
+        values = self._flowing(names.EDGES, encoder=encoder)
+        layers, asked = [int(number) for number in values["layer"].values], whole_number(layer, "A layer")
+        if asked not in layers:
+            raise SelectionError(f"There is no layer {asked} here. Layers: {listing(layers)}.")
+        return self._squeezed(values.sel(layer=asked))
+
+    @property
+    def heads(self) -> xr.DataArray:
+        """`[layer, head, query, key]`: the edges of every head, where they were asked for (`heads=True`)."""
+        if names.HEAD_EDGES not in self._dataset:
+            raise SelectionError(
+                "The edges of single heads were not asked for: explain with heads=True. "
+                "head_shares has what each head takes from each token."
+            )
+        return self._squeezed(self._dataset[names.HEAD_EDGES])
+
+    @property
+    def head_shares(self) -> xr.DataArray:
+        """`[layer, head, key]`: what every head takes from every token before its layer."""
+        return self._squeezed(self._flowing(names.HEADS))
+
+    @property
+    def feed_forward(self) -> xr.DataArray:
+        """`[layer, token]`: what comes through the feed-forward of every token."""
+        return self._squeezed(self._flowing(names.FEED_FORWARD).rename(query="token"))
+
+    def flow(self, share: float = 0.9, *, target: int = 0, encoder: bool = False) -> Flow:
+        """The smallest graph of edges that carries a share of the flow through every layer.
+
+        Examples:
+            >>> flow = explanation.flow(share=0.5)
+            >>> bool((flow.carried >= 0.5).all())
+            True
+        """
+        place = self._place(target)
+        edges = self._flowing(names.EDGES, encoder=encoder).isel(target=place)
+        relevance = self._flowing(names.RELEVANCE, encoder=encoder).isel(target=place)
+        tokens, keys = ([str(name) for name in edges[f"{axis}_token"].values] for axis in ("query", "key"))
+        return flow_of(edges.values.astype(np.float64), relevance.values, tokens, keys, share)
+
+    # ---- other units ---------------------------------------------------------------------------------------------------
+
+    def words(self) -> Explanation:
+        """The same with words for tokens. Everything is summed, so that all sums stay what they are.
+
+        Examples:
+            >>> words = explanation.words()
+            >>> abs(float(words.attribution.sum()) - float(explanation.attribution.sum())) < 1e-4
+            True
+        """
+        changed = [
+            None
+            if data is None
+            else units.by_word(
+                data.drop_vars(names.STATE_NORM, errors="ignore"), keys="sum", queries="sum", alone="sum"
+            )
+            for data in (self._dataset, self._encoder)
+        ]
+        return Explanation(cast(xr.Dataset, changed[0]), changed[1])
+
+    # ---- out of here ---------------------------------------------------------------------------------------------------
+
+    def plot(self, **options: Any) -> Figure:
+        """The text coloured by attribution (an image for an image); options are those of `plots.plot_explanation`.
+
+        Examples:
+            >>> explanation.plot().savefig("why.svg")
+        """
+        from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
+
+        return plots.plot_explanation(self, **options)
+
+    def plot_flow(self, share: float = 0.9, *, target: int = 0, encoder: bool = False, **options: Any) -> Figure:
+        """The graph of `flow` as a picture; options are those of `plots.plot_flow`.
+
+        Examples:
+            >>> explanation.plot_flow(share=0.5).savefig("flow.svg")
+        """
+        from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
+
+        options.setdefault("name", "" if encoder else labels.name_of(self.targets[self._place(target)]))
+        return plots.plot_flow(self.flow(share, target=target, encoder=encoder), **options)
+
+    def explore(self, *others: Analysis | Explanation) -> Any:
+        """The explorer as a notebook widget: what flows to the prediction, and whatever is to be shown with it.
+
+        Others are explanations to choose from in the same widget, or an analysis (needs the extra `notebook`).
+
+        Examples:
+            >>> widget = explanation.explore()  # at the end of a cell, it shows itself
+        """
+        try:
+            from normscope.explorer.widget import ExplorerWidget  # noqa: PLC0415  (an extra)
+        except ModuleNotFoundError as error:
+            raise NormscopeError(f"The widget needs {error.name}: pip install 'normscope[notebook]'.") from error
+        return ExplorerWidget(self, *others)
+
+    def save(self, path: str | Path, **options: Any) -> Path:
+        """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
+
+        A netCDF file (nc, or no ending) holds everything. `normscope.open` reads it back, and it opens without normscope.
+        Options are those of a picture, as in `plot`, or `flow`, the share of the flow that is drawn instead of the text.
+
+        Examples:
+            >>> path = explanation.save("why.nc")
+            >>> ns.open(path).values == explanation.values
+            True
+        """
+        from normscope.output.explanation_export import export_explanation  # noqa: PLC0415  (what writes, and that imports this)
+
+        return export_explanation(self, path, **options)
+
+    def _repr_html_(self) -> str:
+        """The explorer inside a notebook's cell; of large explanations, and without a flow, the coloured text."""
+        from normscope.explorer.page import frame  # noqa: PLC0415  (only notebooks need it)
+        from normscope.output.explanation_page import fragment  # noqa: PLC0415  (only notebooks need it)
+
+        return (frame(self) if names.EDGES in self._dataset else None) or fragment(self)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(repr(name) for name in self.targets[:3]) + (", ..." if len(self.targets) > 3 else "")
+        error = f", conservation error {self.completeness:.1e}" if self.adds_up else ""
+        made = f"method={self.method!r}, model={self.attrs['model']!r}"
+        return f"Explanation({shown}: {len(self.tokens)} tokens, {made}{error})"
+
+    # ---- inside --------------------------------------------------------------------------------------------------------
+
+    def _flowing(self, name: str, *, encoder: bool = False) -> xr.DataArray:
+        dataset = self.encoder if encoder else self._dataset
+        if name not in dataset:
+            raise SelectionError(
+                f"{self.method} attributes a value to the input tokens, but does not follow it through the layers. "
+                f"The method pull-back does."
+            )
+        return dataset[name]
+
+    def _place(self, target: int) -> int:
+        """The place of one of the values explained, from 0, negative from the end."""
+        count, place = len(self.targets), whole_number(target, "A value to look at (target)")
+        if not -count <= place < count:
+            raise SelectionError(f"There is no value {place} (target): {count} are explained, 0 to {count - 1}.")
+        return place % count
+
+    def _squeezed(self, values: xr.DataArray) -> xr.DataArray:
+        """Without the dimension of the targets where there is only one."""
+        return values.isel(target=0) if values.sizes["target"] == 1 else values
+
+    def _of_targets(self, values: xr.DataArray) -> xr.DataArray | float:
+        return float(values.item()) if values.sizes["target"] == 1 else values
+
+
+def _at_input(dataset: xr.Dataset, group: str) -> xr.DataArray:
+    """`[target, token]`: the shares of what enters the first layer, with what is known of the tokens."""
+    followed = names.RELEVANCE in dataset
+    values = dataset[names.RELEVANCE].isel(depth=0, drop=True) if followed else dataset[names.ATTRIBUTION]
+    values = values.drop_vars(
+        "query_output_token", errors="ignore"
+    )  # what a decoder's rows give out, not what they read
+    described = [str(name) for name in values.coords if str(name).startswith("query_")]
+    values = values.rename({name: name.replace("query_", "token_", 1) for name in described} | {"query": "token"})
+    position = "token", values["token"].values
+    return values.assign_coords(
+        token_group=("token", np.full(values.sizes["token"], group, dtype=object)), token_position=position
+    )

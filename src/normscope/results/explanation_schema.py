@@ -1,0 +1,181 @@
+"""From what a method found to labelled arrays: the written schema of an explanation.
+
+One dataset for each stack. A pull-back has the `relevance` of the states (`depth` 0 is what enters the first layer), and for
+every layer its `edges`, shares of heads and feed-forwards, and biases; other methods have the `attribution` of the tokens
+alone. The documentation's schema page says the same in prose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from normscope.explain.probabilities import EACH
+from normscope.explain.pulling import Pulled, StackFlow
+from normscope.explain.question import Answer
+from normscope.explain.task import Attributed, Predictions
+from normscope.inputs import TokenSequence
+from normscope.measures.sinks import sinks
+from normscope.pullback import LayerFlow
+from normscope.results import schema
+
+RELEVANCE, EDGES, HEADS, HEAD_EDGES = "relevance", "edges", "heads", "head_edges"
+FEED_FORWARD, BIAS, END_BIAS, VALUE, ERROR = "feed_forward", "bias", "end_bias", "value", "conservation_error"
+ATTRIBUTION, PREDICTION, PROBABILITY = "attribution", "prediction", "prediction_probability"
+RECEIVED, STATE_NORM, SINK = "attention_received", "state_norm", "query_sink"
+LOGIT = "logit"
+KIND = "explanation"
+
+VARIABLES: schema.Variables = {
+    **schema.TOKENS,
+    **{name: name for name in ("target", "layer", "depth", "head", "rank")},
+    "target_name": "target",
+    "target_position": "target",
+    RELEVANCE: "target depth query",
+    EDGES: "target layer query key",
+    HEADS: "target layer head key",
+    HEAD_EDGES: "target layer head query key",
+    FEED_FORWARD: "target layer query",
+    BIAS: "target layer query",
+    END_BIAS: "target",
+    RECEIVED: "layer query",
+    STATE_NORM: "layer query",
+    SINK: "query",
+    ERROR: "target depth, target",
+    VALUE: "target",
+    ATTRIBUTION: "target query",
+    PREDICTION: "target rank",
+    PROBABILITY: "target rank",
+    schema.IMAGE: "y x channel",
+}
+"""Everything that the dataset of an explanation may have."""
+
+
+def explanation_tree(
+    pulled: Pulled, sequence: TokenSequence, attributes: schema.Attributes, predictions: Predictions | None
+) -> xr.DataTree:
+    """The datasets of a pull-back: that of the only stack, or those of decoder and encoder."""
+    described = _Described(sequence, pulled.answers, attributes)
+    main = _flow_dataset(described, pulled.main, described.main)
+    main[END_BIAS] = "target", _numpy(pulled.end_bias)
+    _add_values(main, pulled.values, predictions)
+    if pulled.encoder is None:
+        return schema.tree(main, None)
+    return schema.tree(main, _flow_dataset(described, pulled.encoder, described.encoder))
+
+
+def attribution_tree(
+    attributed: Attributed,
+    sequence: TokenSequence,
+    quantity: str,
+    attributes: schema.Attributes,
+    predictions: Predictions | None,
+) -> xr.DataTree:
+    """The datasets of a method that attributes values to tokens and follows nothing through the layers."""
+    described = _Described(sequence, attributed.answers, attributes)
+    dimensions, about = ("target", "query"), {"quantity": quantity}
+    main = described.dataset({ATTRIBUTION: (dimensions, _numpy(attributed.shares), about)}, described.main)
+    _add_values(main, attributed.values, predictions)
+    if attributed.bias is not None:
+        main[END_BIAS] = "target", _numpy(attributed.bias)
+    if attributed.errors is not None:
+        main[ERROR] = "target", _numpy(attributed.errors)
+    if attributed.encoder is None:
+        return schema.tree(main, None)
+    shares = {ATTRIBUTION: (dimensions, _numpy(attributed.encoder), about)}
+    return schema.tree(main, described.dataset(shares, described.encoder))
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The tokens of one stack: its queries, and its keys by group."""
+
+    queries: TokenSequence
+    keys: Mapping[str, TokenSequence]
+
+
+class _Described:
+    """What all datasets of an explanation say of the input and of what is explained."""
+
+    def __init__(self, sequence: TokenSequence, answers: Sequence[Answer], attributes: schema.Attributes) -> None:
+        self.facts = {"schema_version": schema.VERSION, "kind": KIND, **attributes}
+        self.targets: dict[str, Any] = {
+            "target": np.arange(len(answers)),
+            "target_name": ("target", np.array([answer.name for answer in answers], dtype=object)),
+            "target_position": ("target", [answer.position for answer in answers]),
+        }
+        self.encoder = _Side(sequence, {"self": sequence})
+        self.main = self.encoder
+        if sequence.target is not None:
+            self.main = _Side(sequence.target, {"target": sequence.target, "source": sequence})
+
+    def dataset(
+        self, variables: Mapping[str, Any], side: _Side, coordinates: Mapping[str, Any] | None = None
+    ) -> xr.Dataset:
+        contents = dict(variables)
+        if side.queries.image is not None:
+            contents[schema.IMAGE] = ("y", "x", "channel"), side.queries.image
+        along = {
+            **self.targets,
+            **(coordinates or {}),
+            **schema.token_coordinates("query", {"": side.queries}),
+            **schema.token_coordinates("key", side.keys),
+        }
+        return xr.Dataset(contents, along, {**self.facts, "text": side.queries.text})
+
+
+def _add_values(main: xr.Dataset, values: Tensor, predictions: Predictions | None) -> None:
+    """The values explained, and what the model predicts where they are read off."""
+    main[VALUE] = "target", _numpy(values), {"quantity": LOGIT}
+    if predictions is not None:
+        names = np.array(predictions.names, dtype=object)
+        main.coords["rank"] = np.arange(1, 1 + names.shape[1])
+        main.coords[PREDICTION] = ("target", "rank"), names
+        about = {"of": EACH} if predictions.each_by_itself else {}
+        main[PROBABILITY] = ("target", "rank"), _numpy(predictions.probabilities), about
+        if predictions.note:
+            main.attrs["note"] = predictions.note
+
+
+def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dataset:
+    layers, about = flow.layers[::-1], {"quantity": LOGIT}
+    coordinates: dict[str, Any] = {
+        "depth": np.arange(len(layers) + 1),
+        "layer": np.arange(1, len(layers) + 1),
+        "head": np.arange(1, 1 + layers[0].heads.shape[1]),
+    }
+    relevance = [layer.relevance for layer in layers] + [flow.after_last]
+    variables: dict[str, Any] = {
+        RELEVANCE: (("target", "depth", "query"), _stacked(relevance), about),
+        EDGES: (("target", "layer", "query", "key"), _each(layers, "edges"), about),
+        HEADS: (("target", "layer", "head", "key"), _each(layers, "heads"), about),
+        FEED_FORWARD: (("target", "layer", "query"), _each(layers, "feed_forward"), about),
+        BIAS: (("target", "layer", "query"), _each(layers, "bias"), about),
+        ERROR: (("target", "depth"), _stacked(flow.errors[::-1])),
+        RECEIVED: (("layer", "query"), np.stack([_numpy(each) for each in flow.received[::-1]])),
+        STATE_NORM: (("layer", "query"), np.stack([_numpy(each) for each in flow.state_norms[::-1]])),
+    }
+    coordinates[SINK] = "query", sinks(variables[RECEIVED][1], causal=flow.causal)
+    if layers[0].head_edges is not None:
+        variables[HEAD_EDGES] = ("target", "layer", "head", "query", "key"), _each(layers, "head_edges"), about
+    return described.dataset(variables, side, coordinates)
+
+
+def _each(layers: Sequence[LayerFlow], name: str) -> np.ndarray:
+    return _stacked([getattr(layer, name) for layer in layers])
+
+
+def _stacked(tensors: Sequence[Tensor]) -> np.ndarray:
+    """`[target, layer, ...]` from one tensor `[target, ...]` for each layer."""
+    return np.stack([_numpy(tensor) for tensor in tensors], axis=1)
+
+
+def _numpy(tensor: Tensor) -> np.ndarray:
+    """As it was computed, in float32 or float64."""
+    return tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32)).cpu().numpy()

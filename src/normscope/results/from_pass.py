@@ -1,0 +1,67 @@
+"""From what a pass measured of a sequence to the datasets of its analysis, which say where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import xarray as xr
+
+from normscope.decompose import Approximation
+from normscope.passes import Measured, Results
+from normscope.results import schema
+from normscope.results.analysis import Analysis
+
+Facts = Mapping[str, str | int | float]
+
+
+def analysis(measured: Measured, facts: Facts) -> Analysis:
+    """The analysis of a sequence, with that of the encoder where it was measured."""
+    main = main_dataset(measured, facts)
+    if measured.encoder is None:
+        return Analysis(main)
+    return Analysis(main, Analysis(_encoder_dataset(measured, measured.encoder, facts)))
+
+
+def mixing_ratios(measured: Measured, facts: Facts) -> xr.DataArray:
+    """`[scope, layer, query]`: the mixing ratios alone, with the completeness error of each layer."""
+    dataset = main_dataset(measured, facts)
+    ratios = dataset[schema.MIXING_RATIO].assign_attrs(dataset.attrs)
+    return ratios.assign_coords({schema.COMPLETENESS: dataset[schema.COMPLETENESS]})
+
+
+def main_dataset(measured: Measured, facts: Facts) -> xr.Dataset:
+    """The dataset of the stack that is analysed: of an encoder-decoder, the decoder."""
+    source, results = measured.sequence, measured.main
+    queries, keys, texts = source, {"self": source}, {"text": source.text}
+    if source.target is not None:
+        queries, keys = source.target, {"target": source.target, "source": source}
+        texts = {"text": source.target.text, "source_text": source.text}
+    variables = results.variables()
+    attributes = {**facts, **texts, **_approximation(variables)}
+    return schema.build(variables, results.layers, queries, measured.positions, keys, attributes)
+
+
+def _approximation(variables: Mapping[str, Any]) -> dict[str, str | float]:
+    """What a result says of itself if its maps are approximate; nothing if they are exact."""
+    if schema.APPROXIMATION_SPEARMAN not in variables:
+        return {}
+    numbers = (schema.APPROXIMATION_NEURONS, schema.APPROXIMATION_DIRECTIONS, schema.APPROXIMATION_PATTERNS)
+    kinds = {
+        Approximation(float(neurons), int(directions) or None, patterns=int(patterns) or None).name
+        for neurons, directions, patterns in zip(*(variables[name][1] for name in numbers), strict=True)
+    }
+    if schema.APPROXIMATION_PRODUCTS in variables:
+        kinds = {Approximation(products=each.item()).name for each in variables[schema.APPROXIMATION_PRODUCTS][1]}
+    return {
+        "approximate": ", ".join(sorted(kinds)),
+        "approximate_spearman": float(variables[schema.APPROXIMATION_SPEARMAN][1].min()),
+        "approximate_error": float(variables[schema.APPROXIMATION_ERROR][1].max()),
+    }
+
+
+def _encoder_dataset(measured: Measured, results: Results, facts: Facts) -> xr.Dataset:
+    sequence = measured.sequence
+    variables = results.variables()
+    attributes, positions = {**facts, "text": sequence.text, **_approximation(variables)}, range(len(sequence))
+    return schema.build(variables, results.layers, sequence, positions, {"self": sequence}, attributes)

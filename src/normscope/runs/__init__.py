@@ -1,0 +1,232 @@
+"""A corpus run: experiments over a corpus in shards, in one pass, with tables, figures and a manifest.
+
+Every finished shard is on disk before it counts as done, so that whatever ends a run, the same command resumes it and gives
+the same tables to the last bit. What is computed for a sequence is the experiments' concern.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Unpack, cast
+
+import torch
+from transformers import PreTrainedModel
+
+from normscope.analyzer import Analyzer
+from normscope.corpora import Corpus, CorpusOptions
+from normscope.errors import InputError
+from normscope.experiments import Experiment, Outcome, experiment
+from normscope.experiments.arrow import Table
+from normscope.models.options import LoadingOptions, ModelOptions
+from normscope.options import MOST_JOBS, ApproximationName, FeedForwardBaseline, Masking, StackName, ValueBias
+from normscope.runs import output
+from normscope.runs.cost import Foretold, announced, foretold
+from normscope.runs.driver import Driver, RunInterrupted
+from normscope.runs.engines import ChangedModelError, Engine, Here, Processes, WorkerError
+from normscope.runs.folder import AnotherRunError, RunFolder, RunInProgressError, locked_folder, mirrored_folder
+from normscope.runs.mirror import is_url
+from normscope.runs.output import manifest_of
+from normscope.runs.settings import Settings, arithmetic
+from normscope.runs.spool import spooled
+
+__all__ = [
+    "AnotherRunError",
+    "ChangedModelError",
+    "Foretold",
+    "RunInProgressError",
+    "RunInterrupted",
+    "RunResult",
+    "WorkerError",
+    "foretold",
+    "run",
+    "settings_of",
+]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The result of a run: the outcome of each experiment by name, its manifest, and its folder (if it has one here)."""
+
+    outcomes: dict[str, Outcome]
+    manifest: dict[str, Any]
+    folder: Path | None
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        """Every table of every experiment, by its name."""
+        return {name: table for outcome in self.outcomes.values() for name, table in outcome.tables.items()}
+
+    def __repr__(self) -> str:
+        facts = f"{self.manifest.get('sequences')} sequences, {self.manifest.get('tokens')} tokens"
+        where = "" if self.folder is None else f", folder={str(self.folder)!r}"
+        return f"RunResult({facts}{where})\ntables: {', '.join(self.tables)}"
+
+
+def run(
+    experiments: Sequence[str | Experiment],
+    *,
+    model: str | Path | PreTrainedModel | ModelOptions | Analyzer | None = None,
+    corpus: str | Path | Corpus | Sequence[str] | None = None,
+    out: str | Path | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    masking: Masking = "paper",
+    seed: int = 0,
+    jobs: int = 1,
+    shard_size: int = 16,
+    corpus_name: str = "",
+    ranks: str | Path | None = None,
+    value_bias: ValueBias = "token",
+    ff_baseline: FeedForwardBaseline = "zero",
+    dtype: torch.dtype | str | None = None,
+    stack: StackName | None = None,
+    approximate: ApproximationName | None = None,
+    overwrite: bool = False,
+    progress: bool | None = False,
+    loading: LoadingOptions | None = None,
+    engine: Engine | None = None,
+    **corpus_options: Unpack[CorpusOptions],
+) -> RunResult:
+    """Run experiments over a corpus, in one pass.
+
+    Args:
+        experiments: names (see `normscope.experiments.EXPERIMENTS`) or experiments with options.
+        model: as in `normscope.load`, or an analyzer, or a model with its loading options.
+        corpus: a file, a dataset's name, a `Corpus`, or a list of texts. `corpus_options` are the options of `Corpus`.
+        out: folder for tables, figures, manifest and shards, or its URL (such as `s3://bucket/run`); without it everything
+            stays in memory. In a folder with an unfinished run of the same settings, that run is resumed.
+        options: options of experiments by experiment name.
+        masking: mask tokens for the experiments whose paper does (`paper`), for all, or for none.
+        seed: of masking, sampling and the bootstrap.
+        jobs: number of processes. Each loads the model, and the cores are shared out between them.
+        shard_size: sequences per shard.
+        corpus_name: what the papers call the corpus (wikipedia, sst2, mnli, conll), if it is theirs: published values
+            then stand beside the measured ones.
+        ranks: a list of token frequency ranks (lines of `rank count id`); without it, tokens are counted in the corpus.
+        value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
+        ff_baseline: where the integrated gradients of feed-forwards start in the maps: at `"zero"`, or at the `"bias"`.
+        dtype: arithmetic of the decomposition, float32 or float64 (default float32, or float64 for a float64 model).
+        stack: of an encoder-decoder model, which of the two is looked at: `decoder` (the default) or `encoder`.
+        approximate: for experiments that look at the ranks of maps alone: approximate the maps from the feed-forward on, as
+            in `Analyzer.analyze`. Tables, figures, manifest and report say so, with the measured error.
+        overwrite: replace a run with other settings in the same folder.
+        progress: show a progress bar (`None`: in a terminal).
+        loading: further options of `normscope.load`, such as dtype, tokenizer or revision.
+        engine: what computes the shards, instead of `jobs` processes.
+
+    Examples:
+        >>> from normscope.experiments import run
+        >>> result = run(["mixing-ratio"], corpus=["The opera singer caught a soap bubble."], out="runs/bubble")
+        >>> result.tables["mixing-ratio"].num_rows > 0
+        True
+    """
+    source = _source(model, loading, jobs)
+    settings = settings_of(
+        experiments,
+        corpus=corpus,
+        options=options,
+        masking=masking,
+        seed=seed,
+        shard_size=shard_size,
+        corpus_name=corpus_name,
+        ranks=ranks,
+        value_bias=value_bias,
+        ff_baseline=ff_baseline,
+        dtype=dtype,
+        stack=stack,
+        approximate=approximate,
+        **corpus_options,
+    )
+    with ExitStack() as exits:
+        folder = exits.enter_context(_folder(out))
+        analyzer = model if isinstance(model, Analyzer) else cast(ModelOptions, source).load()
+        driver = Driver(settings, analyzer, folder, exits.enter_context(spooled(folder.path, shard_size)))
+        started = time.monotonic()
+        record = driver.prepare(overwrite=overwrite)
+        expected = announced(driver, aloud=progress is not False)
+        driver.compute(engine or (Here(analyzer) if jobs == 1 else Processes(jobs)), source, progress=progress)
+        outcomes = driver.finish()
+        manifest = {**manifest_of(driver, record, outcomes, time.monotonic() - started), "expected": expected}
+        if out is not None:
+            output.write(folder.path, outcomes, manifest)
+            folder.publish()
+    return RunResult(outcomes, manifest, None if out is None or folder.mirror is not None else folder.path)
+
+
+def settings_of(
+    experiments: Sequence[str | Experiment],
+    *,
+    corpus: str | Path | Corpus | Sequence[str] | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    masking: Masking = "paper",
+    seed: int = 0,
+    shard_size: int = 16,
+    corpus_name: str = "",
+    ranks: str | Path | None = None,
+    value_bias: ValueBias = "token",
+    ff_baseline: FeedForwardBaseline = "zero",
+    dtype: torch.dtype | str | None = None,
+    stack: StackName | None = None,
+    approximate: ApproximationName | None = None,
+    **corpus_options: Unpack[CorpusOptions],
+) -> Settings:
+    """The settings of a run of any model, from the arguments of `run`."""
+    selection = [
+        item if isinstance(item, Experiment) else experiment(item, (options or {}).get(item)) for item in experiments
+    ]
+    return Settings(
+        experiments=tuple(_with_masking(item, masking) for item in selection),
+        corpus=None if corpus is None else Corpus.of(corpus, corpus_options, seed=seed),
+        masking=masking,
+        seed=seed,
+        shard_size=shard_size,
+        corpus_name=corpus_name,
+        ranks=None if ranks is None else str(ranks),
+        value_bias=value_bias,
+        ff_baseline=ff_baseline,
+        dtype=arithmetic(dtype),
+        stack=stack,
+        approximate=approximate,
+    )
+
+
+@contextmanager
+def _folder(out: str | Path | None) -> Generator[RunFolder]:
+    """The folder in which a run works: that of a path, or one on this machine for a URL or for none."""
+    if isinstance(out, str) and is_url(out):
+        with mirrored_folder(out) as folder:
+            yield folder
+        return
+    with ExitStack() as exits:
+        path = exits.enter_context(TemporaryDirectory(prefix="normscope-run-")) if out is None else out
+        yield exits.enter_context(locked_folder(Path(path)))
+
+
+def _source(
+    model: str | Path | PreTrainedModel | ModelOptions | Analyzer | None, loading: LoadingOptions | None, jobs: int
+) -> ModelOptions | None:
+    """Where the model comes from; `None` for an analyzer."""
+    if jobs < 1:
+        raise InputError(f"jobs is at least 1, not {jobs}.")
+    if jobs > MOST_JOBS:
+        raise InputError(f"jobs is at most {MOST_JOBS}, not {jobs}: each process loads the model.")
+    if isinstance(model, Analyzer | ModelOptions):
+        if loading:
+            raise InputError("The model already has its loading options: leave out `loading`.")
+        source = model if isinstance(model, ModelOptions) else None
+    else:
+        source = ModelOptions.of(model, loading or {})
+    if jobs > 1 and (source is None or source.is_live):
+        raise InputError("Several processes each load the model: name it (or its folder) instead of passing it.")
+    return source
+
+
+def _with_masking(item: Experiment, masking: Masking) -> Experiment:
+    """The experiment with its option `masked`, where it has one, as the run's masking says."""
+    if masking == "paper" or "masked" not in item.options():
+        return item
+    return replace(item, masked=masking == "all")

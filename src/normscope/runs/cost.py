@@ -1,0 +1,106 @@
+"""What a run will cost, before the work starts.
+
+`announced` says it of the experiments that ask the model itself: model calls, and about how long, which is the time of one
+real sequence of middle length, taken to the others by their numbers of calls. `foretold` counts a whole run from the
+configuration of a model, before its weights are read, so that the cost of several models can be said before any of them.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from normscope.analyzer import Analyzer
+from normscope.corpora import Problems
+from normscope.estimate.estimate import Estimate, Length, duration
+from normscope.estimate.planning import asked_of, plan
+from normscope.experiments import ModelFacts
+from normscope.experiments.faithfulness.base import Trial
+from normscope.experiments.observer import special_ids
+from normscope.measures.request import Request, StackRequest
+from normscope.runs.driver import Driver, plan_of
+from normscope.runs.settings import Settings
+
+_WORTH_TIMING = 8
+"""With fewer sequences than this, timing one of them first would be a good part of the work."""
+
+
+def announced(driver: Driver, *, aloud: bool) -> dict[str, dict[str, Any]]:
+    """The model calls and seconds to expect of every experiment that asks the model itself, also said on standard error.
+
+    Only what is said aloud is worth timing.
+    """
+    trials = [experiment for experiment in driver.settings.experiments if isinstance(experiment, Trial)]
+    items = [item for shard in driver.spool.shards(lambda index: not driver.shards.done(index)) for item in shard.items]
+    items = [] if not trials else sorted(items, key=lambda item: item.length)
+    costs: dict[str, dict[str, Any]] = {}
+    for trial in trials if items else []:
+        calls = sum(trial.calls(driver.facts, item.length) for item in items)
+        seconds: float | None = None
+        if aloud and len(items) >= _WORTH_TIMING:
+            trial.examine(driver.analyzer, items[0], driver.settings.seed)  # what is slow only once
+            middle = items[len(items) // 2]
+            started = time.perf_counter()
+            trial.examine(driver.analyzer, middle, driver.settings.seed)
+            each = (time.perf_counter() - started) / trial.calls(driver.facts, middle.length)
+            seconds = round(each * calls, 1)
+        costs[trial.name] = {"sequences": len(items), "calls": calls, "unit": trial.unit, "seconds": seconds}
+        if aloud:
+            Console(stderr=True, highlight=False).print(_sentence(trial.name, costs[trial.name]))
+    return costs
+
+
+def _sentence(name: str, cost: dict[str, Any]) -> str:
+    seconds = cost["seconds"]
+    time_needed = "" if seconds is None else f", about {duration(seconds)} in one process"
+    return f"{name}: {cost['sequences']} sequences, about {cost['calls']:,} {cost['unit']}{time_needed}."
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What a run of one model takes: the bytes of its weights, its sequences and their tokens, the operations of all
+    analyses and the seconds in one process (`None`: not known), and calls of the model by the experiments that ask it."""
+
+    weights: int
+    sequences: int
+    tokens: int
+    flops: float
+    seconds: float | None
+    calls: dict[str, int]
+
+
+def foretold(settings: Settings, analyzer: Analyzer, device: torch.device | None = None) -> Foretold:
+    """What a run takes, of an analyzer that may be without weights; seconds are those of a device, which is measured."""
+    looked_at = analyzer if settings.stack is None else analyzer.of_stack(settings.stack)
+    facts = ModelFacts.of_analyzer(looked_at, settings.stack)
+    for item in settings.experiments:
+        item.check(looked_at)
+    forms = list(plan_of(settings, analyzer, facts).forms())
+    trials = [experiment for experiment in settings.experiments if isinstance(experiment, Trial)]
+    lengths = _lengths(settings, looked_at) if forms or trials else []
+    estimates: list[Estimate] = []
+    for form in forms if lengths else []:
+        request = Request(StackRequest(form.measures, facts.layers), dtype=settings.torch_dtype)
+        estimates.append(plan(looked_at, asked_of(looked_at, request), lengths, device=device))
+    read = [length.source or length.tokens for length in lengths]
+    return Foretold(
+        sum(each.numel() * each.element_size() for each in analyzer.model.parameters()),
+        len(read),
+        sum(read),
+        sum((each.flops for each in estimates), 0.0),
+        None if device is None or trials else sum((each.seconds or 0.0 for each in estimates), 0.0),
+        {trial.name: sum(trial.calls(facts, tokens) for tokens in read) for trial in trials},
+    )
+
+
+def _lengths(settings: Settings, analyzer: Analyzer) -> list[Length]:
+    """The lengths of all sequences of the corpus, which is read and tokenized."""
+    if settings.corpus is None:
+        return []
+    corpus = settings.corpus.fitting(analyzer.longest)
+    items = corpus.items(analyzer.tokenizer, Problems(corpus.bad_rows), special_ids(analyzer))
+    return [Length(i.length) if i.target is None else Length(len(i.target), i.length) for i in items]

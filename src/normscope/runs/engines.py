@@ -1,0 +1,220 @@
+"""Engines: where the shards of a run are computed, here or in processes. Any other engine is one more class.
+
+An engine gets work and shards and gives back partial results. It writes nothing: that is the driver's task. A `Worker` is
+what an engine starts elsewhere: it loads the model once, and sees that it is the one that the run began with.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import platform
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import torch
+from transformers.utils import logging
+
+from normscope.errors import InputError, ModelError, NormscopeError, listing
+from normscope.experiments import Partial
+from normscope.experiments.observer import Plan, observe
+from normscope.models.options import ModelOptions
+from normscope.runs.spool import Shard
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+Finished = tuple[int, dict[str, Partial]]
+"""The place of a shard, and what it adds to every experiment."""
+
+
+IDENTITY = ("model", "model_type", "revision", "fingerprint", "dtype")
+"""The facts about a model that tables depend on."""
+
+VERSIONS = ("normscope_version", "torch_version", "transformers_version")
+
+
+class WorkerError(NormscopeError):
+    """A worker ended before its work was done."""
+
+
+class ChangedModelError(ModelError):
+    """A worker was given another model, or other software, than the run began with."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be done with every shard, in a form that can be sent to other processes and machines.
+
+    Without `model`, or with a live one, the model exists in this process only. `facts` are those of the driver's model.
+    `shards` is how many there are, where that is known: no engine needs more workers.
+    """
+
+    plan: Plan
+    model: ModelOptions | None
+    facts: Mapping[str, object] = field(default_factory=dict[str, object])
+    shards: int | None = None
+
+    def loadable(self) -> ModelOptions:
+        """The model as others can load it."""
+        if self.model is None or self.model.is_live:
+            raise InputError("Several processes each load the model: name it (or its folder) instead of passing it.")
+        return self.model
+
+    def most_workers(self, wanted: int) -> int:
+        """As many workers as are wanted, or as there are shards."""
+        return wanted if self.shards is None else max(1, min(wanted, self.shards))
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Computes shards."""
+
+    def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
+        """Give back every shard as it is finished, in any order. Shards are to be taken only as they are needed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Here:
+    """One shard after another in this process."""
+
+    analyzer: Analyzer
+
+    def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
+        return (_computed(self.analyzer, work.plan, shard) for shard in shards)
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Several processes on this machine. Each loads the model, and the cores are shared out between them."""
+
+    jobs: int
+
+    def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
+        work.loadable()
+        context = multiprocessing.get_context("spawn")
+        arguments = (work, threads_for(self.jobs))
+        pool = ProcessPoolExecutor(
+            work.most_workers(self.jobs), mp_context=context, initializer=_start, initargs=arguments
+        )
+        return _pooled(pool, shards, at_once=2 * self.jobs)
+
+
+def threads_for(jobs: int) -> int:
+    """Threads of each process, so that all together use the machine's cores once."""
+    return max(1, (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) // jobs)
+
+
+def _computed(analyzer: Analyzer, plan: Plan, shard: Shard) -> Finished:
+    partials = observe(analyzer, plan, shard.items)
+    return shard.index, {name: partial.compacted() for name, partial in partials.items()}
+
+
+def _pooled(pool: ProcessPoolExecutor, shards: Iterable[Shard], *, at_once: int) -> Iterator[Finished]:
+    """Shards through a pool, with no more of them in flight than keep it busy."""
+    pending: set[Future[Finished]] = set()
+    try:
+        for shard in shards:
+            pending.add(_submitted(pool, shard))
+            if len(pending) >= at_once:
+                yield from _finished(pending)
+        while pending:
+            yield from _finished(pending)
+    except KeyboardInterrupt:
+        pending = {future for future in pending if not future.cancel()}
+        while pending:  # what has begun is finished and kept
+            yield from _finished(pending)
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _submitted(pool: ProcessPoolExecutor, shard: Shard) -> Future[Finished]:
+    """What becomes of a shard; a pool that has lost a worker by then fails it, as it fails those that it has."""
+    try:
+        return pool.submit(_compute, shard)
+    except BrokenProcessPool as error:
+        failed: Future[Finished] = Future()
+        failed.set_exception(error)
+        return failed
+
+
+def _finished(pending: set[Future[Finished]]) -> Iterator[Finished]:
+    """The shards that are done, those that went well before the error of one that did not."""
+    done, _ = wait(pending, return_when=FIRST_COMPLETED)
+    pending -= done
+    for future in sorted(done, key=lambda future: future.exception() is not None):
+        try:
+            yield future.result()
+        except BrokenProcessPool as error:
+            raise WorkerError(
+                "A worker process died; most often the system ends it because memory runs out (use fewer --jobs), or the "
+                "script that starts the run lacks `if __name__ == '__main__':`."
+            ) from error
+
+
+# ---- in a worker -------------------------------------------------------------------------------------------------------
+
+
+class Worker:
+    """Computes shards in a process of its own."""
+
+    def __init__(self, work: Work, threads: int) -> None:
+        self._work = work
+        torch.set_num_threads(threads)
+        logging.disable_progress_bar()
+
+    def load(self) -> None:
+        """Load the model now, so that what is wrong with it is known before a shard is given."""
+        _ = self.analyzer
+
+    def compute(self, shard: Shard) -> Finished:
+        return _computed(self.analyzer, self._work.plan, shard)
+
+    @cached_property
+    def analyzer(self) -> Analyzer:
+        """The model, loaded with the first shard, whose error then is that of loading."""
+        analyzer = self._work.loadable().load()
+        expected, found = self._work.facts, analyzer.facts
+        changed = [
+            name.removesuffix("_version")
+            for name in (*IDENTITY, *VERSIONS)
+            if name in expected and found[name] != expected[name]
+        ]
+        if changed:
+            raise ChangedModelError(
+                f"A worker on {platform.node()} found another {listing(changed)} than the run began with "
+                f"({self._work.loadable().model or 'the embedded model'}): a run keeps to one model and one version. Put "
+                f"back what was there, or begin anew (--overwrite)."
+            )
+        return analyzer
+
+
+_worker: Worker | None = None
+
+
+def _start(work: Work, threads: int) -> None:
+    global _worker  # noqa: PLW0603  (a process computes for one run)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _worker = Worker(work, threads)
+
+
+def _end_with_parent() -> None:
+    """A killed parent cannot end its workers, which would wait for it for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _compute(shard: Shard) -> Finished:
+    assert _worker is not None
+    return _worker.compute(shard)

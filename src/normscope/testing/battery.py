@@ -1,0 +1,413 @@
+"""Comparisons that say what was compared and how far apart it was, and what a model must be again after an analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import xarray as xr
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+from normscope.analyzer import load
+from normscope.capture import Side, blocks_of, capture_sides, family_in, module_between
+from normscope.capture.head_blocks import given_logits, logits_of
+from normscope.capture.heads import capture_head
+from normscope.capture.hooks import evaluation_mode, hooks
+from normscope.chain.head_trace import HeadTrace, Target
+from normscope.chain.trace import Attention, CrossAttention, LayerNorm, LayerTrace, Linear, Normalise, OwnFeedForward
+from normscope.decompose import LayerResult, decompose, mixing_ratios
+from normscope.families import family_of
+from normscope.families.heads import Head, head_of
+from normscope.families.spec import Family, Stack
+from normscope.models.devices import entry_device
+from normscope.pullback import pull_back_head, values_of
+from normscope.results.explanation import Explanation
+from normscope.scopes import scopes_of
+from normscope.testing.inputs import head_inputs, lengths_of, only_second, options_of, random_inputs, stacks_of
+from normscope.testing.oracle import oracle
+
+
+def state_of(model: PreTrainedModel) -> dict[str, Any]:
+    """What an analysis must leave as it was."""
+    hooks = {
+        f"{name}{kind}": list(getattr(module, kind))
+        for name, module in model.named_modules()
+        for kind in ("_forward_hooks", "_forward_pre_hooks")
+    }
+    training = {name: module.training for name, module in model.named_modules()}
+    return {"hooks": hooks, "training flags": training, "attention": model.config._attn_implementation}  # pyright: ignore[reportPrivateUsage]
+
+
+def assert_same(before: dict[str, Any], after: dict[str, Any], what: str) -> None:
+    """Nothing of a model's state has changed."""
+    for name, value in before.items():
+        assert after[name] == value, f"{what} has other {name}"
+
+
+def assert_close(value: Tensor, truth: Tensor, tolerance: float, what: str) -> None:
+    """Equal where missing, and elsewhere within a tolerance relative to the largest value."""
+    value, truth = value.double(), truth.double()
+    assert value.shape == truth.shape, f"{what}: shape {tuple(value.shape)}, expected {tuple(truth.shape)}"
+    assert torch.equal(value.isnan(), truth.isnan()), f"{what}: other keys are missing"
+    scale = truth.nan_to_num().abs().max().clamp(min=1e-30)
+    error = float((value - truth).nan_to_num().abs().max() / scale)
+    assert error <= tolerance, f"{what}: off by {error:.1e}, allowed {tolerance:.0e}"
+
+
+# ---- `assert_family`: the whole battery of checks for a family of blocks.
+
+Results = dict[tuple[str, int, int], LayerResult]
+"""By stack, layer and sequence."""
+
+
+def assert_family(
+    family: Family, model: PreTrainedModel, inputs: Mapping[str, Tensor] | None = None, *, tolerance: float = 1e-5
+) -> None:
+    """Check that a family describes a model.
+
+    1. Completeness: parts and bias add up to the model's own state after every component, in every layer.
+    2. Oracle: every map and mixing ratio agrees with a float64 decomposition that materialises all vectors.
+    3. Cheap route: mixing ratios without maps are the same.
+    4. Below attention: values, and what a parallel feed-forward reads, recomputed from the block's input are those seen.
+    5. Between blocks: every block reads what the one before it gives out, unless the family names a module in between.
+    6. Plain pass: the captured forward pass computes what the model computes by itself.
+    7. Padding: a padded sequence of a batch gives what it gives alone.
+    8. Model restored: hooks, training flags, attention implementation and outputs are as before.
+
+    Args:
+        family: the description under test.
+        model: a tiny random model.
+        inputs: what to call the bare model with, two sequences of which the second is padded on the right (9 and 6
+            tokens; for an encoder-decoder also a target of 7 and 5). Made up from the configuration by default.
+        tolerance: the largest relative error allowed, for float32 models.
+
+    Examples:
+        >>> from normscope.testing import assert_family
+        >>> from transformers import BertConfig, BertModel
+        >>> tiny = BertConfig(hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=16)
+        >>> assert_family(ns.families()["bert"], BertModel(tiny), tolerance=1e-4)
+    """
+    family = family_in(model, family)
+    inputs = dict(random_inputs(family, model) if inputs is None else inputs)
+    before = state_of(model)
+    plain = _block_outputs(model, family, inputs)
+    results = _check_layers(family, model, inputs, tolerance, plain)
+    assert_same(before, state_of(model), "the model after the analysis")
+    for name, output in _block_outputs(model, family, inputs).items():
+        assert torch.equal(output, plain[name]), f"the {name} computes something else after the analysis"
+    if "attention_mask" in inputs:
+        _check_padding(family, model, inputs, results, tolerance)
+
+
+def _block_outputs(model: PreTrainedModel, family: Family, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The output of the last block of every stack, by a plain forward pass in evaluation mode."""
+    outputs: dict[str, Tensor] = {}
+    with torch.no_grad(), evaluation_mode(model), hooks(model) as handles:
+        for name, stack in stacks_of(family).items():
+
+            def note(_: nn.Module, __: Any, output: Any, name: str = name) -> None:
+                outputs[name] = (output if isinstance(output, Tensor) else output[0]).clone()
+
+            handles += [block.register_forward_hook(note) for block in blocks_of(model, stack)]
+        model.base_model(**inputs, **options_of(family))
+    return outputs
+
+
+def _capture(family: Family, model: PreTrainedModel, inputs: Mapping[str, Tensor], consume: Any) -> None:
+    lengths = lengths_of(family, inputs, model)
+    sides: list[Side] = []
+    for name, stack in stacks_of(family).items():
+
+        def told(layer: int, sequence: int, trace: LayerTrace, name: str = name) -> None:
+            consume(name, layer, sequence, trace)
+
+        sources = lengths["encoder"] if family.encoder is not None and name == "stack" else None
+        layers = range(1, 1 + stack.depth(model.config))
+        sides.append(Side(stack, lengths[name], layers, told, sources))
+    capture_sides(model, {**inputs, **options_of(family)}, sides, dtype=torch.float32, below_attention=True)
+
+
+def _check_layers(
+    family: Family, model: PreTrainedModel, inputs: Mapping[str, Tensor], tolerance: float, plain: dict[str, Tensor]
+) -> Results:
+    results: Results = {}
+    stacks = stacks_of(family)
+    chained = _Chained(model, stacks, tolerance)
+
+    def consume(name: str, layer: int, sequence: int, trace: LayerTrace) -> None:
+        place = f"layer {layer} of the {name}, sequence {sequence}"
+        scopes = scopes_of(trace.components)
+        result = results[name, layer, sequence] = decompose(trace, scopes)
+        for scope, errors in result.errors.items():
+            assert float(errors.amax()) <= tolerance, (
+                f"not complete after {scope} in {place}: {float(errors.amax()):.1e}"
+            )
+        _assert_oracle(trace, result, tolerance, place)
+        _assert_below_attention(trace, tolerance, place)
+        chained.check(name, layer, sequence, trace)
+        cheap = mixing_ratios(trace, scopes)
+        for scope, ratio in cheap.mixing.items():
+            assert_close(result.mixing[scope], ratio, tolerance, f"cheap mixing ratio at {scope} in {place}")
+        if layer == stacks[name].depth(model.config):
+            output = trace.states[-1]
+            assert output is not None, f"the state after the last component of {place} is not seen"
+            own = plain[name][sequence, : trace.length]
+            assert_close(output, own, tolerance, f"the captured pass against the plain one in {place}")
+
+    _capture(family, model, inputs, consume)
+    assert results, "no block was captured"
+    chained.finish()
+    return results
+
+
+class _Chained:
+    """Whether every block reads what the one before it gave out."""
+
+    def __init__(self, model: PreTrainedModel, stacks: Mapping[str, Stack], tolerance: float) -> None:
+        self.between = {name: module_between(model, stack) for name, stack in stacks.items()}
+        self.tolerance = tolerance
+        self.outputs: dict[tuple[str, int], Tensor | None] = {}
+        self.changed = {name: False for name in stacks}
+
+    def check(self, name: str, layer: int, sequence: int, trace: LayerTrace) -> None:
+        before = self.outputs.get((name, sequence))
+        if before is not None:
+            if self.between[name] is None:
+                what = f"the input of layer {layer} of the {name} against the output of the layer before it"
+                assert_close(trace.hidden, before, self.tolerance, what)
+            self.changed[name] |= not torch.equal(trace.hidden, before)
+        self.outputs[name, sequence] = trace.states[-1]
+
+    def finish(self) -> None:
+        for name, between in self.between.items():
+            assert between is None or self.changed[name], f"{between} changes nothing between the blocks of the {name}"
+
+
+def _assert_oracle(trace: LayerTrace, result: LayerResult, tolerance: float, place: str) -> None:
+    for scope, truth in oracle(trace).items():
+        assert_close(result.maps[scope], truth.map, tolerance, f"map at {scope} against the oracle in {place}")
+        assert_close(result.mixing[scope], truth.mixing_ratio, tolerance, f"mixing ratio at {scope} in {place}")
+
+
+def _assert_below_attention(trace: LayerTrace, tolerance: float, place: str) -> None:
+    """From the block's input (the encoder's output) to the values, and to what a parallel feed-forward reads."""
+    for step in trace.steps:
+        if isinstance(step, Attention):
+            source = step.source
+            assert source is not None, f"what the values of {step.name} are made of is not known in {place}"
+            if not isinstance(step, CrossAttention):
+                assert torch.equal(source.states, trace.hidden), (
+                    f"{step.name} does not read the block's input in {place}"
+                )
+            values = source.projection.double() @ _after(source.steps, source.states).T
+            if source.bias is not None:
+                values = values + source.bias.double()[:, :, None]
+            what = f"values of {step.name} recomputed from the states before it in {place}"
+            assert_close(values.transpose(1, 2), step.values, tolerance, what)
+        elif isinstance(step, OwnFeedForward):
+            steps = () if step.norm is None else (step.norm,)
+            what = f"what the feed-forward beside the attention reads in {place}"
+            assert_close(_after(steps, trace.hidden), step.hidden, tolerance, what)
+
+
+def _after(steps: Sequence[Normalise | Linear], states: Tensor) -> Tensor:
+    """States after norms and linear maps, in float64."""
+    states = states.double()
+    for step in steps:
+        match step:
+            case Linear():
+                bias = None if step.bias is None else step.bias.double()
+                states = functional.linear(states, step.weight.double(), bias)
+            case Normalise(norm=LayerNorm() as norm):
+                scaled = functional.layer_norm(states, states.shape[-1:], eps=norm.epsilon) * norm.weight.double()
+                states = scaled if norm.bias is None else scaled + norm.bias.double()
+            case Normalise(norm=norm):
+                states = functional.rms_norm(states, states.shape[-1:], eps=norm.epsilon) * norm.weight.double()
+    return states
+
+
+def _check_padding(
+    family: Family, model: PreTrainedModel, inputs: Mapping[str, Tensor], results: Results, tolerance: float
+) -> None:
+    """The second sequence alone, without its padding."""
+    alone: dict[str, Tensor] = {}
+    for name, tensor in inputs.items():
+        prefix = "decoder_" if name.startswith("decoder_") else ""
+        alone[name] = tensor[1:2, : int(inputs[f"{prefix}attention_mask"][1].sum())]
+
+    def consume(name: str, layer: int, _: int, trace: LayerTrace) -> None:
+        single = decompose(trace, scopes_of(trace.components))
+        for scope, values in single.maps.items():
+            what = f"map at {scope} of a padded sequence in layer {layer} of the {name}"
+            assert_close(results[name, layer, 1].maps[scope], values, 10 * tolerance, what)
+
+    _capture(family, model, alone, consume)
+
+
+# ---- `assert_head`: the whole battery of checks for a task head.
+
+
+def assert_head(
+    model: PreTrainedModel,
+    inputs: Mapping[str, Tensor] | None = None,
+    lengths: Sequence[int] | None = None,
+    *,
+    tolerance: float = 1e-5,
+) -> None:
+    """Check that the head registered for a model's class describes it.
+
+    1. Certificate: what the tokens and the bias contribute to a logit, or a difference of two, adds up to the model's own.
+    2. Padding: a padded sequence of a batch gives what it gives alone.
+    3. Model restored: hooks, training flags, attention implementation and outputs are as before.
+
+    Args:
+        model: a tiny random model of a registered family, with its head.
+        inputs: what to call it with: sequences padded on the right. Made up from the configuration by default.
+        lengths: the lengths of the sequences that the head's stack of blocks sees, where inputs are given.
+        tolerance: the largest error allowed, relative to the largest logit, for float32 models.
+
+    Examples:
+        >>> from normscope.testing import assert_head
+        >>> from transformers import BertConfig, BertForSequenceClassification
+        >>> tiny = BertConfig(hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=16)
+        >>> assert_head(BertForSequenceClassification(tiny))
+    """
+    family, head = family_of(model.config.model_type), head_of(model)
+    if inputs is None or lengths is None:
+        inputs, lengths = head_inputs(family, head, model)
+    cached = {"use_cache": False} if family.stack.causal or head.task == "causal-lm" else {}
+    before, plain = state_of(model), _forward_logits(model, head, {**inputs, **cached})
+    traces = capture_head(model, family, {**inputs, **cached}, lengths, dtype=model.dtype)
+    assert_same(before, state_of(model), "the model after the analysis")
+    for one, other in zip(plain, _forward_logits(model, head, {**inputs, **cached}), strict=True):
+        assert torch.equal(one, other), "the model computes other logits after the analysis"
+    relevance = [_assert_certificate(trace, tolerance, f"sequence {index + 1}") for index, trace in enumerate(traces)]
+    if "attention_mask" in inputs and len(traces) > 1:
+        single = only_second(inputs, lengths[1], nested=head.task == "multiple-choice")
+        (alone,) = capture_head(model, family, {**single, **cached}, lengths[1:2], dtype=model.dtype)
+        what = "relevance of the tokens of a padded sequence"
+        assert_close(relevance[1], _assert_certificate(alone, tolerance, "a sequence alone"), 10 * tolerance, what)
+
+
+def _forward_logits(model: PreTrainedModel, head: Head, inputs: Mapping[str, Any]) -> list[Tensor]:
+    with torch.no_grad(), evaluation_mode(model):
+        return given_logits(model, head, model(**inputs))
+
+
+def _assert_certificate(trace: HeadTrace, tolerance: float, place: str) -> Tensor:
+    """The sum of the tokens and the bias, for a few logits and a difference of two; gives the relevance of the tokens."""
+    rows, labels = trace.logits.shape
+    targets = [Target(row, {label: 1.0}) for row in {0, rows // 2, rows - 1} for label in {0, labels // 2, labels - 1}]
+    targets += [Target(rows - 1, {0: 1.0, labels - 1: -1.0})] if labels > 1 else []
+    pulled = pull_back_head(trace, targets)
+    relevance = pulled.relevance(trace.states)
+    largest = trace.logits.abs().nan_to_num(posinf=0).max()
+    error = (relevance.sum(-1) + pulled.bias - values_of(trace, targets)).abs().max() / largest
+    assert error <= tolerance, f"the logits of {place} are off by {float(error):.1e}, allowed {tolerance:.0e}"
+    return relevance
+
+
+# ---- `assert_explained`: a prediction of a model with its head, followed to the tokens, against the model's own
+# logits.
+
+_POSITION = 2
+_DECODED = [5, 7, 6, 4]
+
+
+def assert_explained(
+    model: PreTrainedModel, inputs: Mapping[str, Tensor] | None = None, *, tolerance: float = 1e-4
+) -> Explanation:
+    """Check that a prediction is followed through the whole model, and give the explanation.
+
+    1. Sum: the tokens' shares and the bias add up to the model's own logit, computed by a plain pass.
+    2. Conservation: edges into a token with its bias are its relevance after the layer, edges out of a token its relevance
+       before it, in every layer and stack.
+    3. Heads: their edges add up to the edges between different tokens.
+    4. Model restored: hooks, training flags and attention implementation are as before.
+
+    Args:
+        model: a tiny random model of a registered family, with a head that is described.
+        inputs: one input, without padding. Made up from the configuration by default.
+        tolerance: the largest error allowed, relative to all that flows, for float32 models.
+    """
+    given = dict(inputs) if inputs is not None else _inputs(model)
+    before = state_of(model)
+    explanation = load(model).explain(given, heads=True, **_asked(model))
+    assert isinstance(explanation, Explanation)
+    assert_same(before, state_of(model), "the model after the explanation")
+    size = float(abs(explanation.shares).sum("token").max()) + max(abs(bias) for bias in explanation.biases)
+    _check_sum(model, given, explanation, tolerance * size)
+    _check_stack(explanation.dataset, tolerance * size, "stack")
+    if explanation.has_encoder:
+        _check_stack(explanation.encoder, tolerance * size, "encoder")
+    return explanation
+
+
+def _asked(model: PreTrainedModel) -> dict[str, Any]:
+    """A question that fits the task."""
+    match head_of(model).task:
+        case "seq2seq-lm":
+            return {"target": _DECODED}
+        case "masked-lm" | "token-classification" | "replaced-token":
+            return {"at": _POSITION}
+        case _:
+            return {}
+
+
+def _inputs(model: PreTrainedModel) -> dict[str, Tensor]:
+    family, head = family_of(model.config.model_type), head_of(model)
+    inputs, _ = head_inputs(family, head, model)
+    first = {name: tensor[0] if head.task == "multiple-choice" else tensor for name, tensor in inputs.items()}
+    return {name: first[name][:1] for name in ("input_ids", "pixel_values") if name in first}
+
+
+def _check_sum(model: PreTrainedModel, inputs: Mapping[str, Tensor], explanation: Explanation, allowed: float) -> None:
+    shares = explanation.shares.sum("token").values
+    logits = _plain_logits(model, inputs, explanation)
+    for place, (total, bias) in enumerate(zip(shares, explanation.biases, strict=True)):
+        row = int(explanation.dataset["target_position"].values[place])
+        value = explanation.values[place]
+        nearest = float((logits[row] - value).abs().min())
+        assert nearest <= allowed, f"the value {value} is none of the model's logits: {nearest:.1e} off"
+        error = abs(float(total) + bias - value)
+        assert error <= allowed, f"shares and bias of target {place} are off by {error:.1e}, allowed {allowed:.1e}"
+
+
+def _plain_logits(model: PreTrainedModel, inputs: Mapping[str, Tensor], explanation: Explanation) -> Tensor:
+    """`[row, label]`, by a pass of the model alone, reading what the explanation's model read."""
+    family, head = family_of(model.config.model_type), head_of(model)
+    given: dict[str, Any] = {name: tensor.to(entry_device(model)) for name, tensor in inputs.items()}
+    if head.task == "seq2seq-lm":
+        start = model.config.decoder_start_token_id
+        read = [_DECODED[-1] if start is None else start, *_DECODED[:-1]]
+        given["decoder_input_ids"] = torch.tensor([read], device=entry_device(model))
+    if head.task == "multiple-choice":
+        given.setdefault("attention_mask", torch.ones_like(given["input_ids"]))
+        given = {name: tensor[:, None] for name, tensor in given.items()}
+    if family.stack.causal:
+        given["use_cache"] = False
+    with torch.no_grad(), evaluation_mode(model):
+        output = model(**given, return_dict=True)
+    return logits_of(model, head, output, 0, explanation.dataset.sizes["query"])
+
+
+def _check_stack(dataset: xr.Dataset, allowed: float, name: str) -> None:
+    edges, relevance = _tensor(dataset["edges"]), _tensor(dataset["relevance"])
+    after = edges.sum(-1) + _tensor(dataset["bias"])
+    own = edges[..., : relevance.shape[-1]]
+    heads = _tensor(dataset["head_edges"]).sum(2)
+    apart = ~torch.eye(edges.shape[-2], edges.shape[-1], dtype=torch.bool)
+    for what, value, truth in (
+        ("edges into a token with its bias", after, relevance[:, 1:]),
+        ("edges out of a token", own.sum(-2), relevance[:, :-1]),
+        ("edges of the heads", heads[..., apart], edges[..., apart]),
+    ):
+        scale = float(truth.abs().max()) or 1.0
+        assert_close(value, truth, allowed / scale, f"{what} in the {name}")
+
+
+def _tensor(values: xr.DataArray) -> Tensor:
+    return torch.from_numpy(values.values)

@@ -10,13 +10,13 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
 
+import checking
 import jaxtyping
 import pytest
 import torch
-from jaxtyping import install_import_hook
 
 # From here on every function of normscope checks its annotations when called; in the tests only, as it costs time.
-install_import_hook("normscope", "beartype.beartype")
+checking.install("normscope")
 
 # Tiny matrices: on a busy machine, threads that wait for each other cost several times what they save.
 torch.set_num_threads(int(os.environ.get("TEST_THREADS", "1")))

@@ -24,10 +24,11 @@ def install(package: str) -> None:
     """Check all functions and dataclasses of a package that is not imported yet."""
     jaxtyping.install_import_hook(package, "beartype.beartype")
     # What the hook writes above every function and every class.
-    jaxtyping.jaxtyped = lambda *, typechecker: _checked  # type: ignore[assignment]
+    jaxtyping.jaxtyped = lambda *, typechecker: checked  # type: ignore[assignment]
 
 
-def _checked(decorated: Any) -> Any:
+def checked(decorated: Any) -> Any:
+    """A function that checks its annotations when it is called, or a dataclass that does when it is made."""
     if not inspect.isclass(decorated):
         return _checked_function(decorated)
     if dataclasses.is_dataclass(decorated) and "__init__" in vars(decorated):

@@ -14,8 +14,9 @@ from functools import cache, wraps
 from typing import Any, cast, get_type_hints
 
 import jaxtyping
-from beartype import beartype
+from beartype import BeartypeConf, beartype
 
+_BEARTYPE = beartype(conf=BeartypeConf(violation_type=jaxtyping.TypeCheckError))
 _SHAPES = jaxtyping.jaxtyped("context")
 """Within it, an axis of the same name has the same size everywhere."""
 
@@ -107,4 +108,4 @@ def _like(function: Any, parameters: list[inspect.Parameter], returned: Any, bod
         function.__name__,
         function.__qualname__,
     )
-    return cast(Check, beartype(stand_in))
+    return _BEARTYPE(stand_in)

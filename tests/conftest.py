@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +21,11 @@ checking.install("normscope")
 
 # Tiny matrices: on a busy machine, threads that wait for each other cost several times what they save.
 torch.set_num_threads(int(os.environ.get("TEST_THREADS", "1")))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays until the end: the collector of garbage need not look at it again and again."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

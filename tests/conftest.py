@@ -50,3 +50,12 @@ def unchecked_types() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def empty_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are made but saved empty: to draw them takes half of a small run, and they are tested by themselves."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  (most tests need no picture)
+
+    savefig = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda _, *args, **options: savefig(Figure((1, 1)), *args, **options))

@@ -27,6 +27,8 @@ from normscope.corpus_run.spool import Shard
 from normscope.errors import FileError, InputError
 from normscope.experiments import EXPERIMENTS, run
 
+pytestmark = pytest.mark.usefixtures("empty_pictures")
+
 SMALL: dict[str, Any] = {"corpus": str(bundled()), "unit": "packed", "max_tokens": 24, "shard_size": 2}
 NAMES = ["scope-similarity", "mixing-ratio", "ff-amplification"]
 

@@ -21,6 +21,8 @@ from normscope.experiments import Observation, Partial, run
 from normscope.experiments.base import ModelFacts
 from normscope.experiments.mixing import MixingRatio
 
+pytestmark = pytest.mark.usefixtures("empty_pictures")
+
 TEXTS = [f"The singer caught {count} soap bubbles in the rain." for count in ("two", "three", "four", "five", "six")]
 
 

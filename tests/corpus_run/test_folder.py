@@ -20,6 +20,8 @@ from normscope.corpus_run.spool import Shard
 from normscope.errors import FileError
 from normscope.experiments import run
 
+pytestmark = pytest.mark.usefixtures("empty_pictures")
+
 BEFORE = Path(__file__).parents[1] / "data" / "version-0.1"
 TEXTS = ["The opera singer caught a soap bubble.", "It rained.", "The singer caught the rain."]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}

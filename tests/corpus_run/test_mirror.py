@@ -19,6 +19,8 @@ from normscope.corpus_run.spool import Shard
 from normscope.errors import FileError, InputError
 from normscope.experiments import run
 
+pytestmark = pytest.mark.usefixtures("empty_pictures")
+
 NAMES = ["mixing-ratio"]
 TEXTS = [
     "The singer caught a soap bubble.",

@@ -25,6 +25,8 @@ from normscope.experiments.heads import Dispersion
 from normscope.model_options import ModelOptions
 from normscope.report import write_report
 
+pytestmark = pytest.mark.usefixtures("empty_pictures")
+
 TEXT = "The Opera singer caught a soap bubble."
 
 

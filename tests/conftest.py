@@ -58,4 +58,8 @@ def empty_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib.figure import Figure  # noqa: PLC0415  (most tests need no picture)
 
     savefig = Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", lambda _, *args, **options: savefig(Figure((1, 1)), *args, **options))
+
+    def save_empty(_: Figure, *args: Any, **options: Any) -> None:
+        savefig(Figure((1, 1)), *args, **options)
+
+    monkeypatch.setattr(Figure, "savefig", save_empty)

@@ -44,7 +44,7 @@ def later(count: int) -> Iterator[int]:
 
 
 CALLS: dict[str, Callable[[], object]] = {
-    "a type": lambda: product(ROWS, torch.ones(4, 5), 3),  # type: ignore[arg-type]
+    "a type": lambda: product(ROWS, torch.ones(4, 5), 3),
     "the number of axes": lambda: product(ROWS, torch.ones(4)),
     "axes of the same name": lambda: product(ROWS, torch.ones(5, 4)),
     "the dtype": lambda: product(ROWS.long(), torch.ones(4, 5)),
@@ -52,7 +52,7 @@ CALLS: dict[str, Callable[[], object]] = {
     "an argument of a closure": lambda: adder(1)("one"),
     "the result of a closure": lambda: adder(0.5)(1),  # type: ignore[arg-type]
     "a field": lambda: Pair(torch.ones(3), torch.ones(4)),
-    "an argument of a generator": lambda: later("three"),  # type: ignore[arg-type]
+    "an argument of a generator": lambda: later("three"),
     "a function of normscope": lambda: deviation(RmsNorm(torch.ones(4), 1e-6), "state"),  # type: ignore[arg-type]
     "a dataclass of normscope": lambda: Linear(torch.ones(3)),
 }

@@ -23,6 +23,8 @@ from normscope.runs import foretold, settings_of
 
 from .samples import Output
 
+pytestmark = pytest.mark.usefixtures("empty_pictures")
+
 TEXTS = ["The opera singer caught a soap bubble.", "It rained on the plain."]
 COMMAND = ("run", "ff-norms", "--corpus", "texts.txt", "--out", "runs")
 

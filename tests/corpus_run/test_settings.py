@@ -25,6 +25,8 @@ from normscope.report import write_report
 from normscope.runs import AnotherRunError
 from normscope.runs.settings import differences
 
+pytestmark = pytest.mark.usefixtures("empty_pictures")
+
 TEXT = "The Opera singer caught a soap bubble."
 
 

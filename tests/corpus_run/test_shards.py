@@ -17,6 +17,8 @@ from normscope.experiments.partial import Partial, Rows, merged
 from normscope.runs import shard_files
 from normscope.runs.shards import Shards, Span
 
+pytestmark = pytest.mark.usefixtures("empty_pictures")
+
 
 def partial_of(index: int) -> Partial:
     """What a shard might add: sums, counts, rows that are summed by key, and rows that are not."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import wraps
 from typing import Any, cast, get_type_hints
 
 import jaxtyping
@@ -40,17 +40,19 @@ def checked(decorated: Any) -> Any:
 def _checked_function(function: Any) -> Any:
     if hasattr(function, "__wrapped__"):  # the `__init__` that a dataclass has of its own body
         return function
-    checks = cache(lambda: _checks(function))
+    prepared: list[tuple[Check, Check]] = []
     if "<locals>" in function.__qualname__:
         key = (function.__module__, function.__qualname__, function.__code__.co_firstlineno)
-        checks = _of_closures.setdefault(key, checks)
+        prepared = _of_closures.setdefault(key, prepared)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         if jaxtyping.config.jaxtyping_disable:
             return function(*args, **kwargs)
-        check_parameters, check_result = checks()
+        if not prepared:
+            prepared.append(_checks(function))
+        check_parameters, check_result = prepared[0]
         with _SHAPES:
             check_parameters(*args, **kwargs)
             return check_result(function(*args, **kwargs))
@@ -59,7 +61,7 @@ def _checked_function(function: Any) -> Any:
 
 
 Check = Callable[..., Any]
-_of_closures: dict[tuple[str, str, int], Callable[[], tuple[Check, Check]]] = {}
+_of_closures: dict[tuple[str, str, int], list[tuple[Check, Check]]] = {}
 
 
 def _checks(function: Any) -> tuple[Check, Check]:

@@ -136,7 +136,7 @@ export class Flows extends ElementPanel<Scene> implements Part {
     return {
       name: () => `normscope-flow-${this.store.state.target + 1}`,
       note: () => "Data is exported as float32: the edges that are drawn.",
-      figure: () => flowFigure(this.view!, this.graph.picture),
+      figure: () => flowFigure(this.view!, this.graph.drawing),
       csv: () => Promise.resolve(flowCsv(this.view!)),
       json: () => Promise.resolve(flowJson(this.view!)),
     };

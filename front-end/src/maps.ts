@@ -3,7 +3,7 @@ import type { Choice } from "./draw/controls";
 import { h } from "./draw/dom";
 import { Thumbnails } from "./draw/thumbnails";
 import type { View } from "./draw/view";
-import { beside, figure } from "./exports/figure";
+import { mapFigure, sideBySide } from "./exports/figure";
 import { csvOf, isExact, jsonOf } from "./exports/records";
 import type { Host } from "./hosts/host";
 import type { Pane } from "./model/pane";
@@ -140,7 +140,7 @@ export class Maps extends ElementPanel<Scene> implements Part {
         this.host.exact !== undefined || this.views().every(isExact)
           ? "Data is exported as float32."
           : `Data is exported as shown. ${this.precision()} Make the page with full precision for float32.`,
-      figure: () => beside(this.views().map(figure)),
+      figure: () => sideBySide(this.views().map(mapFigure)),
       csv: async () => csvOf(await this.exact()),
       json: async () => jsonOf(await this.exact()),
     };

@@ -1,5 +1,5 @@
 /** One of the two halves of the explorer, maps and flows, of which one is shown at a time. */
-import type { Ink } from "./draw/paint";
+import type { Ink } from "./draw/ink";
 import type { Figure } from "./exports/figure";
 import type { State } from "./model/state";
 import type { Panel } from "./panels/panel";

@@ -2,7 +2,6 @@
 import { palette } from "./draw/colour";
 import { bdi, h } from "./draw/dom";
 import type { Cell } from "./draw/geometry";
-import { Legend } from "./draw/legend";
 import type { Thumbnails } from "./draw/thumbnails";
 import { methodShown, quantityShown, titleOf, type View, valueAt } from "./draw/view";
 import * as format from "./model/format";
@@ -13,6 +12,7 @@ import type { Store } from "./model/store";
 import { label } from "./model/tokens";
 import { factsCorner } from "./panels/facts";
 import { Layers } from "./panels/layers";
+import { Legend } from "./panels/legend";
 import { type Context, ElementPanel, type MainPanel, type Panel } from "./panels/panel";
 import { DETAILS, VIEWS, viewFor } from "./panels/views";
 import type { Look, Scene } from "./part";
@@ -86,7 +86,7 @@ export class Stage extends ElementPanel<Scene> {
     this.view = view;
     this.title.textContent = titleOf(view);
     this.note.replaceChildren(bdi(this.pane.analysis.model), this.remarks(shared, view));
-    this.legend.update(view.palette, { norm: view.state.norm, title: quantityShown(view) });
+    this.legend.update(view.palette, { norm: view.state.norm, quantity: quantityShown(view), ink: look.ink });
     this.foot.hidden = !COLOURED.has(this.viewName(view));
     const panel = this.mainPanel(view);
     panel.update(view);

@@ -20,7 +20,7 @@ def test_pictures_are_exported(show: Callable[..., Any], analysis: Analysis) -> 
     svg = ElementTree.fromstring(shown.export("svg"))
     names = "{http://www.w3.org/2000/svg}"
     count = len(analysis.tokens)
-    assert len(svg.findall(f"{names}g[@shape-rendering]/{names}rect")) == count**2
+    assert len(svg.findall(f".//{names}g[@shape-rendering]/{names}rect")) == count**2
     texts = [(element.text or "").strip("\u2068\u2069") for element in svg.iter(f"{names}text")]
     assert texts[0] == "AttnRes, layer 2"
     assert [text for text in texts if text in analysis.tokens].count("chef") == 2

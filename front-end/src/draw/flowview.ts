@@ -5,7 +5,7 @@ import type { Flow, FlowNode } from "../model/flow";
 import type { PredictionPayload, TargetPayload } from "../model/payload";
 import type { State } from "../model/state";
 import { type Palette, palette, shade } from "./colour";
-import type { Ink } from "./paint";
+import type { Ink } from "./ink";
 
 export interface FlowView {
   state: State;
@@ -28,7 +28,7 @@ export function signs(limit: number, dark: boolean): Palette {
 }
 
 /** The colour of what raises the value, and of what lowers it. */
-export function inkOf(value: number, dark: boolean): string {
+export function signColour(value: number, dark: boolean): string {
   const { css } = signs(1, dark);
   return css[value < 0 ? 46 : 214]!;
 }

@@ -8,7 +8,7 @@ import { shortLabel, type Units } from "../model/tokens";
 import type { Greyed, Palette } from "./colour";
 import { bdi } from "./dom";
 import type { Cell } from "./geometry";
-import type { Ink } from "./paint";
+import type { Ink } from "./ink";
 
 export interface View {
   /** The state as this pane shows it. */
@@ -36,8 +36,8 @@ export function greyedOf(state: State, lens: Lens, dark: boolean): Greyed | null
   return state.own === "grey" ? { columns: lens.own(state), css: dark ? GREY.dark : GREY.light } : null;
 }
 
-/** The shares to draw beside the map, where own tokens are left out of it. */
-export function besideOf({ state, ownShares }: View): Float32Array | null {
+/** The shares of own tokens to draw next to the map, where they are left out of it. */
+export function ownBarsOf({ state, ownShares }: View): Float32Array | null {
   return state.own === "out" ? ownShares : null;
 }
 

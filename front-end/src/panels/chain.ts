@@ -2,7 +2,8 @@
 import { max } from "d3-array";
 import { h, s } from "../draw/dom";
 import { tickFormat } from "../draw/legend";
-import { drawLines } from "../draw/lines";
+import { lineChartMarks } from "../draw/linechart";
+import { svgOf } from "../draw/marks";
 import { named, type View } from "../draw/view";
 import * as format from "../model/format";
 import { stepsOf } from "../model/scopes";
@@ -13,7 +14,7 @@ const LONG_CHAIN = 8;
 
 export class ChainChart extends ElementPanel {
   readonly element: HTMLElement;
-  private readonly svg = s("svg", { role: "img" });
+  private readonly svg = s("svg", { role: "img", height: HEIGHT });
   private readonly title = h("h2");
 
   constructor() {
@@ -41,16 +42,20 @@ export class ChainChart extends ElementPanel {
     );
     const names = new Map(stepsOf(scopes).map(({ scope, short }) => [scope, short]));
     const most = max(points, ([, value]) => value) ?? 1;
-    drawLines(this.svg, {
-      width: Math.max(240, this.element.clientWidth - 28),
+    const width = Math.max(240, this.element.clientWidth - 28);
+    const marks = lineChartMarks({
+      width,
       height: HEIGHT,
       names: scopeNames,
-      lines: [{ name: "cell", points }],
+      lines: [{ main: true, points }],
       tick: tickFormat(state.norm, most),
-      now: state.scope,
+      current: state.scope,
+      ink: view.ink,
       // In a long chain there is no room even for the pluses.
       short: (scope) => (names.get(scope) ?? scope).replace(scopes.length > LONG_CHAIN ? "+ " : "", ""),
     });
+    this.svg.setAttribute("width", String(width));
+    this.svg.replaceChildren(...svgOf(marks));
     const told = points.map(([scope, value]) => `${scope} ${format.cell(value, state.norm, false)}`);
     this.svg.setAttribute("aria-label", `Through the chain: ${told.join(", ")}`);
   }

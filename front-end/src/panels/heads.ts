@@ -2,7 +2,8 @@
 import { sum } from "d3-array";
 import { palette, shade } from "../draw/colour";
 import { h, sized } from "../draw/dom";
-import { cellsOf } from "../draw/paint";
+import { cellsOf } from "../draw/mapmarks";
+import { type Mark, paintMarks } from "../draw/marks";
 import { greyedOf, type View } from "../draw/view";
 import * as format from "../model/format";
 import { type Context, ElementPanel, type MainPanel } from "./panel";
@@ -104,14 +105,9 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
     const matrix = lens.matrix(state);
     const colours = palette(state.colours, lens.colouring(state), { diverging: lens.signed(state), dark });
     const scale = size / Math.max(matrix.rows, matrix.columns);
-    context.imageSmoothingEnabled = scale < 1;
-    context.drawImage(
-      cellsOf(matrix, colours, greyedOf(state, lens, dark)),
-      0,
-      0,
-      matrix.columns * scale,
-      matrix.rows * scale,
-    );
+    const bitmap = cellsOf(matrix, colours, greyedOf(state, lens, dark));
+    const box = { x: 0, y: 0, width: matrix.columns * scale, height: matrix.rows * scale };
+    paintMarks(context, [{ kind: "bitmap", bitmap, ...box }]);
     return h(
       "button",
       {
@@ -137,15 +133,15 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
     const colouring = { limit: most, most, scale: { kind: "linear" as const } };
     const colours = palette(view.state.colours, colouring, { diverging: false, dark: view.dark });
     const context = sized(this.all, CELL * heads.numbers.length, CELL * layers.length);
-    rows.forEach((shares, row) => {
-      shares.forEach((share, column) => {
-        context.fillStyle = colours.css[shade(share, colours)]!;
-        context.fillRect(column * CELL, row * CELL, CELL - 1, CELL - 1);
-      });
-    });
-    context.strokeStyle = view.ink.accent;
-    context.lineWidth = 2;
-    context.strokeRect(1, layers.indexOf(view.state.layer) * CELL + 1, CELL * heads.numbers.length - 3, CELL - 3);
+    const cells = rows.flatMap((shares, row) =>
+      shares.map((share, column): Mark => {
+        const fill = colours.css[shade(share, colours)]!;
+        return { kind: "rect", x: column * CELL, y: row * CELL, width: CELL - 1, height: CELL - 1, fill };
+      }),
+    );
+    const y = layers.indexOf(view.state.layer) * CELL + 1;
+    const frame = { x: 1, y, width: CELL * heads.numbers.length - 3, height: CELL - 3 };
+    paintMarks(context, [...cells, { kind: "rect", ...frame, stroke: view.ink.accent, lineWidth: 2 }]);
     this.all.setAttribute(
       "aria-label",
       `Shares of ${heads.numbers.length} heads in ${layers.length} layers, up to ${format.share(most)}`,

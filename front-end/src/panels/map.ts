@@ -2,7 +2,7 @@
 import { bdi, h } from "../draw/dom";
 import type { Cell } from "../draw/geometry";
 import { HeatMap } from "../draw/heatmap";
-import { besideOf, greyedOf, titleOf, type View, valueAt } from "../draw/view";
+import { greyedOf, ownBarsOf, titleOf, type View, valueAt } from "../draw/view";
 import * as format from "../model/format";
 import type { TokenTable } from "../model/payload";
 import { label, running, shortLabel } from "../model/tokens";
@@ -64,7 +64,7 @@ export class MapPanel extends ElementPanel implements MainPanel {
     const told = `${titleOf(view)}: ${size}. Arrow keys move, plus and minus zoom.`;
     const { matches } = this.search;
     const grey = greyedOf(state, lens, dark);
-    this.heatmap.show({ ...view, matrix: lens.painted(state), label: told, grey, beside: besideOf(view), matches });
+    this.heatmap.show({ ...view, matrix: lens.painted(state), label: told, grey, ownBars: ownBarsOf(view), matches });
   }
 
   private pointed(cell: Cell | null, x: number, y: number): void {

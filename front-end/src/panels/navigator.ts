@@ -1,7 +1,9 @@
 /** Where one is in long results: all of each, small, in blocks; a click, numbers or a token to find go elsewhere. */
 import { palette } from "../draw/colour";
 import { h, sized } from "../draw/dom";
-import { cellsOf, type Ink } from "../draw/paint";
+import type { Ink } from "../draw/ink";
+import { cellsOf } from "../draw/mapmarks";
+import { type Mark, paintMarks } from "../draw/marks";
 import type { Pane } from "../model/pane";
 import type { State } from "../model/state";
 import { fittedPlace, longest, type Place, type WindowFacts } from "../model/window";
@@ -164,16 +166,18 @@ export class Navigator extends ElementPanel<Where> {
     const scale = scaleOf(facts);
     const [width, height] = [keys * scale, queries * scale];
     const context = sized(canvas, width, height);
-    context.fillStyle = ink.hatch;
-    context.fillRect(0, 0, width, height);
-    context.imageSmoothingQuality = "high";
-    context.drawImage(cellsOf(lens.painted(state), colours, null), 0, 0, width, height);
-    if (!place) return;
-    const { row, column } = fittedPlace(place, facts);
-    const side = (tokens: number): number => Math.max(4, Math.min(window, tokens) * scale);
-    context.strokeStyle = ink.accent;
-    context.lineWidth = 2;
-    context.strokeRect(column * scale, row * scale, side(keys), side(queries));
+    const whole = { x: 0, y: 0, width, height };
+    const marks: Mark[] = [
+      { kind: "rect", ...whole, fill: ink.hatch },
+      { kind: "bitmap", ...whole, bitmap: cellsOf(lens.painted(state), colours, null) },
+    ];
+    if (place) {
+      const { row, column } = fittedPlace(place, facts);
+      const side = (tokens: number): number => Math.max(4, Math.min(window, tokens) * scale);
+      const box = { x: column * scale, y: row * scale, width: side(keys), height: side(queries) };
+      marks.push({ kind: "rect", ...box, stroke: ink.accent, lineWidth: 2 });
+    }
+    paintMarks(context, marks);
   }
 }
 

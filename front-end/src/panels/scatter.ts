@@ -1,7 +1,7 @@
 /** Two analyses of one text against each other, cell by cell: where two methods (or two models) agree, and where not. */
 import { scalePow } from "d3-scale";
 import { chromeOf, h, sized } from "../draw/dom";
-import { FONT } from "../draw/paint";
+import { type Mark, paintMarks } from "../draw/marks";
 import type { View } from "../draw/view";
 import * as format from "../model/format";
 import { pearson, spearman } from "../model/statistics";
@@ -93,42 +93,33 @@ export class Scatter extends ElementPanel implements MainPanel {
       [size - MARGIN.bottom, MARGIN.top],
     );
     this.place = (point) => [x(point.first), y(point.second)];
-    context.font = `11px ${FONT}`;
-    context.fillStyle = view.ink.muted;
-    context.strokeStyle = view.ink.line;
     const show = (value: number): string => format.cell(value, view.state.norm, false);
-    for (const tick of x.ticks(4)) {
-      line(context, [x(tick), MARGIN.top], [x(tick), size - MARGIN.bottom]);
-      context.textAlign = "center";
-      context.fillText(show(tick), x(tick), size - MARGIN.bottom + 16);
-    }
-    for (const tick of y.ticks(4)) {
-      line(context, [MARGIN.left, y(tick)], [size - MARGIN.right, y(tick)]);
-      context.textAlign = "right";
-      context.fillText(show(tick), MARGIN.left - 6, y(tick) + 4);
-    }
-    context.textAlign = "center";
-    context.fillText(this.name(0), (size + MARGIN.left) / 2, size - 8);
-    context.save();
-    context.translate(11, (size - MARGIN.bottom) / 2);
-    context.rotate(-Math.PI / 2);
-    context.fillText(this.name(1), 0, 0);
-    context.restore();
-    this.drawPoints(context, view);
+    const [left, right, top, bottom] = [MARGIN.left, size - MARGIN.right, MARGIN.top, size - MARGIN.bottom];
+    const text = { kind: "text", size: 11, fill: view.ink.muted, anchor: "middle" } as const;
+    const marks: Mark[] = [
+      ...x.ticks(4).flatMap((tick): Mark[] => [
+        { kind: "line", from: [x(tick), top], to: [x(tick), bottom], stroke: view.ink.line },
+        { ...text, x: x(tick), y: bottom + 16, text: show(tick) },
+      ]),
+      ...y.ticks(4).flatMap((tick): Mark[] => [
+        { kind: "line", from: [left, y(tick)], to: [right, y(tick)], stroke: view.ink.line },
+        { ...text, x: left - 6, y: y(tick) + 4, text: show(tick), anchor: "end" },
+      ]),
+      { ...text, x: (size + left) / 2, y: size - 8, text: this.name(0) },
+      { ...text, x: 11, y: bottom / 2, text: this.name(1), angle: -Math.PI / 2 },
+      ...this.pointMarks(view),
+    ];
+    paintMarks(context, marks);
   }
 
-  private drawPoints(context: CanvasRenderingContext2D, { ink, selected, own }: View): void {
+  private pointMarks({ ink, selected, own }: View): Mark[] {
     const opacity = Math.max(0.15, Math.min(0.7, 400 / Math.max(1, this.points.length)));
-    for (const point of this.points) {
+    return this.points.map((point) => {
       const chosen = point.row === selected.row;
-      context.globalAlpha = chosen ? 1 : opacity;
-      context.fillStyle = chosen ? ink.accent : own[point.row] === point.column ? ink.muted : ink.text;
       const [x, y] = this.place(point);
-      context.beginPath();
-      context.arc(x, y, chosen ? 3.2 : 2.2, 0, 2 * Math.PI);
-      context.fill();
-    }
-    context.globalAlpha = 1;
+      const fill = chosen ? ink.accent : own[point.row] === point.column ? ink.muted : ink.text;
+      return { kind: "circle", x, y, radius: chosen ? 3.2 : 2.2, fill, opacity: chosen ? 1 : opacity };
+    });
   }
 
   private nearest(x: number, y: number): Point | null {
@@ -162,11 +153,4 @@ export class Scatter extends ElementPanel implements MainPanel {
 
 function extent(values: number[]): [number, number] {
   return values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [0, 0]);
-}
-
-function line(context: CanvasRenderingContext2D, from: [number, number], to: [number, number]): void {
-  context.beginPath();
-  context.moveTo(...from);
-  context.lineTo(...to);
-  context.stroke();
 }

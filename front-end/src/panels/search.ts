@@ -1,6 +1,6 @@
 /** A field to look for tokens with: which rows and columns have what is typed, and Enter to go from one to the next. */
 import { h } from "../draw/dom";
-import { type Matches, NO_MATCHES } from "../draw/paint";
+import { type Matches, NO_MATCHES } from "../draw/mapmarks";
 import type { View } from "../draw/view";
 import { label, type Units } from "../model/tokens";
 import type { Context } from "./panel";

@@ -1,8 +1,8 @@
 /** Where it came from and where it went: the edges of the node that is followed, or else the tokens' shares of the value. */
 import { scaleLinear } from "d3-scale";
 import { bdi, h } from "../../draw/dom";
-import { nodeTitle } from "../../draw/flowgraph";
-import { type FlowView, inkOf, largest } from "../../draw/flowview";
+import { nodeTitle } from "../../draw/flowmarks";
+import { type FlowView, largest, signColour } from "../../draw/flowview";
 import { type FlowNode, touching } from "../../model/flow";
 import * as format from "../../model/format";
 import type { Store } from "../../model/store";
@@ -86,7 +86,7 @@ export class Ends extends ElementPanel<FlowView> {
       ...entries.map(({ row, value, node }) => {
         const bar = h("i");
         bar.style.width = `${width(Math.abs(value))}%`;
-        bar.style.background = inkOf(value, dark);
+        bar.style.background = signColour(value, dark);
         if (diverging) bar.style.marginInlineStart = value < 0 ? `${50 - width(-value)}%` : "50%";
         const members = flow.rows.members[row] ?? [];
         const token = members[0] ?? -1;

@@ -1,8 +1,8 @@
 /** The flow graph on the page: nodes and edges to point at, a node to follow by click or keys. */
 import { bdi, h } from "../../draw/dom";
-import { type Drawing, drawFlow, LABEL_SIZE, nodeTitle, TARGET_LENGTH } from "../../draw/flowgraph";
+import { type FlowDrawing, flowDrawing, LABEL_SIZE, nodeTitle, TARGET_LENGTH } from "../../draw/flowmarks";
 import type { FlowView } from "../../draw/flowview";
-import { labelFont } from "../../draw/paint";
+import { type Mark, svgDocument, textWidth } from "../../draw/marks";
 import { type Streams, streams } from "../../draw/streams";
 import { type FlowNode, followed, touching } from "../../model/flow";
 import * as format from "../../model/format";
@@ -24,10 +24,11 @@ export class FlowGraph extends ElementPanel<FlowView> {
   private readonly holder = h("div", { class: "flow-graph", tabindex: 0, role: "application" });
   private readonly tooltip = h("div", { class: "tooltip", hidden: true });
   private readonly none = h("p", { class: "note" });
-  private readonly measure = document.createElement("canvas").getContext("2d")!;
   private view: FlowView | null = null;
   private at: Streams | null = null;
-  private drawing: Drawing | null = null;
+  private drawn: FlowDrawing | null = null;
+  /** In the order of the flow's edges. */
+  private bands: SVGElement[] = [];
   private drawnWidth = 0;
 
   constructor(private readonly store: Store) {
@@ -43,9 +44,12 @@ export class FlowGraph extends ElementPanel<FlowView> {
     });
   }
 
-  /** The picture as it is now. */
-  get picture(): SVGSVGElement {
-    return this.drawing!.svg;
+  /** The graph as it is shown now: edges that do not touch the followed node are dimmed. */
+  get drawing(): FlowDrawing {
+    const { marks, ...size } = this.drawn!;
+    const { view } = this;
+    const parts = view?.node ? followed(view.flow, view.node) : null;
+    return { ...size, marks: parts ? marks.map((mark) => dimmed(mark, parts)) : marks };
   }
 
   update(view: FlowView): void {
@@ -63,8 +67,11 @@ export class FlowGraph extends ElementPanel<FlowView> {
       labels,
       target,
     });
-    this.drawing = drawFlow(view, this.at);
-    this.holder.replaceChildren(this.drawing.svg);
+    this.drawn = flowDrawing(view, this.at);
+    const svg = svgDocument(this.drawn.marks, this.drawn.width, this.drawn.height);
+    this.bands = [];
+    for (const band of svg.querySelectorAll<SVGElement>(".band")) this.bands[Number(band.dataset.edge)] = band;
+    this.holder.replaceChildren(svg);
     this.holder.setAttribute("aria-label", this.told(view));
     this.holder.dataset.drawn = String(view.flow.edges.length);
     this.rest();
@@ -76,8 +83,7 @@ export class FlowGraph extends ElementPanel<FlowView> {
   }
 
   private widest(texts: string[]): number {
-    this.measure.font = labelFont(LABEL_SIZE + 2, true);
-    return Math.max(...texts.map((text) => this.measure.measureText(isolated(text)).width));
+    return Math.max(...texts.map((text) => textWidth(isolated(text), { size: LABEL_SIZE, weight: 600 })));
   }
 
   /** Show the edges of the node that is followed, or all. */
@@ -90,12 +96,11 @@ export class FlowGraph extends ElementPanel<FlowView> {
 
   /** How much of each edge is lit, from 0 to 1; all of everything without. */
   private light(parts: Float32Array | null): void {
-    const stubs = this.drawing?.svg.querySelector<SVGElement>(".stubs");
+    const stubs = this.holder.querySelector<SVGElement>(".stubs");
     if (stubs) stubs.style.opacity = parts ? String(DIMMED) : "";
-    this.drawing?.bands.forEach((band, index) => {
-      const part = parts ? (parts[index] ?? 0) : 1;
-      band.style.opacity = part >= 1 ? "" : String(Math.max(DIMMED, Math.min(1, 0.15 + 1.4 * part)));
-      if (part < 0.01) band.style.opacity = String(DIMMED);
+    this.bands.forEach((band, index) => {
+      const opacity = parts ? brightness(parts[index] ?? 0) : 1;
+      band.style.opacity = opacity >= 1 ? "" : String(opacity);
     });
   }
 
@@ -201,4 +206,19 @@ export class FlowGraph extends ElementPanel<FlowView> {
       row: clamp(start.row + step[1], 0, view.flow.rows.shown.length - 1),
     });
   }
+}
+
+/** How bright an edge is of which a part is lit. */
+function brightness(part: number): number {
+  if (part >= 1) return 1;
+  return part < 0.01 ? DIMMED : Math.max(DIMMED, Math.min(1, 0.15 + 1.4 * part));
+}
+
+/** A mark with its edges as bright as the parts of them that are lit. */
+function dimmed(mark: Mark, parts: Float32Array): Mark {
+  if (mark.kind === "group") return { ...mark, marks: mark.marks.map((inner) => dimmed(inner, parts)) };
+  if (mark.kind !== "path" || mark.opacity === undefined) return mark;
+  const edge = mark.data?.edge;
+  const bright = edge === undefined ? DIMMED : brightness(parts[Number(edge)] ?? 0);
+  return { ...mark, opacity: mark.opacity * bright };
 }

@@ -109,15 +109,15 @@ function nodeMarks(view: FlowView, at: Streams): Mark[] {
   const [width, reach] = [nodeWidth(at), Math.min(10, columnWidth(at) / 3)];
   return at.relevance.flatMap((values, depth) =>
     [...values].flatMap((value, row): Mark[] => {
-      const place = at.rows[row]!;
-      if (at.rows[row - 1] === place || (row >= flow.own && value === 0)) return [];
+      const rowBox = at.rows[row]!;
+      if (at.rows[row - 1] === rowBox || (row >= flow.own && value === 0)) return [];
       const [x, height] = [at.columns[depth]!, Math.max(1.5, Math.abs(value) * at.scale)];
       const chosen = node?.depth === depth && node.row === row;
       const bar: Mark = {
         kind: "rect",
         class: "node",
         x: x - width / 2,
-        y: middle(place) - height / 2,
+        y: middle(rowBox) - height / 2,
         width,
         height,
         radius: 1,
@@ -125,8 +125,8 @@ function nodeMarks(view: FlowView, at: Streams): Mark[] {
         data: { depth, row },
         ...(chosen ? { stroke: ink.accent, lineWidth: 2.5 } : {}),
       };
-      if (place.folded > 1) return [bar];
-      const box = { x: x - reach, y: place.top, width: 2 * reach, height: place.height };
+      if (rowBox.folded > 1) return [bar];
+      const box = { x: x - reach, y: rowBox.top, width: 2 * reach, height: rowBox.height };
       return [bar, { kind: "rect", class: "reach", ...box, fill: "transparent", data: { depth, row } }];
     }),
   );
@@ -138,14 +138,14 @@ function tokenMarks({ flow, ink, dark, node }: FlowView, at: Streams): Mark[] {
   const colours = signs(largest(attribution), dark);
   const thin = at.smallest < LINE_HEIGHT;
   let bottom = 0;
-  return at.rows.flatMap((place, row): Mark[] => {
-    if (place === at.rows[row - 1]) return [];
-    const y = middle(place);
+  return at.rows.flatMap((rowBox, row): Mark[] => {
+    if (rowBox === at.rows[row - 1]) return [];
+    const y = middle(rowBox);
     const room = y - bottom >= LINE_HEIGHT || node?.row === row;
     if (room) bottom = y;
     const base = { kind: "text", x: at.left - (thin ? 24 : 14), y, anchor: "end", baseline: "middle" } as const;
-    if (place.folded > 1) {
-      return room ? [{ ...base, text: `\u22ef ${place.folded} tokens`, size: 10.5, fill: ink.muted }] : [];
+    if (rowBox.folded > 1) {
+      return room ? [{ ...base, text: `\u22ef ${rowBox.folded} tokens`, size: 10.5, fill: ink.muted }] : [];
     }
     const source = row >= flow.own;
     const background = source ? ink.panel : tint(attribution[row]!, colours);
@@ -158,7 +158,7 @@ function tokenMarks({ flow, ink, dark, node }: FlowView, at: Streams): Mark[] {
       fill: source ? ink.muted : thin ? ink.text : inkOn(background),
       data: { depth: 0, row },
     };
-    const tall = Math.min(15, place.height);
+    const tall = Math.min(15, rowBox.height);
     const tinted: Mark = thin
       ? { kind: "rect", x: at.left - 20, y: y - tall / 2, width: 10, height: tall, fill: background }
       : { kind: "rect", x: 2, y: y - 7.5, width: at.left - 12, height: 15, radius: 3, fill: background };
@@ -170,10 +170,10 @@ function tokenMarks({ flow, ink, dark, node }: FlowView, at: Streams): Mark[] {
 function targetMarks({ flow, target, stack, ink, state, explanation }: FlowView, at: Streams): Mark[] {
   if (state.part === "encoder" && explanation.hasEncoder) return [];
   const token = stack.tokens.position.indexOf(target.position);
-  const place = at.rows[flow.rows.of[token] ?? -1];
-  if (!place) return [];
+  const rowBox = at.rows[flow.rows.of[token] ?? -1];
+  if (!rowBox) return [];
   const x = at.columns[at.columns.length - 1]! + 8;
-  const y = middle(place);
+  const y = middle(rowBox);
   const name = isolated(cut(phrase(target.name), TARGET_LENGTH));
   return [
     { kind: "text", x, y: y - 3, text: name, size: LABEL_SIZE, weight: 700, fill: ink.text },

@@ -1,4 +1,4 @@
-/** Everything the panels of an explanation need to know to draw themselves, worked out once per change. */
+/** Everything the panels of an explanation need to draw themselves, computed once per change. */
 
 import type { Explanation, Stack } from "../model/explanation";
 import type { Flow, FlowNode } from "../model/flow";
@@ -11,9 +11,9 @@ export interface FlowView {
   state: State;
   explanation: Explanation;
   stack: Stack;
-  /** The value that is explained, and its place among those of the explanation. */
+  /** The value that is explained, and its index among those of the explanation. */
   target: TargetPayload;
-  place: number;
+  targetIndex: number;
   predictions: readonly PredictionPayload[];
   flow: Flow;
   /** The node that is followed. */

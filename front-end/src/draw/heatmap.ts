@@ -1,4 +1,4 @@
-/** The heat map on screen: fits the room it has, zooms and scrolls, and tells which cell is pointed at or chosen. */
+/** The heat map on screen: fits the room it has, zooms and scrolls, and reports which cell is hovered or chosen. */
 
 import type { Lifetime } from "../lifetime";
 import type { Matrix } from "../model/matrix";
@@ -117,7 +117,7 @@ export class HeatMap {
     return Math.max(SMALLEST_HEIGHT, Math.min(room, LARGEST_HEIGHT));
   }
 
-  /** Show another cell as pointed at (from the other pane, or from a list). */
+  /** Highlight another cell (from the other pane, or from a list). */
   highlight(cell: Cell | null): void {
     this.hovered = cell;
     this.drawCursor();
@@ -225,7 +225,7 @@ export class HeatMap {
     event.stopPropagation();
   }
 
-  /** Do what a key does here; whether it does anything. */
+  /** Handle a key; whether it was handled. */
   press(key: string): boolean {
     if (!this.at || !this.content) return false;
     const zoom = ZOOM_KEYS[key];

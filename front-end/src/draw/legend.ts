@@ -2,7 +2,7 @@
 import { format } from "d3-format";
 import { scaleLinear, scaleLog, scalePow } from "d3-scale";
 import { number } from "../model/format";
-import { placeOf, type Scale } from "../model/scale";
+import { fractionOf, type Scale } from "../model/scale";
 import type { Palette } from "./colour";
 import type { Mark } from "./marks";
 
@@ -43,20 +43,20 @@ export function ticksOf(palette: Palette, width: number, norm: string): Tick[] {
   const limit = palette.limit || 1;
   const show = tickFormat(norm, palette.limit);
   const x = (value: number): number => {
-    const place = Math.sign(value) * placeOf(Math.abs(value), limit, palette.scale);
-    return palette.diverging ? ((1 + place) * width) / 2 : place * width;
+    const fraction = Math.sign(value) * fractionOf(Math.abs(value), limit, palette.scale);
+    return palette.diverging ? ((1 + fraction) * width) / 2 : fraction * width;
   };
   const tickAt = (value: number): Tick => {
     const below = palette.scale.kind === "log" && value === palette.scale.low ? "\u2264\u2009" : "";
     return { x: x(value), text: below + show(value) };
   };
   const ticks: Tick[] = [];
-  const apart = (one: Tick, other: Tick): boolean => Math.abs(other.x - one.x) >= roomOf(other.text, one.text);
+  const haveRoom = (one: Tick, other: Tick): boolean => Math.abs(other.x - one.x) >= roomOf(other.text, one.text);
   for (const size of sizesFor(palette.scale, limit)) {
     const [over, under] = [tickAt(size), tickAt(-size)];
     // Both sides of 0 have the same ticks.
-    const sides = palette.diverging && apart(over, under) ? [over, under] : [over];
-    if (sides.every((tick) => ticks.every((other) => apart(tick, other)))) ticks.push(...sides);
+    const sides = palette.diverging && haveRoom(over, under) ? [over, under] : [over];
+    if (sides.every((tick) => ticks.every((other) => haveRoom(tick, other)))) ticks.push(...sides);
   }
   return ticks;
 }
@@ -94,7 +94,7 @@ function barMarks({ css }: Palette): Mark[] {
   });
 }
 
-/** Where values go beyond the last colour, an arrow says so. */
+/** Where values go beyond the last colour, there is an arrow. */
 function arrowMarks(palette: Palette): Mark[] {
   if (!goesBeyond(palette)) return [];
   const arrow = (end: number, tip: number, fill: string): Mark => {

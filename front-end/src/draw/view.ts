@@ -1,4 +1,4 @@
-/** Everything the panels of one pane need to know to draw themselves, worked out once per change. */
+/** Everything the panels of one pane need to draw themselves, computed once per change. */
 
 import type { Lens } from "../model/lens";
 import type { Matrix } from "../model/matrix";
@@ -23,9 +23,9 @@ export interface View {
   ownShares: Float32Array;
   ink: Ink;
   dark: boolean;
-  /** The row and column to speak of: those pointed at, else those chosen. */
+  /** The row and column of the details: the hovered ones, else the chosen ones. */
   focus: Cell;
-  /** The chosen ones, whatever is pointed at. */
+  /** The chosen ones, whatever is hovered. */
   selected: Cell;
 }
 

@@ -6,18 +6,19 @@ import { bdi, h } from "../draw/dom";
 import { named, type View, valueAt } from "../draw/view";
 import * as format from "../model/format";
 import { label } from "../model/tokens";
-import { type Context, ElementPanel } from "./panel";
+import { type Context, Panel } from "./panel";
 
 const MOST = 40;
 
-/** A bar's length says how small its value is; its colour stays one that can be seen. */
-function legible(place: number, diverging: boolean): number {
-  if (!diverging) return Math.max(90, place);
-  return place < 128 ? Math.min(70, place) : Math.max(185, place);
+/** The index of a colour that can be seen: the length of a bar shows how small its value is, not its colour. */
+function legible(colour: number, diverging: boolean): number {
+  if (!diverging) return Math.max(90, colour);
+  return colour < 128 ? Math.min(70, colour) : Math.max(185, colour);
 }
 
-export class Bars extends ElementPanel {
+export class Bars extends Panel {
   readonly element: HTMLElement;
+  private readonly title = h("h2");
   private readonly list = h("ol", { class: "bars" });
   private readonly note = h("p", { class: "note" });
   private readonly order: Control;
@@ -32,19 +33,13 @@ export class Bars extends ElementPanel {
       ],
       (value) => context.store.set({ order: value as "value" | "text" }),
     );
-    this.element = h(
-      "section",
-      { class: "card" },
-      h("header", {}, h("h2", {}, "Row"), this.order.element),
-      this.list,
-      this.note,
-    );
+    this.element = h("section", { class: "card" }, h("header", {}, this.title, this.order), this.list, this.note);
   }
 
   update(view: View): void {
     const { state, keys, palette, focus } = view;
-    this.order.set(state.order);
-    this.element.querySelector("h2")!.replaceChildren("What ", named(view.queries.shown[focus.row]), " is made of");
+    this.order.update({ value: state.order });
+    this.title.replaceChildren("Contributions to ", named(view.queries.shown[focus.row]));
     const entries = keys.shown
       .map((text, column) => ({ text, column, value: valueAt(view, focus.row, column) }))
       .filter(({ value }) => !Number.isNaN(value));
@@ -76,10 +71,10 @@ export class Bars extends ElementPanel {
       }),
     );
     const left = entries.length - largest.length;
-    const smaller = left > 0 ? `${left} smaller ${left === 1 ? "one is" : "ones are"} in the table.` : "";
+    const smaller = left > 0 ? `${left} smaller ${left === 1 ? "value is" : "values are"} in the table.` : "";
     const own = view.ownShares[focus.row] ?? Number.NaN;
     const out =
-      state.own === "out" && !Number.isNaN(own) ? `Left out: its own token, ${format.share(own)} of the row.` : "";
+      state.own === "out" && !Number.isNaN(own) ? `Its own token is left out: ${format.share(own)} of the row.` : "";
     this.note.textContent = [out, smaller].filter(Boolean).join(" ");
     this.note.hidden = this.note.textContent === "";
   }

@@ -7,12 +7,12 @@ import { svgOf } from "../draw/marks";
 import { named, type View } from "../draw/view";
 import * as format from "../model/format";
 import { stepsOf } from "../model/scopes";
-import { ElementPanel } from "./panel";
+import { Panel } from "./panel";
 
 const HEIGHT = 128;
 const LONG_CHAIN = 8;
 
-export class ChainChart extends ElementPanel {
+export class ChainChart extends Panel {
   readonly element: HTMLElement;
   private readonly svg = s("svg", { role: "img", height: HEIGHT });
   private readonly title = h("h2");
@@ -56,8 +56,8 @@ export class ChainChart extends ElementPanel {
     });
     this.svg.setAttribute("width", String(width));
     this.svg.replaceChildren(...svgOf(marks));
-    const told = points.map(([scope, value]) => `${scope} ${format.cell(value, state.norm, false)}`);
-    this.svg.setAttribute("aria-label", `Through the chain: ${told.join(", ")}`);
+    const texts = points.map(([scope, value]) => `${scope} ${format.cell(value, state.norm, false)}`);
+    this.svg.setAttribute("aria-label", `Through the chain: ${texts.join(", ")}`);
   }
 }
 

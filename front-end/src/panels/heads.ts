@@ -6,10 +6,10 @@ import { cellsOf } from "../draw/mapmarks";
 import { type Mark, paintMarks } from "../draw/marks";
 import { greyedOf, type View } from "../draw/view";
 import * as format from "../model/format";
-import { type Context, ElementPanel, type MainPanel } from "./panel";
+import { type Context, type MainPanel, Panel } from "./panel";
 
 /** Of a small map, in pixels, without its frame and name. */
-const SIZE = { least: 116, most: 320, beside: 22, below: 46 };
+const SIZE = { least: 116, most: 320, around: 22, below: 46 };
 /** Pixels of the window that everything above and below the maps takes. */
 const CHROME = 420;
 const SMALLEST_HEIGHT = 420;
@@ -17,7 +17,7 @@ const CELL = 16;
 /** Longer texts would take too long to go through all heads of all layers. */
 const MOST_TOKENS = 160;
 
-export class HeadsPanel extends ElementPanel implements MainPanel {
+export class HeadsPanel extends Panel implements MainPanel {
   readonly element: HTMLElement;
   private readonly grid = h("div", { class: "heads" });
   private readonly note = h("p", { class: "note" });
@@ -25,7 +25,7 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
   private readonly about = h(
     "p",
     { class: "note" },
-    "what every head (across) of every layer (down) carries, as a share of its layer",
+    "contribution of every head (columns) in every layer (rows), as a share of its layer",
   );
   private readonly carried = new Map<string, number[]>();
   private view: View | null = null;
@@ -35,7 +35,7 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
     super();
     this.element = h("div", { class: "heads-view" }, this.note, this.grid, this.about, this.all);
     this.all.addEventListener("click", (event) => this.clicked(event));
-    this.life.observeSize(this.element, () => {
+    this.lifetime.observeSize(this.element, () => {
       if (this.view && Math.abs(this.element.clientWidth - this.drawnWidth) > 1) this.update(this.view);
     });
   }
@@ -44,10 +44,10 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
     this.view = view;
     const { lens, state } = view;
     const { analysis } = lens;
-    const apart = analysis.hasHeads(state.scope);
-    for (const part of [this.grid, this.about, this.all]) part.hidden = !apart;
-    this.note.replaceChildren(...(apart ? [this.told(view)] : this.elsewhere(view)));
-    if (!apart) return;
+    const separate = analysis.hasHeads(state.scope);
+    for (const element of [this.grid, this.about, this.all]) element.hidden = !separate;
+    this.note.replaceChildren(...(separate ? [this.description(view)] : this.elsewhere(view)));
+    if (!separate) return;
     const shares = this.shares(view, state.layer);
     const order = [...shares.keys()].sort((a, b) => shares[b]! - shares[a]!);
     const size = this.sizeFor(order.length);
@@ -62,22 +62,25 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
     const height = Math.max(SMALLEST_HEIGHT, window.innerHeight - CHROME);
     const sizes = Array.from({ length: heads }, (_, index) => {
       const [columns, rows] = [index + 1, Math.ceil(heads / (index + 1))];
-      return Math.floor(Math.min(this.drawnWidth / columns - SIZE.beside, height / rows - SIZE.below));
+      return Math.floor(Math.min(this.drawnWidth / columns - SIZE.around, height / rows - SIZE.below));
     });
     return Math.min(SIZE.most, Math.max(SIZE.least, ...sizes));
   }
 
-  private told({ state }: View): string {
-    return `Heads of layer ${state.layer} at ${state.scope}, those that carry most first. A click shows one in the large map.`;
+  private description({ state }: View): string {
+    return `Heads of layer ${state.layer} at ${state.scope}, largest contribution first. Click one to show it in the large map.`;
   }
 
-  /** Where heads are apart, to go there. */
+  /** Buttons for the scopes with separate heads. */
   private elsewhere({ lens, state }: View): Node[] {
     const scopes = lens.analysis.scopeNames.filter((name) => lens.analysis.hasHeads(name));
     const buttons = scopes.map((scope) =>
       h("button", { type: "button", class: "quiet", click: () => this.context.store.set({ scope }) }, scope),
     );
-    return [document.createTextNode(`At ${state.scope} the heads are already mixed. They are apart at `), ...buttons];
+    return [
+      document.createTextNode(`At ${state.scope} the heads are already mixed. Separate heads are available at `),
+      ...buttons,
+    ];
   }
 
   /** For every head the part of all that the heads of a layer carry (by absolute value). */
@@ -113,7 +116,7 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
       {
         type: "button",
         class: view.state.head === head ? "head chosen" : "head",
-        title: `Head ${head} carries ${format.share(share)} of what the heads of the layer carry`,
+        title: `Head ${head}: ${format.share(share)} of the contribution of all heads of this layer`,
         click: () => this.context.store.set({ head, view: "map" }),
       },
       canvas,

@@ -6,11 +6,11 @@ import * as format from "../model/format";
 import type { Pane } from "../model/pane";
 import type { State } from "../model/state";
 import type { Store } from "../model/store";
-import { ElementPanel } from "./panel";
+import { Panel } from "./panel";
 
 const SIZE = 54;
 
-export class Layers extends ElementPanel<State> {
+export class Layers extends Panel<State> {
   readonly element: HTMLElement;
   private readonly list: HTMLElement;
   private layers: number[] = [];

@@ -7,12 +7,12 @@ import { lineChartMarks } from "../draw/linechart";
 import { type Mark, paintMarks, svgOf } from "../draw/marks";
 import { named, type View } from "../draw/view";
 import * as format from "../model/format";
-import { type Context, ElementPanel } from "./panel";
+import { type Context, Panel } from "./panel";
 
 const HEIGHT = 118;
 const WHOLE = { limit: 1, most: 1, scale: { kind: "linear" as const } };
 
-export class MixingChart extends ElementPanel {
+export class MixingChart extends Panel {
   readonly element: HTMLElement;
   private readonly svg = s("svg", { role: "img", height: HEIGHT });
   private readonly grid = h("canvas", { class: "mixing-grid" });
@@ -28,7 +28,7 @@ export class MixingChart extends ElementPanel {
       h("header", {}, this.title, h("span", { class: "hint" }, "share that came from other tokens")),
       this.svg,
       h("p", { class: "key-line", "aria-hidden": "true" }, own, "this token", all, "mean"),
-      h("p", { class: "note" }, "every token (across) and layer (down)"),
+      h("p", { class: "note" }, "all tokens (columns) and layers (rows)"),
       this.grid,
     );
     this.grid.addEventListener("click", (event) => this.clicked(event));
@@ -42,7 +42,7 @@ export class MixingChart extends ElementPanel {
     this.view = view;
     const { state, lens, queries } = view;
     const ratios = lens.analysis.layers.map((layer) => lens.analysis.ratios(state.scope, layer));
-    this.hide(ratios.every((row) => row.every((value) => Number.isNaN(value))));
+    this.element.hidden = ratios.every((row) => row.every((value) => Number.isNaN(value)));
     if (this.element.hidden) return;
     const units = ratios.map((row) =>
       queries.members.map((members) => mean(members, (token) => row[token]!) ?? Number.NaN),
@@ -72,8 +72,8 @@ export class MixingChart extends ElementPanel {
     });
     this.svg.setAttribute("width", String(this.width));
     this.svg.replaceChildren(...svgOf(marks));
-    const told = own.map(([name, value]) => `${name}: ${format.share(value)}`);
-    this.svg.setAttribute("aria-label", `Mixing ratio by layer: ${told.join(", ")}`);
+    const texts = own.map(([name, value]) => `${name}: ${format.share(value)}`);
+    this.svg.setAttribute("aria-label", `Mixing ratio by layer: ${texts.join(", ")}`);
   }
 
   private drawGrid(view: View, units: number[][]): void {

@@ -3,11 +3,11 @@ import { shade } from "../draw/colour";
 import { h, sized } from "../draw/dom";
 import { picture } from "../draw/picture";
 import { type View, valueAt } from "../draw/view";
-import { type Context, ElementPanel } from "./panel";
+import { type Context, Panel } from "./panel";
 
 const SIZE = 300;
 
-export class Patches extends ElementPanel {
+export class Patches extends Panel {
   readonly element: HTMLElement;
   private readonly canvas = h("canvas", { class: "patches", tabindex: 0, role: "img" });
   private readonly strength = h("input", {

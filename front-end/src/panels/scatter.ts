@@ -6,7 +6,7 @@ import type { View } from "../draw/view";
 import * as format from "../model/format";
 import { pearson, spearman } from "../model/statistics";
 import { label } from "../model/tokens";
-import { type Context, ElementPanel, type MainPanel } from "./panel";
+import { type Context, type MainPanel, Panel } from "./panel";
 
 const MARGIN = { left: 58, right: 14, top: 14, bottom: 42 };
 const SMALLEST = 260;
@@ -21,21 +21,21 @@ interface Point {
   second: number;
 }
 
-export class Scatter extends ElementPanel implements MainPanel {
+export class Scatter extends Panel implements MainPanel {
   readonly element: HTMLElement;
   private readonly canvas = h("canvas", { class: "scatter", role: "img" });
-  private readonly told = h("p", { class: "note", role: "status" });
+  private readonly status = h("p", { class: "note", role: "status" });
   private points: Point[] = [];
-  private place: (point: Point) => [number, number] = () => [0, 0];
+  private positionOf: (point: Point) => [number, number] = () => [0, 0];
   private view: View | null = null;
 
   constructor(private readonly context: Context) {
     super();
-    this.element = h("div", { class: "scatter-view" }, this.canvas, this.told);
+    this.element = h("div", { class: "scatter-view" }, this.canvas, this.status);
     this.canvas.addEventListener("pointermove", (event) => this.moved(event.offsetX, event.offsetY));
     this.canvas.addEventListener("pointerleave", () => this.context.hover(null));
     this.canvas.addEventListener("click", (event) => this.clicked(event.offsetX, event.offsetY));
-    this.life.observeSize(this.element, () => this.view && this.draw(this.view));
+    this.lifetime.observeSize(this.element, () => this.view && this.draw(this.view));
   }
 
   update(view: View): void {
@@ -44,8 +44,8 @@ export class Scatter extends ElementPanel implements MainPanel {
     this.draw(view);
     const [first, second] = [this.points.map((point) => point.first), this.points.map((point) => point.second)];
     const correlations = `Pearson ${pearson(first, second).toFixed(3)}, Spearman ${spearman(first, second).toFixed(3)}`;
-    this.told.textContent = `${this.points.length} cells of this map that both have. ${correlations}.`;
-    this.canvas.setAttribute("aria-label", `${this.name(0)} against ${this.name(1)}: ${this.told.textContent}`);
+    this.status.textContent = `${this.points.length} cells that both maps have. ${correlations}.`;
+    this.canvas.setAttribute("aria-label", `${this.name(0)} against ${this.name(1)}: ${this.status.textContent}`);
   }
 
   private pairs(view: View): Point[] {
@@ -92,7 +92,7 @@ export class Scatter extends ElementPanel implements MainPanel {
       this.points.map((point) => point.second),
       [size - MARGIN.bottom, MARGIN.top],
     );
-    this.place = (point) => [x(point.first), y(point.second)];
+    this.positionOf = (point) => [x(point.first), y(point.second)];
     const show = (value: number): string => format.cell(value, view.state.norm, false);
     const [left, right, top, bottom] = [MARGIN.left, size - MARGIN.right, MARGIN.top, size - MARGIN.bottom];
     const text = { kind: "text", size: 11, fill: view.ink.muted, anchor: "middle" } as const;
@@ -116,7 +116,7 @@ export class Scatter extends ElementPanel implements MainPanel {
     const opacity = Math.max(0.15, Math.min(0.7, 400 / Math.max(1, this.points.length)));
     return this.points.map((point) => {
       const chosen = point.row === selected.row;
-      const [x, y] = this.place(point);
+      const [x, y] = this.positionOf(point);
       const fill = chosen ? ink.accent : own[point.row] === point.column ? ink.muted : ink.text;
       return { kind: "circle", x, y, radius: chosen ? 3.2 : 2.2, fill, opacity: chosen ? 1 : opacity };
     });
@@ -125,7 +125,7 @@ export class Scatter extends ElementPanel implements MainPanel {
   private nearest(x: number, y: number): Point | null {
     let [best, least]: [Point | null, number] = [null, REACH];
     for (const point of this.points) {
-      const [left, top] = this.place(point);
+      const [left, top] = this.positionOf(point);
       const distance = Math.hypot(left - x, top - y);
       if (distance < least) [best, least] = [point, distance];
     }

@@ -5,12 +5,12 @@ import type { Pane } from "../model/pane";
 import { type Scope, stepsOf } from "../model/scopes";
 import type { State } from "../model/state";
 import type { Store } from "../model/store";
-import { ElementPanel } from "./panel";
+import { Panel } from "./panel";
 
 const PACE = 1100;
 const SIZE = { one: 52, two: 44 };
 
-export class Stepper extends ElementPanel<State> {
+export class Stepper extends Panel<State> {
   readonly element: HTMLElement;
   private readonly strip: HTMLElement;
   private readonly play: HTMLButtonElement;
@@ -59,7 +59,7 @@ export class Stepper extends ElementPanel<State> {
     );
     this.strip.addEventListener("keydown", (event) => this.typed(event));
     this.setPlaying(false);
-    this.life.atEnd(() => window.clearInterval(this.timer));
+    this.lifetime.onEnd(() => window.clearInterval(this.timer));
   }
 
   update(state: State): void {

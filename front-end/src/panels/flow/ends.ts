@@ -7,14 +7,14 @@ import { type FlowNode, touching } from "../../model/flow";
 import * as format from "../../model/format";
 import type { Store } from "../../model/store";
 import { holdsSink, label, shortLabel } from "../../model/tokens";
-import { ElementPanel } from "../panel";
+import { Panel } from "../panel";
 
 const MOST = 24;
 
 /** Of every row its share of the value: of an encoder's token not what the first layer takes, but all that came from it. */
-function sharesOf({ explanation, place, flow, state, stack }: FlowView): number[] {
+function sharesOf({ explanation, targetIndex, flow, state, stack }: FlowView): number[] {
   const shares = [...flow.relevance[0]!].fill(0, flow.own);
-  const source = state.part === "encoder" ? undefined : explanation.attribution(place)[1];
+  const source = state.part === "encoder" ? undefined : explanation.attribution(targetIndex)[1];
   source?.forEach((value, token) => {
     shares[flow.rows.of[stack.tokens.token.length + token]!]! += value;
   });
@@ -28,7 +28,7 @@ interface Entry {
   node: FlowNode;
 }
 
-export class Ends extends ElementPanel<FlowView> {
+export class Ends extends Panel<FlowView> {
   readonly element: HTMLElement;
 
   constructor(private readonly store: Store) {
@@ -40,7 +40,10 @@ export class Ends extends ElementPanel<FlowView> {
     const { node, flow } = view;
     if (!node) {
       const entries = sharesOf(view).map((value, row) => ({ row, value, node: { depth: 0, row } }));
-      this.element.replaceChildren(h("header", {}, h("h2", {}, "Shares of the tokens")), this.bars(view, entries));
+      this.element.replaceChildren(
+        h("header", {}, h("h2", {}, "Contributions of the tokens")),
+        this.bars(view, entries),
+      );
       return;
     }
     const { into, out } = touching(flow, node);
@@ -58,12 +61,8 @@ export class Ends extends ElementPanel<FlowView> {
       ],
     ];
     const title = h("h2", {}, bdi(nodeTitle(view, node.depth, node.row), { class: "token" }));
-    const close = h("button", {
-      type: "button",
-      class: "quiet",
-      click: () => this.store.set({ depth: -1, token: -1 }),
-    });
-    close.append("show all");
+    const showAll = (): void => this.store.set({ depth: -1, token: -1 });
+    const close = h("button", { type: "button", class: "quiet", click: showAll }, "show all");
     const relevance = h("p", { class: "note" }, `relevance ${format.signed(flow.relevance[node.depth]![node.row]!)}`);
     this.element.replaceChildren(
       h("header", {}, title, close),
@@ -71,7 +70,7 @@ export class Ends extends ElementPanel<FlowView> {
       ...sections.flatMap(([name, entries, others]) => [
         ...(entries.length > 0 || others !== 0 ? [h("h3", {}, name)] : []),
         ...(entries.length > 0 ? [this.bars(view, entries)] : []),
-        ...(others !== 0 ? [h("p", { class: "note rest" }, `smaller edges together ${format.signed(others)}`)] : []),
+        ...(others !== 0 ? [h("p", { class: "note rest" }, `sum of smaller edges ${format.signed(others)}`)] : []),
       ]),
     );
   }

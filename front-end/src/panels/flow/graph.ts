@@ -9,7 +9,7 @@ import * as format from "../../model/format";
 import { clamp } from "../../model/state";
 import type { Store } from "../../model/store";
 import { cut, isolated, phrase, shortLabel } from "../../model/tokens";
-import { ElementPanel } from "../panel";
+import { Panel } from "../panel";
 
 /** Pixels of the window that everything above and below the graph takes. */
 const CHROME = 190;
@@ -19,7 +19,7 @@ const SMALLEST_COLUMN = 5;
 const SMALLEST_LABEL = 74;
 const DIMMED = 0.08;
 
-export class FlowGraph extends ElementPanel<FlowView> {
+export class FlowGraph extends Panel<FlowView> {
   readonly element: HTMLElement;
   private readonly holder = h("div", { class: "flow-graph", tabindex: 0, role: "application" });
   private readonly tooltip = h("div", { class: "tooltip", hidden: true });
@@ -39,7 +39,7 @@ export class FlowGraph extends ElementPanel<FlowView> {
     this.holder.addEventListener("pointerleave", () => this.rest());
     this.holder.addEventListener("click", (event) => this.clicked(event));
     this.holder.addEventListener("keydown", (event) => this.typed(event));
-    this.life.observeSize(this.element, () => {
+    this.lifetime.observeSize(this.element, () => {
       if (this.view && Math.abs(this.element.clientWidth - this.drawnWidth) > 1) this.update(this.view);
     });
   }
@@ -72,14 +72,9 @@ export class FlowGraph extends ElementPanel<FlowView> {
     this.bands = [];
     for (const band of svg.querySelectorAll<SVGElement>(".band")) this.bands[Number(band.dataset.edge)] = band;
     this.holder.replaceChildren(svg);
-    this.holder.setAttribute("aria-label", this.told(view));
+    this.holder.setAttribute("aria-label", describe(view));
     this.holder.dataset.drawn = String(view.flow.edges.length);
     this.rest();
-  }
-
-  private told({ flow, target }: FlowView): string {
-    const size = `${flow.rows.shown.length} tokens through ${flow.layers} layers, ${flow.edges.length} edges`;
-    return `Flow to ${phrase(target.name)}: ${size}. Arrow keys choose a node to follow, Escape lets it go.`;
   }
 
   private widest(texts: string[]): number {
@@ -120,15 +115,15 @@ export class FlowGraph extends ElementPanel<FlowView> {
           (layer === node.depth && to === node.row) || (layer === node.depth + 1 && from === node.row) ? 1 : 0,
         ),
       );
-      this.say(event, ...this.nodeTold(view, node));
+      this.showTooltip(event, ...this.nodeLines(view, node));
     } else if (index === undefined) this.rest();
     else {
       this.rest();
-      this.say(event, ...this.edgeTold(view, Number(index)));
+      this.showTooltip(event, ...this.edgeLines(view, Number(index)));
     }
   }
 
-  private nodeTold(view: FlowView, node: FlowNode): Node[] {
+  private nodeLines(view: FlowView, node: FlowNode): Node[] {
     const { flow } = view;
     const { depth, row } = node;
     const { into, out } = touching(flow, node);
@@ -145,14 +140,14 @@ export class FlowGraph extends ElementPanel<FlowView> {
     for (const { from, value } of into.slice(0, 3)) {
       lines.push(h("span", {}, "\u2190 ", name(from), ` ${format.signed(value)}`));
     }
-    if (flow.rest.into[depth]![row] !== 0) line("\u2190 smaller edges", flow.rest.into[depth]![row]!);
+    if (flow.rest.into[depth]![row] !== 0) line("\u2190 sum of smaller edges", flow.rest.into[depth]![row]!);
     for (const { to, value } of out.slice(0, 3))
       lines.push(h("span", {}, "\u2192 ", name(to), ` ${format.signed(value)}`));
-    if (flow.rest.out[depth]![row] !== 0) line("\u2192 smaller edges", flow.rest.out[depth]![row]!);
+    if (flow.rest.out[depth]![row] !== 0) line("\u2192 sum of smaller edges", flow.rest.out[depth]![row]!);
     return lines;
   }
 
-  private edgeTold({ flow }: FlowView, index: number): Node[] {
+  private edgeLines({ flow }: FlowView, index: number): Node[] {
     const { layer, from, to, value } = flow.edges[index]!;
     const name = (at: number): HTMLElement => bdi(shortLabel(flow.rows.shown[at]!, 24));
     return [
@@ -161,7 +156,7 @@ export class FlowGraph extends ElementPanel<FlowView> {
     ];
   }
 
-  private say(event: PointerEvent, ...lines: Node[]): void {
+  private showTooltip(event: PointerEvent, ...lines: Node[]): void {
     const frame = this.element.getBoundingClientRect();
     this.tooltip.replaceChildren(...lines);
     this.tooltip.hidden = false;
@@ -221,4 +216,10 @@ function dimmed(mark: Mark, parts: Float32Array): Mark {
   const edge = mark.data?.edge;
   const bright = edge === undefined ? DIMMED : brightness(parts[Number(edge)] ?? 0);
   return { ...mark, opacity: mark.opacity * bright };
+}
+
+/** The graph for a screen reader. */
+function describe({ flow, target }: FlowView): string {
+  const size = `${flow.rows.shown.length} tokens through ${flow.layers} layers, ${flow.edges.length} edges`;
+  return `Flow to ${phrase(target.name)}: ${size}. Arrow keys choose a node to follow, Escape shows all again.`;
 }

@@ -7,7 +7,7 @@ import * as format from "../../model/format";
 import type { TokenTable } from "../../model/payload";
 import type { Store } from "../../model/store";
 import { holdsSink, label, unitsOf } from "../../model/tokens";
-import { ElementPanel } from "../panel";
+import { Panel } from "../panel";
 
 const SIZE = 300;
 
@@ -18,13 +18,13 @@ interface Shown {
   part: "decoder" | "encoder";
 }
 
-export class AttributionText extends ElementPanel<FlowView> {
+export class AttributionText extends Panel<FlowView> {
   readonly element: HTMLElement;
   private readonly box = h("div", { class: "ribbon" });
   private readonly sinks = h(
     "p",
     { class: "hint" },
-    "Dashed: an attention sink. Much attention goes there whatever the token is, so a large share tells little about the word.",
+    "Dashed: an attention sink. It receives much attention whatever its token is, so a large share says little about the word.",
   );
   private readonly image = h("canvas", { class: "patches", role: "img" });
 
@@ -41,13 +41,13 @@ export class AttributionText extends ElementPanel<FlowView> {
   }
 
   update(view: FlowView): void {
-    const { explanation, place } = view;
-    const [own, source] = explanation.attribution(place);
+    const { explanation, targetIndex } = view;
+    const [own, source] = explanation.attribution(targetIndex);
     const stacks: Shown[] = [
-      { name: "target", table: explanation.part("decoder").tokens, values: own!, part: "decoder" },
+      { name: "target", table: explanation.stack("decoder").tokens, values: own!, part: "decoder" },
     ];
     if (source)
-      stacks.push({ name: "source", table: explanation.part("encoder").tokens, values: source, part: "encoder" });
+      stacks.push({ name: "source", table: explanation.stack("encoder").tokens, values: source, part: "encoder" });
     const limit = largest([...own!, ...(source ?? [])]);
     this.image.hidden = explanation.picture === null;
     this.box.hidden = explanation.picture !== null;

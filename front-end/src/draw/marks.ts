@@ -63,10 +63,11 @@ export interface TextMark extends Style {
   angle?: number;
 }
 
-/** A picture whose pixels are cells: sharp at any size. */
 export interface BitmapMark extends Box {
   kind: "bitmap";
   bitmap: HTMLCanvasElement;
+  /** Whether it is a photograph. Default: its pixels are cells, which are sharp at any size. */
+  smooth?: boolean;
 }
 
 export interface GroupMark {
@@ -103,8 +104,9 @@ function paintGroup(context: CanvasRenderingContext2D, { marks, x = 0, y = 0, cl
   context.restore();
 }
 
-function paintBitmap(context: CanvasRenderingContext2D, { bitmap, x, y, width, height }: BitmapMark): void {
-  context.imageSmoothingEnabled = (width / bitmap.width) * (window.devicePixelRatio || 1) < 1;
+function paintBitmap(context: CanvasRenderingContext2D, mark: BitmapMark): void {
+  const { bitmap, x, y, width, height, smooth = false } = mark;
+  context.imageSmoothingEnabled = smooth || (width / bitmap.width) * (window.devicePixelRatio || 1) < 1;
   context.imageSmoothingQuality = "high";
   context.drawImage(bitmap, x, y, width, height);
 }
@@ -189,7 +191,7 @@ export function svgOf(marks: readonly Mark[]): SVGElement[] {
 
 function elementOf(mark: Mark): SVGElement {
   if (mark.kind === "group") return groupOf(mark);
-  if (mark.kind === "bitmap") return cellsOf(mark);
+  if (mark.kind === "bitmap") return bitmapOf(mark);
   const element = shapeOf(mark);
   for (const [name, value] of Object.entries(mark.data ?? {})) element.dataset[name] = String(value);
   if (mark.title !== undefined) element.append(s("title", {}, mark.title));
@@ -248,10 +250,11 @@ function textOf(mark: TextMark, style: Record<string, string | number | undefine
   );
 }
 
-function cellsOf({ bitmap, x, y, width, height }: BitmapMark): SVGElement {
-  if (bitmap.width * bitmap.height > MOST_RECTANGLES) {
+function bitmapOf({ bitmap, x, y, width, height, smooth = false }: BitmapMark): SVGElement {
+  if (smooth || bitmap.width * bitmap.height > MOST_RECTANGLES) {
     const href = bitmap.toDataURL("image/png");
-    const box = { x, y, width, height, preserveAspectRatio: "none", "image-rendering": "pixelated" };
+    const rendering = smooth ? "auto" : "pixelated";
+    const box = { x, y, width, height, preserveAspectRatio: "none", "image-rendering": rendering };
     return s("image", { href, ...box });
   }
   const [across, down] = [width / bitmap.width, height / bitmap.height];

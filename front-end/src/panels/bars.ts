@@ -1,11 +1,11 @@
 /** The row of one query as bars: what it took from every key, largest first or in the order of the text. */
-import { scaleLinear } from "d3-scale";
 import { shade } from "../draw/colour";
 import { type Control, segmented } from "../draw/controls";
 import { bdi, h } from "../draw/dom";
 import { named, type View, valueAt } from "../draw/view";
 import * as format from "../model/format";
 import { label } from "../model/tokens";
+import { barLine } from "./bar";
 import { type Context, Panel } from "./panel";
 
 const MOST = 40;
@@ -46,28 +46,19 @@ export class Bars extends Panel {
     const largest = entries.toSorted((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, MOST);
     if (state.order === "text") largest.sort((a, b) => a.column - b.column);
     const most = Math.max(...largest.map(({ value }) => Math.abs(value)), 1e-30);
-    const width = scaleLinear([0, most], [0, palette.diverging ? 50 : 100]);
     this.list.classList.toggle("diverging", palette.diverging);
     this.list.replaceChildren(
       ...largest.map(({ text, column, value }) => {
-        const bar = h("i");
-        bar.style.width = `${width(Math.abs(value))}%`;
-        bar.style.background = palette.css[legible(shade(value, palette), palette.diverging)]!;
-        if (palette.diverging) bar.style.marginInlineStart = value < 0 ? `${50 - width(-value)}%` : "50%";
-        return h(
-          "li",
-          {
-            class: column === focus.column ? "chosen" : "",
-            click: () => this.context.choose({ row: view.selected.row, column }),
-          },
-          h(
-            "button",
-            { type: "button", class: "key" },
-            bdi(label(text), { class: keys.special[column] ? "special" : "" }),
-          ),
-          h("span", { class: "track" }, bar),
-          h("span", { class: "value" }, format.cell(value, state.norm, palette.diverging)),
-        );
+        const name = bdi(label(text), { class: keys.special[column] ? "special" : "" });
+        return barLine({
+          name: h("button", { type: "button", class: "key" }, name),
+          size: value / most,
+          diverging: palette.diverging,
+          colour: palette.css[legible(shade(value, palette), palette.diverging)]!,
+          value: format.cell(value, state.norm, palette.diverging),
+          chosen: column === focus.column,
+          choose: () => this.context.choose({ row: view.selected.row, column }),
+        });
       }),
     );
     const left = entries.length - largest.length;

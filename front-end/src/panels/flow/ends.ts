@@ -1,5 +1,4 @@
 /** Where it came from and where it went: the edges of the node that is followed, or else the tokens' shares of the value. */
-import { scaleLinear } from "d3-scale";
 import { bdi, h } from "../../draw/dom";
 import { nodeTitle } from "../../draw/flowmarks";
 import { type FlowView, largest, signColour } from "../../draw/flowview";
@@ -7,6 +6,7 @@ import { type FlowNode, touching } from "../../model/flow";
 import * as format from "../../model/format";
 import type { Store } from "../../model/store";
 import { holdsSink, label, shortLabel } from "../../model/tokens";
+import { barLine } from "../bar";
 import { Panel } from "../panel";
 
 const MOST = 24;
@@ -78,28 +78,23 @@ export class Ends extends Panel<FlowView> {
   private bars({ flow, dark, stack }: FlowView, all: Entry[]): HTMLElement {
     const entries = all.toSorted((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, MOST);
     const diverging = entries.some(({ value }) => value < 0);
-    const width = scaleLinear([0, largest(entries.map(({ value }) => value)) || 1], [0, diverging ? 50 : 100]);
+    const most = largest(entries.map(({ value }) => value)) || 1;
     return h(
       "ol",
       { class: diverging ? "bars diverging" : "bars" },
-      ...entries.map(({ row, value, node }) => {
-        const bar = h("i");
-        bar.style.width = `${width(Math.abs(value))}%`;
-        bar.style.background = signColour(value, dark);
-        if (diverging) bar.style.marginInlineStart = value < 0 ? `${50 - width(-value)}%` : "50%";
+      entries.map(({ row, value, node }) => {
         const members = flow.rows.members[row] ?? [];
-        const token = members[0] ?? -1;
         const sink = holdsSink(stack.tokens, members);
-        return h(
-          "li",
-          {
-            click: () => this.store.set({ depth: node.depth, token }),
-            title: `${shortLabel(flow.rows.shown[row]!, 60)}${sink ? " (attention sink)" : ""}`,
-          },
-          h("button", { type: "button", class: sink ? "key sink" : "key" }, bdi(label(flow.rows.shown[row]!))),
-          h("span", { class: "track" }, bar),
-          h("span", { class: "value" }, format.signed(value)),
-        );
+        const text = flow.rows.shown[row]!;
+        return barLine({
+          name: h("button", { type: "button", class: sink ? "key sink" : "key" }, bdi(label(text))),
+          size: value / most,
+          diverging,
+          colour: signColour(value, dark),
+          value: format.signed(value),
+          title: `${shortLabel(text, 60)}${sink ? " (attention sink)" : ""}`,
+          choose: () => this.store.set({ depth: node.depth, token: members[0] ?? -1 }),
+        });
       }),
     );
   }

@@ -1,11 +1,12 @@
 /** What the model predicts, with probabilities; where the host can compute it, any label can be explained. */
-import { type Control, menu } from "../../draw/controls";
+import { type Choice, type Control, menu } from "../../draw/controls";
 import { bdi, h } from "../../draw/dom";
 import type { FlowView } from "../../draw/flowview";
 import * as format from "../../model/format";
 import type { OptionPayload, PredictionPayload } from "../../model/payload";
 import type { ExplainRequest } from "../../model/request";
 import { label, phrase, shortLabel, unitsOf } from "../../model/tokens";
+import { barLine } from "../bar";
 import { Panel } from "../panel";
 
 /** Compute another explanation and show it. */
@@ -62,12 +63,6 @@ export class PredictionsPanel extends Panel<FlowView> {
     this.draw();
   }
 
-  /** The token after which something is predicted. */
-  private nameOf({ explanation }: FlowView, { position }: PredictionPayload): string {
-    const { shown } = unitsOf(explanation.stack("decoder").tokens, { kind: "token", special: true });
-    return shortLabel(shown[position] ?? "", 20);
-  }
-
   private choose(index: number): void {
     this.chosen = index;
     this.draw();
@@ -77,30 +72,26 @@ export class PredictionsPanel extends Panel<FlowView> {
     const { view } = this;
     const prediction = view?.predictions[this.chosen];
     if (!view || !prediction) return;
-    const choices = view.predictions.map((one, index) => ({ value: String(index), label: this.nameOf(view, one) }));
+    const choices = positionsOf(view);
     this.position.update({ value: String(this.chosen), choices, hidden: choices.length < 2 });
     this.list.replaceChildren(...prediction.options.map((option) => this.entry(view, prediction, option)));
     this.of.textContent = prediction.of ? `Probabilities of ${prediction.of}.` : "";
   }
 
   private entry(view: FlowView, { position }: PredictionPayload, option: OptionPayload): HTMLElement {
-    const bar = h("i");
-    bar.style.width = `${100 * option.probability}%`;
-    bar.style.background = "var(--accent)";
     const name = bdi(phrase(option.name) || label(option.name));
     const can = this.request !== null && option.label !== undefined;
-    const now = position === view.target.position && option.name === view.target.name;
     const title = can ? "Explain this" : undefined;
     const shown = can
       ? h("button", { type: "button", class: "link", title, click: () => void this.explain(option.label!) }, name)
       : name;
-    return h(
-      "li",
-      { class: now ? "chosen" : "" },
-      h("span", { class: "key" }, shown),
-      h("span", { class: "track" }, bar),
-      h("span", { class: "value" }, format.share(option.probability)),
-    );
+    return barLine({
+      name: h("span", { class: "key" }, shown),
+      size: option.probability,
+      colour: "var(--accent)",
+      value: format.share(option.probability),
+      chosen: position === view.target.position && option.name === view.target.name,
+    });
   }
 
   private async explain(wanted: ExplainRequest["label"]): Promise<void> {
@@ -120,4 +111,13 @@ export class PredictionsPanel extends Panel<FlowView> {
 /** The word in a field, with the spaces that belong to it; nothing where there is no word. */
 function wordIn({ value }: HTMLInputElement): string | null {
   return value.trim() === "" ? null : value;
+}
+
+/** The tokens after which something is predicted. */
+function positionsOf({ predictions, explanation }: FlowView): Choice[] {
+  const { shown } = unitsOf(explanation.stack("decoder").tokens, { kind: "token", special: true });
+  return predictions.map(({ position }, index) => ({
+    value: String(index),
+    label: shortLabel(shown[position] ?? "", 20),
+  }));
 }

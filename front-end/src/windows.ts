@@ -136,7 +136,7 @@ class Windows {
 
   /** Write into the address which of the tokens of a window are chosen. */
   private choose(payload: Payload, { query, key }: Token): void {
-    const at = factsOf(payload, this.part).find((facts) => facts?.start)?.start;
+    const at = factsOf(payload, this.part).find((facts) => facts?.place)?.place;
     if (!at) return;
     const state = new URLSearchParams(this.host.readState());
     if (query >= 0) state.set("query", String(query - at.row));

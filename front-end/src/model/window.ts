@@ -1,4 +1,4 @@
-/** Which part of a long result is looked at, as it stands in the address, and payloads in which a window is put. */
+/** Windows of a long result: their start, as it is in the address, and payloads with a window in place of blocks. */
 import type { AnalysisPayload, Payload, TokenTable } from "./payload";
 
 /** The first row and column of a window. */
@@ -21,7 +21,7 @@ export interface WindowFacts {
   /** All keys as text, where the whole is in blocks. */
   tokens?: string[];
   /** Of a window: where it is, and how many blocks come before its own keys. */
-  start?: WindowStart & { before: number };
+  place?: WindowStart & { before: number };
 }
 
 /** A window of every analysis that is long; null for those that are not. */

@@ -177,7 +177,7 @@ class Noting:
 
     def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
         self.work = work
-        return Here(work.loadable().load()).compute(work, shards)
+        return Here(ns.Analyzer.from_options(work.loadable())).compute(work, shards)
 
 
 def test_a_worker_refuses_a_model_that_is_not_the_one_of_the_run(analyzer: Any, tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def run(
     )
     with ExitStack() as exits:
         folder = exits.enter_context(_folder(out))
-        analyzer = model if isinstance(model, Analyzer) else cast(ModelOptions, source).load()
+        analyzer = model if isinstance(model, Analyzer) else Analyzer.from_options(cast(ModelOptions, source))
         driver = Driver(settings, analyzer, folder, exits.enter_context(spooled(folder.path, shard_size)))
         started = time.monotonic()
         record = driver.prepare(overwrite=overwrite)

@@ -18,9 +18,8 @@ import normscope as ns
 from corpus_run.small import save_model, tables, tables_of
 from normscope.corpora import CorpusError
 from normscope.errors import FileError
-from normscope.experiments import run
 from normscope.experiments.partial import Rows
-from normscope.runs import AnotherRunError, RunInterrupted
+from normscope.runs import AnotherRunError, RunInterrupted, run
 from normscope.runs.engines import ChangedModelError, Finished, Here, Processes, Work, Worker
 from normscope.runs.spool import Shard
 

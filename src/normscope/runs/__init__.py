@@ -119,7 +119,7 @@ def run(
         engine: what computes the shards, instead of `jobs` processes.
 
     Examples:
-        >>> from normscope.experiments import run
+        >>> from normscope.runs import run
         >>> result = run(["mixing-ratio"], corpus=["The opera singer caught a soap bubble."], out="runs/bubble")
         >>> result.tables["mixing-ratio"].num_rows > 0
         True

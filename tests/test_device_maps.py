@@ -56,7 +56,7 @@ def test_a_mixture_of_experts_on_disk_is_refused_until_its_weights_are_written_t
 
 
 def test_a_device_map_by_name_uses_what_there_is(saved: Path) -> None:
-    analyzer = ModelOptions(str(saved), device_map="auto").load()
+    analyzer = ns.Analyzer.from_options(ModelOptions(str(saved), device_map="auto"))
     assert analyzer.facts == ns.load(saved).facts
 
 

@@ -24,7 +24,7 @@ from nbclient import NotebookClient
 
 import normscope as ns
 from normscope.corpora import bundled
-from normscope.experiments import EXPERIMENTS, run
+from normscope.experiments import EXPERIMENTS
 from normscope.explorer import write_page
 from normscope.output.export import write_figure
 from normscope.plots import plot_amplification, plot_explanation, plot_flow, plot_growth, plot_map, plot_mixing_ratio
@@ -32,6 +32,7 @@ from normscope.plots.style import publication
 from normscope.report.across import across_models
 from normscope.report.across_figures import drawn_across, drawn_effects, effects_across
 from normscope.report.run import FinishedRun
+from normscope.runs import run
 
 IMAGES = DOCS / "images"
 SENTENCE = "The opera singer caught a soap bubble."

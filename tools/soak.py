@@ -32,7 +32,7 @@ from transformers import BertConfig, BertModel
 
 import normscope as ns
 from normscope.corpora import bundled
-from normscope.experiments import run
+from normscope.runs import run
 from normscope.runs.engines import Engine, Processes
 
 NAMES = ["mixing-ratio", "ff-amplification", "frequency"]

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Unpack, cast, overload
 
 import torch
 import xarray as xr
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope import request as asking
 from normscope.chain.baseline import BiasBaseline, baseline
@@ -34,10 +34,11 @@ from normscope.measures.approximated import Approximate, approximation
 from normscope.measures.request import check_arithmetic
 from normscope.methods import LayerMethod, MapRequest, Method, attribution, layer_method
 from normscope.methods.across import AcrossLayers
+from normscope.methods.maps import maps_by
 from normscope.methods.prediction import Attribution, PullBack
-from normscope.models.loading import load_model
-from normscope.models.model import Subject
-from normscope.models.options import DeviceMap
+from normscope.models.loading import load_model, sketched_model
+from normscope.models.model import Model
+from normscope.models.options import DeviceMap, ModelOptions
 from normscope.options import (
     FeedForwardBaseline,
     Products,
@@ -89,7 +90,7 @@ def load(
         >>> len(analyzer.layers), analyzer.scopes[-1]
         (6, 'AttnResLnFfResLn')
     """
-    return Analyzer(
+    return Analyzer.of(
         load_model(
             model,
             tokenizer,
@@ -103,7 +104,7 @@ def load(
     )
 
 
-class Analyzer(Subject):
+class Analyzer(Model):
     """A model that can be analysed. Made by `load`.
 
     Examples:
@@ -122,6 +123,47 @@ class Analyzer(Subject):
         ('token',)
     """
 
+    @classmethod
+    def of(cls, model: Model) -> Analyzer:
+        """The analyzer of a loaded model."""
+        return cls(**{field.name: getattr(model, field.name) for field in fields(model)})
+
+    @classmethod
+    def from_options(cls, options: ModelOptions) -> Analyzer:
+        """The analyzer of the model that options describe."""
+        options.refuse_unusable()
+        return load(
+            options.model,
+            tokenizer=options.tokenizer,
+            dtype=_dtype(options),
+            device=options.device,
+            device_map=options.device_map,
+            revision=options.revision,
+            allow_pickle=options.allow_pickle,
+            trust_remote_code=options.trust_remote_code,
+        )
+
+    @classmethod
+    def without_weights(cls, options: ModelOptions) -> Analyzer:
+        """The analyzer of the model that options describe, on the meta device: no weight is read, for estimates only."""
+        options.refuse_unusable()
+        if options.is_live or not isinstance(options.tokenizer, str | Path | None):
+            raise InputError("A live model has its weights: estimate it as it is.")
+        return cls.of(
+            sketched_model(
+                cast("str | Path | None", options.model),
+                options.tokenizer,
+                dtype=_dtype(options),
+                revision=options.revision,
+                trust_remote_code=options.trust_remote_code,
+            )
+        )
+
+    @property
+    def model(self) -> PreTrainedModel:
+        """The model itself, as transformers has it."""
+        return self.module
+
     def of_stack(self, stack: StackName) -> Analyzer:
         """The model with one of its two stacks as what is analysed. The encoder reads its text alone, without a target.
 
@@ -137,8 +179,7 @@ class Analyzer(Subject):
 
     @cached_property
     def _of_encoder(self) -> Analyzer:
-        family = replace(self.family, stack=cast(Stack, self.family.encoder), encoder=None)
-        return Analyzer(replace(self._loaded, family=family))
+        return replace(self, family=replace(self.family, stack=cast(Stack, self.family.encoder), encoder=None))
 
     # ---- analyses ------------------------------------------------------------------------------------------------------
 
@@ -262,11 +303,7 @@ class Analyzer(Subject):
             >>> analyzer.maps_by(sequences[0], ns.method("alti")).map("AttnResLn").shape  # [layer, query, key]
             (6, 5, 5)
         """
-        request = asking.map_request(self, method, MapRequest((), scopes is not None), scopes, None, None, dtype)
-        if method.across_layers:
-            return AcrossLayers(self, method, request).analyses([sequence], self.layers, None, tell)[0]
-        (measured,) = Pass(self, request).over([sequence], progress=False, tell=tell)
-        return self.analysis_of(measured, method=method)
+        return maps_by(self, sequence, method, scopes, dtype, tell)
 
     @overload
     def mixing_ratios(self, inputs: Text, **options: Unpack[MixingOptions]) -> xr.DataArray: ...
@@ -486,7 +523,7 @@ class Analyzer(Subject):
         check_arithmetic(dtype)
         stacks = explained_of(self, count, dtype, heads=heads, head=True)
         lengths = planned.lengths(self, inputs, target, words=words, truncate=truncate)
-        short_run = planned.short_explanation(self, dtype, heads=heads) if timed else None
+        short_run = planned.short_explanation(self, self.explain, dtype, heads=heads) if timed else None
         return plan(self, stacks, lengths, short_run=short_run, clock=clock)
 
     def traces(self, inputs: Input | ImageInput, *, target: Target | None = None) -> list[LayerTrace]:
@@ -543,6 +580,9 @@ class Analyzer(Subject):
             >>> analyzer.analysis_of(measured).map("Attn").shape  # [layer, query, key]
             (6, 5, 5)
         """
-        counted = {"value_bias": value_bias, "ff_baseline": ff_baseline}
-        facts = {**self.facts, **counted, **({} if method is None else method.facts)}
-        return results.analysis(measured, facts)
+        facts = None if method is None else method.facts
+        return results.analysis_of(self, measured, value_bias=value_bias, ff_baseline=ff_baseline, method=facts)
+
+
+def _dtype(options: ModelOptions) -> torch.dtype | None:
+    return getattr(torch, options.dtype) if isinstance(options.dtype, str) else options.dtype

@@ -7,29 +7,26 @@ within the tolerance.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from normscope.capture import LONG, Side, capture_sides, rows_together
+from normscope.capture import LONG, Side, rows_together
 from normscope.chain.baseline import BiasBaseline
 from normscope.chain.trace import LayerTrace
 from normscope.errors import CompletenessError
 from normscope.estimate.planning import costs, lengths_of
 from normscope.families.spec import Stack
-from normscope.inputs import Batch, TokenSequence, batches
+from normscope.inputs import Batch, TokenSequence
 from normscope.measures import Measure, Reach
 from normscope.measures.request import Request, StackRequest, query_positions
-from normscope.models.devices import entry_device
-
-if TYPE_CHECKING:
-    from normscope.analyzer import Analyzer
+from normscope.models.model import Model
 
 Tell = Callable[[int, int], None]
 """Told how many layers of all sequences are done, of how many, before the next begins. It may raise, to cancel the pass."""
@@ -69,9 +66,9 @@ class Measured:
 class Pass:
     """A request applied to a model."""
 
-    def __init__(self, analyzer: Analyzer, request: Request) -> None:
-        self.analyzer, self.request = analyzer, request
-        self.dtype = request.arithmetic(analyzer.weight_dtype)
+    def __init__(self, model: Model, request: Request) -> None:
+        self.model, self.request = model, request
+        self.dtype = request.arithmetic(model.weight_dtype)
 
     def over(
         self, sequences: Sequence[TokenSequence], *, progress: bool | None = None, tell: Tell | None = None
@@ -80,7 +77,7 @@ class Pass:
         measured: dict[int, Measured] = {}
         positions = [query_positions(self.request.queries, len(item.target or item)) for item in sequences]
         with _counter(self._costs(sequences), self._layers_per_sequence(), progress, tell) as count:
-            for batch in self._batches(sequences):
+            for batch in self.model.batches(sequences):
                 folds = self._folds(batch, positions, count)
                 for place in batch.places:
                     main, *encoder = (fold.results(place) for fold in folds)
@@ -89,32 +86,24 @@ class Pass:
 
     def _costs(self, sequences: Sequence[TokenSequence]) -> list[float]:
         """How much work each sequence is, for the progress bar: a long one takes the time of many short ones."""
-        return costs(self.analyzer, self.request, lengths_of(sequences))
+        return costs(self.model, self.request, lengths_of(sequences))
 
     def _layers_per_sequence(self) -> int:
         encoder = self.request.encoder
         return len(self.request.main.layers) + (0 if encoder is None else len(encoder.layers))
 
-    def _batches(self, sequences: Sequence[TokenSequence]) -> Iterator[Batch]:
-        model = self.analyzer.model
-        pad_id = getattr(model.config, "pad_token_id", None) or 0
-        return batches(sequences, pad_id, entry_device(model))
-
     def _folds(self, batch: Batch, positions: list[list[int]], count: Callable[[int], None]) -> list[_Fold]:
         """Run a batch through the model; what its measures made of it, first of the main stack, then of the encoder."""
-        family, request = self.analyzer.family, self.request
+        family, request = self.model.family, self.request
         rows = None if request.queries is None else positions
-        folds = [_Fold(self.analyzer, family.stack, request.main, batch, rows, count, request.baseline)]
+        folds = [_Fold(self.model, family.stack, request.main, batch, rows, count, request.baseline)]
         sides = [folds[0].side(batch.lengths)]
         if family.encoder is not None:
             sides = [folds[0].side(batch.target_lengths, batch.lengths)]
             if request.encoder is not None:
-                folds.append(
-                    _Fold(self.analyzer, family.encoder, request.encoder, batch, None, count, request.baseline)
-                )
+                folds.append(_Fold(self.model, family.encoder, request.encoder, batch, None, count, request.baseline))
                 sides.append(folds[1].side(batch.lengths))
-        inputs = {**batch.features, **({"use_cache": False} if family.stack.causal else {})}
-        capture_sides(self.analyzer.model, inputs, sides, dtype=self.dtype, below_attention=True)
+        self.model.capture(batch, sides, dtype=self.dtype)
         return folds
 
 
@@ -122,7 +111,7 @@ class Pass:
 class _Fold:
     """The measures of one stack over the layers of one batch."""
 
-    analyzer: Analyzer
+    model: Model
     stack: Stack
     request: StackRequest
     batch: Batch
@@ -135,7 +124,7 @@ class _Fold:
 
     @cached_property
     def reach(self) -> Reach:
-        components = self.stack.topology_of(self.analyzer.model.config).components()
+        components = self.stack.topology_of(self.model.config).components()
         return reduce(Reach.__or__, (measure.reach(components) for measure in self.request.measures))
 
     def side(self, lengths: Sequence[int], source_lengths: Sequence[int] | None = None) -> Side:
@@ -166,7 +155,7 @@ class _Fold:
         if self.rows is not None and len(trace.queries) == trace.length:
             trace = trace.select(torch.tensor(self.rows[place], device=trace.queries.device))
         # Further blocks of query rows have the same values.
-        self.analyzer.proof.layer(trace, self._named(layer), self.reach.components, values=begins)
+        self.model.proof.layer(trace, self._named(layer), self.reach.components, values=begins)
         if self.baseline is not None:
             trace = self.baseline.applied(trace)
         for measure in self.request.measures:
@@ -176,18 +165,18 @@ class _Fold:
             self._prove(place, layer, measure)
 
     def _named(self, layer: int) -> str:
-        of_encoder = self.stack is self.analyzer.family.encoder
+        of_encoder = self.stack is self.model.family.encoder
         return f"layer {layer} of the encoder" if of_encoder else f"layer {layer}"
 
     def _prove(self, place: int, layer: int, measure: Measure[Any, Any]) -> None:
         for scope, errors in measure.errors(self.states[place, measure], layer).items():
             worst = float(errors.amax())
-            tolerance = max(self.analyzer.tolerance, measure.tolerance)
+            tolerance = max(self.model.tolerance, measure.tolerance)
             if not worst <= tolerance:  # also when it is NaN
                 raise CompletenessError(
                     f"In {self._named(layer)} the parts do not add up to the model's own state after {scope}: relative "
-                    f"error {worst:.2e}, tolerance {tolerance:.0e} for {self.analyzer.facts['dtype']} weights. "
-                    f"The maps would be wrong, so there are none. The family {self.analyzer.family.name!r} "
+                    f"error {worst:.2e}, tolerance {tolerance:.0e} for {self.model.facts['dtype']} weights. "
+                    f"The maps would be wrong, so there are none. The family {self.model.family.name!r} "
                     f"does not describe this model, or the model computes with less precision than its weights."
                 )
             self.worst[place] = max(worst, self.worst.get(place, 0.0))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 import torch
@@ -23,54 +23,53 @@ from normscope.inputs import Target, TokenSequence, read_images, read_inputs, wi
 from normscope.measures import Measure
 from normscope.measures.approximated import Approximate
 from normscope.measures.request import Request, StackRequest
-from normscope.methods import LayerMethod, MapRequest, Method
+from normscope.methods.base import Method
+from normscope.methods.layer import LayerMethod, MapRequest
 from normscope.models.config import no_layer, no_target
+from normscope.models.model import Model
 from normscope.options import FeedForwardBaseline, Products, ValueBias, whole_numbers
 from normscope.passes import Tell
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, with_derived
 
-if TYPE_CHECKING:
-    from normscope.analyzer import Analyzer
-
 # ---- inputs ------------------------------------------------------------------------------------------------------------
 
 
-def read_sources(analyzer: Analyzer, inputs: Any, *, words: bool, truncate: bool) -> tuple[list[TokenSequence], bool]:
+def read_sources(model: Model, inputs: Any, *, words: bool, truncate: bool) -> tuple[list[TokenSequence], bool]:
     """The sequences of an input, without targets for a decoder."""
-    if analyzer.family.reads == "image":
-        return read_images(inputs, analyzer.model, analyzer.processor)
+    if model.family.reads == "image":
+        return read_images(inputs, model.module, model.processor)
     if _is_image(inputs):
-        raise InputError(f"An image was given, but {analyzer.name} reads text.")
-    sequences, single = read_inputs(inputs, analyzer.tokenizer, analyzer.longest, words=words, truncate=truncate)
+        raise InputError(f"An image was given, but {model.name} reads text.")
+    sequences, single = read_inputs(inputs, model.tokenizer, model.longest, words=words, truncate=truncate)
     for sequence in sequences:
-        refuse_unknown_ids(analyzer, sequence)
+        refuse_unknown_ids(model, sequence)
     return sequences, single
 
 
 def read(
-    analyzer: Analyzer, inputs: Any, target: Target | None, *, words: bool, truncate: bool
+    model: Model, inputs: Any, target: Target | None, *, words: bool, truncate: bool
 ) -> tuple[list[TokenSequence], bool]:
-    if analyzer.family.encoder is None and target is not None:
-        refuse_target(analyzer)
-    sequences, single = read_sources(analyzer, inputs, words=words, truncate=truncate)
-    if analyzer.family.encoder is not None:
-        options = (analyzer.model, analyzer.tokenizer, analyzer.longest)
+    if model.family.encoder is None and target is not None:
+        refuse_target(model)
+    sequences, single = read_sources(model, inputs, words=words, truncate=truncate)
+    if model.family.encoder is not None:
+        options = (model.module, model.tokenizer, model.longest)
         sequences = with_targets(sequences, target, *options, truncate=truncate)
     for sequence in sequences:
-        refuse_unknown_ids(analyzer, sequence)
+        refuse_unknown_ids(model, sequence)
     return sequences, single
 
 
-def refuse_target(analyzer: Analyzer) -> None:
+def refuse_target(model: Model) -> None:
     """Refuse a target for a model that has no decoder to read it."""
-    raise InputError(no_target(analyzer.name))
+    raise InputError(no_target(model.name))
 
 
-def refuse_unknown_ids(analyzer: Analyzer, sequence: TokenSequence) -> None:
+def refuse_unknown_ids(model: Model, sequence: TokenSequence) -> None:
     known: dict[str, int] = {
-        "input_ids": vocabulary(analyzer),
-        "token_type_ids": getattr(analyzer.model.config, "type_vocab_size", 0),
-        "position_ids": _positions(analyzer, sequence),
+        "input_ids": vocabulary(model),
+        "token_type_ids": getattr(model.config, "type_vocab_size", 0),
+        "position_ids": _positions(model, sequence),
     }
     for name, count in known.items():
         for number in sequence.features.get(name, []):
@@ -80,39 +79,39 @@ def refuse_unknown_ids(analyzer: Analyzer, sequence: TokenSequence) -> None:
                     f"Is its tokenizer that of another model?"
                 )
     if sequence.target is not None:
-        refuse_unknown_ids(analyzer, sequence.target)
+        refuse_unknown_ids(model, sequence.target)
 
 
-def _positions(analyzer: Analyzer, sequence: TokenSequence) -> int:
+def _positions(model: Model, sequence: TokenSequence) -> int:
     """How many positions the model knows; 0 where it takes any. Refuses positions that it would not look at."""
     if "position_ids" not in sequence.features:
         return 0
-    if "position_ids" not in signature(type(analyzer.model).forward).parameters:
-        raise InputError(f"The encoding has position_ids, but {analyzer.name} takes none: leave them out.")
-    return 0 if analyzer.longest is None else getattr(analyzer.model.config, "max_position_embeddings", 0)
+    if "position_ids" not in signature(type(model.module).forward).parameters:
+        raise InputError(f"The encoding has position_ids, but {model.name} takes none: leave them out.")
+    return 0 if model.longest is None else getattr(model.config, "max_position_embeddings", 0)
 
 
-def vocabulary(analyzer: Analyzer) -> int:
+def vocabulary(model: Model) -> int:
     """How many token ids the model knows; 0 where a class of someone's own does not say."""
     try:
-        embeddings = cast("torch.nn.Embedding | None", analyzer.model.get_input_embeddings())
+        embeddings = cast("torch.nn.Embedding | None", model.module.get_input_embeddings())
     except NotImplementedError:
         return 0
     return getattr(embeddings, "num_embeddings", 0)
 
 
-def scopes_asked(analyzer: Analyzer, scopes: str | Sequence[str] | None) -> tuple[list[Scope], list[Scope]]:
+def scopes_asked(model: Model, scopes: str | Sequence[str] | None) -> tuple[list[Scope], list[Scope]]:
     """The scopes asked for that the main stack has, and those that the encoder has."""
-    encoder = analyzer.encoder_scopes
-    available = with_derived(dict.fromkeys([*analyzer.scopes, *encoder]))
+    encoder = model.encoder_scopes
+    available = with_derived(dict.fromkeys([*model.scopes, *encoder]))
     asked = {basis(scope) for scope in resolve_all(scopes, available)}
     # Where only the encoder's scopes are asked for, its decoder still has an analysis to hang on.
-    own = [scope for scope in analyzer.scopes if scope in asked] or [ATTENTION_WEIGHTS]
+    own = [scope for scope in model.scopes if scope in asked] or [ATTENTION_WEIGHTS]
     return own, [scope for scope in encoder if scope in asked]
 
 
 def request(
-    analyzer: Analyzer,
+    model: Model,
     measures: Sequence[Measure[Any, Any]],
     encoder_measures: Sequence[Measure[Any, Any]],
     layers: int | Sequence[int] | None,
@@ -120,33 +119,33 @@ def request(
     dtype: torch.dtype | None,
     start: BiasBaseline | None = None,
 ) -> Request:
-    encoder_layers = encoder_layers_asked(analyzer, layers)
+    encoder_layers = encoder_layers_asked(model, layers)
     encoder = StackRequest(encoder_measures, encoder_layers) if encoder_measures and encoder_layers else None
-    return Request(StackRequest(measures, layers_asked(analyzer, layers)), encoder, queries, dtype, start)
+    return Request(StackRequest(measures, layers_asked(model, layers)), encoder, queries, dtype, start)
 
 
-def encoder_layers_asked(analyzer: Analyzer, layers: int | Sequence[int] | None) -> list[int]:
-    if analyzer.family.encoder is None:
+def encoder_layers_asked(model: Model, layers: int | Sequence[int] | None) -> list[int]:
+    if model.family.encoder is None:
         return []
-    every = range(1, 1 + analyzer.family.encoder.depth(analyzer.model.config))
+    every = range(1, 1 + model.family.encoder.depth(model.config))
     asked = every if layers is None else whole_numbers(layers, "A layer")
     return [layer for layer in every if layer in asked]
 
 
-def layers_asked(analyzer: Analyzer, layers: int | Sequence[int] | None) -> list[int]:
+def layers_asked(model: Model, layers: int | Sequence[int] | None) -> list[int]:
     if layers is None:
-        return analyzer.layers
+        return model.layers
     asked = whole_numbers(layers, "A layer")
     for layer in asked:
-        if layer not in analyzer.layers:
-            raise SelectionError(no_layer(layer, analyzer.name, len(analyzer.layers)))
+        if layer not in model.layers:
+            raise SelectionError(no_layer(layer, model.name, len(model.layers)))
     if not asked:
-        raise SelectionError(f"No layer was asked for: {analyzer.name} has layers 1 to {len(analyzer.layers)}.")
+        raise SelectionError(f"No layer was asked for: {model.name} has layers 1 to {len(model.layers)}.")
     return sorted(set(asked))
 
 
 def map_request(
-    analyzer: Analyzer,
+    model: Model,
     method: LayerMethod,
     wanted: MapRequest,
     scopes: str | Sequence[str] | None,
@@ -155,12 +154,12 @@ def map_request(
     dtype: torch.dtype | None,
 ) -> Request:
     """What a method measures of each stack."""
-    own, of_encoder = scopes_asked(analyzer, scopes)
+    own, of_encoder = scopes_asked(model, scopes)
     stacks = [
         StackRequest(method.measures(replace(wanted, scopes=tuple(each), layers=needed)), needed)
         for each, needed in (
-            (own, method.layers_needed(layers_asked(analyzer, layers))),
-            (of_encoder, method.layers_needed(encoder_layers_asked(analyzer, layers))),
+            (own, method.layers_needed(layers_asked(model, layers))),
+            (of_encoder, method.layers_needed(encoder_layers_asked(model, layers))),
         )
         if each and needed
     ]

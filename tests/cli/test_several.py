@@ -15,11 +15,11 @@ from corpus_run.small import save_model, tables
 import normscope as ns
 from normscope.cli.several import RECIPES, folder_names, several_models
 from normscope.errors import InputError
-from normscope.experiments import run as run_experiments
 from normscope.experiments.published_values import NAMES
 from normscope.models.options import ModelOptions
 from normscope.models.source import short_name
 from normscope.runs import foretold, settings_of
+from normscope.runs import run as run_experiments
 
 from .samples import Output
 
@@ -153,7 +153,7 @@ def test_the_list_of_the_paper_has_its_eleven_models() -> None:
 def test_the_cost_of_a_model_is_counted_without_its_weights(models: list[str], analyzer: ns.Analyzer) -> None:
     settings = settings_of(["mixing-ratio", "scope-similarity"], corpus=TEXTS)
     (Path(models[0]) / "model.safetensors").write_bytes(b"")
-    cost = foretold(settings, ModelOptions(models[0]).sketch())
+    cost = foretold(settings, ns.Analyzer.without_weights(ModelOptions(models[0])))
     loaded = ns.load(models[1])
     lengths = [len(loaded.analyze(text).tokens) for text in TEXTS]
     assert (cost.sequences, cost.tokens, cost.seconds) == (2, sum(lengths), None)

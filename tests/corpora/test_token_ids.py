@@ -17,7 +17,7 @@ from tiny_models import tiny, token_ids
 import normscope as ns
 from normscope.corpora import Corpus, CorpusError, Problems
 from normscope.errors import InputError
-from normscope.experiments import run
+from normscope.runs import run
 
 ROW = {
     "input_ids": [5, 9, 9, 7, 6],

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertModel
 
-from normscope.experiments import run
+from normscope.runs import run
 
 
 def save_model(folder: Path, tokenizer: Any, seed: int = 0, layers: int = 1) -> Path:

@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from normscope.errors import InputError
-from normscope.experiments import EXPERIMENTS, run
+from normscope.experiments import EXPERIMENTS
 from normscope.experiments.scope_similarity import ScopeSimilarity
 from normscope.report import write_report
+from normscope.runs import run
 from normscope.runs.settings import Settings, differences
 
 TEXTS = ["The opera singer caught a soap bubble between two fingers.", "Nobody ever found the conductor's baton again."]

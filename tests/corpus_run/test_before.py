@@ -16,8 +16,8 @@ import pytest
 import torch
 
 import normscope as ns
-from normscope.experiments import EXPERIMENTS, run
-from normscope.runs import RunResult
+from normscope.experiments import EXPERIMENTS
+from normscope.runs import RunResult, run
 
 BEFORE = Path(__file__).parents[1] / "data" / "version-0.1"
 TEXTS = [

@@ -21,10 +21,10 @@ import pytest
 from corpus_run.small import save_model, tables
 from normscope.corpora import bundled
 from normscope.errors import InputError
-from normscope.experiments import Observation, Partial, run
+from normscope.experiments import Observation, Partial
 from normscope.experiments.base import ModelFacts
 from normscope.experiments.mixing import MixingRatio
-from normscope.runs import WorkerError
+from normscope.runs import WorkerError, run
 from normscope.runs.engines import Finished, Work
 from normscope.runs.spool import Shard
 

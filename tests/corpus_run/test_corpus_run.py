@@ -23,8 +23,8 @@ from normscope import runs as corpus_run
 from normscope.cli import main
 from normscope.corpora import bundled
 from normscope.errors import FileError, InputError
-from normscope.experiments import EXPERIMENTS, run
-from normscope.runs import AnotherRunError, RunInterrupted, engines
+from normscope.experiments import EXPERIMENTS
+from normscope.runs import AnotherRunError, RunInterrupted, engines, run
 from normscope.runs.spool import Shard
 
 pytestmark = pytest.mark.usefixtures("empty_pictures")

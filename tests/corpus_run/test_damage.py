@@ -13,8 +13,8 @@ import pytest
 from corpus_run.small import tables, tables_of
 from normscope.corpora.item import Item
 from normscope.errors import FileError
-from normscope.experiments import run
 from normscope.inputs import TokenSequence
+from normscope.runs import run
 from normscope.runs.engines import Finished, Here, Work
 from normscope.runs.spool import Shard, Spool
 

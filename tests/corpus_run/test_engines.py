@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from normscope.corpora import Corpus
-from normscope.experiments import Observation, Partial, run
+from normscope.experiments import Observation, Partial
 from normscope.experiments.base import ModelFacts
 from normscope.experiments.mixing import MixingRatio
-from normscope.runs import WorkerError
+from normscope.runs import WorkerError, run
 from normscope.runs.engines import Finished, Here, Processes, Work, _pooled, threads_for
 from normscope.runs.spool import Shard
 

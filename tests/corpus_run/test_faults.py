@@ -18,9 +18,8 @@ import normscope as ns
 from corpus_run.small import save_model, tables, tables_of
 from normscope.corpora import CorpusError
 from normscope.errors import FileError
-from normscope.experiments import run
 from normscope.experiments.partial import Rows
-from normscope.runs import AnotherRunError, RunInterrupted
+from normscope.runs import AnotherRunError, RunInterrupted, run
 from normscope.runs.engines import ChangedModelError, Finished, Here, Processes, Work, Worker
 from normscope.runs.spool import Shard
 
@@ -177,7 +176,7 @@ class Noting:
 
     def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
         self.work = work
-        return Here(work.loadable().load()).compute(work, shards)
+        return Here(ns.Analyzer.from_options(work.loadable())).compute(work, shards)
 
 
 def test_a_worker_refuses_a_model_that_is_not_the_one_of_the_run(analyzer: Any, tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ import pytest
 
 from normscope.corpora import CorpusError
 from normscope.errors import FileError
-from normscope.experiments import run
-from normscope.runs import AnotherRunError, RunInProgressError
+from normscope.runs import AnotherRunError, RunInProgressError, run
 from normscope.runs.engines import Finished, Here, Work
 from normscope.runs.folder import locked_folder
 from normscope.runs.spool import Shard

@@ -10,9 +10,10 @@ import pytest
 from normscope.cli.checks import check_corpus, check_counts, check_folder
 from normscope.corpora import Corpus, CorpusError, Problems
 from normscope.errors import FileError, InputError
-from normscope.experiments import experiment, run
+from normscope.experiments import experiment
 from normscope.experiments.observer import Plan
 from normscope.paths import refuse_unfinished
+from normscope.runs import run
 from normscope.runs.engines import Work
 from normscope.runs.folder import locked_folder
 from normscope.runs.settings import Settings

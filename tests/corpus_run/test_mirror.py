@@ -13,8 +13,7 @@ import pytest
 
 from corpus_run.small import tables_of
 from normscope.errors import FileError, InputError
-from normscope.experiments import run
-from normscope.runs import AnotherRunError
+from normscope.runs import AnotherRunError, run
 from normscope.runs.engines import Finished, Here, Work
 from normscope.runs.mirror import Mirror
 from normscope.runs.spool import Shard

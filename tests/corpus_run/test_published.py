@@ -13,7 +13,7 @@ import pytest
 from experiments.made import random_analysis, rows
 
 from normscope.corpora import bundled
-from normscope.experiments import ModelFacts, Observation, Partial, RunFacts, published_values, run
+from normscope.experiments import ModelFacts, Observation, Partial, RunFacts, published_values
 from normscope.experiments.exact import Moments
 from normscope.experiments.expansion import ExpansionRate
 from normscope.experiments.feed_forward import OutlierDimensions
@@ -23,6 +23,7 @@ from normscope.measures.removal import MapWithoutDimensions
 from normscope.measures.vectors import FeedForwardDimensions
 from normscope.models.source import short_name
 from normscope.report import write_report
+from normscope.runs import run
 
 BASE = ModelFacts("bert-base-uncased", tuple(range(1, 13)), (), "bert", width=768, vocabulary=30522)
 FACTS = RunFacts(BASE, "wikipedia", sequences=992, masked=frozenset({"mixing-ratio"}), format="clark", longest=128)

@@ -17,12 +17,12 @@ from transformers import BartConfig, BartForConditionalGeneration, LlamaForCausa
 import normscope as ns
 from normscope.corpora import Corpus, CorpusError
 from normscope.errors import InputError
-from normscope.experiments import Observation, Partial, run
+from normscope.experiments import Observation, Partial
 from normscope.experiments.base import ModelFacts
 from normscope.experiments.heads import Dispersion
 from normscope.models.options import ModelOptions
 from normscope.report import write_report
-from normscope.runs import AnotherRunError
+from normscope.runs import AnotherRunError, run
 from normscope.runs.settings import differences
 
 pytestmark = pytest.mark.usefixtures("empty_pictures")

@@ -13,8 +13,8 @@ from transformers import AutoModel
 
 import normscope as ns
 from normscope.errors import InputError
-from normscope.experiments import run
 from normscope.experiments.expansion import ExpansionRate
+from normscope.runs import run
 
 GPT2 = dict(n_embd=12, n_layer=2, n_head=3, n_positions=32)
 LLAMA = dict(num_key_value_heads=1, head_dim=4, attention_bias=True)

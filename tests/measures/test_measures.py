@@ -15,11 +15,11 @@ from torch import Tensor
 import normscope as ns
 from normscope.chain.trace import LayerTrace
 from normscope.decompose import decompose
-from normscope.experiments import run
 from normscope.inputs import TokenSequence, read_inputs
 from normscope.measures import ArrayMeasure, Decomposition, KeptTraces, LayerMeasure, Measure, Reach, joined
 from normscope.measures.removal import MapWithoutDimensions
 from normscope.measures.vectors import HiddenNorms
+from normscope.runs import run
 from normscope.scopes import Scope
 
 CHAIN = ["Attn", "Res", "Ln", "Ff", "Res", "Ln"]

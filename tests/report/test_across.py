@@ -14,12 +14,12 @@ import torch
 from corpus_run.small import save_model
 
 import normscope as ns
-from normscope.experiments import run
 from normscope.experiments.chain import component_name
 from normscope.report import tables_across, write_report
 from normscope.report.across import Across, ModelRow, Number
 from normscope.report.across_figures import drawn_across, drawn_effects, effects_across
 from normscope.report.run import FinishedRun
+from normscope.runs import run
 from normscope.scopes import scopes_of
 
 TEXTS = ["The opera singer caught a soap bubble.", "It rained on the plain in Spain.", "A third one, and the last."]

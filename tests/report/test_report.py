@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 from normscope.errors import FileError, InputError
-from normscope.experiments import run
 from normscope.report import write_report
 from normscope.report.findings import agreement, finding
 from normscope.report.run import FinishedRun
 from normscope.report.tables import pooled, together
+from normscope.runs import run
 
 NAMES = ["mixing-ratio", "ff-amplification"]
 

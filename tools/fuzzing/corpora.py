@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from normscope.experiments import run
+from normscope.runs import run
 
 from . import samples
 from .attempts import Draw, Fooled, Outcome, World, attempt

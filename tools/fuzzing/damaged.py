@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import normscope as ns
-from normscope.experiments import run
+from normscope.runs import run
 
 from . import samples
 from .attempts import Draw, Fooled, Outcome, World, attempt, damage

@@ -23,7 +23,7 @@ from transformers import (
 )
 
 import normscope as ns
-from normscope.experiments import run
+from normscope.runs import run
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "opera", "singer", "caught", "a", "soap", "bubble", ".")
 TEXT = "the opera singer caught a soap bubble ."

@@ -21,8 +21,7 @@ from normscope.capture.hooks import (
     AttentionListener,
     RowWeights,
     eager_attention,
-    evaluation_mode,
-    hooks,
+    forward_pass,
     shown_attention,
 )
 from normscope.capture.stacks import bare_model, blocks_of, family_in, module_between, watched_paths
@@ -31,7 +30,6 @@ from normscope.capture.weights import BlockWeights
 from normscope.chain.trace import LayerTrace
 from normscope.families import Family
 from normscope.families.spec import DispatchedAttention, DispatchedCrossAttention, HookedAttention, Part, Stack
-from normscope.models.devices import without_autocast
 
 __all__ = [
     "LONG",
@@ -120,9 +118,7 @@ def capture_sides(
     listeners = [_Listener(model, side, dtype, below_attention) for side in sides]
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
-        stack.enter_context(without_autocast(model))
-        stack.enter_context(evaluation_mode(model))
-        handles = stack.enter_context(hooks(model))
+        handles = stack.enter_context(forward_pass(model))
         attentions: dict[nn.Module, AttentionListener] = {}
         for listener in listeners:
             chains = listener.chains

@@ -7,7 +7,6 @@ Hugging Face and hooks; knows no mathematics.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -16,12 +15,11 @@ from transformers import PreTrainedModel
 
 from normscope.capture import blocks_of
 from normscope.capture.head_blocks import BoundHead, Heard, head_modules
-from normscope.capture.hooks import evaluation_mode, hooks
+from normscope.capture.hooks import forward_pass
 from normscope.chain.head_trace import EncoderEnd, HeadTrace
 from normscope.errors import HeadError
 from normscope.families import Family
 from normscope.families.heads import encoder_end, head_of
-from normscope.models.devices import without_autocast
 
 __all__ = ["HeadListener", "capture_head"]
 
@@ -33,12 +31,8 @@ def capture_head(
 ) -> list[HeadTrace]:
     """Run a batch (padded on the right to `lengths`) through the whole model: the trace of its head for every sequence."""
     listener = HeadListener(model, family, lengths, dtype=dtype)
-    with ExitStack() as stack:
-        stack.enter_context(torch.no_grad())
-        stack.enter_context(without_autocast(model))
-        stack.enter_context(evaluation_mode(model))
-        handles = stack.enter_context(hooks(model))
-        handles += listener.hook()
+    with torch.no_grad(), forward_pass(model) as handles:
+        handles.extend(listener.hook())
         model(**inputs)
     return listener.traces()
 

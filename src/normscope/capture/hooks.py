@@ -26,6 +26,7 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from normscope.errors import ModelError
+from normscope.models.devices import without_autocast
 
 IMPLEMENTATION = "normscope"
 """The name under which capture puts its own attention in the place of the model's."""
@@ -227,6 +228,13 @@ def hooks(model: nn.Module) -> Generator[list[Any]]:
         finally:
             for handle in handles:
                 handle.remove()
+
+
+@contextmanager
+def forward_pass(model: nn.Module) -> Generator[list[Any]]:
+    """A model ready for one forward pass: evaluation mode, the arithmetic of its weights, and a list for hook handles."""
+    with without_autocast(model), evaluation_mode(model), hooks(model) as handles:
+        yield handles
 
 
 def _shown_eager_attention(

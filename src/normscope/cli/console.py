@@ -34,8 +34,10 @@ def load_analyzer(options: ModelOptions) -> Analyzer:
     """The analyzer of a model. A terminal shows that it is being loaded."""
     options.refuse_unusable()
     with working("Loading the model"):
+        from normscope.analyzer import Analyzer
+
         quiet()
-        return options.load()
+        return Analyzer.from_options(options)
 
 
 @contextmanager

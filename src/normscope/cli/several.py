@@ -144,10 +144,11 @@ def _announce(sources: Mapping[str, ModelOptions], settings: Settings) -> None:
 def _cost(source: ModelOptions, settings: Settings) -> Foretold:
     import torch
 
+    from normscope.analyzer import Analyzer
     from normscope.runs import foretold
 
     known = torch.device(str(source.device or "cpu")) if source.device_map is None else None
-    return foretold(settings, source.sketch(), known)
+    return foretold(settings, Analyzer.without_weights(source), known)
 
 
 def _show(costs: Mapping[str, Foretold]) -> None:

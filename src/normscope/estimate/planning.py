@@ -1,4 +1,4 @@
-"""From what a user asks of an analyzer to its estimate, with a calibration of the machine where time is asked for."""
+"""From a request for a model to its estimate, with a calibration of the machine where a time is requested."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -31,10 +30,8 @@ from normscope.measures import Decomposition
 from normscope.measures.approximated import Approximate, Fast, sample_size
 from normscope.measures.request import Request, StackRequest
 from normscope.models.devices import entry_device, has_numbers
+from normscope.models.model import Model
 from normscope.options import Products
-
-if TYPE_CHECKING:
-    from normscope.analyzer import Analyzer
 
 SHORT = 8
 """Tokens of the input whose analysis shows what a layer takes whatever its length."""
@@ -62,9 +59,9 @@ def lengths_of(sequences: Sequence[TokenSequence]) -> list[Length]:
     return [Length(len(item)) if item.target is None else Length(len(item.target), len(item)) for item in sequences]
 
 
-def asked_of(analyzer: Analyzer, request: Request) -> Stacks | None:
+def asked_of(model: Model, request: Request) -> Stacks | None:
     """What of a request the planner counts, or nothing if it has no norms or mixing ratios."""
-    family, item = analyzer.family, request.arithmetic(analyzer.weight_dtype).itemsize
+    family, item = model.family, request.arithmetic(model.weight_dtype).itemsize
     main = _of_stack(request.main, family.stack, request.rows, item)
     if main is None:
         return None
@@ -90,26 +87,26 @@ def _nearly(approximate: Approximate | None) -> Nearly | None:
     return Nearly(None if isinstance(approximate, Fast) else approximate, sample_size)
 
 
-def explained_of(analyzer: Analyzer, values: int, dtype: torch.dtype | None, *, heads: bool, head: bool) -> Stacks:
+def explained_of(model: Model, values: int, dtype: torch.dtype | None, *, heads: bool, head: bool) -> Stacks:
     """What an explanation of so many values computes of each stack; `head` says whether it asks the model's own head."""
-    item = (dtype or torch.promote_types(analyzer.weight_dtype, torch.float32)).itemsize
+    item = (dtype or torch.promote_types(model.weight_dtype, torch.float32)).itemsize
     stacks: Stacks = {}
-    for name, stack in (("", analyzer.family.stack), (ENCODER, analyzer.family.encoder)):
+    for name, stack in (("", model.family.stack), (ENCODER, model.family.encoder)):
         if stack is not None:
-            layers = tuple(range(1, 1 + stack.depth(analyzer.model.config)))
-            numbers = head_numbers(analyzer) if head and not name else 0
+            layers = tuple(range(1, 1 + stack.depth(model.config)))
+            numbers = head_numbers(model) if head and not name else 0
             stacks[name] = Explained(layers, values, heads, numbers, stack.causal, item)
     return stacks
 
 
-def head_numbers(analyzer: Analyzer) -> int:
+def head_numbers(model: Model) -> int:
     """The numbers of the matrix from states to words; 0 for a model without one."""
-    embeddings = analyzer.model.get_output_embeddings()
+    embeddings = model.module.get_output_embeddings()
     return 0 if embeddings is None else sum(each.numel() for each in embeddings.parameters())
 
 
 def plan(
-    analyzer: Analyzer,
+    model: Model,
     stacks: Stacks | None,
     lengths: Sequence[Length],
     *,
@@ -119,21 +116,21 @@ def plan(
 ) -> Estimate:
     """The estimate for inputs of some lengths; with the time, if there is a short run, or a device of which the speed is
     measured without the model: what a layer takes whatever its length is then left out."""
-    refuse_lengths(analyzer, lengths)
+    refuse_lengths(model, lengths)
     if stacks is None:
         raise InputError(
             "The planner counts norms, mixing ratios and explanations, not other methods (max_memory is for norms)."
         )
-    blocks = _blocks(analyzer, stacks)
-    machine = None if short_run is None else _calibrated(analyzer, blocks, stacks, short_run, clock)
+    blocks = _blocks(model, stacks)
+    machine = None if short_run is None else _calibrated(model, blocks, stacks, short_run, clock)
     if machine is None and device is not None:
         machine = calibrate(blocks[""][0], dtype=_arithmetic(stacks), device=device, clock=clock)
     return estimate(_works(blocks, stacks, lengths), machine)
 
 
-def _blocks(analyzer: Analyzer, stacks: Stacks) -> dict[str, list[BlockSizes]]:
-    families = {"": analyzer.family.stack, ENCODER: analyzer.family.encoder}
-    return {name: blocks_in(analyzer.model, stack) for name, stack in families.items() if name in stacks and stack}
+def _blocks(model: Model, stacks: Stacks) -> dict[str, list[BlockSizes]]:
+    families = {"": model.family.stack, ENCODER: model.family.encoder}
+    return {name: blocks_in(model.module, stack) for name, stack in families.items() if name in stacks and stack}
 
 
 def _works(blocks: Mapping[str, list[BlockSizes]], stacks: Stacks, lengths: Sequence[Length]) -> dict[str, StackWork]:
@@ -143,23 +140,23 @@ def _works(blocks: Mapping[str, list[BlockSizes]], stacks: Stacks, lengths: Sequ
     }
 
 
-def costs(analyzer: Analyzer, request: Request, lengths: Sequence[Length]) -> list[float]:
+def costs(model: Model, request: Request, lengths: Sequence[Length]) -> list[float]:
     """How much work each of some inputs is beside the others, for a progress bar."""
-    stacks = asked_of(analyzer, request)
+    stacks = asked_of(model, request)
     by_length = [float(length.tokens + length.source) for length in lengths]
     if stacks is None or len(lengths) == 1:
         return by_length
     try:
-        blocks = _blocks(analyzer, stacks)
+        blocks = _blocks(model, stacks)
     except UnknownSizeError:
         return by_length
     each = {length: estimate(_works(blocks, stacks, [length])).flops for length in set(lengths)}
     return [each[length] for length in lengths]
 
 
-def refuse_memory(analyzer: Analyzer, request: Request, lengths: Sequence[Length], max_memory: int) -> None:
+def refuse_memory(model: Model, request: Request, lengths: Sequence[Length], max_memory: int) -> None:
     """Refuse an analysis that would take more memory than it may."""
-    needed = plan(analyzer, asked_of(analyzer, request), lengths)
+    needed = plan(model, asked_of(model, request), lengths)
     if needed.memory > max_memory:
         raise InputError(
             f"The analysis would take about {size(needed.memory)} beside the model ({size(needed.result)} of it results), "
@@ -167,23 +164,23 @@ def refuse_memory(analyzer: Analyzer, request: Request, lengths: Sequence[Length
         )
 
 
-def refuse_lengths(analyzer: Analyzer, lengths: Sequence[Length]) -> None:
+def refuse_lengths(model: Model, lengths: Sequence[Length]) -> None:
     """Refuse lengths that no input of the model has."""
     if not lengths or min(length.tokens for length in lengths) < 1:
         raise InputError("An estimate needs inputs of at least one token.")
-    if analyzer.family.encoder is not None and min(length.source for length in lengths) < 1:
+    if model.family.encoder is not None and min(length.source for length in lengths) < 1:
         raise InputError("An estimate needs a source of at least one token for its target.")
     longest = max(max(length) for length in lengths)
-    if analyzer.family.reads == "text" and analyzer.longest is not None and longest > analyzer.longest:
-        raise InputError(f"{analyzer.name} takes at most {analyzer.longest} tokens; {longest} were asked for.")
+    if model.family.reads == "text" and model.longest is not None and longest > model.longest:
+        raise InputError(f"{model.name} takes at most {model.longest} tokens; {longest} were asked for.")
 
 
 def _calibrated(
-    analyzer: Analyzer, blocks: Mapping[str, list[BlockSizes]], stacks: Stacks, short_run: ShortRun, clock: Clock
+    model: Model, blocks: Mapping[str, list[BlockSizes]], stacks: Stacks, short_run: ShortRun, clock: Clock
 ) -> Machine:
-    if not has_numbers(analyzer.model):
+    if not has_numbers(model.module):
         raise InputError("A model on the meta device cannot be timed: ask for the estimate without time.")
-    device = entry_device(analyzer.model)
+    device = entry_device(model.module)
     machine = calibrate(
         blocks[""][0], dtype=_arithmetic(stacks), device=device, products=short_run.products, clock=clock
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 
@@ -16,81 +16,79 @@ from normscope.inputs import read_targets
 from normscope.measures import Decomposition
 from normscope.measures.request import Request
 from normscope.models.devices import entry_device
+from normscope.models.model import Model
 from normscope.options import is_whole, whole_numbers
 from normscope.passes import Pass
 
-if TYPE_CHECKING:
-    from normscope.analyzer import Analyzer
 
-
-def lengths(analyzer: Analyzer, inputs: Any, target: Any, *, words: bool, truncate: bool) -> list[Length]:
+def lengths(model: Model, inputs: Any, target: Any, *, words: bool, truncate: bool) -> list[Length]:
     """The lengths of inputs, or those numbers themselves. A target that is not given is as long as its source."""
-    decodes = analyzer.family.encoder is not None
+    decodes = model.family.encoder is not None
     if target is not None and not decodes:
-        asking.refuse_target(analyzer)
-    sources = _counts(analyzer, inputs, words=words, truncate=truncate)
+        asking.refuse_target(model)
+    sources = _counts(model, inputs, words=words, truncate=truncate)
     if not decodes:
         return [Length(tokens) for tokens in sources]
-    targets = sources if target is None else _target_counts(analyzer, target, truncate=truncate)
+    targets = sources if target is None else _target_counts(model, target, truncate=truncate)
     if len(targets) != len(sources):
         raise InputError(f"There are {len(sources)} inputs, but {len(targets)} targets: give one for each.")
     return [Length(tokens, source) for tokens, source in zip(targets, sources, strict=True)]
 
 
-def _target_counts(analyzer: Analyzer, target: Any, *, truncate: bool) -> list[int]:
+def _target_counts(model: Model, target: Any, *, truncate: bool) -> list[int]:
     """How many tokens the decoder reads of each target."""
     if is_whole(target) or (isinstance(target, list) and all(is_whole(item) for item in cast("list[Any]", target))):
-        return _counts(analyzer, target, words=False, truncate=truncate)
-    options = (analyzer.model, analyzer.tokenizer, analyzer.longest)
+        return _counts(model, target, words=False, truncate=truncate)
+    options = (model.module, model.tokenizer, model.longest)
     return [len(side) for side in read_targets(target, *options, truncate=truncate)]
 
 
-def _counts(analyzer: Analyzer, inputs: Any, *, words: bool, truncate: bool) -> list[int]:
+def _counts(model: Model, inputs: Any, *, words: bool, truncate: bool) -> list[int]:
     several = isinstance(inputs, Sequence) and len(cast("Sequence[Any]", inputs)) > 0
     if is_whole(inputs) or (several and all(is_whole(item) for item in cast("Sequence[Any]", inputs))):
         counts = whole_numbers(inputs, "A number of tokens")
         if min(counts) < 1:
             raise InputError(f"An input has at least one token, not {min(counts)}.")
         return counts
-    sequences, _ = asking.read_sources(analyzer, inputs, words=words, truncate=truncate)
+    sequences, _ = asking.read_sources(model, inputs, words=words, truncate=truncate)
     return [len(sequence) for sequence in sequences]
 
 
-def short_analysis(analyzer: Analyzer, request: Request) -> ShortRun:
+def short_analysis(model: Model, request: Request) -> ShortRun:
     """A request of a short input; images have their length, so that few of their queries are asked for."""
-    small = replace(request, queries=list(range(SHORT)) if analyzer.family.reads == "image" else None)
-    sequences, _ = asking.read(analyzer, *_short_input(analyzer), words=False, truncate=False)
-    stacks = asked_of(analyzer, small) or {}
+    small = replace(request, queries=list(range(SHORT)) if model.family.reads == "image" else None)
+    sequences, _ = asking.read(model, *_short_input(model), words=False, truncate=False)
+    stacks = asked_of(model, small) or {}
     length = lengths_of(sequences)[0]
     decompositions = [each for each in request.main.measures if isinstance(each, Decomposition)]
     products = decompositions[0].products if decompositions else None
-    return ShortRun(lambda: Pass(analyzer, small).over(sequences, progress=False), stacks, length, products)
+    return ShortRun(lambda: Pass(model, small).over(sequences, progress=False), stacks, length, products)
 
 
-def short_explanation(analyzer: Analyzer, dtype: torch.dtype | None, *, heads: bool) -> ShortRun:
-    """An explanation of a short input: of its last state, which every model has, or of all that a decoder reads."""
-    inputs, target = _short_input(analyzer)
+def short_explanation(
+    model: Model, explain: Callable[..., object], dtype: torch.dtype | None, *, heads: bool
+) -> ShortRun:
+    """An explanation of a short input by `explain`: of its last state, or of all that a decoder reads."""
+    inputs, target = _short_input(model)
     question: dict[str, Any] = {"direction": "state"} if target is None else {"target": target["input_ids"][0]}
     decodes = target is not None
-    stacks: Stacks = explained_of(analyzer, SHORT if decodes else 1, dtype, heads=heads, head=decodes)
-    sequences, _ = asking.read(analyzer, inputs, target, words=False, truncate=False)
-    return ShortRun(
-        lambda: analyzer.explain(inputs, heads=heads, dtype=dtype, **question), stacks, lengths_of(sequences)[0]
-    )
+    stacks: Stacks = explained_of(model, SHORT if decodes else 1, dtype, heads=heads, head=decodes)
+    sequences, _ = asking.read(model, inputs, target, words=False, truncate=False)
+    return ShortRun(lambda: explain(inputs, heads=heads, dtype=dtype, **question), stacks, lengths_of(sequences)[0])
 
 
-def _short_input(analyzer: Analyzer) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    if analyzer.family.reads == "image":
-        config: Any = analyzer.model.config
+def _short_input(model: Model) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    if model.family.reads == "image":
+        config: Any = model.config
         height, width = (config.image_size,) * 2 if isinstance(config.image_size, int) else config.image_size
-        device = entry_device(analyzer.model)
+        device = entry_device(model.module)
         return {"pixel_values": torch.zeros(1, config.num_channels, height, width, device=device)}, None
-    ids: dict[str, Any] = {"input_ids": [[_plain_token(analyzer)] * SHORT]}
-    return ids, ids if analyzer.family.encoder is not None else None
+    ids: dict[str, Any] = {"input_ids": [[_plain_token(model)] * SHORT]}
+    return ids, ids if model.family.encoder is not None else None
 
 
-def _plain_token(analyzer: Analyzer) -> int:
+def _plain_token(model: Model) -> int:
     """A token that stands for some piece of a text: one that is not special, which alone would be no input."""
-    tokenizer = analyzer.tokenizer
+    tokenizer = model.tokenizer
     special = set[int]() if tokenizer is None else set(tokenizer.all_special_ids)
-    return next((number for number in range(1, asking.vocabulary(analyzer)) if number not in special), 1)
+    return next((number for number in range(1, asking.vocabulary(model)) if number not in special), 1)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
+from warnings import warn
 
 from normscope.catalogue import experiment_name, refuse_experiment_options
 from normscope.experiments.alignment import Alignment
@@ -25,9 +27,6 @@ from normscope.experiments.scope_similarity import ScopeSimilarity
 from normscope.experiments.sinks import Sinks
 from normscope.experiments.weight_norm import WeightVersusNorm
 
-if TYPE_CHECKING:
-    from normscope.runs import run
-
 __all__ = [
     "EXPERIMENTS",
     "Experiment",
@@ -39,7 +38,6 @@ __all__ = [
     "RunFacts",
     "experiment",
     "merged",
-    "run",
 ]
 
 EXPERIMENTS: dict[str, type[Experiment]] = {
@@ -84,9 +82,8 @@ def experiment(name: str, options: Mapping[str, Any] | None = None) -> Experimen
 
 
 def __getattr__(name: str) -> object:
-    """`run` is that of `normscope.runs`, imported when it is asked for: it needs the experiments itself."""
+    """`run` is now `normscope.runs.run`; by name, since runs import the experiments."""
     if name == "run":
-        from normscope.runs import run as run_corpus  # noqa: PLC0415
-
-        return run_corpus
+        warn("normscope.experiments.run is now normscope.runs.run.", DeprecationWarning, stacklevel=2)
+        return import_module("normscope.runs").run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -154,7 +154,7 @@ class Observation:
         if measure not in self.results:
             raise InputError(
                 f"This experiment needs {type(measure).__name__}, which an analysis alone does not hold. "
-                f"Run it on texts: normscope.experiments.run([...], model=..., corpus=...)."
+                f"Run it on texts: normscope.runs.run([...], model=..., corpus=...)."
             )
         return self.results[measure]
 

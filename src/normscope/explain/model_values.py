@@ -6,8 +6,9 @@ Methods that try things out (gradients, removed tokens) ask here. Nothing is fol
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -15,18 +16,15 @@ from torch import Tensor, nn
 
 from normscope.capture import blocks_of, module_between
 from normscope.capture.head_blocks import logits_of
-from normscope.capture.hooks import evaluation_mode, hooks
+from normscope.capture.hooks import hooks
 from normscope.chain.trace import Linear
 from normscope.errors import UnsupportedArchitectureError
 from normscope.explain.probabilities import probabilities as probabilities_of
 from normscope.explain.question import Answer, DirectionQuestion, Question
 from normscope.families.heads import head_of
 from normscope.families.heads.spec import LastToken
-from normscope.inputs import Batch, TokenSequence, batches
-from normscope.models.devices import entry_device, without_autocast
-
-if TYPE_CHECKING:
-    from normscope.analyzer import Analyzer
+from normscope.inputs import Batch, TokenSequence
+from normscope.models.model import Model
 
 States = tuple[Float[Tensor, "batch _ d"], ...]
 """What enters the first block of each stack: of the one that the prediction comes from, then of the encoder."""
@@ -39,9 +37,9 @@ class Values:
     logits: Float[Tensor, "row label"]
     entering: States
 
-    def __init__(self, analyzer: Analyzer, sequence: TokenSequence, question: Question) -> None:
-        self.analyzer, self.sequence, self.question = analyzer, sequence, question
-        family = analyzer.family
+    def __init__(self, model: Model, sequence: TokenSequence, question: Question) -> None:
+        self.model, self.sequence, self.question = model, sequence, question
+        family = model.family
         has_encoder = family.encoder is not None and sequence.target is not None
         self.stacks = [family.stack, *([family.encoder] if has_encoder and family.encoder is not None else [])]
         self._direction: Float[Tensor, "1 d"] | None = None
@@ -80,57 +78,40 @@ class Values:
         """The values if these states entered the first blocks, differentiable where gradients are enabled; or the
         probabilities of their labels."""
         self._refuse_module_between()
-        (batch,) = batches([self.sequence], self._pad_id, entry_device(self.analyzer.model))
-        count = len(states[0])
-        copies = {name: tensor.expand(count, *tensor.shape[1:]) for name, tensor in batch.features.items()}
-        many = Batch([0] * count, batch.lengths * count, copies, batch.target_lengths * count)
+        (batch,) = self.model.batches([self.sequence])
+        many = batch.repeated(len(states[0]))
         # A copy, since some blocks add to their input in place.
         with self._first_blocks(lambda place, _: states[place].clone()):
             return torch.stack([self._read(each, self.rows, probabilities=probabilities) for each in self._run(many)])
 
     # ---- a pass --------------------------------------------------------------------------------------------------------
 
-    @property
-    def _pad_id(self) -> int:
-        return getattr(self.analyzer.model.config, "pad_token_id", None) or 0
-
     def _batches(self, sequences: Sequence[TokenSequence]) -> Iterator[Batch]:
-        device = entry_device(self.analyzer.model)
         if self._one_at_a_time:
-            for place, sequence in enumerate(sequences):
-                (batch,) = batches([sequence], self._pad_id, device)
-                yield Batch([place], batch.lengths, batch.features, batch.target_lengths)
+            for index, sequence in enumerate(sequences):
+                (batch,) = self.model.batches([sequence])
+                yield replace(batch, places=[index])
         else:
-            yield from batches(sequences, self._pad_id, device)
+            yield from self.model.batches(sequences)
 
     @property
     def _one_at_a_time(self) -> bool:
         """Classifiers that look for the last token by the id of padding take one input at a time where there is none."""
         if isinstance(self.question, DirectionQuestion):
             return False
-        picks = any(isinstance(part, LastToken) for part in head_of(self.analyzer.model).parts)
-        return picks and self.analyzer.model.config.get_text_config().pad_token_id is None
+        picks = any(isinstance(part, LastToken) for part in head_of(self.model.module).parts)
+        return picks and self.model.config.get_text_config().pad_token_id is None
 
     def _run(self, batch: Batch) -> list[Float[Tensor, "row label"]]:
         """The logits of every sequence of a batch (or its last states along the direction)."""
-        model, inputs = self.analyzer.model, dict[str, Any](batch.features)
-        if self.analyzer.family.stack.causal:
-            inputs["use_cache"] = False
-        asks_head = not isinstance(self.question, DirectionQuestion)
-        if asks_head and head_of(model).task == "multiple-choice":
-            inputs = {name: each[:, None] if isinstance(each, Tensor) else each for name, each in inputs.items()}
+        module, lengths = self.model.module, batch.target_lengths or batch.lengths
+        if not isinstance(self.question, DirectionQuestion):
+            output = self.model.run(batch)
+            return [logits_of(module, head_of(module), output, row, size) for row, size in enumerate(lengths)]
         last: list[Tensor] = []
-        with ExitStack() as stack:
-            stack.enter_context(without_autocast(model))
-            stack.enter_context(evaluation_mode(model))
-            handles = stack.enter_context(hooks(model))
-            for block in [] if asks_head else blocks_of(model, self.stacks[0]):
-                handles.append(block.register_forward_hook(_noter(last)))
-            output = model(**inputs, return_dict=True)
-        lengths = batch.target_lengths or batch.lengths
-        if asks_head:
-            return [logits_of(model, head_of(model), output, place, size) for place, size in enumerate(lengths)]
-        return [self._along_direction(last[-1][place, :size]) for place, size in enumerate(lengths)]
+        blocks = blocks_of(module, self.stacks[0])
+        self.model.run(batch, lambda: [block.register_forward_hook(_noter(last)) for block in blocks], head=False)
+        return [self._along_direction(last[-1][row, :size]) for row, size in enumerate(lengths)]
 
     def _along_direction(self, states: Float[Tensor, "token d"]) -> Float[Tensor, "token 1"]:
         """States along the direction asked for, which is that of the input's own state where it is the state itself."""
@@ -145,7 +126,7 @@ class Values:
     ) -> Float[Tensor, " target"]:
         if probabilities:
             labels = [next(iter(answer.target.weights)) for answer in self.answers]
-            chances = (probabilities_of(self.analyzer.model, logits[row]) for row in rows)
+            chances = (probabilities_of(self.model.module, logits[row]) for row in rows)
             return torch.stack([chance[label] for chance, label in zip(chances, labels, strict=True)])
         values = [
             sum((weight * logits[row, label] for label, weight in answer.target.weights.items()), logits.new_zeros(()))
@@ -156,22 +137,22 @@ class Values:
     @contextmanager
     def _first_blocks(self, replaced: Callable[[int, Tensor], Tensor]) -> Generator[None]:
         """What enters the first block of each stack goes through a function; a shared block is met once."""
-        with hooks(self.analyzer.model) as handles:
+        with hooks(self.model.module) as handles:
             for place, stack in enumerate(self.stacks):
-                block = blocks_of(self.analyzer.model, stack)[0]
+                block = blocks_of(self.model.module, stack)[0]
                 handles.append(block.register_forward_pre_hook(_replacing(place, replaced), with_kwargs=True))
             yield
 
     def _refuse_module_between(self) -> None:
         for stack in self.stacks:
-            refuse_module_between(self.analyzer, module_between(self.analyzer.model, stack))
+            refuse_module_between(self.model, module_between(self.model.module, stack))
 
 
-def refuse_module_between(analyzer: Analyzer, path: str | None) -> None:
+def refuse_module_between(model: Model, path: str | None) -> None:
     """Nothing is followed from the prediction to the embeddings past a module that acts between two blocks."""
     if path is not None:
         raise UnsupportedArchitectureError(
-            f"In {analyzer.name} the module {path!r} acts between two blocks, and nothing can be followed through it from "
+            f"In {model.name} the module {path!r} acts between two blocks, and nothing can be followed through it from "
             f"the prediction back to the tokens yet. Maps of single layers and leave-one-out are not affected."
         )
 

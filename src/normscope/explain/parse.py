@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -38,65 +38,61 @@ from normscope.inputs import (
     read_target,
     with_targets,
 )
+from normscope.models.model import Model
 from normscope.options import is_whole, position_of, whole_number, whole_numbers
-
-if TYPE_CHECKING:
-    from normscope.analyzer import Analyzer
 
 _LONGEST_CONTINUED = 4096
 """How long a text may become where the model itself says nothing."""
 
 
-def read_question(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Question]:
+def read_question(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Question]:
     """The sequence that the model is made to read, and what is asked of its logits, or of its last states."""
     if wanted.direction is not None:
-        return _along_direction(analyzer, sequence, wanted)
-    longer, rows = _read(analyzer, sequence, wanted)
-    return longer, LogitQuestion(analyzer, rows, wanted)
+        return _along_direction(model, sequence, wanted)
+    longer, rows = _read(model, sequence, wanted)
+    return longer, LogitQuestion(model, rows, wanted)
 
 
-def _along_direction(
-    analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted
-) -> tuple[TokenSequence, DirectionQuestion]:
-    has_encoder, text = analyzer.family.encoder is not None, wanted.target
+def _along_direction(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, DirectionQuestion]:
+    has_encoder, text = model.family.encoder is not None, wanted.target
     if wanted.against is not None or wanted.continue_for is not None or (text is not None and not has_encoder):
         raise InputError("A direction takes the place of a target: give one of them.")
     if has_encoder:
         if text is None or isinstance(text, int):
             raise InputError("Give the text that the decoder reads (target=...), along whose last states to look.")
-        sequence = _with_text(analyzer, sequence, text)
+        sequence = _with_text(model, sequence, text)
     vector = None if isinstance(wanted.direction, str) else wanted.direction
     return sequence, DirectionQuestion(_position(wanted.at, len(sequence.target or sequence)), vector)
 
 
-def _read(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
+def _read(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
     """The sequence that the model is made to read, and the rows of its logits with what is wanted at each.
 
     A continuation of several tokens is read after the text, and every one of its tokens is wanted at its own row.
     """
-    head = head_of(analyzer.model)
+    head = head_of(model.module)
     if wanted.reply is not None and head.task != "seq2seq-lm":
-        raise InputError(f"reply is what a decoder reads that gives out a text: {analyzer.name} does {head.task}.")
+        raise InputError(f"reply is what a decoder reads that gives out a text: {model.name} does {head.task}.")
     if wanted.continue_for is not None:
-        wanted = _continuing(analyzer, head, sequence, wanted)
+        wanted = _continuing(model, head, sequence, wanted)
     match head.task:
         case "causal-lm":
-            return _continued(analyzer, sequence, wanted)
+            return _continued(model, sequence, wanted)
         case "seq2seq-lm":
-            return _decoded(analyzer, sequence, wanted)
+            return _decoded(model, sequence, wanted)
         case "masked-lm":
-            return sequence, [(_masked_row(analyzer, sequence, wanted.at), _one_token(analyzer, wanted))]
+            return sequence, [(_masked_row(model, sequence, wanted.at), _one_token(model, wanted))]
         case _:
             if wanted.target is not None and not isinstance(wanted.target, str | int):
                 raise InputError(f"The target of a classifier is one label, not {wanted.target!r}.")
-            return _for_classifier(analyzer, sequence), [(_row(head, sequence, wanted.at), wanted)]
+            return _for_classifier(model, sequence), [(_row(head, sequence, wanted.at), wanted)]
 
 
-def _one_token(analyzer: Analyzer, wanted: Wanted) -> Wanted:
+def _one_token(model: Model, wanted: Wanted) -> Wanted:
     """Refuse words of several tokens where the model predicts one."""
     for word in (wanted.target, wanted.against):
-        if word is not None and not isinstance(word, int) and len(ids := tokens_of(analyzer, word)) > 1:
-            pieces = [label_name(analyzer, number) for number in ids]
+        if word is not None and not isinstance(word, int) and len(ids := tokens_of(model, word)) > 1:
+            pieces = [label_name(model, number) for number in ids]
             raise InputError(
                 f"The target {word!r} is {len(ids)} tokens here ({listing(pieces)}), but one token is predicted at a mask. "
                 f"Name one of them, or another word."
@@ -104,24 +100,24 @@ def _one_token(analyzer: Analyzer, wanted: Wanted) -> Wanted:
     return wanted
 
 
-def _continued(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
+def _continued(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
     """A causal model: what comes after the text, or after the token `at`."""
     last = _position(wanted.at, len(sequence))
     if wanted.target is None or isinstance(wanted.target, int):
-        return sequence, [(last, _first_tokens(analyzer, wanted))]
-    ids = tokens_of(analyzer, wanted.target)
+        return sequence, [(last, _first_tokens(model, wanted))]
+    ids = tokens_of(model, wanted.target)
     if wanted.against is not None:
-        common, pair = _difference(analyzer, ids, wanted.against)
-        return _extended(analyzer, sequence, last, common), [(last + len(common), replace(wanted, **pair))]
-    longer = _extended(analyzer, sequence, last, ids[:-1])
+        common, pair = _difference(model, ids, wanted.against)
+        return _extended(model, sequence, last, common), [(last + len(common), replace(wanted, **pair))]
+    longer = _extended(model, sequence, last, ids[:-1])
     return longer, [(last + place, Wanted(number)) for place, number in enumerate(ids)]
 
 
-def _continuing(analyzer: Analyzer, head: Head, sequence: TokenSequence, wanted: Wanted) -> Wanted:
+def _continuing(model: Model, head: Head, sequence: TokenSequence, wanted: Wanted) -> Wanted:
     """What a causal model says next, the most probable token at each step, up to the end of the text."""
     count = wanted.continue_for
     if head.task != "causal-lm":
-        raise InputError(f"continue_for is for models that continue a text: {analyzer.name} does {head.task}.")
+        raise InputError(f"continue_for is for models that continue a text: {model.name} does {head.task}.")
     if wanted.target is not None or wanted.against is not None:
         raise InputError("continue_for takes the place of a target: give one of them.")
     if count is None or count < 1:
@@ -129,33 +125,33 @@ def _continuing(analyzer: Analyzer, head: Head, sequence: TokenSequence, wanted:
     if "position_ids" in sequence.features:
         raise InputError("continue_for continues a text: leave out the encoding's position_ids.")
     last = _position(wanted.at, len(sequence))
-    most = _longest_continued(analyzer)
+    most = _longest_continued(model)
     if last + count > most:
         raise InputError(
-            f"The text has {last + 1} tokens, and {analyzer.name} takes at most {most}: it cannot be continued "
+            f"The text has {last + 1} tokens, and {model.name} takes at most {most}: it cannot be continued "
             f"for {count} tokens, but for {max(0, most - last)} at most."
         )
     ids = sequence.features["input_ids"][: last + 1]
-    return Wanted(most_probable(analyzer.model, ids, count), at=wanted.at)
+    return Wanted(most_probable(model.module, ids, count), at=wanted.at)
 
 
-def _longest_continued(analyzer: Analyzer) -> int:
+def _longest_continued(model: Model) -> int:
     """How long a text may become; of a model that nothing limits, as long as its configuration says it was made for."""
-    if analyzer.longest is not None:
-        return analyzer.longest
-    return getattr(analyzer.model.config.get_text_config(), "max_position_embeddings", None) or _LONGEST_CONTINUED
+    if model.longest is not None:
+        return model.longest
+    return getattr(model.config.get_text_config(), "max_position_embeddings", None) or _LONGEST_CONTINUED
 
 
-def _first_tokens(analyzer: Analyzer, wanted: Wanted) -> Wanted:
+def _first_tokens(model: Model, wanted: Wanted) -> Wanted:
     """A contrast to the model's own prediction is the first token of the word."""
     if isinstance(wanted.against, str):
-        return replace(wanted, against=tokens_of(analyzer, wanted.against)[0])
+        return replace(wanted, against=tokens_of(model, wanted.against)[0])
     return wanted
 
 
-def _difference(analyzer: Analyzer, ids: list[int], against: LabelName) -> tuple[list[int], dict[str, int]]:
+def _difference(model: Model, ids: list[int], against: LabelName) -> tuple[list[int], dict[str, int]]:
     """The tokens that two words begin with alike, and the first in which they differ."""
-    others = [against] if isinstance(against, int) else tokens_of(analyzer, against)
+    others = [against] if isinstance(against, int) else tokens_of(model, against)
     for place, (one, other) in enumerate(zip(ids, others, strict=False)):
         if one != other:
             return ids[:place], {"target": one, "against": other}
@@ -165,12 +161,12 @@ def _difference(analyzer: Analyzer, ids: list[int], against: LabelName) -> tuple
     )
 
 
-def _extended(analyzer: Analyzer, sequence: TokenSequence, last: int, ids: list[int]) -> TokenSequence:
+def _extended(model: Model, sequence: TokenSequence, last: int, ids: list[int]) -> TokenSequence:
     """The sequence up to a token, and some tokens after it."""
     if not ids and last == len(sequence) - 1:
         return sequence
     features = {name: [_grown(name, values[: last + 1], ids)] for name, values in sequence.features.items()}
-    (longer,), _ = read_inputs(features, analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+    (longer,), _ = read_inputs(features, model.tokenizer, model.longest, words=False, truncate=False)
     words = [*sequence.words[: last + 1], *longer.words[last + 1 :]]
     word_ids = None
     if sequence.word_ids is not None:
@@ -191,17 +187,17 @@ def _grown(name: str, values: list[int], ids: list[int]) -> list[int]:
             return [*values, *values[-1:] * len(ids)]
 
 
-def _decoded(analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
+def _decoded(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
     """An encoder-decoder: the text that its decoder is made to give out, token by token, or what it gives out by itself."""
     if wanted.reply is not None:
-        return _replied(analyzer, sequence, wanted, wanted.reply)
-    paired = _with_text(analyzer, sequence, None if isinstance(wanted.target, int) else wanted.target)
+        return _replied(model, sequence, wanted, wanted.reply)
+    paired = _with_text(model, sequence, None if isinstance(wanted.target, int) else wanted.target)
     rows, output = _rows_of(paired)
     if wanted.at is None and wanted.against is None and not isinstance(wanted.target, int):
         return paired, [(row, Wanted(number)) for row, number in enumerate(output)]
     row = _position(wanted.at, rows, default=0)
     named = wanted.target if isinstance(wanted.target, int) else next(iter(output[row:]), None)
-    return paired, [(row, replace(_first_tokens(analyzer, wanted), target=named))]
+    return paired, [(row, replace(_first_tokens(model, wanted), target=named))]
 
 
 def _rows_of(paired: TokenSequence) -> tuple[int, list[int]]:
@@ -211,57 +207,57 @@ def _rows_of(paired: TokenSequence) -> tuple[int, list[int]]:
 
 
 def _replied(
-    analyzer: Analyzer, sequence: TokenSequence, wanted: Wanted, reply: str | Sequence[int]
+    model: Model, sequence: TokenSequence, wanted: Wanted, reply: str | Sequence[int]
 ) -> tuple[TokenSequence, Rows]:
     """An encoder-decoder whose decoder reads a text: what comes after that, or after its token `at`."""
-    paired = _with_text(analyzer, sequence, reply) if isinstance(reply, str) else _reading(analyzer, sequence, reply)
+    paired = _with_text(model, sequence, reply) if isinstance(reply, str) else _reading(model, sequence, reply)
     assert paired.target is not None
     row = _position(wanted.at, len(paired.target))
     if wanted.target is None or isinstance(wanted.target, int):
-        return paired, [(row, _first_tokens(analyzer, wanted))]
-    before, ids = paired.target.features["input_ids"][1 : row + 1], tokens_of(analyzer, wanted.target)
+        return paired, [(row, _first_tokens(model, wanted))]
+    before, ids = paired.target.features["input_ids"][1 : row + 1], tokens_of(model, wanted.target)
     if wanted.against is None:
         rows = [(row + place, Wanted(number)) for place, number in enumerate(ids)]
-        return (paired if len(ids) == 1 else _reading(analyzer, sequence, [*before, *ids[:-1]])), rows
-    common, pair = _difference(analyzer, ids, wanted.against)
-    longer = _reading(analyzer, sequence, [*before, *common]) if common else paired
+        return (paired if len(ids) == 1 else _reading(model, sequence, [*before, *ids[:-1]])), rows
+    common, pair = _difference(model, ids, wanted.against)
+    longer = _reading(model, sequence, [*before, *common]) if common else paired
     return longer, [(row + len(common), replace(wanted, **pair))]
 
 
-def _with_text(analyzer: Analyzer, sequence: TokenSequence, text: str | Sequence[int] | None) -> TokenSequence:
+def _with_text(model: Model, sequence: TokenSequence, text: str | Sequence[int] | None) -> TokenSequence:
     """The sequence with what the decoder of an encoder-decoder gives out: a text, token ids, or what it generates."""
-    options = (analyzer.model, analyzer.tokenizer, analyzer.longest)
+    options = (model.module, model.tokenizer, model.longest)
     if text is None or isinstance(text, str):
         (paired,) = with_targets([sequence], text, *options, truncate=False)
         return paired
-    return replace(sequence, target=read_target(read_ids(tokens_of(analyzer, text), analyzer.tokenizer), *options))
+    return replace(sequence, target=read_target(read_ids(tokens_of(model, text), model.tokenizer), *options))
 
 
-def _reading(analyzer: Analyzer, sequence: TokenSequence, ids: Sequence[int]) -> TokenSequence:
+def _reading(model: Model, sequence: TokenSequence, ids: Sequence[int]) -> TokenSequence:
     """The sequence with a decoder that reads just these tokens after its start."""
-    options = (analyzer.model, analyzer.tokenizer, analyzer.longest)
-    output = read_ids(tokens_of(analyzer, ids) if ids else [], analyzer.tokenizer)
+    options = (model.module, model.tokenizer, model.longest)
+    output = read_ids(tokens_of(model, ids) if ids else [], model.tokenizer)
     return replace(sequence, target=read_target(output, *options, closed=False))
 
 
-def _for_classifier(analyzer: Analyzer, sequence: TokenSequence) -> TokenSequence:
+def _for_classifier(model: Model, sequence: TokenSequence) -> TokenSequence:
     """What a classifier reads; the decoder of an encoder-decoder reads the same text, shifted by one."""
-    if analyzer.family.encoder is None or sequence.target is not None:
+    if model.family.encoder is None or sequence.target is not None:
         return sequence
-    start = own_shift(sequence, analyzer.model)
-    return replace(sequence, target=decoder_side(sequence, analyzer.model, analyzer.tokenizer, start))
+    start = own_shift(sequence, model.module)
+    return replace(sequence, target=decoder_side(sequence, model.module, model.tokenizer, start))
 
 
-def _masked_row(analyzer: Analyzer, sequence: TokenSequence, at: int | None) -> int:
+def _masked_row(model: Model, sequence: TokenSequence, at: int | None) -> int:
     """The masked token, of which there must be one, or the token asked for."""
     if at is not None:
         return _position(at, len(sequence))
-    mask = getattr(analyzer.tokenizer, "mask_token_id", None)
+    mask = getattr(model.tokenizer, "mask_token_id", None)
     rows = [row for row, number in enumerate(sequence.features["input_ids"]) if number == mask]
     if len(rows) != 1:
-        word = getattr(analyzer.tokenizer, "mask_token", "[MASK]")
+        word = getattr(model.tokenizer, "mask_token", "[MASK]")
         raise InputError(
-            f"{analyzer.name} fills in masked tokens, and the text has {len(rows)} of them. Write {word} once where it "
+            f"{model.name} fills in masked tokens, and the text has {len(rows)} of them. Write {word} once where it "
             f"should predict, or say at which token (at=...)."
         )
     return rows[0]

@@ -7,7 +7,6 @@ looks is `explanation`'s.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
@@ -23,12 +22,10 @@ from normscope.explain.recording import Recording
 from normscope.inputs import TokenSequence
 from normscope.measures.request import check_arithmetic
 from normscope.measures.sinks import received
+from normscope.models.model import Model
 from normscope.options import FeedForwardBaseline, whole_number
 from normscope.passes import Tell
 from normscope.pullback import LayerFlow, pull_back_end, pull_back_layer
-
-if TYPE_CHECKING:
-    from normscope.analyzer import Analyzer
 
 
 @dataclass(frozen=True)
@@ -84,14 +81,14 @@ class Pulled:
     encoder: StackFlow | None
 
 
-def pull_back(analyzer: Analyzer, sequence: TokenSequence, question: Question, request: PullRequest) -> Pulled:
+def pull_back(model: Model, sequence: TokenSequence, question: Question, request: PullRequest) -> Pulled:
     """Explain the values that a question is about, exactly, in one way back."""
-    for stack in (analyzer.family.stack, analyzer.family.encoder):
-        refuse_module_between(analyzer, None if stack is None else module_between(analyzer.model, stack))
+    for stack in (model.family.stack, model.family.encoder):
+        refuse_module_between(model, None if stack is None else module_between(model.module, stack))
     options = (request.dtype, request.max_memory, request.tell, request.baseline)
-    recording = Recording(analyzer, sequence, *options)
+    recording = Recording(model, sequence, *options)
     played = recording.play(question)
-    way = _Way(analyzer, played.values, played.sizes, played.pulled.bias, request.head_edges)
+    way = _Way(model, played.values, played.sizes, played.pulled.bias, request.head_edges)
     main = way.down(recording, "layer", played.pulled.covector, played.head.states)
     encoder, end_bias = None, played.pulled.bias
     if way.source is not None:
@@ -111,7 +108,7 @@ class _Way:
     the device of `values`; covectors and `source` go from layer to layer, to the device of each.
     """
 
-    analyzer: Analyzer
+    model: Model
     values: Float[Tensor, " target"]
     sizes: Float[Tensor, " target"]
     outside: Float[Tensor, " target"]
@@ -160,11 +157,11 @@ class _Way:
         size = relevance.abs().sum(-1) + elsewhere.abs()
         errors = (relevance.sum(-1) + elsewhere - self.values).abs() / torch.maximum(size, self.sizes)
         worst = float(errors.amax())
-        if not worst <= self.analyzer.tolerance:
+        if not worst <= self.model.tolerance:
             raise CompletenessError(
                 f"{place.capitalize()} the tokens' relevance and the biases do not add up to the model's own value: "
-                f"relative error {worst:.2e}, tolerance {self.analyzer.tolerance:.0e} for "
-                f"{self.analyzer.facts['dtype']} weights. The explanation would be wrong, so there is none."
+                f"relative error {worst:.2e}, tolerance {self.model.tolerance:.0e} for "
+                f"{self.model.facts['dtype']} weights. The explanation would be wrong, so there is none."
             )
         return errors
 

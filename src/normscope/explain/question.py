@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from jaxtyping import Float
 from torch import Tensor
@@ -19,9 +19,7 @@ from normscope.chain.trace import Linear
 from normscope.errors import InputError, SelectionError, listing
 from normscope.families.heads import head_of, labels_of
 from normscope.families.heads.spec import LANGUAGE_MODELLING, Task
-
-if TYPE_CHECKING:
-    from normscope.analyzer import Analyzer
+from normscope.models.model import Model
 
 ROW_PER_TOKEN: tuple[Task, ...] = ("token-classification", "question-answering", "replaced-token")
 """Tasks, beside language modelling, whose logits have a row for every token."""
@@ -83,7 +81,7 @@ class Question(ABC):
 class LogitQuestion(Question):
     """Logits of the model's own head, or differences of two."""
 
-    analyzer: Analyzer
+    model: Model
     rows: Rows
     asked: Wanted = Wanted()
     """What the user said."""
@@ -92,14 +90,14 @@ class LogitQuestion(Question):
 
     @property
     def reads_tokens(self) -> bool:
-        task = head_of(self.analyzer.model).task
+        task = head_of(self.model.module).task
         return task in LANGUAGE_MODELLING or task in ROW_PER_TOKEN
 
     def head_of(self, states: Float[Tensor, "token d"]) -> HeadTrace:
         raise ValueError("a question about logits has no head of its own")
 
     def answers(self, logits: Float[Tensor, "row label"]) -> list[Answer]:
-        return [_answer(self.analyzer, row, wanted, logits) for row, wanted in self.rows]
+        return [_answer(self.model, row, wanted, logits) for row, wanted in self.rows]
 
 
 @dataclass(frozen=True)
@@ -128,42 +126,42 @@ class DirectionQuestion(Question):
         return [Answer(Target(self.position, {0: 1.0}), name, self.position)]
 
 
-def _answer(analyzer: Analyzer, row: int | None, wanted: Wanted, logits: Float[Tensor, "row label"]) -> Answer:
+def _answer(model: Model, row: int | None, wanted: Wanted, logits: Float[Tensor, "row label"]) -> Answer:
     count = logits.shape[-1]
     if row is None:
-        row = int(logits[:, _label(analyzer, wanted.target or 0, count)].argmax())
-    label = int(logits[row].argmax()) if wanted.target is None else _label(analyzer, wanted.target, count)
-    name, weights = label_name(analyzer, label), {label: 1.0}
+        row = int(logits[:, _label(model, wanted.target or 0, count)].argmax())
+    label = int(logits[row].argmax()) if wanted.target is None else _label(model, wanted.target, count)
+    name, weights = label_name(model, label), {label: 1.0}
     if wanted.against is not None:
-        other = _label(analyzer, wanted.against, count)
+        other = _label(model, wanted.against, count)
         if other == label:
             raise InputError(f"Target and contrast are the same label, {name!r}: their difference is always zero.")
         weights[other] = -1.0
-        name = f"{name} - {label_name(analyzer, other)}"
+        name = f"{name} - {label_name(model, other)}"
     return Answer(Target(row, weights), name, row)
 
 
-def label_name(analyzer: Analyzer, label: int) -> str:
+def label_name(model: Model, label: int) -> str:
     """A label as people read it: the text of a token, or the name of a class, with its number where others have it too."""
-    names = labels_of(analyzer.model)
+    names = labels_of(model.module)
     if names is not None:
         name = names[label] if label < len(names) else str(label)
         return f"{name} ({label})" if names.count(name) > 1 else name
-    if analyzer.tokenizer is None:
+    if model.tokenizer is None:
         return str(label)
-    return token_text(analyzer.tokenizer, label)
+    return token_text(model.tokenizer, label)
 
 
-def _label(analyzer: Analyzer, wanted: LabelName | Sequence[int], count: int) -> int:
-    names = labels_of(analyzer.model)
+def _label(model: Model, wanted: LabelName | Sequence[int], count: int) -> int:
+    names = labels_of(model.module)
     if isinstance(wanted, int):
         if not 0 <= wanted < count:
-            raise SelectionError(f"There is no label {wanted}: {analyzer.name} has {count}, from 0 to {count - 1}.")
+            raise SelectionError(f"There is no label {wanted}: {model.name} has {count}, from 0 to {count - 1}.")
         return wanted
     if names is None or not isinstance(wanted, str):
-        (token,) = tokens_of(analyzer, wanted)
+        (token,) = tokens_of(model, wanted)
         return token
-    return label_of(wanted, names, analyzer.name)
+    return label_of(wanted, names, model.name)
 
 
 def label_of(wanted: str, names: Sequence[str], model: str) -> int:
@@ -181,11 +179,11 @@ def label_of(wanted: str, names: Sequence[str], model: str) -> int:
 # ---- tokens ------------------------------------------------------------------------------------------------------------
 
 
-def tokens_of(analyzer: Analyzer, text: str | Sequence[int]) -> list[int]:
+def tokens_of(model: Model, text: str | Sequence[int]) -> list[int]:
     """The token ids of a word or a continuation, as they stand in the middle of a text; ids stay as they are."""
     if not isinstance(text, str):
-        return _known(analyzer, list(text))
-    tokenizer = analyzer.tokenizer
+        return _known(model, list(text))
+    tokenizer = model.tokenizer
     if tokenizer is None:
         raise InputError(
             f"The target {text!r} is a text, but the model was loaded without a tokenizer: give the token's id."
@@ -194,12 +192,12 @@ def tokens_of(analyzer: Analyzer, text: str | Sequence[int]) -> list[int]:
         raise InputError("The target is empty. Name a word, or leave it out for what the model predicts.")
     known = tokenizer.get_vocab()
     # What a decoder gives out may have a vocabulary of its own.
-    side: dict[str, Any] = {"text" if analyzer.family.encoder is None else "text_target": text}
+    side: dict[str, Any] = {"text" if model.family.encoder is None else "text_target": text}
     whole = next((known[name] for name in (text, _marked(text)) if name in known), None)
     ids = [whole] if whole is not None else cast("list[int]", tokenizer(**side, add_special_tokens=False)["input_ids"])
     if not ids or tokenizer.unk_token_id in ids:
         raise InputError(
-            f"The target {text!r} is not in the vocabulary of {analyzer.name}: its tokenizer has no token for it."
+            f"The target {text!r} is not in the vocabulary of {model.name}: its tokenizer has no token for it."
         )
     return ids
 
@@ -215,8 +213,8 @@ def _marked(text: str) -> str:
     return f"\u2581{text[1:]}" if text.startswith(" ") else text
 
 
-def _known(analyzer: Analyzer, ids: list[int]) -> list[int]:
-    count = analyzer.model.config.get_text_config().vocab_size
+def _known(model: Model, ids: list[int]) -> list[int]:
+    count = model.config.get_text_config().vocab_size
     if not ids or not all(0 <= number < count for number in ids):
-        raise InputError(f"The target is the token ids {ids}, but {analyzer.name} has those from 0 to {count - 1}.")
+        raise InputError(f"The target is the token ids {ids}, but {model.name} has those from 0 to {count - 1}.")
     return ids

@@ -8,26 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.capture import Side, capture_sides
+from normscope.capture import Side
 from normscope.capture.heads import HeadListener
 from normscope.chain.baseline import BiasBaseline
 from normscope.chain.head_trace import EncoderEnd, HeadTrace
 from normscope.chain.trace import CrossAttention, LayerTrace
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import Stack
-from normscope.inputs import TokenSequence, batches
-from normscope.models.devices import entry_device
+from normscope.inputs import TokenSequence
+from normscope.models.model import Model
 from normscope.passes import Tell
 from normscope.pullback import PulledHead, pull_back_head, sizes_of, values_of
 
 if TYPE_CHECKING:
-    from normscope.analyzer import Analyzer
     from normscope.explain.question import Answer, Question
 
 
@@ -51,7 +50,7 @@ class Recording:
 
     def __init__(
         self,
-        analyzer: Analyzer,
+        model: Model,
         sequence: TokenSequence,
         dtype: torch.dtype | None = None,
         max_memory: int | None = None,
@@ -60,12 +59,12 @@ class Recording:
         *,
         encoder: bool = False,
     ) -> None:
-        self.analyzer, self.sequence, self.max_memory, self.tell = analyzer, sequence, max_memory, tell
+        self.model, self.sequence, self.max_memory, self.tell = model, sequence, max_memory, tell
         self.baseline = baseline
-        self.dtype = dtype or torch.promote_types(analyzer.weight_dtype, torch.float32)
+        self.dtype = dtype or torch.promote_types(model.weight_dtype, torch.float32)
         self.is_encoder = encoder
-        self.stack: Stack = analyzer.family.encoder if encoder else analyzer.family.stack  # pyright: ignore[reportAttributeAccessIssue]
-        self.depth = self.stack.depth(analyzer.model.config)
+        self.stack: Stack = model.family.encoder if encoder else model.family.stack  # pyright: ignore[reportAttributeAccessIssue]
+        self.depth = self.stack.depth(model.config)
         self.traces: dict[int, LayerTrace] = {}
         self._bytes_of_a_layer = 1
         self._encoder: Recording | None = None
@@ -92,15 +91,15 @@ class Recording:
             played = Played(
                 answers, head, pull_back_head(head, targets), values_of(head, targets), sizes_of(head, targets)
             )
-        self.analyzer.proof.head(head, sorted({label for target in targets for label in target.weights}))
+        self.model.proof.head(head, sorted({label for target in targets for label in target.weights}))
         self._leaving = head.states
         self._check_joined(self.depth, self.traces[self.depth], self._leaving)
         return played
 
     def _heard(self, question: Question) -> HeadTrace:
-        has_encoder = self.analyzer.family.encoder is not None and self.sequence.target is not None
+        has_encoder = self.model.family.encoder is not None and self.sequence.target is not None
         if has_encoder:
-            options = (self.analyzer, self.sequence, self.dtype, self.max_memory, None, self.baseline)
+            options = (self.model, self.sequence, self.dtype, self.max_memory, None, self.baseline)
             self._encoder = Recording(*options, encoder=True)
         first = [] if self.max_memory is None else [self.depth]
         kept = first or list(range(1, 1 + self.depth))
@@ -108,7 +107,7 @@ class Recording:
         listener = None
         if question.asks_head or has_encoder:
             listener = HeadListener(
-                *(self.analyzer.model, self.analyzer.family, lengths),
+                *(self.model.module, self.model.family, lengths),
                 dtype=self.dtype,
                 encoder_lengths=source_lengths if has_encoder else None,
                 head=question.asks_head,
@@ -147,7 +146,7 @@ class Recording:
         def keep(layer: int, _: int, trace: LayerTrace) -> None:
             if self.tell is not None:
                 self.tell(layer - 1, self.depth)
-            self.analyzer.proof.layer(trace, self._named(layer))
+            self.model.proof.layer(trace, self._named(layer))
             kept = trace if self.baseline is None else self.baseline.applied(trace)
             self.traces[layer] = kept
             self._bytes_of_a_layer = bytes_of(kept)
@@ -161,22 +160,8 @@ class Recording:
         return [len(target)], [len(self.sequence)]
 
     def _capture(self, sides: Sequence[Side], listener: HeadListener | None) -> None:
-        model = self.analyzer.model
-        pad_id = getattr(model.config, "pad_token_id", None) or 0
-        (batch,) = batches([self.sequence], pad_id, entry_device(model))
-        inputs: dict[str, Any] = dict(batch.features)
-        if self.analyzer.family.stack.causal:
-            inputs["use_cache"] = False
-        if listener is not None and listener.head is not None and listener.head.task == "multiple-choice":
-            inputs = {name: value[:, None] if isinstance(value, Tensor) else value for name, value in inputs.items()}
-        capture_sides(
-            model,
-            inputs,
-            sides,
-            dtype=self.dtype,
-            below_attention=True,
-            head_hooks=None if listener is None else listener.hook,
-        )
+        (batch,) = self.model.batches([self.sequence])
+        self.model.capture(batch, sides, dtype=self.dtype, head=listener)
 
     def _last_states(self) -> Tensor:
         states = self.traces[self.depth].states[-1]
@@ -194,7 +179,7 @@ class Recording:
                 reader, between = "the end of the encoder" if self.is_encoder else "the head", "them"
             raise UnsupportedArchitectureError(
                 f"What enters {reader} is not what leaves {self._named(layer)}: something acts between {between} of "
-                f"{self.analyzer.name}, through which nothing can be followed yet. Maps of single layers are not affected."
+                f"{self.model.name}, through which nothing can be followed yet. Maps of single layers are not affected."
             )
 
     def _check_source(self, layer: int, trace: LayerTrace, read: Tensor | None) -> Tensor | None:
@@ -203,10 +188,10 @@ class Recording:
             if isinstance(step, CrossAttention) and step.source is not None and self._end is not None:
                 states = step.source.states
                 if read is None:
-                    self.analyzer.proof.encoder_end(self._end, states)
+                    self.model.proof.encoder_end(self._end, states)
                 elif not torch.equal(read, states.to(read.device)):
                     raise UnsupportedArchitectureError(
-                        f"Layer {layer} reads other states of the encoder than the layers after it in {self.analyzer.name}, "
+                        f"Layer {layer} reads other states of the encoder than the layers after it in {self.model.name}, "
                         f"so that nothing can be followed from them into the encoder."
                     )
                 read = states

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, cast
 
 from normscope.errors import InputError
 from normscope.explain.question import DirectionQuestion, Question
 from normscope.families.heads import head_of
 from normscope.families.heads.spec import EndToken
 from normscope.inputs import TokenSequence
-
-if TYPE_CHECKING:
-    from normscope.analyzer import Analyzer
+from normscope.models.model import Model
 
 Removal = Literal["auto", "mask", "drop", "mean"]
 """How a token is taken away; `mean` puts the mean of the input's own embeddings in its place."""
@@ -34,28 +32,28 @@ class Without:
     rows: list[int]
 
 
-def removal_of(analyzer: Analyzer, sequence: TokenSequence, asked: Removal) -> Removal:
+def removal_of(model: Model, sequence: TokenSequence, asked: Removal) -> Removal:
     """The removal that is meant: by default the mask token where there is one, otherwise dropping."""
     is_image = sequence.pixels is not None
-    mask = getattr(analyzer.tokenizer, "mask_token_id", None)
+    mask = getattr(model.tokenizer, "mask_token_id", None)
     if asked == "auto":
         return "mean" if is_image else "drop" if mask is None else "mask"
     if is_image and asked != "mean":
         raise InputError(f"A patch of an image is taken away by the mean embedding (removal='mean'), not by {asked!r}.")
     if asked == "mask" and mask is None:
-        raise InputError(f"{analyzer.name} has no mask token to put in a token's place: use removal='drop' or 'mean'.")
+        raise InputError(f"{model.name} has no mask token to put in a token's place: use removal='drop' or 'mean'.")
     return asked
 
 
 def without_each(
-    analyzer: Analyzer, sequence: TokenSequence, question: Question, rows: Sequence[int], removal: Removal
+    model: Model, sequence: TokenSequence, question: Question, rows: Sequence[int], removal: Removal
 ) -> list[Without]:
     """The input without each of its tokens that can be taken away."""
     target = sequence.target
     own = sequence if target is None else target
-    fixed = _fixed(analyzer, sequence, question)
+    fixed = _fixed(model, sequence, question)
     inputs = [
-        (place, _changed(analyzer, own, [place], removal), _rows(analyzer, question, rows, len(own), [place], removal))
+        (place, _changed(model, own, [place], removal), _rows(model, question, rows, len(own), [place], removal))
         for place in range(len(own))
         if target is not None or place not in fixed
     ]
@@ -65,7 +63,7 @@ def without_each(
     ]
     if target is not None:
         withouts += [
-            Without(len(target) + place, _changed(analyzer, sequence, [place], removal), list(rows))
+            Without(len(target) + place, _changed(model, sequence, [place], removal), list(rows))
             for place in range(len(sequence))
             if place not in fixed
         ]
@@ -77,7 +75,7 @@ def without_each(
 
 
 def without(
-    analyzer: Analyzer,
+    model: Model,
     sequence: TokenSequence,
     question: Question,
     rows: Sequence[int],
@@ -85,25 +83,25 @@ def without(
     removal: Removal,
 ) -> tuple[TokenSequence, list[int]]:
     """The input of one stack without several of its tokens, and the rows that its values are read off then."""
-    changed = _changed(analyzer, sequence, places, removal)
-    return changed, _rows(analyzer, question, rows, len(sequence), places, removal)
+    changed = _changed(model, sequence, places, removal)
+    return changed, _rows(model, question, rows, len(sequence), places, removal)
 
 
-def _fixed(analyzer: Analyzer, sequence: TokenSequence, question: Question) -> set[int]:
+def _fixed(model: Model, sequence: TokenSequence, question: Question) -> set[int]:
     """Places of tokens by which a head finds what it reads."""
     if isinstance(question, DirectionQuestion):
         return set()
-    config, ids = analyzer.model.config, sequence.features.get("input_ids", [])
+    config, ids = model.config, sequence.features.get("input_ids", [])
     wanted: set[int | None] = {getattr(config, "question_token_id", None)}
-    if any(isinstance(part, EndToken) for part in head_of(analyzer.model).parts):
+    if any(isinstance(part, EndToken) for part in head_of(model.module).parts):
         wanted.add(cast("int | None", config.eos_token_id))
     return {place for place, number in enumerate(ids) if number in wanted}
 
 
-def _changed(analyzer: Analyzer, sequence: TokenSequence, places: Collection[int], removal: Removal) -> TokenSequence:
+def _changed(model: Model, sequence: TokenSequence, places: Collection[int], removal: Removal) -> TokenSequence:
     """The sequence without some of its tokens; only what the model reads is kept right."""
     if removal == "mask":
-        mask = cast(int, getattr(analyzer.tokenizer, "mask_token_id", 0))
+        mask = cast(int, getattr(model.tokenizer, "mask_token_id", 0))
         ids = [mask if place in places else number for place, number in enumerate(sequence.features["input_ids"])]
         return replace(sequence, features={**sequence.features, "input_ids": ids})
     kept = [place for place in range(len(sequence)) if place not in places]
@@ -112,12 +110,12 @@ def _changed(analyzer: Analyzer, sequence: TokenSequence, places: Collection[int
 
 
 def _rows(
-    analyzer: Analyzer, question: Question, rows: Sequence[int], length: int, places: Collection[int], removal: Removal
+    model: Model, question: Question, rows: Sequence[int], length: int, places: Collection[int], removal: Removal
 ) -> list[int]:
     """Where the values are read off without the tokens at some places: the rows after them move up."""
     if removal == "mask":
         return list(rows)
-    task = "direction" if isinstance(question, DirectionQuestion) else head_of(analyzer.model).task
+    task = "direction" if isinstance(question, DirectionQuestion) else head_of(model.module).task
     match task:
         case "causal-lm" | "seq2seq-lm":
             return [row - sum(place <= row for place in places) for row in rows]  # NO_ROW where nothing is left to read

@@ -23,7 +23,7 @@ def note_on_spaces(question: LogitQuestion, answer: Answer, chances: Float[Tenso
 
 
 def _notes(question: LogitQuestion, answer: Answer, chances: Float[Tensor, " label"]) -> Iterator[str]:
-    if labels_of(question.analyzer.model) is not None:
+    if labels_of(question.model.module) is not None:
         return
     asked = (question.asked.target, "--target"), (question.asked.against, "--against")
     for (word, option), label in zip(asked, answer.target.weights, strict=False):
@@ -32,7 +32,7 @@ def _notes(question: LogitQuestion, answer: Answer, chances: Float[Tensor, " lab
         twin = spaced_twin(question, label)
         if twin is None or not chances[twin] >= _FAR_MORE * chances[label]:
             continue
-        name, spaced = (label_name(question.analyzer, number).strip() for number in (label, twin))
+        name, spaced = (label_name(question.model, number).strip() for number in (label, twin))
         yield (
             f"The token {name!r} without a space before it has probability {float(chances[label]):.2g}, and with a space, "
             f"{' ' + spaced!r}, {float(chances[twin]):.2g}. If that is meant, write {option} {' ' + word!r}."
@@ -41,7 +41,7 @@ def _notes(question: LogitQuestion, answer: Answer, chances: Float[Tensor, " lab
 
 def spaced_twin(question: LogitQuestion, label: int) -> int | None:
     """The token that is the same with a space before it, where the vocabulary has it."""
-    tokenizer = question.analyzer.tokenizer
+    tokenizer = question.model.tokenizer
     name = None if tokenizer is None else tokenizer.convert_ids_to_tokens(label)
     if tokenizer is None or not isinstance(name, str) or name.startswith(SPACES):
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from jaxtyping import Float
 from torch import Tensor
@@ -15,9 +14,7 @@ from normscope.explain.question import Answer, LogitQuestion, Question, label_na
 from normscope.explain.recording import Played, Recording
 from normscope.explain.spaces import note_on_spaces
 from normscope.inputs import TokenSequence
-
-if TYPE_CHECKING:
-    from normscope.analyzer import Analyzer
+from normscope.models.model import Model
 
 _MOST_PREDICTIONS = 5
 
@@ -26,7 +23,7 @@ _MOST_PREDICTIONS = 5
 class Asked:
     """One input with what is asked about it, and how its pull-back is done where one is."""
 
-    analyzer: Analyzer
+    model: Model
     sequence: TokenSequence
     question: Question
     request: PullRequest
@@ -62,16 +59,15 @@ class Predictions:
 
 
 def predictions_of(
-    analyzer: Analyzer, question: Question, logits: Float[Tensor, "row label"], answers: Sequence[Answer]
+    model: Model, question: Question, logits: Float[Tensor, "row label"], answers: Sequence[Answer]
 ) -> Predictions | None:
     """What the model predicts where the answers are read off, if its labels have probabilities."""
-    model = analyzer.model
-    if not isinstance(question, LogitQuestion) or not has_probabilities(model, logits.shape[-1]):
+    if not isinstance(question, LogitQuestion) or not has_probabilities(model.module, logits.shape[-1]):
         return None
-    rows = probabilities(model, logits[[answer.target.row for answer in answers]].detach().float())
+    rows = probabilities(model.module, logits[[answer.target.row for answer in answers]].detach().float())
     top = rows.topk(min(_MOST_PREDICTIONS, rows.shape[-1]))
-    names = [[label_name(analyzer, label) for label in labels] for labels in top.indices.tolist()]
-    return Predictions(names, top.values, each_by_itself(model), note_on_spaces(question, answers[0], rows[0]))
+    names = [[label_name(model, label) for label in labels] for labels in top.indices.tolist()]
+    return Predictions(names, top.values, each_by_itself(model.module), note_on_spaces(question, answers[0], rows[0]))
 
 
 # ---- Where a value is read off the last layer: which tokens' states the head looks at, and along which direction.
@@ -82,5 +78,5 @@ def predictions_of(
 def read_off(asked: Asked, *, max_memory: int | None) -> tuple[Played, Recording]:
     """One pass through the model: the values asked about, and its recording, which keeps as many layers as memory holds."""
     request = asked.request
-    recording = Recording(asked.analyzer, asked.sequence, request.dtype, max_memory, request.tell, request.baseline)
+    recording = Recording(asked.model, asked.sequence, request.dtype, max_memory, request.tell, request.baseline)
     return recording.play(asked.question), recording

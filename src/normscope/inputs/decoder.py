@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from transformers import BatchEncoding, GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from normscope.capture.hooks import evaluation_mode
+from normscope.capture.hooks import forward_pass
 from normscope.errors import InputError, ModelError
 from normscope.families.heads import refuse_made_up_head
 from normscope.inputs.sequence import NO_WORD, TokenSequence
 from normscope.inputs.text import Input, cut, encodable, read_ids, read_inputs
-from normscope.models.devices import entry_device, without_autocast
+from normscope.models.devices import entry_device
 from normscope.options import is_whole
 
 _NAMES = ("bos_token_id", "eos_token_id", "pad_token_id")
@@ -43,7 +43,7 @@ def most_probable(model: PreTrainedModel, ids: Sequence[int], most: int, *, kept
         settings["pad_token_id"] = (ends[0] if isinstance(ends, list) else ends) or 0
     config = GenerationConfig(**settings, do_sample=False, num_beams=1, max_new_tokens=most)
     read = torch.tensor([list(ids)], device=entry_device(model))
-    with evaluation_mode(model), without_autocast(model), _settings(model, config):
+    with forward_pass(model), _settings(model, config):
         generate = cast(Any, model).generate
         said = cast(
             "list[int]",

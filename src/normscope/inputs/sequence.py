@@ -54,6 +54,11 @@ class Batch:
     features: dict[str, Tensor]
     target_lengths: list[int]
 
+    def repeated(self, count: int) -> Batch:
+        """Copies of the only sequence of a batch, as one batch."""
+        features = {name: tensor.expand(count, *tensor.shape[1:]) for name, tensor in self.features.items()}
+        return Batch(self.places * count, self.lengths * count, features, self.target_lengths * count)
+
 
 def batches(sequences: Sequence[TokenSequence], pad_id: int, device: torch.device) -> Iterator[Batch]:
     """Sequences of similar length together, longest first."""

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from normscope.inputs import TokenSequence
 from normscope.measures.request import Request, query_positions
 from normscope.methods.layer import LayerMethod
+from normscope.models.model import Model
 from normscope.options import FeedForwardBaseline
 from normscope.passes import Pass, Tell
 from normscope.results.analysis import Analysis
-
-if TYPE_CHECKING:
-    from normscope.analyzer import Analyzer
+from normscope.results.from_pass import analysis_of
 
 
 class AcrossLayers:
     """A request to a method across layers, applied to a model."""
 
     def __init__(
-        self, analyzer: Analyzer, method: LayerMethod, request: Request, ff_baseline: FeedForwardBaseline = "zero"
+        self, model: Model, method: LayerMethod, request: Request, ff_baseline: FeedForwardBaseline = "zero"
     ) -> None:
-        self.analyzer, self.method = analyzer, method
+        self.model, self.method = model, method
         self.ff_baseline: FeedForwardBaseline = ff_baseline
-        self.run = Pass(analyzer, replace(request, queries=None))
+        self.run = Pass(model, replace(request, queries=None))
 
     def analyses(
         self,
@@ -39,7 +37,7 @@ class AcrossLayers:
         analyses: list[Analysis] = []
         for place, sequence in enumerate(sequences):
             (measured,) = self.run.over([sequence], tell=_counting_on(tell, place, len(sequences)))
-            whole = self.analyzer.analysis_of(measured, ff_baseline=self.ff_baseline, method=self.method)
+            whole = analysis_of(self.model, measured, ff_baseline=self.ff_baseline, method=self.method.facts)
             analyses.append(_selected(whole, layers, positions[place]))
         return analyses
 

@@ -56,9 +56,9 @@ class PullBack(Attribution):
     paper = "this package; biases apart, equals DecompX (Modarressi et al. 2023) contracted with the output row"
 
     def explain(self, asked: Asked) -> xr.DataTree:
-        analyzer, sequence, question = asked.analyzer, asked.sequence, asked.question
-        pulled = pull_back(analyzer, sequence, question, asked.request)
-        predictions = predictions_of(analyzer, question, pulled.logits, pulled.answers)
+        model, sequence, question = asked.model, asked.sequence, asked.question
+        pulled = pull_back(model, sequence, question, asked.request)
+        predictions = predictions_of(model, question, pulled.logits, pulled.answers)
         return explanation_tree(pulled, sequence, facts_of(self, asked), predictions)
 
 
@@ -71,7 +71,7 @@ class SharesOnly(Attribution):
     def explain(self, asked: Asked) -> xr.DataTree:
         attributed = self.attribute(asked)
         self._refuse_what_is_no_number(attributed)
-        predictions = predictions_of(asked.analyzer, asked.question, attributed.logits, attributed.answers)
+        predictions = predictions_of(asked.model, asked.question, attributed.logits, attributed.answers)
         return attribution_tree(attributed, asked.sequence, self.quantity, facts_of(self, asked), predictions)
 
     @abstractmethod
@@ -95,9 +95,9 @@ class SharesOnly(Attribution):
 
 def facts_of(method: Method, asked: Asked) -> dict[str, str | int | float]:
     """What an explanation says about how it was made. `causal`: a value is read off a token that knows none after it."""
-    causal = asked.analyzer.family.stack.causal and asked.question.reads_tokens
+    causal = asked.model.family.stack.causal and asked.question.reads_tokens
     how = {"signed": int(method.signed), "causal": int(causal), "ff_baseline": asked.request.ff_baseline}
-    return {**asked.analyzer.facts, **method.facts, **how}
+    return {**asked.model.facts, **method.facts, **how}
 
 
 # ---- gradients ---------------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class _Gradient(SharesOnly):
     passes = 3
 
     def attribute(self, asked: Asked) -> Attributed:
-        values = Values(asked.analyzer, asked.sequence, asked.question)
+        values = Values(asked.model, asked.sequence, asked.question)
         states = tuple(each.detach().requires_grad_() for each in values.entering)
         with torch.enable_grad():
             outputs = values.of_states(*states)[0]
@@ -177,7 +177,7 @@ class IntegratedGradients(SharesOnly):
 
     def attribute(self, asked: Asked) -> Attributed:
         integrated = _captum()
-        values = Values(asked.analyzer, asked.sequence, asked.question)
+        values = Values(asked.model, asked.sequence, asked.question)
         zero = tuple(torch.zeros_like(each) for each in values.entering)
         at_once = max(1, _STATES_AT_ONCE // max(each.shape[1] for each in zero))
         found = [
@@ -229,9 +229,9 @@ class LeaveOneOut(SharesOnly):
             raise InputError(f"A token is removed by {listing(get_args(Removal))}, not by {self.removal!r}.")
 
     def attribute(self, asked: Asked) -> Attributed:
-        analyzer, sequence, question = asked.analyzer, asked.sequence, asked.question
-        removal = removal_of(analyzer, sequence, self.removal)
-        values = Values(analyzer, sequence, question)
+        model, sequence, question = asked.model, asked.sequence, asked.question
+        removal = removal_of(model, sequence, self.removal)
+        values = Values(model, sequence, question)
         shares = _without_states(values) if removal == "mean" else _without_tokens(asked, values, removal)
         length = values.entering[0].shape[1]
         encoder = shares[:, length:] if len(values.entering) > 1 else None
@@ -240,7 +240,7 @@ class LeaveOneOut(SharesOnly):
 
 def _without_tokens(asked: Asked, values: Values, removal: Removal) -> Float[Tensor, "target token"]:
     """What every value loses without each token; missing where it does not exist without it."""
-    withouts = without_each(asked.analyzer, asked.sequence, asked.question, values.rows, removal)
+    withouts = without_each(asked.model, asked.sequence, asked.question, values.rows, removal)
     count = sum(each.shape[1] for each in values.entering)
     shares = values.own.new_full((len(values.answers), count), torch.nan)
     if not withouts:
@@ -286,7 +286,7 @@ class Random(SharesOnly):
     passes = 1
 
     def attribute(self, asked: Asked) -> Attributed:
-        values = Values(asked.analyzer, asked.sequence, asked.question)
+        values = Values(asked.model, asked.sequence, asked.question)
         text = repr((asked.sequence.tokens, asked.sequence.target and asked.sequence.target.tokens, self.seed))
         generator = torch.Generator().manual_seed(zlib.crc32(text.encode()))
         main, *encoder = (

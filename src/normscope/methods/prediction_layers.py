@@ -15,6 +15,7 @@ from normscope.errors import CompletenessError, InputError, UnsupportedArchitect
 from normscope.explain.direct import direct_attention
 from normscope.explain.task import Asked, Attributed, read_off
 from normscope.methods.layer import Alti, LayerMethod
+from normscope.methods.maps import maps_by
 from normscope.methods.prediction import SharesOnly
 from normscope.results.analysis import Analysis
 
@@ -48,10 +49,10 @@ class RowOfRollout(SharesOnly):
 
     def attribute(self, asked: Asked) -> Attributed:
         played, _ = read_off(asked, max_memory=_ONE_LAYER)
-        analyzer, scopes = asked.analyzer, None
+        model, scopes = asked.model, None
         if self.of.name in ("norms", "projections"):  # they have many scopes: the whole layer's is rolled out
-            scopes = [*analyzer.scopes[-1:], *analyzer.encoder_scopes[-1:]]
-        analysis = analyzer.maps_by(asked.sequence, self.of, scopes, asked.request.dtype, asked.request.tell)
+            scopes = [*model.scopes[-1:], *model.encoder_scopes[-1:]]
+        analysis = maps_by(model, asked.sequence, self.of, scopes, asked.request.dtype, asked.request.tell)
         last = _rolled(analysis)[-1]
         rows = [last[played.tokens(target)].mean(0) for target in range(len(played.answers))]
         main, encoder = _to_inputs(np.stack(rows), analysis)
@@ -95,7 +96,7 @@ class AltiLogit(SharesOnly):
     def attribute(self, asked: Asked) -> Attributed:
         played, recording = read_off(asked, max_memory=asked.request.max_memory)
         request = asked.request
-        analysis = asked.analyzer.maps_by(asked.sequence, Alti(), None, request.dtype, request.tell)
+        analysis = maps_by(asked.model, asked.sequence, Alti(), None, request.dtype, request.tell)
         rolled = _rolled(analysis)
         length = rolled.shape[1]
         shares, covector = np.zeros((len(played.answers), rolled.shape[-1])), played.pulled.covector
@@ -157,10 +158,10 @@ class DecompX(SharesOnly):
             shares, bias = _shared_out(shares, bias, self.bias)
         sizes = torch.maximum(shares.abs().sum(-1) + bias.abs(), played.values.abs())
         errors = (shares.sum(-1) + bias - played.values).abs() / sizes
-        if not float(errors.amax()) <= asked.analyzer.tolerance:
+        if not float(errors.amax()) <= asked.model.tolerance:
             raise CompletenessError(
                 f"By DecompX the tokens' shares do not add up to the model's own value: relative error "
-                f"{float(errors.amax()):.2e}, tolerance {asked.analyzer.tolerance:.0e}. There is no explanation."
+                f"{float(errors.amax()):.2e}, tolerance {asked.model.tolerance:.0e}. There is no explanation."
             )
         return Attributed(played.answers, played.head.logits, played.values, shares, None, bias, errors)
 

@@ -5,10 +5,8 @@ Safe by default: safetensors only, no remote code. Every refusal says what the u
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,11 +26,10 @@ from transformers.utils import logging
 
 from normscope.capture import family_in
 from normscope.errors import InputError, ModelError, UnsafeWeightsError, UnsupportedArchitectureError, listing
-from normscope.families import Family, family_of
-from normscope.families.heads import made_up
+from normscope.families import family_of
 from normscope.models import source as embedded
-from normscope.models.checkpoint import DTYPES, non_finite, refuse_incomplete, refuse_non_finite, refuse_unreadable
-from normscope.models.devices import numbers_of
+from normscope.models.checkpoint import DTYPES, refuse_incomplete, refuse_non_finite, refuse_unreadable
+from normscope.models.model import Model
 from normscope.models.options import DeviceMap, refuse_device_map
 from normscope.models.source import (
     has_vocabulary,
@@ -48,43 +45,6 @@ from normscope.models.source import (
 _HUB_SECONDS = 5
 """How long the hub may take to say whether it has a model."""
 
-_SAMPLES = 4096
-"""How many evenly spaced values of each tensor go into the weight fingerprint."""
-
-
-@dataclass(frozen=True)
-class LoadedModel:
-    """A model with what is known about it. `revision` is the hub's commit, where it came from the hub.
-
-    The model may change after it was loaded, so that nothing that depends on its weights is kept.
-    """
-
-    model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase | None
-    family: Family
-    name: str
-    revision: str | None
-    processor: Any | None = None
-
-    def fingerprint(self) -> str:
-        """A hash of every weight's name, shape, dtype and sampled values: equal for equal weights, wherever they lie.
-
-        What the checkpoint lacks, and only a head would use, is another at every time and is left out.
-        Raises `ModelError` where one of these values is a parameter's and not finite.
-        """
-        digest = hashlib.sha256()
-        parameters = {name for name, _ in self.model.named_parameters()}
-        for name, tensor in sorted(self.model.state_dict().items()):
-            if name in made_up(self.model):
-                continue
-            flat = numbers_of(self.model, name, tensor).detach().reshape(-1)
-            sample = flat[:: max(1, -(-flat.numel() // _SAMPLES))].to("cpu", torch.float64)
-            if name in parameters and not bool(sample.isfinite().all()):
-                raise non_finite(name, sample)
-            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-            digest.update(sample.numpy().tobytes())
-        return digest.hexdigest()[:16]
-
 
 def load_model(
     source: str | Path | torch.nn.Module | None,
@@ -96,7 +56,7 @@ def load_model(
     revision: str | None,
     allow_pickle: bool,
     trust_remote_code: bool,
-) -> LoadedModel:
+) -> Model:
     """Load (or take) a model and check that it can be analysed."""
     refuse_device_map(device_map, device)
     _refuse_dtype(dtype)
@@ -125,7 +85,7 @@ def load_model(
     refuse_non_finite(model)
     processor = _image_processor(source) if family.reads == "image" else None
     name = embedded.NAME if source is None else _name(model)
-    return LoadedModel(model, tokenizer, family, name, commit, processor)
+    return Model(model, tokenizer, family, name, commit, processor)
 
 
 def sketched_model(
@@ -135,7 +95,7 @@ def sketched_model(
     dtype: torch.dtype | None,
     revision: str | None,
     trust_remote_code: bool,
-) -> LoadedModel:
+) -> Model:
     """A model without its numbers, on the meta device: its configuration and its tokenizer are read, and no weights.
 
     What it takes can be estimated, and nothing else.
@@ -154,7 +114,7 @@ def sketched_model(
     places = str(tokenizer or location), options if tokenizer is None else _code(options)
     read = _tokenizer(*places, required=tokenizer is not None)
     name = embedded.NAME if source is None else model_name(location)
-    return LoadedModel(model.to(dtype or model.dtype).eval(), read, family_in(model, family), name, None)
+    return Model(model.to(dtype or model.dtype).eval(), read, family_in(model, family), name)
 
 
 def _code(options: dict[str, Any]) -> dict[str, Any]:

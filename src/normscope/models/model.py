@@ -1,74 +1,87 @@
-"""A model that is analysed, and all that is known of it: family, layers, scopes, limits, and where its results come from."""
+"""A model that can be analysed: what is known of it, and the one way to run it.
+
+Everything below `analyzer` takes a `Model`; `Analyzer` adds what can be requested of one.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.metadata import version
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from normscope.capture import blocks_of
+from normscope.capture import Side, blocks_of, capture_sides
+from normscope.capture.heads import HeadListener
+from normscope.capture.hooks import forward_pass
 from normscope.chain.proof import TOLERANCE, Proof
 from normscope.errors import listing
 from normscope.families import Family
-from normscope.models.loading import LoadedModel
+from normscope.families.heads import head_of, made_up
+from normscope.inputs.sequence import Batch, TokenSequence, batches
+from normscope.models.checkpoint import non_finite
+from normscope.models.devices import entry_device, numbers_of
 from normscope.scopes import Scope, scopes_of
 
+_SAMPLES = 4096
+"""How many evenly spaced values of each tensor go into the weight fingerprint."""
 
-class Subject:
-    """A loaded model, described. `Analyzer` adds what can be asked of it."""
 
-    def __init__(self, loaded: LoadedModel) -> None:
-        self._loaded = loaded
-        blocks_of(self.model, self.family.stack)  # refuse now what would fail later
+@dataclass(frozen=True, eq=False, repr=False)
+class Model:
+    """A loaded model with its tokenizer and the description of its architecture.
+
+    The weights may change after loading, so nothing that depends on them is cached.
+    """
+
+    module: PreTrainedModel
+    """The model itself, as transformers has it."""
+    tokenizer: PreTrainedTokenizerBase | None
+    """What makes tokens of a text, or `None`: then inputs are token ids."""
+    family: Family
+    """The description of the architecture: where a block keeps its parts, and in what order they act."""
+    name: str
+    """The name of the model on the hub, or of its folder."""
+    revision: str | None = None
+    """The commit on the hub, for a model that came from there."""
+    processor: Any = None
+    """What makes pixels of an image, for a vision model that came with it."""
+
+    def __post_init__(self) -> None:
+        blocks_of(self.module, self.family.stack)  # raise now rather than in the first forward pass
+
+    # ---- what is known -------------------------------------------------------------------------------------------------
 
     @property
-    def model(self) -> PreTrainedModel:
-        """The model itself, as transformers has it."""
-        return self._loaded.model
-
-    @property
-    def tokenizer(self) -> PreTrainedTokenizerBase | None:
-        """What makes tokens of a text, or `None`: then inputs are token ids."""
-        return self._loaded.tokenizer
-
-    @property
-    def processor(self) -> Any:
-        """What makes pixels of an image, for a vision model that came with it."""
-        return self._loaded.processor
-
-    @property
-    def family(self) -> Family:
-        """The description of the architecture: where a block keeps its parts, and in what order they act."""
-        return self._loaded.family
-
-    @property
-    def name(self) -> str:
-        """The name of the model on the hub, or of its folder."""
-        return self._loaded.name
+    def config(self) -> Any:
+        """The configuration of the model, as transformers has it."""
+        return self.module.config
 
     @property
     def layers(self) -> list[int]:
         """The layers, numbered from 1."""
-        return list(range(1, 1 + self.family.stack.depth(self.model.config)))
+        return list(range(1, 1 + self.family.stack.depth(self.config)))
 
     @property
     def scopes(self) -> list[Scope]:
         """The scopes of the model's blocks, in the order in which their maps grow."""
-        return scopes_of(self.family.stack.topology_of(self.model.config).components())
+        return scopes_of(self.family.stack.topology_of(self.config).components())
 
     @property
     def encoder_scopes(self) -> list[Scope]:
         """The scopes of the encoder's blocks, where there is an encoder."""
         encoder = self.family.encoder
-        return [] if encoder is None else scopes_of(encoder.topology_of(self.model.config).components())
+        return [] if encoder is None else scopes_of(encoder.topology_of(self.config).components())
 
     @property
     def longest(self) -> int | None:
         """The most tokens an input may have, or `None` where nothing limits it."""
-        return self.family.longest(self.model.config)
+        return self.family.longest(self.config)
 
     @property
     def tolerance(self) -> float:
@@ -83,23 +96,84 @@ class Subject:
     @property
     def weight_dtype(self) -> torch.dtype:
         """The dtype in which the model computes."""
-        return next(p.dtype for p in self.model.parameters() if p.is_floating_point())
+        return next(p.dtype for p in self.module.parameters() if p.is_floating_point())
 
     @property
     def facts(self) -> dict[str, str | int | float]:
         """What every result says about where it came from: the model as it is now, also if it was changed since."""
         return {
             "model": self.name,
-            "model_type": self.model.config.model_type,
+            "model_type": self.config.model_type,
             "family": self.family.name,
-            "revision": self._loaded.revision or "",
-            "fingerprint": self._loaded.fingerprint(),
+            "revision": self.revision or "",
+            "fingerprint": self.fingerprint(),
             "dtype": str(self.weight_dtype).removeprefix("torch."),
             "tolerance": self.tolerance,
             "normscope_version": version("normscope"),
             "torch_version": version("torch"),
             "transformers_version": version("transformers"),
         }
+
+    def fingerprint(self) -> str:
+        """A hash of every weight's name, shape, dtype and sampled values: equal for equal weights on any device.
+
+        Weights that the checkpoint lacks and only a head would use are initialised at random, and left out.
+        Raises `ModelError` where a sampled value of a parameter is not finite.
+        """
+        digest = hashlib.sha256()
+        parameters = {name for name, _ in self.module.named_parameters()}
+        for name, tensor in sorted(self.module.state_dict().items()):
+            if name in made_up(self.module):
+                continue
+            flat = numbers_of(self.module, name, tensor).detach().reshape(-1)
+            sample = flat[:: max(1, -(-flat.numel() // _SAMPLES))].to("cpu", torch.float64)
+            if name in parameters and not bool(sample.isfinite().all()):
+                raise non_finite(name, sample)
+            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+            digest.update(sample.numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    # ---- forward passes ------------------------------------------------------------------------------------------------
+
+    def batches(self, sequences: Sequence[TokenSequence]) -> Iterator[Batch]:
+        """Batches of sequences of similar length, padded as this model pads, on the device of its first weights."""
+        pad_id = getattr(self.config, "pad_token_id", None) or 0
+        return batches(sequences, pad_id, entry_device(self.module))
+
+    def run(self, batch: Batch, hooks: Callable[[], list[Any]] = list, *, head: bool = True) -> Any:
+        """The output of the whole model for a batch: in evaluation mode, in the arithmetic of its weights.
+
+        Args:
+            batch: what the model reads.
+            hooks: registers hooks and returns their handles, which are removed after the pass.
+            head: whether the output of the head is needed; if not, its input need not have the head's shape.
+        """
+        with forward_pass(self.module) as handles:
+            handles.extend(hooks())
+            return self.module(**self._arguments(batch, head=head), return_dict=True)
+
+    def capture(
+        self, batch: Batch, sides: Sequence[Side], *, dtype: torch.dtype, head: HeadListener | None = None
+    ) -> None:
+        """Runs a batch and hands the traces of the requested layers to each side, and the head's to its listener."""
+        reads_head = head is not None and head.head is not None
+        capture_sides(
+            self.module,
+            self._arguments(batch, head=reads_head),
+            sides,
+            dtype=dtype,
+            below_attention=True,
+            head_hooks=None if head is None else head.hook,
+        )
+
+    def _arguments(self, batch: Batch, *, head: bool) -> dict[str, Any]:
+        """The keyword arguments of the forward pass. A multiple-choice head reads `[example, choice, token]`."""
+        features: dict[str, Tensor] = batch.features
+        if head and head_of(self.module).task == "multiple-choice":
+            features = {name: tensor[:, None] for name, tensor in features.items()}
+        return {**features, **({"use_cache": False} if self.family.stack.causal else {})}
+
+    # ---- shown -----------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         head = f"{type(self).__name__}({self.name!r}, family={self.family.name!r}, layers={len(self.layers)})"
@@ -109,7 +183,7 @@ class Subject:
         """What there is, as a small table in a notebook."""
         rows = {
             "model": self.name,
-            "architecture": f"{self.model.config.model_type} (family {self.family.name})",
+            "architecture": f"{self.config.model_type} (family {self.family.name})",
             "layers": len(self.layers),
             "scopes": listing(self.scopes),
             "encoder's scopes": listing(self.encoder_scopes),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from normscope.errors import InputError, listing, unknown
 from normscope.models import source as embedded
@@ -18,16 +18,15 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from normscope.analyzer import Analyzer
     from normscope.models.config import Outline
 
-    Model = PreTrainedModel | str | Path
+    Source = PreTrainedModel | str | Path
     Tokenizer = PreTrainedTokenizerBase | str | Path
     Dtype = torch.dtype | str
     Device = torch.device | str
     DeviceMap = str | Mapping[str, torch.device | str | int]
 else:  # importing torch takes seconds, and a command line that only shows its options should not wait for it
-    Model = Tokenizer = Dtype = Device = DeviceMap = Any
+    Source = Tokenizer = Dtype = Device = DeviceMap = Any
 
 _DTYPES = ("float64", "float32", "bfloat16", "float16")
 _DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "npu", "mtia", "xla", "meta")
@@ -36,7 +35,7 @@ _DEVICE = re.compile(r"([a-z]+)(:[0-9]+)?")
 
 
 class LoadingOptions(TypedDict, total=False):
-    """The fields of `ModelOptions` but the model itself, as keyword arguments."""
+    """All fields of `ModelOptions` except `model`, as keyword arguments."""
 
     tokenizer: Tokenizer | None
     dtype: Dtype | None
@@ -53,7 +52,7 @@ class ModelOptions:
     """A model to load, and how. A live model, too, may have a tokenizer and a device."""
 
     model: Annotated[
-        Model | None,
+        Source | None,
         Documentation(
             "A folder or hub name. Default: the embedded all-MiniLM-L6-v2.", ("--model", "-m"), command_line_type=str
         ),
@@ -97,7 +96,7 @@ class ModelOptions:
         refuse_device_map(self.device_map, self.device)
 
     @classmethod
-    def of(cls, model: Model | None, options: LoadingOptions) -> ModelOptions:
+    def of(cls, model: Source | None, options: LoadingOptions) -> ModelOptions:
         """The model and its loading options; refuses options that do not exist."""
         known = [field.name for field in fields(cls) if field.name != "model"]
         for name in options:
@@ -130,44 +129,6 @@ class ModelOptions:
         if self.model is None:
             return Outline.read(embedded.installed_folder(), embedded.NAME)
         return Outline.read(Path(str(self.model)), model_name(str(self.model)))
-
-    def load(self) -> Analyzer:
-        """The analyzer of the model."""
-        self.refuse_unusable()
-        import torch  # noqa: PLC0415  (as above)
-
-        from normscope import analyzer  # noqa: PLC0415  (which is all of normscope, and this but its options)
-
-        return analyzer.load(
-            self.model,
-            tokenizer=self.tokenizer,
-            dtype=getattr(torch, self.dtype) if isinstance(self.dtype, str) else self.dtype,
-            device=self.device,
-            device_map=self.device_map,
-            revision=self.revision,
-            allow_pickle=self.allow_pickle,
-            trust_remote_code=self.trust_remote_code,
-        )
-
-    def sketch(self) -> Analyzer:
-        """The analyzer of the model without its weights, of which nothing is read: for estimates alone."""
-        self.refuse_unusable()
-        import torch  # noqa: PLC0415  (as above)
-
-        from normscope.analyzer import Analyzer  # noqa: PLC0415
-        from normscope.models.loading import sketched_model  # noqa: PLC0415
-
-        if self.is_live or not isinstance(self.tokenizer, str | Path | None):
-            raise InputError("A live model has its weights: estimate it as it is.")
-        return Analyzer(
-            sketched_model(
-                cast("str | Path | None", self.model),
-                self.tokenizer,
-                dtype=getattr(torch, self.dtype) if isinstance(self.dtype, str) else self.dtype,
-                revision=self.revision,
-                trust_remote_code=self.trust_remote_code,
-            )
-        )
 
 
 def refuse_device_map(device_map: DeviceMap | None, device: Device | None) -> None:

@@ -38,7 +38,7 @@ def tables_across(runs: Sequence[str | Path], *, together: bool = False) -> list
     """The tables that span the models of several finished runs, as the papers print them: a row for each model.
 
     Examples:
-        >>> from normscope.experiments import run
+        >>> from normscope.runs import run
         >>> from normscope.report import tables_across
         >>> for seed in (0, 1):
         ...     _ = run(["mixing-ratio"], corpus=["The opera singer caught a soap bubble."], seed=seed, out=f"runs/{seed}")
@@ -56,7 +56,7 @@ def write_report(runs: Sequence[str | Path], out: str | Path | None = None, *, t
     deviation of every number over the runs (seeds, or models); across models, the seeds of each model are one row.
 
     Examples:
-        >>> from normscope.experiments import run
+        >>> from normscope.runs import run
         >>> from normscope.report import write_report
         >>> _ = run(["ff-norms"], corpus=["The opera singer caught a soap bubble."], out="runs/norms")
         >>> write_report(["runs/norms"]).name

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from normscope.errors import InputError, NormscopeError, SelectionError, listing
+from normscope.errors import InputError, SelectionError, listing
 from normscope.options import NormaliseAxis, normalise_axis
 from normscope.results import schema
 from normscope.results import words as units
@@ -24,6 +24,7 @@ from normscope.results.rollout import (
     residual_share,
     rollout,
 )
+from normscope.results.views import view, widget
 from normscope.scopes import HALF_ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
 
 if TYPE_CHECKING:
@@ -324,9 +325,7 @@ class Analysis:
         Examples:
             >>> analysis.plot("AttnResLnFf", layer=3, normalise="row").savefig("map.svg")
         """
-        from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
-
-        plot = plots.plot_image_map if "key_row" in self._dataset.coords else plots.plot_map
+        plot = view("plots:plot_image_map" if "key_row" in self._dataset.coords else "plots:plot_map")
         return plot(self, scope, layer, **options)
 
     def explore(self, compare: Analysis | None = None) -> Any:
@@ -335,17 +334,11 @@ class Analysis:
         Examples:
             >>> widget = analysis.explore()  # at the end of a cell, it shows itself
         """
-        try:
-            from normscope.explorer.widget import ExplorerWidget  # noqa: PLC0415  (an extra)
-        except ModuleNotFoundError as error:
-            raise NormscopeError(f"The widget needs {error.name}: pip install 'normscope[notebook]'.") from error
-        return ExplorerWidget(self, *([] if compare is None else [compare]))
+        return widget(self, *([] if compare is None else [compare]))
 
     def _repr_html_(self) -> str | None:
         """The explorer inside a notebook's cell, without any extra; the plain text of large analyses."""
-        from normscope.explorer.page import frame  # noqa: PLC0415  (only notebooks need it)
-
-        return frame(self)
+        return view("explorer.page:frame")(self)
 
     def save(self, path: str | Path, **options: Any) -> Path:
         """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
@@ -359,9 +352,7 @@ class Analysis:
             >>> ns.open(path).tokens == analysis.tokens
             True
         """
-        from normscope.output.export import export_analysis  # noqa: PLC0415  (what writes, and that imports pyarrow)
-
-        return export_analysis(self, path, **options)
+        return view("output.export:export_analysis")(self, path, **options)
 
 
 def _quantity(values: xr.DataArray, scope: Scope) -> str:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import xarray as xr
 
-from normscope.errors import NormscopeError, SelectionError, listing
+from normscope.errors import SelectionError, listing
 from normscope.options import whole_number
 from normscope.results import explanation_schema as names
 from normscope.results import schema
 from normscope.results import tokens as labels
 from normscope.results import words as units
 from normscope.results.flow import Flow, flow_of
+from normscope.results.views import view, widget
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -319,9 +320,7 @@ class Explanation:
         Examples:
             >>> explanation.plot().savefig("why.svg")
         """
-        from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
-
-        return plots.plot_explanation(self, **options)
+        return view("plots:plot_explanation")(self, **options)
 
     def plot_flow(self, share: float = 0.9, *, target: int = 0, encoder: bool = False, **options: Any) -> Figure:
         """The graph of `flow` as a picture; options are those of `plots.plot_flow`.
@@ -329,10 +328,8 @@ class Explanation:
         Examples:
             >>> explanation.plot_flow(share=0.5).savefig("flow.svg")
         """
-        from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
-
         options.setdefault("name", "" if encoder else labels.name_of(self.targets[self._place(target)]))
-        return plots.plot_flow(self.flow(share, target=target, encoder=encoder), **options)
+        return view("plots:plot_flow")(self.flow(share, target=target, encoder=encoder), **options)
 
     def explore(self, *others: Analysis | Explanation) -> Any:
         """The explorer as a notebook widget: what flows to the prediction, and whatever is to be shown with it.
@@ -342,11 +339,7 @@ class Explanation:
         Examples:
             >>> widget = explanation.explore()  # at the end of a cell, it shows itself
         """
-        try:
-            from normscope.explorer.widget import ExplorerWidget  # noqa: PLC0415  (an extra)
-        except ModuleNotFoundError as error:
-            raise NormscopeError(f"The widget needs {error.name}: pip install 'normscope[notebook]'.") from error
-        return ExplorerWidget(self, *others)
+        return widget(self, *others)
 
     def save(self, path: str | Path, **options: Any) -> Path:
         """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
@@ -359,16 +352,12 @@ class Explanation:
             >>> ns.open(path).values == explanation.values
             True
         """
-        from normscope.output.explanation_export import export_explanation  # noqa: PLC0415  (what writes, and that imports this)
-
-        return export_explanation(self, path, **options)
+        return view("output.explanation_export:export_explanation")(self, path, **options)
 
     def _repr_html_(self) -> str:
         """The explorer inside a notebook's cell; of large explanations, and without a flow, the coloured text."""
-        from normscope.explorer.page import frame  # noqa: PLC0415  (only notebooks need it)
-        from normscope.output.explanation_page import fragment  # noqa: PLC0415  (only notebooks need it)
-
-        return (frame(self) if names.EDGES in self._dataset else None) or fragment(self)
+        page = view("explorer.page:frame")(self) if names.EDGES in self._dataset else None
+        return page or view("output.explanation_page:fragment")(self)
 
     def __repr__(self) -> str:
         shown = ", ".join(repr(name) for name in self.targets[:3]) + (", ..." if len(self.targets) > 3 else "")

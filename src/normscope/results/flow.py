@@ -13,6 +13,7 @@ import numpy as np
 
 from normscope.errors import InputError
 from normscope.options import is_share
+from normscope.results.views import view
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,9 +70,7 @@ class Flow:
         Examples:
             >>> explanation.flow(share=0.5).plot().savefig("flow.svg")
         """
-        from normscope import plots  # noqa: PLC0415  (matplotlib is slow to import, and not always needed)
-
-        return plots.plot_flow(self, **options)
+        return view("plots:plot_flow")(self, **options)
 
     def nodes(self) -> set[tuple[int, int]]:
         """The tokens that an edge touches, as (depth, place); depth 0 is before the first layer.

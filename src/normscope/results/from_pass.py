@@ -8,6 +8,8 @@ from typing import Any
 import xarray as xr
 
 from normscope.decompose import Approximation
+from normscope.models.model import Model
+from normscope.options import FeedForwardBaseline, ValueBias
 from normscope.passes import Measured, Results
 from normscope.results import schema
 from normscope.results.analysis import Analysis
@@ -21,6 +23,19 @@ def analysis(measured: Measured, facts: Facts) -> Analysis:
     if measured.encoder is None:
         return Analysis(main)
     return Analysis(main, Analysis(_encoder_dataset(measured, measured.encoder, facts)))
+
+
+def analysis_of(
+    model: Model,
+    measured: Measured,
+    *,
+    value_bias: ValueBias = "token",
+    ff_baseline: FeedForwardBaseline = "zero",
+    method: Facts | None = None,
+) -> Analysis:
+    """The analysis of a sequence that a model's pass measured, by a method with these facts (default: norms)."""
+    counted = {"value_bias": value_bias, "ff_baseline": ff_baseline}
+    return analysis(measured, {**model.facts, **counted, **(method or {})})
 
 
 def mixing_ratios(measured: Measured, facts: Facts) -> xr.DataArray:

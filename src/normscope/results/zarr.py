@@ -279,7 +279,7 @@ def analysis(
         heights = [len(main), len(sequence)][: len(stacks)]
         streams = [_streamed_stack(*each) for each in zip(stacks, stores, heights, strict=True)]
         asked = replace(request, main=streams[0], encoder=streams[1] if len(stacks) > 1 else None)
-        (measured,) = Pass(work.analyzer, asked).over(sequences, progress=False, tell=tell)
+        (measured,) = Pass(work.model, asked).over(sequences, progress=False, tell=tell)
         made = results.analysis(measured, facts)
         write_rest(made.dataset, stores[0])
         if made.has_encoder:

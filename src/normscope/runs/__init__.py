@@ -119,7 +119,7 @@ def run(
         engine: what computes the shards, instead of `jobs` processes.
 
     Examples:
-        >>> from normscope.experiments import run
+        >>> from normscope.runs import run
         >>> result = run(["mixing-ratio"], corpus=["The opera singer caught a soap bubble."], out="runs/bubble")
         >>> result.tables["mixing-ratio"].num_rows > 0
         True
@@ -143,7 +143,7 @@ def run(
     )
     with ExitStack() as exits:
         folder = exits.enter_context(_folder(out))
-        analyzer = model if isinstance(model, Analyzer) else cast(ModelOptions, source).load()
+        analyzer = model if isinstance(model, Analyzer) else Analyzer.from_options(cast(ModelOptions, source))
         driver = Driver(settings, analyzer, folder, exits.enter_context(spooled(folder.path, shard_size)))
         started = time.monotonic()
         record = driver.prepare(overwrite=overwrite)

@@ -16,19 +16,17 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from transformers.utils import logging
 
+from normscope.analyzer import Analyzer
 from normscope.errors import InputError, ModelError, NormscopeError, listing
 from normscope.experiments import Partial
 from normscope.experiments.observer import Plan, observe
 from normscope.models.options import ModelOptions
 from normscope.runs.spool import Shard
-
-if TYPE_CHECKING:
-    from normscope.analyzer import Analyzer
 
 Finished = tuple[int, dict[str, Partial]]
 """The place of a shard, and what it adds to every experiment."""
@@ -181,7 +179,7 @@ class Worker:
     @cached_property
     def analyzer(self) -> Analyzer:
         """The model, loaded with the first shard, whose error then is that of loading."""
-        analyzer = self._work.loadable().load()
+        analyzer = Analyzer.from_options(self._work.loadable())
         expected, found = self._work.facts, analyzer.facts
         changed = [
             name.removesuffix("_version")

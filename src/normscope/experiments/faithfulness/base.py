@@ -57,7 +57,7 @@ class Trial(Experiment):
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         raise InputError(
             f"{self.name} asks the model itself, which an analysis is not. Run it on texts: "
-            f"normscope.experiments.run([{self.name!r}], model=..., corpus=...)."
+            f"normscope.runs.run([{self.name!r}], model=..., corpus=...)."
         )
 
     @abstractmethod

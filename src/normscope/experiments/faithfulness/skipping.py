@@ -5,21 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from normscope.capture import blocks_of
-from normscope.capture.hooks import evaluation_mode, hooks
 from normscope.chain.trace import Attention, FeedForward, Fork, LayerTrace, Normalise, OwnFeedForward, Residual, Scale
-from normscope.inputs import TokenSequence, batches
+from normscope.inputs import TokenSequence
 from normscope.measures.value_zeroing import attention_output, feed_forward, normalise
-from normscope.models.devices import entry_device
-
-if TYPE_CHECKING:
-    from normscope.analyzer import Analyzer
+from normscope.models.model import Model
 
 _TOKENS_AT_ONCE = 2048
 
@@ -90,30 +86,26 @@ class Continued:
 
 
 def continued(
-    analyzer: Analyzer, sequence: TokenSequence, layer: int, outputs: Float[Tensor, "many token d"], *, logits: bool
+    model: Model, sequence: TokenSequence, layer: int, outputs: Float[Tensor, "many token d"], *, logits: bool
 ) -> Continued:
     """The model run on copies of a sequence, each with its own output of one block."""
     at_once = max(1, _TOKENS_AT_ONCE // len(sequence))
-    pieces = [_run(analyzer, sequence, layer, some, logits=logits) for some in outputs.split(at_once)]
+    pieces = [_run(model, sequence, layer, some, logits=logits) for some in outputs.split(at_once)]
     scores = [piece.logits for piece in pieces if piece.logits is not None]
     return Continued(torch.cat([piece.states for piece in pieces]), torch.cat(scores) if scores else None)
 
 
 def _run(
-    analyzer: Analyzer, sequence: TokenSequence, layer: int, outputs: Float[Tensor, "many token d"], *, logits: bool
+    model: Model, sequence: TokenSequence, layer: int, outputs: Float[Tensor, "many token d"], *, logits: bool
 ) -> Continued:
-    model, blocks = analyzer.model, blocks_of(analyzer.model, analyzer.family.stack)
-    (batch,) = batches([sequence], getattr(model.config, "pad_token_id", None) or 0, entry_device(model))
-    inputs: dict[str, Any] = {
-        name: tensor.expand(len(outputs), *tensor.shape[1:]) for name, tensor in batch.features.items()
-    }
-    if analyzer.family.stack.causal:
-        inputs["use_cache"] = False
+    (batch,) = model.batches([sequence])
+    blocks = blocks_of(model.module, model.family.stack)
     last: list[Tensor] = []
-    hook = _replacing(layer, outputs.to(analyzer.weight_dtype), last)
-    with torch.no_grad(), evaluation_mode(model), hooks(model) as handles:
-        handles += [block.register_forward_hook(hook) for block in blocks]
-        output: Any = model(**inputs, return_dict=True)
+    hook = _replacing(layer, outputs.to(model.weight_dtype), last)
+    with torch.no_grad():
+        output = model.run(
+            batch.repeated(len(outputs)), lambda: [block.register_forward_hook(hook) for block in blocks], head=False
+        )
     return Continued(last[-1].float(), output.logits.float() if logits else None)
 
 

@@ -1,0 +1,39 @@
+"""How a result shows itself: the functions that draw, write and explore it, imported by name on first use.
+
+Results lie below `output`, `plots` and `explorer`, which take results as arguments. The methods `plot`, `save` and `explore`
+are shorthands for functions there, so a result knows them only by name, as pandas knows its plotting backends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Literal
+
+from normscope.errors import NormscopeError
+
+View = Literal[
+    "plots:plot_map",
+    "plots:plot_image_map",
+    "plots:plot_explanation",
+    "plots:plot_flow",
+    "output.export:export_analysis",
+    "output.explanation_export:export_explanation",
+    "output.explanation_page:fragment",
+    "explorer.page:frame",
+]
+
+
+def view(name: View) -> Callable[..., Any]:
+    """The function of a name, `module:function` inside of normscope."""
+    module, _, function = name.partition(":")
+    return getattr(import_module(f"normscope.{module}"), function)
+
+
+def widget(*results: object) -> Any:
+    """The explorer of results as a notebook widget, which needs the extra `notebook`."""
+    try:
+        module = import_module("normscope.explorer.widget")
+    except ModuleNotFoundError as error:
+        raise NormscopeError(f"The widget needs {error.name}: pip install 'normscope[notebook]'.") from error
+    return module.ExplorerWidget(*results)

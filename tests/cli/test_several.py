@@ -16,7 +16,7 @@ import normscope as ns
 from normscope.cli.several import RECIPES, folder_names, several_models
 from normscope.errors import InputError
 from normscope.experiments import run as run_experiments
-from normscope.experiments.published_values import NAMES
+from normscope.experiments.published import NAMES
 from normscope.models.options import ModelOptions
 from normscope.models.source import short_name
 from normscope.runs import foretold, settings_of

@@ -10,10 +10,9 @@ import pytest
 import torch
 from checking import checked
 from jaxtyping import Float, TypeCheckError
-from torch import Tensor
-
 from normscope.decompose.linear import deviation
 from normscope.trace import Linear, RmsNorm
+from torch import Tensor
 
 ROWS = torch.ones(3, 4)
 

@@ -15,7 +15,7 @@ from corpus_run.small import save_model, tables
 import normscope as ns
 from normscope.cli.several import RECIPES, folder_names, several_models
 from normscope.errors import InputError
-from normscope.experiments.published_values import NAMES
+from normscope.experiments.published import NAMES
 from normscope.models.options import ModelOptions
 from normscope.models.source import short_name
 from normscope.runs import foretold, settings_of

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from normscope.errors import FileError
-from normscope.experiments.exact import Moments
-from normscope.experiments.partial import Partial, Rows, merged
+from normscope.experiments.partial import Moments, Partial, Rows, merged
 from normscope.runs import shard_files
 from normscope.runs.shards import Shards, Span
 

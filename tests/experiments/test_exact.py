@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from normscope.experiments.exact import ExactSum, Moments
-from normscope.experiments.histograms import LogBins, binned_spearman
-from normscope.experiments.ranks import average_ranks, correlation_matrix
+from normscope.experiments.partial import ExactSum, Moments
+from normscope.experiments.statistics import LogBins, average_ranks, binned_spearman, correlation_matrix
 from normscope.options import Correlation
 
 

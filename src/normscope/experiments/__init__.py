@@ -11,17 +11,19 @@ from normscope.catalogue import experiment_name, refuse_experiment_options
 from normscope.experiments.alignment import Alignment
 from normscope.experiments.amplification import FeedForwardAmplification
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
+from normscope.experiments.categories import Categories
+from normscope.experiments.dispersion import Dispersion
 from normscope.experiments.expansion import ExpansionRate
 from normscope.experiments.faithfulness.agreement import Agreement
 from normscope.experiments.faithfulness.deletion import Deletion
 from normscope.experiments.faithfulness.evidence import EvidenceExperiment
 from normscope.experiments.faithfulness.redundancy import Redundancy
 from normscope.experiments.faithfulness.shapley import Shapley
-from normscope.experiments.feed_forward import FeedForwardNormsExperiment, OutlierDimensions
+from normscope.experiments.ff_norms import FeedForwardNormsExperiment
 from normscope.experiments.frequency import Frequency, MixingFrequency
 from normscope.experiments.groups import Entities, WordSplit
-from normscope.experiments.heads import Categories, Dispersion
 from normscope.experiments.mixing import MixingRatio
+from normscope.experiments.outlier_dimensions import OutlierDimensions
 from normscope.experiments.partial import Partial, merged
 from normscope.experiments.scope_similarity import ScopeSimilarity
 from normscope.experiments.sinks import Sinks

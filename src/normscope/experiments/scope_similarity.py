@@ -43,6 +43,7 @@ class ScopeSimilarity(Experiment):
     paper: ClassVar[str] = "Kobayashi et al. 2024"
     shows: ClassVar[str] = "Table 1, Figures 5, 9, 12"
     summary: ClassVar[str] = "correlation of the maps at two scopes: adjacent, against the FF input, all pairs"
+    rank_options: ClassVar[dict[str, tuple[str, ...]]] = {"correlations": ("spearman",)}
     columns: ClassVar[dict[str, str]] = {
         **COLUMNS,
         "first": "the earlier scope",
@@ -65,10 +66,6 @@ class ScopeSimilarity(Experiment):
     def ways(self) -> tuple[Way, ...]:
         """All ways in which maps are compared."""
         return ways(self.name, self.correlations, self.normalisations)
-
-    @property
-    def ranks_only(self) -> bool:
-        return all(way.correlation == "spearman" for way in self.ways)
 
     def needs(self, model: ModelFacts) -> Needs:
         return Needs((Decomposition(maps=model.scopes),), masked=self.masked)

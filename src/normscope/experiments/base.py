@@ -253,6 +253,10 @@ class Experiment(ABC):
     are drawn once for each kind or question; the longest entry wins."""
     across_caption: ClassVar[str] = ""
     """What a figure of several models shows, for experiments that have one."""
+    reads_corpus: ClassVar[bool] = True
+    """Whether it needs a corpus; otherwise it is computed from the model alone."""
+    rank_options: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """The options with which its tables depend on the ranks of map values alone, so that maps may be approximate."""
 
     @abstractmethod
     def needs(self, model: ModelFacts) -> Needs:
@@ -280,7 +284,7 @@ class Experiment(ABC):
     @property
     def ranks_only(self) -> bool:
         """Whether its tables depend on the order of the values of maps alone, so that maps may be approximate."""
-        return False
+        return bool(self.rank_options) and all(tuple(getattr(self, name)) == v for name, v in self.rank_options.items())
 
     def check(self, analyzer: Analyzer) -> None:  # noqa: B027  (most take any model)
         """Refuse a model that the experiment cannot be run on, before any work begins."""

@@ -54,6 +54,7 @@ class ExpansionRate(Experiment):
     name: ClassVar[str] = "expansion-rate"
     paper: ClassVar[str] = "Kobayashi et al. 2021"
     shows: ClassVar[str] = "expansion rate of f"
+    reads_corpus: ClassVar[bool] = False
     summary: ClassVar[str] = (
         "how much the attention's value and output projections stretch vectors (from the weights alone)"
     )
@@ -76,7 +77,7 @@ class ExpansionRate(Experiment):
         check_choice(self.name, "form", self.form, _FORMS)
 
     def needs(self, model: ModelFacts) -> Needs:
-        return Needs(corpus=False)
+        return Needs(corpus=self.reads_corpus)
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         return Partial()

@@ -50,6 +50,7 @@ class ScopeSimilarity(Experiment):
     paper: ClassVar[str] = "Kobayashi et al. 2024"
     shows: ClassVar[str] = "Table 1, Figures 5, 9, 12"
     summary: ClassVar[str] = "correlation of the maps at two scopes: adjacent, against the FF input, all pairs"
+    rank_options: ClassVar[dict[str, tuple[str, ...]]] = {"correlations": ("spearman",)}
     columns: ClassVar[dict[str, str]] = {
         **COLUMNS,
         "first": "the earlier scope",
@@ -82,10 +83,6 @@ class ScopeSimilarity(Experiment):
     def comparisons(self) -> tuple[MapComparison, ...]:
         """All ways in which maps are compared."""
         return map_comparisons(self.name, self.correlations, self.normalisations)
-
-    @property
-    def ranks_only(self) -> bool:
-        return all(comparison.correlation == "spearman" for comparison in self.comparisons)
 
     def needs(self, model: ModelFacts) -> Needs:
         return Needs((Decomposition(maps=model.scopes),), masked=self.masked)

@@ -89,9 +89,9 @@ class MethodTrial(Trial):
     @property
     def names(self) -> tuple[str, ...]:
         """The methods asked for; `all` stands for all of them."""
-        from normscope.methods import methods  # noqa: PLC0415  (methods know the analyzer, which experiments do not)
+        from normscope.methods import available_methods  # noqa: PLC0415  (methods know the analyzer, which experiments do not)
 
-        return tuple(each.name for each in methods()) if ALL in self.methods else self.methods
+        return tuple(each.name for each in available_methods()) if ALL in self.methods else self.methods
 
     def calls(self, model: ModelFacts, length: int) -> int:
         return sum(named_method(name).calls(length) for name in self.names)

@@ -212,6 +212,6 @@ def agreement(tables: Sequence[Table]) -> str | None:
         return None
     values = "value" if len(differences) == 1 else "values"
     return (
-        f"{len(differences)} published {values} beside measured ones: they differ by "
+        f"{len(differences)} published {values} next to measured ones: they differ by "
         f"{statistics.median(differences):.3g} (median) and {max(differences):.3g} at most."
     )

@@ -18,7 +18,7 @@ from normscope.errors import InputError
 from normscope.experiments.published import NAMES
 from normscope.models.options import ModelOptions
 from normscope.models.source import short_name
-from normscope.runs import foretold, settings_of
+from normscope.runs import cost_of, settings_of
 from normscope.runs import run as run_experiments
 
 from .samples import Output
@@ -153,12 +153,12 @@ def test_the_list_of_the_paper_has_its_eleven_models() -> None:
 def test_the_cost_of_a_model_is_counted_without_its_weights(models: list[str], analyzer: ns.Analyzer) -> None:
     settings = settings_of(["mixing-ratio", "scope-similarity"], corpus=TEXTS)
     (Path(models[0]) / "model.safetensors").write_bytes(b"")
-    cost = foretold(settings, ns.Analyzer.without_weights(ModelOptions(models[0])))
+    cost = cost_of(settings, ns.Analyzer.without_weights(ModelOptions(models[0])))
     loaded = ns.load(models[1])
     lengths = [len(loaded.analyze(text).tokens) for text in TEXTS]
     assert (cost.sequences, cost.tokens, cost.seconds) == (2, sum(lengths), None)
     assert cost.weights == sum(4 * each.numel() for each in loaded.model.parameters())
     assert cost.flops == pytest.approx(loaded.estimate(lengths, timed=False).flops, rel=0.05)
     trial: Any = settings_of(["shapley"], corpus=TEXTS)
-    counted = foretold(trial, loaded)
+    counted = cost_of(trial, loaded)
     assert counted.calls["shapley"] > 0 and counted.seconds is None

@@ -136,7 +136,7 @@ class Noting:
     computed: list[int]
 
     def compute(self, work: engines.Work, shards: Iterable[Shard]) -> Iterator[engines.Finished]:
-        for index, partials in engines.Here(self.analyzer).compute(work, shards):
+        for index, partials in engines.InProcess(self.analyzer).compute(work, shards):
             self.computed.append(index)
             yield index, partials
 

@@ -15,7 +15,7 @@ from normscope.corpora.item import Item
 from normscope.errors import FileError
 from normscope.inputs import TokenSequence
 from normscope.runs import run
-from normscope.runs.engines import Finished, Here, Work
+from normscope.runs.engines import Finished, InProcess, Work
 from normscope.runs.spool import Shard, Spool
 
 NAMES = ["ff-amplification"]
@@ -34,7 +34,7 @@ class Engine:
     event: Callable[[int], None] = lambda index: None
 
     def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
-        for finished in Here(self.analyzer).compute(work, shards):
+        for finished in InProcess(self.analyzer).compute(work, shards):
             self.computed.append(finished[0])
             yield finished
             self.event(finished[0])

@@ -18,7 +18,7 @@ from normscope.experiments import Observation, Partial
 from normscope.experiments.base import ModelFacts
 from normscope.experiments.mixing import MixingRatio
 from normscope.runs import WorkerError, run
-from normscope.runs.engines import Finished, Here, Processes, Work, _pooled, threads_for
+from normscope.runs.engines import Finished, InProcess, Processes, Work, _pooled, threads_for
 from normscope.runs.spool import Shard
 
 pytestmark = pytest.mark.usefixtures("empty_pictures")
@@ -34,7 +34,7 @@ class Backwards:
 
     def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
         for shard in reversed([*shards]):
-            yield from Here(self.analyzer).compute(work, [shard, shard])
+            yield from InProcess(self.analyzer).compute(work, [shard, shard])
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from normscope.corpora import CorpusError
 from normscope.errors import FileError
 from normscope.experiments.partial import Rows
 from normscope.runs import AnotherRunError, RunInterrupted, run
-from normscope.runs.engines import ChangedModelError, Finished, Here, Processes, Work, Worker
+from normscope.runs.engines import ChangedModelError, Finished, InProcess, Processes, Work, Worker
 from normscope.runs.spool import Shard
 
 NAMES = ["mixing-ratio", "ff-amplification"]
@@ -41,7 +41,7 @@ class Disturbed:
     after: int = 1
 
     def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
-        for count, finished in enumerate(Here(self.analyzer).compute(work, shards), 1):
+        for count, finished in enumerate(InProcess(self.analyzer).compute(work, shards), 1):
             yield finished
             if count == self.after:
                 self.event()
@@ -176,7 +176,7 @@ class Noting:
 
     def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
         self.work = work
-        return Here(ns.Analyzer.from_options(work.loadable())).compute(work, shards)
+        return InProcess(ns.Analyzer.from_options(work.loadable())).compute(work, shards)
 
 
 def test_a_worker_refuses_a_model_that_is_not_the_one_of_the_run(analyzer: Any, tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_model_that_changes_in_mid_run_ends_it_and_finished_shards_stay(analyz
     class Changing:
         def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
             queue = iter(shards)
-            yield from Here(ns.load(folder)).compute(work, [next(queue)])
+            yield from InProcess(ns.load(folder)).compute(work, [next(queue)])
             save_model(folder, analyzer.tokenizer, 1)
             yield from Processes(1).compute(work, queue)
 

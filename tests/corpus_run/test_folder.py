@@ -15,7 +15,7 @@ import pytest
 from normscope.corpora import CorpusError
 from normscope.errors import FileError
 from normscope.runs import AnotherRunError, RunInProgressError, run
-from normscope.runs.engines import Finished, Here, Work
+from normscope.runs.engines import Finished, InProcess, Work
 from normscope.runs.folder import locked_folder
 from normscope.runs.spool import Shard
 
@@ -85,7 +85,7 @@ class Intruded:
         self.analyzer, self.folder, self.refusals = analyzer, folder, 0
 
     def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
-        for finished in Here(self.analyzer).compute(work, shards):
+        for finished in InProcess(self.analyzer).compute(work, shards):
             yield finished
             with pytest.raises(RunInProgressError, match="Another process is running"):
                 run(["dispersion"], model=self.analyzer, corpus=TEXTS, out=self.folder, overwrite=True)

@@ -14,7 +14,7 @@ import pytest
 from corpus_run.small import tables_of
 from normscope.errors import FileError, InputError
 from normscope.runs import AnotherRunError, run
-from normscope.runs.engines import Finished, Here, Work
+from normscope.runs.engines import Finished, InProcess, Work
 from normscope.runs.mirror import Mirror
 from normscope.runs.spool import Shard
 
@@ -39,7 +39,7 @@ class Counted:
     event: Callable[[int], None] = lambda index: None
 
     def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
-        for finished in Here(self.analyzer).compute(work, shards):
+        for finished in InProcess(self.analyzer).compute(work, shards):
             self.shards.append(finished[0])
             yield finished
             self.event(finished[0])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from corpus_run.small import save_model
@@ -17,7 +18,7 @@ import normscope as ns
 from normscope.experiments.chain import component_name
 from normscope.report import tables_across, write_report
 from normscope.report.across import Across, ModelRow, Number
-from normscope.report.across_figures import drawn_across, drawn_effects, effects_across
+from normscope.report.across_figures import drawn_across, drawn_effects, effects_across, omitted_effects
 from normscope.report.run import Run
 from normscope.runs import run
 from normscope.scopes import scopes_of
@@ -148,7 +149,7 @@ def test_other_ways_of_comparing_maps_have_tables_of_their_own_without_published
     first, second = tables_across([runs[0], tmp_path / "both", twin])
     assert "Pearson's r" in first.title and len(first.measured) == 3 and first.published
     assert "Spearman's" in second.title and len(second.measured) == 2 and not second.published
-    assert first.note == "Beside the model, these runs differ in: correlations, masking of tokens."
+    assert first.note == "Besides the model, these runs differ in: correlations, masking of tokens."
 
 
 def test_seeds_of_one_model_are_one_row_with_their_deviation(seeds: list[Path]) -> None:
@@ -185,6 +186,34 @@ def test_a_run_without_an_experiment_is_not_in_its_table(
     (table,) = tables_across([runs[0], tmp_path / "rates"])
     assert table.experiment == "expansion-rate" and len(table.measured) == 2
     assert tables_across(runs[:1]) == []
+
+
+def without_column(folder: Path, table: str, column: str) -> Path:
+    """A run as if its table were of a version that had no such column, and whose manifest had no checksums."""
+    path = folder / "tables" / f"{table}.parquet"
+    pq.write_table(pq.read_table(path).drop_columns(column), path)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["files"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [("mixing-ratio", "mean"), ("scope-similarity", "relation"), ("expansion-rate", "expansion_rate")],
+)
+def test_a_run_of_another_version_is_left_out_with_a_sentence_that_says_so(
+    runs: list[Path], tmp_path: Path, table: str, column: str
+) -> None:
+    old = without_column(shutil.copytree(runs[0], tmp_path / "old"), table, column)
+    said = f"Left out: shallow (old). The table '{table}' there is of another version of normscope"
+    html = said.replace("'", "&#39;")
+    three = by_title(tables_across([*runs, old]))
+    assert said in three[table].note and len(three[table].measured) == 2
+    assert all("Left out" not in across.note for name, across in three.items() if name != table)
+    assert html in write_report([*runs, old], tmp_path / "three.html").read_text()
+    assert table not in by_title(tables_across([runs[1], old]))
+    assert html in write_report([runs[1], old], tmp_path / "two.html").read_text()
 
 
 def test_a_value_of_the_same_model_and_corpus_stands_on_its_row(runs: list[Path], tmp_path: Path) -> None:
@@ -289,4 +318,18 @@ def test_runs_without_effects_have_no_figure_of_them() -> None:
     empty = [RunWithEffects(name, name, layer_rows([None, None], significant=False)) for name in ("a", "b")]
     assert effects_across(empty) == []
     older = [RunWithEffects(name, name, [{"kind": "ff", "layer": 1}]) for name in ("a", "b")]
-    assert effects_across(older) == []
+    assert effects_across(older) == [] and omitted_effects(empty) == {}
+    ((title, note),) = omitted_effects(older).items()
+    assert title == "Effects of word-split by depth" and note.startswith(
+        "Left out: a (a), b (b). The table 'word-split'"
+    )
+
+
+def test_a_run_of_another_version_is_left_out_of_the_effects_with_a_sentence() -> None:
+    runs = [
+        RunWithEffects("new", "new", layer_rows([0.1], significant=True)),
+        RunWithEffects("old", "old", [{"kind": 1}]),
+    ]
+    (effects,) = effects_across(runs)
+    assert list(effects.lines["ff"]) == ["new"] and effects.note.startswith("Left out: old (old).")
+    assert omitted_effects(runs) == {}

@@ -17,7 +17,7 @@ from normscope.experiments import EXPERIMENTS
 from normscope.experiments.published import agreement
 from normscope.report import write_report
 from normscope.report.run import Run
-from normscope.report.tables import pooled, together
+from normscope.report.tables import pooled, pooled_tables
 from normscope.runs import run
 
 NAMES = ["mixing-ratio", "ff-amplification"]
@@ -99,7 +99,7 @@ def seeds(analyzer: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Path]
 
 def test_runs_together_are_means_and_deviations_over_them(seeds: list[Path], tmp_path: Path) -> None:
     runs = [Run.open(folder) for folder in seeds]
-    table = together(runs, "mixing-ratio")["mixing-ratio"].to_pylist()
+    table = pooled_tables(runs, "mixing-ratio")["mixing-ratio"].to_pylist()
     one = [{row["scope"]: row for row in run.table("mixing-ratio").to_pylist()} for run in runs]
     for row in table:
         values = [rows[row["scope"]]["mean"] for rows in one]
@@ -210,7 +210,7 @@ def test_a_report_says_what_was_found_and_sorts_its_tables(finished: Path, tmp_p
 def test_published_values_are_compared_and_old_tables_say_nothing() -> None:
     table = pa.table({"scope": ["a", "b"], "mean": [0.5, 0.2], "published": [0.4, None]})
     assert agreement([table]) == (
-        "1 published value beside measured ones: they differ by 0.1 (median) and 0.1 at most."
+        "1 published value next to measured ones: they differ by 0.1 (median) and 0.1 at most."
     )
     assert agreement([table.drop_columns(["published"])]) is None
     assert EXPERIMENTS["mixing-ratio"].finding([table]) is None

@@ -21,7 +21,7 @@ from normscope.models.source import is_folder
 from normscope.paths import SETTINGS, kind
 
 if TYPE_CHECKING:
-    from normscope.runs import Foretold
+    from normscope.runs import RunCost
     from normscope.runs.settings import Settings
 
 RECIPES = ("kobayashi-2024",)
@@ -124,7 +124,7 @@ def run_several(
 
 def _announce(sources: Mapping[str, ModelOptions], settings: Settings) -> None:
     """Say what each model takes; what cannot be counted is said so, and shows when it is run."""
-    costs: dict[str, Foretold] = {}
+    costs: dict[str, RunCost] = {}
     unknown_costs: dict[str, NormscopeError] = {}
     with working("Counting what the models will take", "models") as tell:
         for place, (folder, source) in enumerate(sources.items()):
@@ -141,17 +141,17 @@ def _announce(sources: Mapping[str, ModelOptions], settings: Settings) -> None:
         say("What is finished in these folders is not computed again.")
 
 
-def _cost(source: ModelOptions, settings: Settings) -> Foretold:
+def _cost(source: ModelOptions, settings: Settings) -> RunCost:
     import torch
 
     from normscope.analyzer import Analyzer
-    from normscope.runs import foretold
+    from normscope.runs import cost_of
 
     known = torch.device(str(source.device or "cpu")) if source.device_map is None else None
-    return foretold(settings, Analyzer.without_weights(source), known)
+    return cost_of(settings, Analyzer.without_weights(source), known)
 
 
-def _show(costs: Mapping[str, Foretold]) -> None:
+def _show(costs: Mapping[str, RunCost]) -> None:
     """A line for each model, and one for all: to standard error, as what is no result."""
     from rich.console import Console
     from rich.table import Table

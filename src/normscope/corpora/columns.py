@@ -75,10 +75,10 @@ def read_parquet(path: Path, problems: Problems, field: str | None, pair_field: 
         number = 0
         try:
             for batch in file.iter_batches(columns=columns):
-                for place in range(batch.num_rows):
+                for index in range(batch.num_rows):
                     number += 1
                     try:
-                        row = {name: batch.column(name)[place].as_py() for name in columns}
+                        row = {name: batch.column(name)[index].as_py() for name in columns}
                     except UnicodeDecodeError as error:
                         problems.bad_row(f"{path}:{number}", "not UTF-8", f"a text is not UTF-8 ({error.reason}).")
                     else:
@@ -131,7 +131,7 @@ def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _are_ids(names: Iterable[str], field: str | None) -> bool:
-    """Whether rows with these columns are read as token ids: if that is asked for, or there is no text."""
+    """Whether rows with these columns are read as token ids: if requested, or if there is no text."""
     names = list(names)
     return INPUT_IDS in names and (field == INPUT_IDS or (field is None and _usual(names) is None))
 

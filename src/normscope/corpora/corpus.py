@@ -98,7 +98,7 @@ _OF_TEXTS = ("unit", "max_tokens", "too_long", "bad_rows", "limit", "shuffle", "
 
 
 class CorpusOptions(TypedDict, total=False):
-    """The options of a `Corpus`, as keyword arguments; `Corpus` says what they mean."""
+    """The options of a `Corpus`, as keyword arguments; `Corpus` documents them."""
 
     format: Format
     unit: Unit
@@ -236,7 +236,7 @@ class Corpus:
         return cls.of(tuple(texts), options or {}, seed=seed)
 
     def fitting(self, longest: int | None) -> Corpus:
-        """The same corpus with sequences that a model takes whose longest input has so many tokens."""
+        """The same corpus for a model whose longest input has this many tokens."""
         return self if longest is None else replace(self, max_tokens=min(longest, self.max_tokens))
 
     @property
@@ -324,8 +324,8 @@ class Corpus:
                 with path.open("rb") as file:
                     digest.update(hashlib.file_digest(file, "sha256").digest())
             elif name == self.path and self.format == "evidence":
-                for each in evidence_files(path):
-                    digest.update(repr(each.name).encode() + each.read_bytes())
+                for file in evidence_files(path):
+                    digest.update(repr(file.name).encode() + file.read_bytes())
             else:
                 digest.update(repr(name).encode())
         return digest.hexdigest()[:16]
@@ -339,10 +339,10 @@ class Corpus:
 def _sample(items: Iterable[Item], count: int, seed: int) -> Iterator[Item]:
     """`count` items at random, each with equal probability, in their order (reservoir sampling)."""
     chance = random.Random(seed)
-    kept: list[Item] = []
+    sample: list[Item] = []
     for seen, item in enumerate(items):
-        if len(kept) < count:
-            kept.append(item)
-        elif (place := chance.randrange(seen + 1)) < count:
-            kept[place] = item
-    return iter(sorted(kept, key=lambda item: item.number))
+        if len(sample) < count:
+            sample.append(item)
+        elif (index := chance.randrange(seen + 1)) < count:
+            sample[index] = item
+    return iter(sorted(sample, key=lambda item: item.number))

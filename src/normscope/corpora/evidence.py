@@ -27,7 +27,7 @@ def evidence_files(path: Path) -> list[Path]:
     """The file itself, or the CSV and TSV files of a folder, by their names."""
     if not path.is_dir():
         return [path]
-    files = sorted(each for each in path.iterdir() if each.suffix.lower() in _SUFFIXES)
+    files = sorted(file for file in path.iterdir() if file.suffix.lower() in _SUFFIXES)
     if not files:
         raise CorpusError(f"The folder {str(path)!r} has no CSV or TSV file with the columns {listing(_COLUMNS)}.")
     return files
@@ -35,7 +35,7 @@ def evidence_files(path: Path) -> list[Path]:
 
 def read_evidence(path: Path, problems: Problems) -> Iterator[Record]:
     """The rows of every set in turns."""
-    turns = zip_longest(*(_read_set(each, problems) for each in evidence_files(path)))
+    turns = zip_longest(*(_read_set(file, problems) for file in evidence_files(path)))
     return (record for record in chain.from_iterable(turns) if record is not None)
 
 
@@ -68,13 +68,13 @@ def context_of(
         raise CorpusError("Evidence needs a fast tokenizer, which says what characters a token covers.")
     good, spans = _continued(tokenizer, prefix, evidence.good)
     bad, _ = _continued(tokenizer, prefix, evidence.bad)
-    length = next((place for place, (a, b) in enumerate(zip(good, bad, strict=False)) if a != b), 0)
+    length = next((index for index, (a, b) in enumerate(zip(good, bad, strict=False)) if a != b), 0)
     if not length:
         return f"{evidence.good!r} and {evidence.bad!r} do not differ in a token after the text."
     words = [match.span() for match in re.finditer(rf"(?<!\w){re.escape(evidence.words)}(?!\w)", prefix)]
     places = [
-        place
-        for place, (start, end) in enumerate(spans[:length])
+        index
+        for index, (start, end) in enumerate(spans[:length])
         if any(start < word_end and word_start < end for word_start, word_end in words)
     ]
     if not places:

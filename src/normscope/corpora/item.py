@@ -18,7 +18,7 @@ class Item:
     """A tokenized sequence with its place in the corpus.
 
     `entities` has for every token the number of its entity, -1 outside. With `target`, the sequence is to be translated:
-    `source_words` and `target_words` say for every token which word it belongs to (-1: none), and `gold` aligns the words.
+    `source_words` and `target_words` have the index of every token's word (-1: none), and `gold` aligns the words.
     """
 
     number: int
@@ -49,7 +49,7 @@ def masked(item: Item, mask_id: int, mask_token: str, seed: int) -> Item:
     candidates = np.flatnonzero(~np.asarray(sequence.special, bool))
     count = min(len(candidates), max(1, int(MASKED_SHARE * len(candidates))))
     places = set(np.random.default_rng([seed, item.number]).choice(candidates, count, replace=False).tolist())
-    ids = [mask_id if place in places else number for place, number in enumerate(sequence.features["input_ids"])]
-    tokens = [mask_token if place in places else token for place, token in enumerate(sequence.tokens)]
+    ids = [mask_id if index in places else number for index, number in enumerate(sequence.features["input_ids"])]
+    tokens = [mask_token if index in places else token for index, token in enumerate(sequence.tokens)]
     features = {**sequence.features, "input_ids": ids}
     return replace(item, sequence=replace(sequence, features=features, tokens=tokens))

@@ -47,7 +47,7 @@ class Gold:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What goes on after a text: a good word, a bad one, and the words of the text that tell them apart.
+    """Two continuations of a text, a good word and a bad one, and the words of the text that decide between them.
 
     `collection` is the set of such rows that this one belongs to.
     """

@@ -75,7 +75,7 @@ def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def unreadable(path: Path, error: OSError) -> CorpusError:
-    """What to say of a file that is there and cannot be read."""
+    """The error message for a file that exists and cannot be read."""
     return CorpusError(f"The corpus file {str(path)!r} cannot be read: {error.strerror or error}.")
 
 

@@ -1,4 +1,4 @@
-"""Rows that are token ids already, so that models without tokenizer files can be run: what a row may say, and its item.
+"""Rows of token ids, so that models without tokenizer files can be run: the columns of a row, and its item.
 
 The names of the columns are those that tokenizers and data sets of Hugging Face use.
 """
@@ -37,7 +37,7 @@ class TokenIds:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> TokenIds:
-        """The ids of a row; a `ValueError` says what is wrong with it."""
+        """The ids of a row; raises `ValueError` with what is wrong with it."""
         present = {name: row[name] for name in ID_COLUMNS if row.get(name) is not None}
         if INPUT_IDS not in present:
             raise ValueError(f"{INPUT_IDS!r} is null.")
@@ -55,7 +55,7 @@ class TokenIds:
     def item(
         self, number: int, where: str, tokenizer: PreTrainedTokenizerBase | None, special: Collection[int]
     ) -> Item:
-        """The sequence. `special` has the ids of the model's special tokens, for rows that do not say which they are."""
+        """The sequence. `special` has the ids of the model's special tokens, for rows that do not mark them."""
         columns = self.columns
         sequence = _sequence(
             {name: columns[name] for name in (INPUT_IDS, "token_type_ids") if name in columns}, tokenizer
@@ -88,7 +88,7 @@ class TokenIds:
 
 
 def _numbers(name: str, values: Any) -> tuple[Any, ...]:
-    """A column's values: whole numbers, none of them negative but for words and entities (-1 or null: none)."""
+    """A column's values: whole numbers, not negative except for words and entities (-1 or null: none)."""
     kind = str if name == "tokens" else int
     may_lack = name in ("word_ids", "label_word_ids", "entities")
     if not isinstance(values, Sequence) or isinstance(values, str):
@@ -118,10 +118,10 @@ def _without_padding(columns: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any
         check_mask(mask)
     except InputError as error:
         raise ValueError(str(error)) from error
-    kept = [place for place, flag in enumerate(mask) if flag]
-    if not kept or kept != list(range(kept[0], kept[-1] + 1)):
+    content = [index for index, flag in enumerate(mask) if flag]
+    if not content or content != list(range(content[0], content[-1] + 1)):
         raise ValueError("'attention_mask' keeps no token, or has holes.")
-    return {name: values[kept[0] : kept[-1] + 1] for name, values in columns.items()}
+    return {name: values[content[0] : content[-1] + 1] for name, values in columns.items()}
 
 
 def _kept_labels(
@@ -129,10 +129,10 @@ def _kept_labels(
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
     if labels is None:
         return None, None
-    kept = [place for place, number in enumerate(labels) if number != _LEFT_OUT]
-    if not kept or any(labels[place] < 0 for place in kept):
+    content = [index for index, number in enumerate(labels) if number != _LEFT_OUT]
+    if not content or any(labels[index] < 0 for index in content):
         raise ValueError(f"'labels' has no token, or a negative number other than {_LEFT_OUT}.")
-    return tuple(labels[p] for p in kept), None if words is None else tuple(words[p] for p in kept)
+    return tuple(labels[p] for p in content), None if words is None else tuple(words[p] for p in content)
 
 
 def _gold(row: Mapping[str, Any]) -> Gold | None:

@@ -1,5 +1,5 @@
 """From records to tokenized items: texts and pairs, words with entities, ready-made tokens, token ids, sentence pairs,
-packed text. How the sides of a pair are framed is told by `encode_pairs`."""
+packed text. `tokenize_pairs` frames the sides of a pair."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class Encoder:
         framing = {str(getattr(self.tokenizer, name, None)) for name in ("cls_token", "sep_token", "pad_token")}
         features = {"input_ids": [int(i) for i in ids]}
         if "token_type_ids" in self.tokenizer.model_input_names:
-            features["token_type_ids"] = [int(place > first) for place in range(len(tokens))]
+            features["token_type_ids"] = [int(index > first) for index in range(len(tokens))]
         return TokenSequence(
             features=features,
             tokens=tokens,
@@ -283,7 +283,7 @@ class Encoder:
     def _frame(self) -> tuple[list[int], list[int]]:
         """The special tokens before and after a text."""
         sequence = self._read("a", truncate=False)
-        content = [place for place, flag in enumerate(sequence.special) if not flag]
+        content = [index for index, flag in enumerate(sequence.special) if not flag]
         ids = sequence.features["input_ids"]
         return ids[: content[0]], ids[content[-1] + 1 :]
 

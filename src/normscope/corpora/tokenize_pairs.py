@@ -1,6 +1,6 @@
 """Sentence pairs as an encoder-decoder model reads them: framed by its own tokenizer, with the word of every token.
 
-A tokenizer that marks languages (mBART, NLLB, M2M-100) has to be told which they are; nothing is guessed.
+A tokenizer that marks languages (mBART, NLLB, M2M-100) needs their codes as options; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class PairTokenizer:
         """Words one by one, so that every token has its word, inside the frame that the tokenizer gives the sentence."""
         pieces = [cast(list[int], self._encoded(word, target, add_special_tokens=False)["input_ids"]) for word in words]
         before, after = self._frame(" ".join(words), target)
-        ids = [*before, *(number for each in pieces for number in each), *after]
-        inside = [place for place, each in enumerate(pieces) for _ in each]
+        ids = [*before, *(number for subwords in pieces for number in subwords), *after]
+        inside = [index for index, subwords in enumerate(pieces) for _ in subwords]
         return ids, [NO_WORD] * len(before) + inside + [NO_WORD] * len(after)
 
     def _frame(self, text: str, target: bool) -> tuple[list[int], list[int]]:
@@ -96,7 +96,7 @@ def words_of_tokens(words: Sequence[str], encoding: BatchEncoding) -> list[int]:
 
     `encoding` is that of the words with spaces between them. A space goes with the word after it, as in SentencePiece.
     """
-    at = [place for place, word in enumerate(words) for _ in range(len(word) + (place > 0))]
+    at = [index for index, word in enumerate(words) for _ in range(len(word) + (index > 0))]
     spans = cast(list[tuple[int, int]], encoding["offset_mapping"])
     special = cast(list[int], encoding["special_tokens_mask"])
     return [

@@ -1,6 +1,6 @@
 """alignment (2020, Section 5): word alignments from cross-attention, by weights and by norms, against gold ones.
 
-The decoder reads the reference. A row belongs to the token it gives out (AWO) or to the token it reads (AWI). Whether the
+The decoder reads the reference. A row belongs to its output token (AWO) or to its input token (AWI). Whether the
 end of the sentence takes part in the choice of the best source word decides on some data who wins, so both are computed. AER
 is counted over the whole corpus."""
 
@@ -123,8 +123,8 @@ class Alignment(Experiment):
                 tokens = maps[method].reshape(-1, rows, columns)
                 words = WordMaps.of(tokens, pair.rows(setting), pair.source_words)
                 for e, end in enumerate(self.ends):
-                    made = words.links(end=end == "argmax")
-                    counts[s, e, m] = np.reshape([error_counts(each, pair.gold) for each in made], counts.shape[3:])
+                    hits = [error_counts(links, pair.gold) for links in words.links(end=end == "argmax")]
+                    counts[s, e, m] = np.reshape(hits, counts.shape[3:])
                 of_layers = WordMaps(words.values[::per_layer], words.targets, words.sources)
                 labels = {"sequence": observation.number, "setting": setting, "method": method}
                 bags.append(self._rows(labels, of_layers, pair, model.layers))
@@ -167,21 +167,21 @@ class Alignment(Experiment):
         ways = list(np.ndindex(aer.shape[:2]))
         summary = [self._labels(s, e) | row for s, e in ways for row in _summary(aer[s, e], norm, model)]
         correlations = [self._labels(s, e) | _correlation(aer[s, e, 1, :, 1:], norm) for s, e in ways]
-        made = {
+        results = {
             "alignment": tables.from_records(summary, _SUMMARY),
             "alignment-heads": tables.from_records(records, _HEADS),
             "alignment-norm": tables.from_records(correlations),
             "alignment-gold": partial.rows["gold"].select("SELECT * FROM rows ORDER BY sequence, target, source"),
         }
         if self.links != "none":
-            made["alignment-links"] = self._link_table(partial, made["alignment"])
-        return Outcome(made, self._figures(partial, aer, made, model))
+            results["alignment-links"] = self._link_table(partial, results["alignment"])
+        return Outcome(results, self._figures(partial, aer, results, model))
 
     def _labels(self, setting: int, end: int) -> dict[str, Any]:
         return {"setting": self.settings[setting], "eos": self.ends[end]}
 
     def _link_table(self, partial: Partial, summary: Table) -> Table:
-        """The links, each with the gold's verdict; of the best layer, unless all are asked for."""
+        """The links, each with the gold's verdict; of the best layer, unless all are requested."""
         ways = " UNION ALL ".join(
             f"SELECT sequence, setting, '{end}' AS eos, method, layer, target, target_word, source, source_word, gold "
             f"FROM rows WHERE chosen_by_{end}"
@@ -197,7 +197,9 @@ class Alignment(Experiment):
                 f"WHERE best.which = 'best layer' AND best.at_layer = links.layer {order}"
             ).to_arrow_table()
 
-    def _figures(self, partial: Partial, aer: np.ndarray, made: dict[str, Table], model: ModelFacts) -> dict[str, Any]:
+    def _figures(
+        self, partial: Partial, aer: np.ndarray, results: dict[str, Table], model: ModelFacts
+    ) -> dict[str, Any]:
         drawn: dict[str, Any] = {"alignment-layers": bind(_layers_figure, aer, self.settings, self.ends, model)}
         for s, e in np.ndindex(aer.shape[:2]):
             title = f"{self.settings[s]}, {_ENDS[self.ends[e]]}"
@@ -205,7 +207,7 @@ class Alignment(Experiment):
             drawn[name] = bind(_heads_figure, aer[s, e], title, METHODS, model)
         if self.examples:
             for sequence, setting in self._drawable(partial):
-                example = _Example.read(partial, made, sequence, setting, self.ends[-1])
+                example = _Example.read(partial, results, sequence, setting, self.ends[-1])
                 drawn[f"alignment-example-{sequence + 1}-{setting.lower()}"] = example.figure
         return drawn
 
@@ -336,15 +338,15 @@ class _Example:
     targets: list[str]
 
     @classmethod
-    def read(cls, partial: Partial, made: dict[str, Table], sequence: int, setting: str, end: str) -> _Example:
+    def read(cls, partial: Partial, results: dict[str, Table], sequence: int, setting: str, end: str) -> _Example:
         soft = partial.rows["soft"].select(f"SELECT * FROM rows WHERE sequence = {sequence} AND setting = '{setting}'")
         best = {
             row["method"]: row["at_layer"]
-            for row in made["alignment"].to_pylist()
+            for row in results["alignment"].to_pylist()
             if row["which"] == "best layer" and (row["setting"], row["eos"]) == (setting, end)
         }
         rows = [row for row in soft.to_pylist() if best[row["method"]] == row["layer"]]
-        gold = [row for row in made["alignment-gold"].to_pylist() if row["sequence"] == sequence]
+        gold = [row for row in results["alignment-gold"].to_pylist() if row["sequence"] == sequence]
         words = {side: {row[side]: row[f"{side}_word"] for row in rows} for side in ("source", "target")}
         sources, targets = sorted({row["source"] for row in rows} - {NONE}), sorted({row["target"] for row in rows})
         panels = [(method, best[method], *_map(rows, method, sources, targets, end)) for method in ("weights", "norms")]
@@ -394,4 +396,4 @@ def _map(
         if row["method"] == method:
             values[targets.index(row["target"]), columns.index(row["source"])] = row["value"]
     best = values[:, : None if end == "argmax" else -1].argmax(-1)
-    return values, {(int(source), place) for place, source in enumerate(best) if source < len(sources)}
+    return values, {(int(source), target) for target, source in enumerate(best) if source < len(sources)}

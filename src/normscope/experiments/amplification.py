@@ -2,8 +2,8 @@
 
 Every map is scaled so that its columns sum to 1; the map after the feed-forward minus the map before it is the
 amplification of each (query, key) pair, averaged over all occurrences of the two subword types. The same for the whole
-group of norm, feed-forward, residual and norm, and for the norm after the feed-forward; the lists say what they share. A
-corpus has hundreds of millions of pairs, so sums are whole numbers in Parquet rows that DuckDB adds up out of core.
+group of norm, feed-forward, residual and norm, and for the norm after the feed-forward; the lists mark the pairs that they share.
+A corpus has hundreds of millions of pairs, so sums are whole numbers in Parquet rows that DuckDB adds up out of core.
 
 The papers sort their top pairs by hand. Here a pair of types is of the first kind of `CATEGORIES` that most of its
 occurrences are."""
@@ -137,16 +137,16 @@ class FeedForwardAmplification(Experiment):
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         change = changes(observation, model, self.axis, self.kinds)
-        kept = ~np.eye(change.shape[2], dtype=bool) & np.asarray(np.isfinite(change).all((0, 1)))[:, : change.shape[2]]
+        pairs = ~np.eye(change.shape[2], dtype=bool) & np.asarray(np.isfinite(change).all((0, 1)))[:, : change.shape[2]]
         if not self.special_tokens:
-            kept &= ~observation.special[:, None] & ~observation.special[None, :]
-        query, key = np.nonzero(kept)
+            pairs &= ~observation.special[:, None] & ~observation.special[None, :]
+        query, key = np.nonzero(pairs)
         types = type_ids(observation)
         columns = {"query": types[query], "key": types[key], "occurrences": np.ones(len(query), np.int64)}
         columns |= _counted(observation, query, key)
         units = np.rint(change[..., query, key] * UNIT).astype(np.int64)
         for kind, name in enumerate(ends_of(model, self.kinds)):
-            columns |= {f"{name}_{layer}": units[kind, place] for place, layer in enumerate(model.layers)}
+            columns |= {f"{name}_{layer}": units[kind, index] for index, layer in enumerate(model.layers)}
         vocabulary = pa.table(
             {"type": types, "token": observation.tokens, "occurrences": np.ones(len(types), np.int64)}
         )
@@ -295,9 +295,9 @@ def _totals(records: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
 
 def _text_table(table: Table) -> TextTable:
     """The lists as the papers print them: a row for each layer and component, pairs that another list has, too, in bold."""
-    shown = TextTable(box=box.SIMPLE, pad_edge=False, title="Top pairs (key, query); bold: also in another list")
+    text = TextTable(box=box.SIMPLE, pad_edge=False, title="Top pairs (key, query); bold: also in another list")
     for heading in ("layer", "component", "pairs, the most amplified first", "of them"):
-        shown.add_column(heading, overflow="fold")
+        text.add_column(heading, overflow="fold")
     lists: dict[tuple[int, str], list[dict[str, Any]]] = {}
     for record in table.to_pylist():
         lists.setdefault((record["layer"], record["kind"]), []).append(record)
@@ -308,8 +308,8 @@ def _text_table(table: Table) -> TextTable:
         ]
         found = Counter(record["category"] for record in records)
         kinds = ", ".join(f"{found[name]} {name}" for name in CATEGORIES if found[name])
-        shown.add_row(str(layer), _NAMES[kind], Text(" ").join(pairs), kinds)
-    return shown
+        text.add_row(str(layer), _NAMES[kind], Text(" ").join(pairs), kinds)
+    return text
 
 
 def _figure(table: Table, kind: str, model: ModelFacts) -> Figure:
@@ -321,9 +321,9 @@ def _figure(table: Table, kind: str, model: ModelFacts) -> Figure:
         labels = [f"({row['key_type']}, {row['query_type']}) {figures.TIMES}{row['occurrences']}" for row in chosen]
         colours = [figures.PALETTE[1 if row["also_in"] else 0] for row in chosen]
         axes.barh(range(len(chosen)), [row["amplification"] for row in chosen], color=colours)
-        for place, row in enumerate(chosen):
+        for bar, row in enumerate(chosen):
             if row["also_in"]:
-                axes.text(0, place, f" {row['also_in']}", va="center", fontsize=5.5, color="w")
+                axes.text(0, bar, f" {row['also_in']}", va="center", fontsize=5.5, color="w")
         axes.set_yticks(range(len(chosen)), labels, fontsize=7, parse_math=False)
         axes.set_title(f"layer {layer}", fontsize=10)
         axes.spines[["top", "right"]].set_visible(False)

@@ -1,7 +1,8 @@
-"""What an experiment is: it says what it needs, turns each analysed sequence into a partial result, and finishes the sum.
+"""The base class of experiments.
 
-This is the seam that every way of running goes through: a list in memory, the corpus run on one machine, or any other
-engine. It knows no files and no processes.
+An experiment declares what it needs (`needs`), maps each analysed sequence to a partial result (`observe`), and turns the
+sum of all partial results into tables and figures (`finish`). Its `finding` and `captions` describe these in words. A list
+in memory, a corpus run on one machine and any other engine use this interface; it knows no files and no processes.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class ModelFacts:
             tuple(analysis.layers),
             scopes,
             str(attributes.get("model_type", "")),
-            causal=any(bool(each.isnull().any()) for each in maps),
+            causal=any(bool(values.isnull().any()) for values in maps),
         )
 
     @classmethod
@@ -93,18 +94,18 @@ def _roles(analyzer: Analyzer) -> dict[str, str]:
     for name, role in (("bos", CLS), ("cls", CLS), ("eos", SEP), ("sep", SEP), ("mask", MASK)):
         known = getattr(config, f"{name}_token_id", None) if tokenizer is None else None
         token = getattr(tokenizer, f"{name}_token", known)
-        for each in token if isinstance(token, list) else [token]:
-            if each is not None:
-                roles[str(each)] = role
+        for item in token if isinstance(token, list) else [token]:
+            if item is not None:
+                roles[str(item)] = role
     return roles
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What an experiment asks of every sequence: measures, and whether tokens are masked first, as in the papers.
+    """What an experiment needs of every sequence: measures, and whether tokens are masked first, as in the papers.
 
-    `labels`, `gold` and `evidence` say that the corpus must have named entities, word alignments or known evidence;
-    `corpus`, that there must be one. With `asks_model` the experiment has nothing measured and asks the model itself.
+    `labels`, `gold` and `evidence` require a corpus with named entities, word alignments or known evidence; `corpus`
+    requires one at all. With `asks_model` the experiment needs no measures and runs the model itself.
     """
 
     measures: tuple[Measure[Any, Any], ...] = ()
@@ -120,8 +121,8 @@ class Needs:
 class Observation:
     """One sequence as experiments see it: its analysis, and what an analysis does not hold.
 
-    `results` are those of the measures it asked for; `entities` has for every token the number of its entity, -1 outside;
-    `pair` has the words and the gold alignment of a sentence pair. `number` is the sequence's place in the corpus, and
+    `results` are those of the requested measures; `entities` has for every token the number of its entity, -1 outside;
+    `pair` has the words and the gold alignment of a sentence pair. `number` is the sequence's index in the corpus, and
     `seed` that of the run.
     """
 
@@ -154,7 +155,7 @@ class Observation:
         return self.analysis.map(scope, heads=True).values[..., : len(self.tokens)]
 
     def result(self, measure: Measure[Any, _Result]) -> _Result:
-        """The result of a measure that the experiment said it needs."""
+        """The result of a measure that the experiment needs."""
         if measure not in self.results:
             raise InputError(
                 f"This experiment needs {type(measure).__name__}, which an analysis alone does not hold. "
@@ -183,7 +184,7 @@ class Approximated:
         )
 
     def labelled(self, table: Table) -> Table:
-        """A table with columns that say so."""
+        """The table with columns that name the approximation and its error."""
         for name, value in zip(self.columns, (self.name, self.spearman), strict=True):
             table = table.append_column(name, [[value] * len(table)])
         return table
@@ -260,11 +261,11 @@ class Experiment(ABC):
 
     @abstractmethod
     def needs(self, model: ModelFacts) -> Needs:
-        """What is asked of every sequence."""
+        """What the experiment needs of every sequence."""
 
     @abstractmethod
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
-        """What one sequence adds."""
+        """The partial result of one sequence."""
 
     @abstractmethod
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
@@ -287,10 +288,10 @@ class Experiment(ABC):
         return bool(self.rank_options) and all(tuple(getattr(self, name)) == v for name, v in self.rank_options.items())
 
     def check(self, analyzer: Analyzer) -> None:  # noqa: B027  (most take any model)
-        """Refuse a model that the experiment cannot be run on, before any work begins."""
+        """Raise for a model that the experiment cannot be run on, before any work begins."""
 
     def from_model(self, analyzer: Analyzer) -> Partial:
-        """What the model adds by itself, once."""
+        """The partial result that depends on the model alone, once for a run."""
         return Partial()
 
     @classmethod
@@ -359,6 +360,6 @@ def name_as_words(name: str) -> str:
 
 
 def check_choice(experiment: str, option: str, value: object, choices: Sequence[object]) -> None:
-    """Refuse a value that an option does not have."""
+    """Raise for a value that is not one of an option's choices."""
     if value not in choices:
         raise InputError(f"{experiment}: {option} is one of {listing(choices)}, not {value!r}.")

@@ -48,7 +48,7 @@ class Categories(Experiment):
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         of_token = categories(observation, model)
-        members = [of_token == place for place in range(len(categories_of(model)))]
+        members = [of_token == index for index in range(len(categories_of(model)))]
         values = observation.result(ValueNorms())
         moments = {"f": Moments.once(np.stack([_mean_of(values, chosen) for chosen in members], -1))}
         for name, scope in (("weights", ATTENTION_WEIGHTS), ("norms", "Attn")):
@@ -101,7 +101,7 @@ def _categories_figure(pooled: dict[str, np.ndarray], model: ModelFacts) -> Figu
     figure, grid = figures.panels(3, width=4.2, height=3.4)
     titles = {"weights": f"attention weights {figures.ALPHA}", "norms": f"norms ‖{figures.ALPHA}f(x)‖", "f": "‖f(x)‖"}
     for axes, (name, title) in zip(grid, titles.items(), strict=True):
-        series = {category: pooled[name][:, place] for place, category in enumerate(categories_of(model))}
+        series = {category: pooled[name][:, index] for index, category in enumerate(categories_of(model))}
         figures.lines(axes, model.layers, series, label="mean over queries, heads and sequences", title=title)
     return figure
 
@@ -120,8 +120,8 @@ def _heads_figure(means: dict[str, np.ndarray], model: ModelFacts) -> Figure:
             axes.set_xticks(range(heads), [str(head + 1) for head in range(heads)], fontsize=6)
             axes.set_yticks(range(layers), [str(layer) for layer in model.layers], fontsize=6)
             axes.set_title(f"{category}: {label}", fontsize=8)
-        beside = grid[row * len(names) : (row + 1) * len(names)]
-        figure.colorbar(ScalarMappable(scale, SEQUENTIAL), ax=beside, pad=0.01, fraction=0.03)
+        panels = grid[row * len(names) : (row + 1) * len(names)]
+        figure.colorbar(ScalarMappable(scale, SEQUENTIAL), ax=panels, pad=0.01, fraction=0.03)
     figure.supxlabel("head", fontsize=8)
     figure.supylabel("layer", fontsize=8)
     return figure

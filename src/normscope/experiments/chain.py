@@ -38,7 +38,7 @@ def norm_after_feed_forward(scopes: Sequence[Scope]) -> tuple[Scope, Scope] | No
 
 def mixing(scopes: Sequence[Scope]) -> list[Scope]:
     """The scopes of the mixing-ratio tables: everything up to the state that enters the feed-forward."""
-    last = next((place for place, scope in enumerate(scopes) if scope.last == "Ff"), len(scopes))
+    last = next((index for index, scope in enumerate(scopes) if scope.last == "Ff"), len(scopes))
     return [scope for scope in scopes[:last] if scope != CROSS_WEIGHTS]
 
 

@@ -65,13 +65,13 @@ class Dispersion(Experiment):
         of_x, of_f = (_Histograms.read(partial.rows[name]) for name in ("x", "f"))
         pooled = f.over(1)
         records: list[dict[str, object]] = []
-        for place, layer in enumerate(facts.model.layers):
+        for index, layer in enumerate(facts.model.layers):
             for quantity, moments, histograms in (("x", x, of_x), ("f(x)", pooled, of_f)):
                 labels = {"quantity": quantity, "layer": layer, "head": None}
-                records.append(_spread(moments, (place,), labels) | histograms.quantiles(place))
+                records.append(_spread(moments, (index,), labels) | histograms.quantiles(index))
             for head in range(f.count.shape[1]):
                 labels = {"quantity": "f(x)", "layer": layer, "head": head + 1}
-                records.append(_spread(f, (place, head), labels) | of_f.quantiles(place, head))
+                records.append(_spread(f, (index, head), labels) | of_f.quantiles(index, head))
         schema = pa.schema({"quantity": pa.string(), "layer": pa.int64(), "head": pa.int64()} | _SPREAD_TYPES)
         table = tables.from_records(records, schema)
         return Outcome({"dispersion": table}, {"dispersion": lambda: _dispersion_figure(table, facts.model)})
@@ -121,16 +121,16 @@ class _Histograms:
         return {name: _VECTORS.quantile(places, counts, share) for name, share in _QUANTILES.items()}
 
 
-def _spread(moments: Moments, place: tuple[int, ...], labels: Mapping[str, object]) -> dict[str, object]:
-    mean, deviation = float(moments.mean()[place]), float(moments.deviation()[place])
+def _spread(moments: Moments, index: tuple[int, ...], labels: Mapping[str, object]) -> dict[str, object]:
+    mean, deviation = float(moments.mean()[index]), float(moments.deviation()[index])
     return {
         **labels,
         "mean": mean,
         "deviation": deviation,
         "cv": deviation / mean if mean else float("nan"),
-        "minimum": float(moments.minimum()[place]),
-        "maximum": float(moments.maximum()[place]),
-        "count": int(moments.count[place]),
+        "minimum": float(moments.minimum()[index]),
+        "maximum": float(moments.maximum()[index]),
+        "count": int(moments.count[index]),
     }
 
 

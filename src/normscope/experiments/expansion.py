@@ -87,8 +87,8 @@ class ExpansionRate(Experiment):
         blocks = blocks_of(analyzer.model, stack)
         heads = int(config.get_text_config().num_attention_heads)
         of_layers: list[float] = []
-        for place, topology in enumerate(stack.topologies(config)):
-            weights = BlockWeights(blocks[place % len(blocks)], torch.float64)  # blocks may be shared
+        for index, topology in enumerate(stack.topologies(config)):
+            weights = BlockWeights(blocks[index % len(blocks)], torch.float64)  # blocks may be shared
             of_layers.append(_Transformation.of(weights, _attention(topology), heads).rate(self.form))
         return Partial(moments={"rate": Moments.once(np.array(of_layers))})
 

@@ -35,7 +35,7 @@ class FeedForwardNormsExperiment(Experiment):
         "count": "number of tokens",
     }
     captions: ClassVar[dict[str, str]] = {
-        "ff-norms": "Mean norm of the feed-forward's output, beside the norm of what bypasses it, by layer.",
+        "ff-norms": "Mean norm of the feed-forward's output and of the vector that bypasses it, by layer.",
     }
 
     def needs(self, model: ModelFacts) -> Needs:

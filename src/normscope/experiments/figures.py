@@ -44,13 +44,13 @@ def blocks(
     columns = min(columns, size)
     rows = -(-size // columns)
     figure = Picture(figsize=(columns * width, count * (rows * height + 0.3)), layout="constrained")
-    made: list[tuple[SubFigure, list[Axes]]] = []
+    grids: list[tuple[SubFigure, list[Axes]]] = []
     for block in figure.subfigures(count, 1, squeeze=False).reshape(-1):
         grid = block.subplots(rows, columns, squeeze=False, sharey=True).reshape(-1)
         for axes in grid[size:]:
             axes.set_visible(False)
-        made.append((block, list(grid[:size])))
-    return figure, made
+        grids.append((block, list(grid[:size])))
+    return figure, grids
 
 
 def layer_ticks(axes: Axes, layers: Sequence[int]) -> None:
@@ -101,12 +101,12 @@ def _signed(value: float, _place: object = None) -> str:
     return "0" if value == 0 else ("-" if value < 0 else "") + power_of_ten(abs(value))
 
 
-def count_bar(shown: ScalarMappable, axes: Axes | Sequence[Axes], label: str) -> None:
+def count_bar(colours: ScalarMappable, axes: Axes | Sequence[Axes], label: str) -> None:
     """A colour bar of counts, which are coloured by their logarithm."""
     panels = [axes] if isinstance(axes, Axes) else list(axes)
     figure = panels[0].figure
     assert isinstance(figure, Figure)
-    bar = figure.colorbar(shown, ax=panels, label=label, pad=0.02)
+    bar = figure.colorbar(colours, ax=panels, label=label, pad=0.02)
     bar.ax.yaxis.set_major_formatter(FuncFormatter(_plainly))
     bar.ax.yaxis.set_minor_formatter(NullFormatter())
 
@@ -137,8 +137,8 @@ def lines(
     legend: bool = True,
 ) -> None:
     """One line per series over the layers, with a band of one standard error to both sides where errors are given."""
-    for place, (name, values) in enumerate(series.items()):
-        colour = PALETTE[place % len(PALETTE)]
+    for index, (name, values) in enumerate(series.items()):
+        colour = PALETTE[index % len(PALETTE)]
         axes.plot(layers, values, marker="o", markersize=3.5, linewidth=1.4, color=colour, label=name)
         if errors is not None and np.isfinite(errors[name]).any():
             low, high = values - errors[name], values + errors[name]
@@ -197,13 +197,13 @@ def density(axes: Axes, x: np.ndarray, y: np.ndarray, chosen: np.ndarray, *, xla
     room = 0.04 * (high - low) or 0.5
     ends = 0.8, 1.3 * float(x.max())
     extent = (math.log10(ends[0]), math.log10(ends[1]), low - room, high + room)
-    shown = axes.hexbin(
+    hexagons = axes.hexbin(
         x[chosen], y[chosen], gridsize=36, bins="log", xscale="log", cmap="Greys", mincnt=1, linewidths=0, extent=extent
     )
     log_scale(axes, "x")
     axes.set(xlabel=xlabel, ylabel=ylabel, xlim=ends, ylim=extent[2:])
     if chosen.any():
-        count_bar(shown, axes, "tokens")
+        count_bar(hexagons, axes, "tokens")
 
 
 def method_bars(

@@ -171,10 +171,10 @@ def _figure(model: ModelFacts, rank: np.ndarray, classes: np.ndarray, panels: di
     for axes, (name, values) in zip(grid, panels.items(), strict=True):
         figures.density(axes, rank, values, ordinary, xlabel="frequency rank", ylabel=name)
         axes.set_title(f"{name} ({figures.RHO} = {spearman(rank, values):.2f})", fontsize=10)
-        for place, category in enumerate(categories_of(model)):
-            chosen = (classes == place) & ~ordinary
+        for index, category in enumerate(categories_of(model)):
+            chosen = (classes == index) & ~ordinary
             if chosen.any():
-                colour = figures.PALETTE[(1, 3, 4, 6, 2)[place]]
+                colour = figures.PALETTE[(1, 3, 4, 6, 2)[index]]
                 axes.plot(rank[chosen], values[chosen], ".", ms=3.5, c=colour, label=category, rasterized=True)
     figures.legend_below(figure, grid[0])
     return figure

@@ -61,7 +61,7 @@ class GroupAmplification(Experiment):
         "effect": "mean amplification of the group's pairs minus that of the other pairs; empty with fewer than two pairs",
         "low": "lower end of the bootstrap confidence interval (percentile)",
         "high": "upper end of it",
-        "p": "p-value of no difference, corrected as asked",
+        "p": "p-value of no difference, corrected as requested",
         "significant": f"whether p is below the level; empty with fewer than {FEWEST} pairs on a side",
         "group_mean": "mean amplification of the group's pairs",
         "other_mean": "mean amplification of the other pairs, weighted to the distances of the group's",
@@ -138,8 +138,8 @@ class GroupAmplification(Experiment):
                 "group_pairs_left_out": pairs.left_out,
                 "group_pairs_seen_once": pairs.seen_once,
             }
-            for place, kind in enumerate(KINDS):
-                chosen = range(place * len(layers), (place + 1) * len(layers))
+            for index, kind in enumerate(KINDS):
+                chosen = range(index * len(layers), (index + 1) * len(layers))
                 found = self._records(kind, layers, [tested[row] for row in chosen], counts, paper)
                 records += found
                 if min(len(group), len(other)) > 1:
@@ -219,9 +219,9 @@ def holm(p: np.ndarray) -> np.ndarray:
     order = np.argsort(p, kind="stable")
     scaled = np.ones(len(p))
     running = 0.0
-    for place, index in enumerate(order):
-        running = max(running, min(1.0, float(p[index]) * (len(p) - place)))
-        scaled[index] = running
+    for rank, test in enumerate(order):
+        running = max(running, min(1.0, float(p[test]) * (len(p) - rank)))
+        scaled[test] = running
     return scaled
 
 
@@ -236,7 +236,7 @@ class WordSplit(GroupAmplification):
     )
     label: ClassVar[str] = "same word"
     captions: ClassVar[dict[str, str]] = {
-        "word-split": "Amplification between subwords of one word, beside other pairs at the same distance.",
+        "word-split": "Amplification between subwords of one word, compared with other pairs at the same distance.",
     }
     across_caption: ClassVar[str] = (
         "By how much the amplification between subwords of one word exceeds that of other pairs at the same "
@@ -259,7 +259,7 @@ class Entities(GroupAmplification):
     )
     label: ClassVar[str] = "same entity"
     captions: ClassVar[dict[str, str]] = {
-        "entities": "Amplification between tokens of one named entity, beside other pairs at the same distance.",
+        "entities": "Amplification between tokens of one named entity, compared with other pairs at the same distance.",
     }
     across_caption: ClassVar[str] = (
         "By how much the amplification between tokens of one named entity exceeds that of other pairs at the same "
@@ -290,8 +290,8 @@ class _Shape:
         low, high = np.quantile(np.concatenate(values), [_TAIL, 1 - _TAIL])
         edges = np.linspace(low, high, _BINS + 1) if high > low else np.linspace(low - 1, low + 1, _BINS + 1)
         shares = [
-            np.histogram(np.clip(each, low, high), edges, weights=sample.weights / sample.weights.sum())[0]
-            for each, sample in zip(values, (group, other), strict=True)
+            np.histogram(np.clip(amplifications, low, high), edges, weights=sample.weights / sample.weights.sum())[0]
+            for amplifications, sample in zip(values, (group, other), strict=True)
         ]
         return cls(edges, *shares)
 
@@ -304,9 +304,9 @@ def _bars(tested: Sequence[dict[str, Any]], errors: Sequence[tuple[float, float]
     """The means of both sides by layer, with whiskers of 95 %, and a star where the difference is significant."""
     layers = [record["layer"] for record in tested]
     figure, (axes,) = figures.panels(1, width=max(4.8, 0.62 * len(layers) + 1.6), height=3.4)
-    for place, (side, name, colour) in enumerate((("group_mean", label, 1), ("other_mean", "other pairs", 6))):
-        at = np.array(layers) + (place - 0.5) * _WIDTH
-        means, error = [record[side] for record in tested], [_NORMAL * each[place] for each in errors]
+    for index, (side, name, colour) in enumerate((("group_mean", label, 1), ("other_mean", "other pairs", 6))):
+        at = np.array(layers) + (index - 0.5) * _WIDTH
+        means, error = [record[side] for record in tested], [_NORMAL * pair[index] for pair in errors]
         axes.bar(at, means, _WIDTH, yerr=error, color=figures.PALETTE[colour], label=name, error_kw={"lw": 0.9})
     low, high = axes.get_ylim()
     for record in tested:

@@ -21,7 +21,7 @@ NONE = -1
 
 @dataclass(frozen=True)
 class AlignedPair:
-    """The word of every source token and of every token that the decoder gives out (-1: none), the gold alignment, and the
+    """The word of every source token and of every output token of the decoder (-1: none), the gold alignment, and the
     words themselves."""
 
     source_words: np.ndarray
@@ -31,7 +31,7 @@ class AlignedPair:
     target: tuple[str, ...] = ()
 
     def rows(self, setting: str) -> np.ndarray:
-        """The target word that every row of the decoder belongs to: of the token given out (AWO) or read (AWI)."""
+        """The target word of every row of the decoder: that of its output token (AWO) or of its input token (AWI)."""
         return self.target_words if setting == "AWO" else np.concatenate([[NONE], self.target_words[:-1]])
 
 
@@ -77,7 +77,7 @@ def alignment_error_rate(counts: np.ndarray) -> np.ndarray:
 
 
 def gold_kind(link: Link, gold: Gold) -> str:
-    """What the gold alignment says of a link."""
+    """Whether the gold alignment has a link as sure, as possible, or not at all."""
     return "sure" if link in gold.sure else "possible" if link in gold.possible else "wrong"
 
 
@@ -138,11 +138,11 @@ _GOLD = pa.schema(
 def soft_rows(labels: dict[str, Any], words: WordMaps, pair: AlignedPair, layers: tuple[int, ...]) -> Table:
     """One row for every cell of the maps of these layers."""
     values = words.values[: len(layers)]
-    place, target, source = (index.reshape(-1) for index in np.indices(values.shape))
+    layer, target, source = (indices.reshape(-1) for indices in np.indices(values.shape))
     return pa.table(
         {
             **{name: [value] * values.size for name, value in labels.items()},
-            "layer": np.array(layers, np.int64)[place],
+            "layer": np.array(layers, np.int64)[layer],
             "target": words.targets[target],
             "target_word": [_text(pair.target, int(word)) for word in words.targets[target]],
             "source": words.sources[source],
@@ -168,7 +168,7 @@ _SOFT = pa.schema(
 )
 
 
-def _text(words: tuple[str, ...], place: int) -> str:
-    if place == NONE:
+def _text(words: tuple[str, ...], word: int) -> str:
+    if word == NONE:
         return END
-    return words[place] if words else str(place + 1)
+    return words[word] if words else str(word + 1)

@@ -109,7 +109,7 @@ class MixingRatio(Experiment):
 
 
 def pools_of(model: ModelFacts) -> tuple[str, ...]:
-    """Over which tokens ratios are averaged: all, and, of a causal model, all but the first."""
+    """The sets of tokens over which ratios are averaged: all, and, for a causal model, all except the first."""
     return (OVERALL, WITHOUT_FIRST) if model.causal else (OVERALL,)
 
 
@@ -218,8 +218,8 @@ def _depth_table(means: np.ndarray, model: ModelFacts, paper: published.Paper) -
 def table_scopes(model: ModelFacts) -> list[str]:
     """The scopes of the table, with half the attention weights after the attention."""
     scopes = chain.mixing(model.scopes)
-    place = scopes.index(ATTENTION_WEIGHTS) + 2
-    return [*scopes[:place], HALF_ATTENTION_WEIGHTS, *scopes[place:]]
+    index = scopes.index(ATTENTION_WEIGHTS) + 2
+    return [*scopes[:index], HALF_ATTENTION_WEIGHTS, *scopes[index:]]
 
 
 def _ratios(observation: Observation, model: ModelFacts) -> np.ndarray:
@@ -255,12 +255,12 @@ def _or_nan(values: list[float | None]) -> np.ndarray:
 def _figure(scopes: list[str], model: ModelFacts, mean: np.ndarray) -> Figure:
     """The mean ratios `[scope, layer, kind]`, without the kinds that the corpus does not have."""
     present = np.flatnonzero(np.isfinite(mean).any((0, 1)))
-    kinds = [kinds_of(model)[place] for place in present]
+    kinds = [kinds_of(model)[index] for index in present]
     figure, grid = figures.panels(len(scopes), width=0.72 * len(kinds) + 0.9, height=0.26 * len(model.layers) + 1.4)
-    for place, (axes, scope) in enumerate(zip(grid, scopes, strict=True)):
-        values = 100 * mean[place][:, present]
+    for index, (axes, scope) in enumerate(zip(grid, scopes, strict=True)):
+        values = 100 * mean[index][:, present]
         image = figures.heat(axes, values, model.layers, kinds, title=scope, limits=(0.0, 100.0), form="{:.0f}")
         axes.set_ylabel("layer")
-        if place == len(scopes) - 1:
+        if index == len(scopes) - 1:
             figure.colorbar(image, ax=grid, label="mixing ratio (%)", pad=0.02)
     return figure

@@ -38,10 +38,10 @@ _MOST_HEADS = 64
 """How many heads to expect when memory is planned."""
 
 APPROXIMATION = "approximation"
-"""The name under which is kept what approximate maps miss of a perfect rank correlation, and their error."""
+"""The name of the moments of approximate maps: 1 minus their rank correlation with exact ones, and their error."""
 
 COMPLETENESS = "completeness"
-"""The name under which the completeness errors of a run are kept, beside those of the experiments."""
+"""The name of the partial result with the completeness errors of a run, next to those of the experiments."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Plan:
     """What is to be done with every sequence: the experiments, and how the decomposition counts and computes.
 
     Without a mask token (`mask_id`) nothing is masked, and in a causal model, which has never seen one in its training, only
-    where all experiments are asked to. `dtype` is that of the decomposition's arithmetic. `stack` is the one
+    where masking is requested for all experiments. `dtype` is that of the decomposition's arithmetic. `stack` is the one
     that is looked at, for a model that has two. `approximate` is how maps from the feed-forward on are approximated, and
     `ff_baseline` where the integrated gradients of feed-forwards start.
     """
@@ -144,7 +144,7 @@ def special_ids(analyzer: Analyzer) -> frozenset[int]:
     stated = [
         getattr(config, f"{name}_token_id", None) for name in ("bos", "eos", "pad", "cls", "sep", "decoder_start")
     ]
-    numbers = [number for each in stated for number in (each if isinstance(each, list) else [each])]
+    numbers = [number for ids in stated for number in (ids if isinstance(ids, list) else [ids])]
     return frozenset(number for number in numbers if isinstance(number, int))
 
 

@@ -145,9 +145,9 @@ class OutlierDimensions(Experiment):
                 "published_after": known[..., 1],
             },
         ).drop_columns("way")
-        for place, label in enumerate(MapComparison._fields):
-            names = [comparison[place] for comparison in self.comparisons for _ in model.layers]
-            table = table.add_column(place, label, [names])
+        for index, label in enumerate(MapComparison._fields):
+            names = [comparison[index] for comparison in self.comparisons for _ in model.layers]
+            table = table.add_column(index, label, [names])
         return table
 
     @classmethod
@@ -162,12 +162,12 @@ class OutlierDimensions(Experiment):
 
 def _dimensions_figure(dimensions: np.ndarray, removed: np.ndarray, model: ModelFacts) -> Figure:
     figure, grid = figures.panels(len(model.layers), width=3.4, height=2.7)
-    for place, (axes, layer) in enumerate(zip(grid, model.layers, strict=True)):
+    for index, (axes, layer) in enumerate(zip(grid, model.layers, strict=True)):
         for row, name in enumerate(("FF input", "FF output")):
-            axes.plot(dimensions[place, 2], dimensions[place, row], ".", ms=3, color=figures.PALETTE[row], label=name)
-        worst = removed[place]
+            axes.plot(dimensions[index, 2], dimensions[index, row], ".", ms=3, color=figures.PALETTE[row], label=name)
+        worst = removed[index]
         axes.plot(
-            dimensions[place, 2, worst], dimensions[place, 1, worst], "o", ms=6, mfc="none", color="k", label="removed"
+            dimensions[index, 2, worst], dimensions[index, 1, worst], "o", ms=6, mfc="none", color="k", label="removed"
         )
         axes.set(xlabel=f"{figures.GAMMA} of the norm after FF", ylabel="mean |value|")
         figures.log_scale(axes, "y")
@@ -176,12 +176,12 @@ def _dimensions_figure(dimensions: np.ndarray, removed: np.ndarray, model: Model
     return figure
 
 
-def _removal_figure(asked: tuple[MapComparison, ...], found: Moments, model: ModelFacts) -> Figure:
-    figure, grid = figures.panels(len(asked), width=4.2, height=3.2)
+def _removal_figure(comparisons: tuple[MapComparison, ...], found: Moments, model: ModelFacts) -> Figure:
+    figure, grid = figures.panels(len(comparisons), width=4.2, height=3.2)
     names, mean, error = ("all dimensions", "without outliers"), found.mean(), found.standard_error()
     low = np.floor(10 * float(np.nanmin(mean))) / 10
-    for place, (axes, comparison) in enumerate(zip(grid, asked, strict=True)):
-        series, errors = (dict(zip(names, values[place].T, strict=True)) for values in (mean, error))
+    for index, (axes, comparison) in enumerate(zip(grid, comparisons, strict=True)):
+        series, errors = (dict(zip(names, values[index].T, strict=True)) for values in (mean, error))
         label = f"{comparison.symbol} of the maps around FF"
         figures.lines(axes, model.layers, series, label=label, title=comparison.title, errors=errors)
         axes.set_ylim(low - 0.02, 1.02)

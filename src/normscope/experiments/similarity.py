@@ -1,7 +1,7 @@
-"""How alike two maps are, in every way that is asked for: a correlation of all their cells, of maps as they are or scaled.
+"""The similarity of two maps: a correlation of all their cells, of maps as they are or scaled by row or column.
 
-The published values of the 2024 paper are Pearson's r of plain maps (docs/method.md says how that is known): they stand
-beside `PUBLISHED` alone.
+The published values of the 2024 paper are Pearson's r of plain maps (docs/method.md explains how that is known): they are
+compared with `PUBLISHED` alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COLUMNS = {
     "correlation": "how maps are compared: pearson, r of their cells, or spearman, rho of the ranks of their cells",
     "normalisation": "how maps were scaled before: none, row (query) sums to 1, column (key) sums to 1",
 }
-"""The columns that say which way a number was computed, for the tables of experiments."""
+"""The columns that name the comparison, for the tables of experiments."""
 
 _SYMBOLS = {"pearson": "r", "spearman": figures.RHO}
 _NAMES = {"pearson": "Pearson's r", "spearman": f"Spearman's {figures.RHO}"}

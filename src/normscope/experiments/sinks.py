@@ -32,7 +32,7 @@ CLASSES = (FIRST, "special", "massive", "other")
 KEYS = ("all", "without sinks")
 
 _WIDE = 10
-"""States so many times longer than the median are drawn on a logarithmic scale."""
+"""States at least this many times longer than the median are drawn on a logarithmic scale."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Sinks(Experiment):
         norms, values = observation.result(HiddenNorms()), observation.result(ValueNorms())
         ratio = norms / np.median(norms, axis=-1, keepdims=True)
         of_token = classes(observation.special, ratio > self.massive)
-        members = np.stack([of_token == place for place in range(len(CLASSES))], -1)
+        members = np.stack([of_token == index for index in range(len(CLASSES))], -1)
         own = len(observation.tokens)
         first = 1 if model.causal and own > 1 else 0
         weights, by_head = (observation.head_maps(scope)[..., first:, :] for scope in (ATTENTION_WEIGHTS, "Attn"))
@@ -97,7 +97,7 @@ class Sinks(Experiment):
             "tokens": members.sum(-2).astype(np.float64),
             "correlation": _correlations(np.nan_to_num(weights).mean(1), attention, of_token),
         }
-        return Partial(moments={name: Moments.once(each) for name, each in found.items()})
+        return Partial(moments={name: Moments.once(values) for name, values in found.items()})
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         layers = facts.model.layers
@@ -163,10 +163,10 @@ def _means(values: np.ndarray, members: np.ndarray) -> np.ndarray:
 
 def _correlations(weights: np.ndarray, norms: np.ndarray, of_token: np.ndarray) -> np.ndarray:
     """`[layer, 2]`: Pearson's r of two maps `[layer, query, key]`, over all keys and over those that are no sinks."""
-    kept = np.stack([np.ones_like(of_token, dtype=bool), of_token == CLASSES.index("other")], 1)
+    selections = np.stack([np.ones_like(of_token, dtype=bool), of_token == CLASSES.index("other")], 1)
     return np.array(
         [
-            [_pearson(weights[layer], norms[layer], np.isfinite(norms[layer]) & chosen) for chosen in kept[layer]]
+            [_pearson(weights[layer], norms[layer], np.isfinite(norms[layer]) & chosen) for chosen in selections[layer]]
             for layer in range(len(weights))
         ]
     )
@@ -189,7 +189,7 @@ def _figure(by_layer: dict[str, np.ndarray], correlation: np.ndarray, layers: Se
         "state_ratio": "norm of the states, over the median",
     }
     for axes, (name, title) in zip(grid, titles.items(), strict=False):
-        known = {kind: by_layer[name][:, place] for place, kind in enumerate(CLASSES)}
+        known = {kind: by_layer[name][:, index] for index, kind in enumerate(CLASSES)}
         series = {kind: values for kind, values in known.items() if by_layer["tokens"][:, CLASSES.index(kind)].any()}
         label = "times the median" if name == "state_ratio" else "share, mean over heads"
         figures.lines(axes, layers, series, label=label, title=title)
@@ -197,7 +197,7 @@ def _figure(by_layer: dict[str, np.ndarray], correlation: np.ndarray, layers: Se
             axes.set_ylim(-0.02, 1.02)
     if np.nanmax(by_layer["state_ratio"]) > _WIDE:
         figures.log_scale(grid[2], "y")
-    agreement = {keys: correlation[:, place] for place, keys in enumerate(KEYS)}
+    agreement = {keys: correlation[:, index] for index, keys in enumerate(KEYS)}
     figures.lines(grid[3], layers, agreement, label="Pearson's r", title="weights and norms, over keys")
     return figure
 

@@ -23,9 +23,9 @@ _ROUNDING = 1e-12
 def average_ranks(values: Float[np.ndarray, "*batch n"]) -> Float[np.ndarray, "*batch n"]:
     """Ranks from 1 along the last axis; equal values share the mean of their ranks."""
     ranks = np.empty(values.shape)
-    for place in np.ndindex(values.shape[:-1]):
-        order = values[place].argsort()
-        ranks[place][order] = _shared_ranks(values[place][order])
+    for index in np.ndindex(values.shape[:-1]):
+        order = values[index].argsort()
+        ranks[index][order] = _shared_ranks(values[index][order])
     return ranks
 
 
@@ -55,10 +55,10 @@ def correlation_matrix(maps: np.ndarray, kind: Correlation) -> np.ndarray:
     shared = there[0, 0]
     if not (there == shared).all():
         return _pair_by_pair(maps, there, kind)
-    kept = maps if shared.all() else maps[..., shared]
-    if kept.shape[-1] < 2:
+    present = maps if shared.all() else maps[..., shared]
+    if present.shape[-1] < 2:
         return np.full((*maps.shape[:2], maps.shape[1]), np.nan)
-    return np.stack([_correlated(series, kind) for series in kept])
+    return np.stack([_correlated(series, kind) for series in present])
 
 
 def _correlated(series: Float[np.ndarray, "series n"], kind: Correlation) -> Float[np.ndarray, "series series"]:
@@ -69,13 +69,13 @@ def _correlated(series: Float[np.ndarray, "series n"], kind: Correlation) -> Flo
 def _pair_by_pair(maps: Float[np.ndarray, "batch series n"], there: np.ndarray, kind: Correlation) -> np.ndarray:
     batch, series, _ = maps.shape
     result = np.full((batch, series, series), np.nan)
-    for place in range(batch):
+    for index in range(batch):
         for first in range(series):
             for second in range(first, series):
-                both = there[place, first] & there[place, second]
+                both = there[index, first] & there[index, second]
                 if both.sum() >= 2:
-                    found = _correlated(maps[place][[first, second]][:, both], kind)[0, 1]
-                    result[place, first, second] = result[place, second, first] = found
+                    found = _correlated(maps[index][[first, second]][:, both], kind)[0, 1]
+                    result[index, first, second] = result[index, second, first] = found
     return result
 
 

@@ -29,9 +29,9 @@ def tidy(axes: Mapping[str, Sequence[object]], values: Mapping[str, np.ndarray])
     """One row per cell of arrays `[axis, ...]`: the labels of its axes, then its values."""
     shape = tuple(len(labels) for labels in axes.values())
     columns: dict[str, Column] = {}
-    for place, (name, labels) in enumerate(axes.items()):
-        index = np.arange(len(labels)).reshape([-1 if axis == place else 1 for axis in range(len(shape))])
-        chosen = np.broadcast_to(index, shape).reshape(-1)
+    for position, (name, labels) in enumerate(axes.items()):
+        indices = np.arange(len(labels)).reshape([-1 if axis == position else 1 for axis in range(len(shape))])
+        chosen = np.broadcast_to(indices, shape).reshape(-1)
         columns[name] = pa.array(list(labels)).take(pa.array(chosen))
     for name, array in values.items():
         columns[name] = numbers(np.broadcast_to(array, shape).reshape(-1))
@@ -50,9 +50,9 @@ def from_records(records: Sequence[Mapping[str, object]], schema: Schema | None 
         for record in records
     ]
     table = pa.Table.from_pylist(cleaned, schema=schema)
-    for place, column in enumerate(table.schema):
+    for index, column in enumerate(table.schema):
         if pa.types.is_null(column.type):
-            table = table.set_column(place, column.name, table[column.name].cast(pa.float64()))
+            table = table.set_column(index, column.name, table[column.name].cast(pa.float64()))
     return table
 
 

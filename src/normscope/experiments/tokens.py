@@ -20,12 +20,12 @@ def categories_of(model: ModelFacts) -> tuple[str, ...]:
 def categories(observation: Observation, model: ModelFacts) -> np.ndarray:
     """For every token the place of its category in `categories_of(model)`."""
     found = np.full(len(observation.tokens), CATEGORIES.index("other"))
-    for place, (token, special) in enumerate(zip(observation.tokens, observation.special, strict=True)):
+    for index, (token, special) in enumerate(zip(observation.tokens, observation.special, strict=True)):
         role = model.roles.get(token) if special else None
         if role in (CLS, SEP):
-            found[place] = CATEGORIES.index(role)
+            found[index] = CATEGORIES.index(role)
         elif token.lstrip("Ġ▁ ") in (",", "."):
-            found[place] = CATEGORIES.index(PUNCTUATION)
+            found[index] = CATEGORIES.index(PUNCTUATION)
     if model.causal:
         found[0] = len(CATEGORIES)
     return found

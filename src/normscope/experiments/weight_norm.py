@@ -1,6 +1,6 @@
 """weight-vs-norm (2020): attention weights against the norms of the vectors that they weigh, over all heads and pairs.
 
-Billions of pairs are counted in a joint histogram with fine bins, which says itself how exact its rank correlation is.
+Billions of pairs are counted in a joint histogram with fine bins, which also bounds the error of its rank correlation.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ def _joint_figure(joint: dict[str, _Joint]) -> Figure:
     scale = LogNorm(1, _largest(whole))
     ends = [_limits(edges[1], part.norms, part.counts) for part in joint.values() if part.pairs]
     for axes, (name, part) in zip(grid, joint.items(), strict=True):
-        shown = np.zeros([len(each) - 1 for each in edges])
-        np.add.at(shown, (part.weights // _SHOWN, part.norms // _SHOWN), part.counts)
-        shade = np.where(shown > 0, shown, np.nan)
+        counts = np.zeros([len(bin_edges) - 1 for bin_edges in edges])
+        np.add.at(counts, (part.weights // _SHOWN, part.norms // _SHOWN), part.counts)
+        shade = np.where(counts > 0, counts, np.nan)
         mesh = axes.pcolormesh(edges[1], edges[0], shade, cmap=SEQUENTIAL, norm=scale, rasterized=True)
         figures.log_scale(axes, "x")
         figures.log_scale(axes, "y")
@@ -136,7 +136,7 @@ def _largest(part: _Joint) -> int:
 
 
 def _limits(edges: np.ndarray, places: np.ndarray, counts: np.ndarray) -> tuple[float, float]:
-    """The ends of the bins that hold all but one in a hundred pairs on either side."""
+    """The ends of the bins outside which one in a hundred pairs lies on either side."""
     order = np.argsort(places)
     share = counts[order].cumsum() / counts.sum()
     low, high = (int(places[order][np.searchsorted(share, end)]) for end in (_OUTSIDE, 1 - _OUTSIDE))

@@ -24,11 +24,16 @@ from normscope.experiments.base import name_as_words
 from normscope.experiments.published import agreement
 from normscope.paths import PAGES, ending
 from normscope.plots.style import publication
-from normscope.report.across import Across, across_models
-from normscope.report.across_figures import drawn_across, drawn_effects, effects_across
+from normscope.report.across import Across, across_models, omitted_across
+from normscope.report.across_figures import (
+    drawn_across,
+    drawn_effects,
+    effects_across,
+    effects_title,
+    omitted_effects,
+)
 from normscope.report.run import Run
-from normscope.report.tables import ShownTable, comparison, drawn
-from normscope.report.tables import together as mean_tables
+from normscope.report.tables import ShownTable, comparison, drawn, pooled_tables
 from normscope.results.files import replacing
 
 __all__ = ["Across", "tables_across", "write_report"]
@@ -104,27 +109,29 @@ def _page(runs: list[Run], *, together: bool) -> str:
 
 def _across(runs: list[Run], *, together: bool) -> list[dict[str, Any]]:
     """The tables and figures that span the models of several runs."""
-    parts: list[dict[str, Any]] = [
+    sections: list[dict[str, Any]] = [
         {"title": table.title, "table": table, "figure": _encoded(drawn_across(table)), "note": table.note}
         | {"caption": EXPERIMENTS[table.experiment].across_caption}
         for table in across_models(runs, together=together)
     ]
-    return parts + [
-        {"title": f"Effects of {effects.experiment} by depth", "table": None, "note": effects.note}
+    sections += [
+        {"title": effects_title(effects.experiment), "table": None, "note": effects.note}
         | {"figure": _encoded(drawn_effects(effects)), "caption": EXPERIMENTS[effects.experiment].across_caption}
         for effects in effects_across(runs, together=together)
     ]
+    omitted = omitted_across(runs) | omitted_effects(runs)
+    return sections + [{"title": title, "note": note} for title, note in omitted.items()]
 
 
 def _shown(name: str, runs: list[Run], *, together: bool) -> dict[str, Any]:
     """Of one experiment; what a single run has is shown as it is."""
-    return _together(name, runs) if together and len(runs) > 1 else _experiment(name, runs)
+    return _pooled(name, runs) if together and len(runs) > 1 else _experiment(name, runs)
 
 
-def _together(name: str, runs: list[Run]) -> dict[str, Any]:
+def _pooled(name: str, runs: list[Run]) -> dict[str, Any]:
     """What the page shows of an experiment over several runs as one."""
-    made = mean_tables(runs, name)
-    figures = {title: drawn(title, table) for title, table in made.items()}
+    tables = pooled_tables(runs, name)
+    figures = {title: drawn(title, table) for title, table in tables.items()}
     outcome = {
         "title": f"mean ± deviation over {len(runs)} runs",
         "notes": list(dict.fromkeys(note for run in runs for note in run.experiments[name].get("notes", []))),
@@ -133,7 +140,7 @@ def _together(name: str, runs: list[Run]) -> dict[str, Any]:
             for title, figure in figures.items()
             if figure is not None
         ],
-        "tables": [ShownTable.of(title, table) for title, table in made.items()],
+        "tables": [ShownTable.of(title, table) for title, table in tables.items()],
     }
     return {
         "name": name,
@@ -188,7 +195,7 @@ def _outcome(name: str, run: Run) -> dict[str, Any]:
 
 
 def _summary(experiment: str) -> str:
-    """What was asked, if this version knows the experiment."""
+    """What the experiment is about, if this version knows it."""
     known = EXPERIMENTS.get(experiment)
     return "" if known is None else known.summary[:1].upper() + known.summary[1:] + "."
 

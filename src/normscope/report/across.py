@@ -44,7 +44,7 @@ class Number:
 
 @dataclass(frozen=True)
 class ModelRow:
-    """A model: its numbers by column, over so many runs, or as a paper has them."""
+    """A model: its numbers by column, over `runs` runs, or as a paper has them."""
 
     name: str
     numbers: dict[str, Number]
@@ -84,8 +84,8 @@ class Across:
         if row.of_paper:
             return f"{self.shown(number.value):.{1 if self.percent else 2}f}"
         within = number.error if error else None
-        beside = "" if within is None else f" ± {_rounded(self.shown(within), self.digits)}"
-        return f"{self.shown(number.value):.{self.digits}f}{beside}"
+        suffix = "" if within is None else f" ± {_rounded(self.shown(within), self.digits)}"
+        return f"{self.shown(number.value):.{self.digits}f}{suffix}"
 
 
 def _rounded(error: float, digits: int) -> str:
@@ -110,19 +110,28 @@ def across_models(runs: Sequence[Run], *, together: bool = False) -> list[Across
     return [table for form in _FORMS for table in _tables(form, runs, together=together)]
 
 
+def omitted_across(runs: Sequence[Run]) -> dict[str, str]:
+    """Titles of tables that do not exist because too few runs can be read, each with a sentence that says so."""
+    omitted: dict[str, str] = {}
+    for form in _FORMS:
+        readable, unreadable = _read(form, runs)
+        if unreadable and len(readable) < 2 <= len(readable) + len(unreadable):
+            omitted[form.title] = left_out(unreadable, form.experiment)
+    return omitted
+
+
 def _tables(form: _Form, runs: Sequence[Run], *, together: bool) -> Iterable[Across]:
-    present = having_table(runs, form.experiment)
-    found = [_read(form, run) for run in present]
-    for variant in dict.fromkeys(variant for each in found for variant in each):
-        having = [(run, each[variant]) for run, each in zip(present, found, strict=True) if each.get(variant)]
+    readable, unreadable = _read(form, runs)
+    for variant in dict.fromkeys(variant for _, variants in readable for variant in variants):
+        having = [(run, variants[variant]) for run, variants in readable if variants.get(variant)]
         if len(having) < 2:
             continue
         rows = _rows(having, together=together)
         columns = list(dict.fromkeys(column for row in rows for column in row.numbers))
         title = f"{form.title}, {variant}" if variant else form.title
         rows += _of_papers(form, variant, [run for run, _ in having])
-        note = differing([run for run, _ in having], form.experiment)
-        yield Across(form.experiment, title, columns, rows, note, form.percent, form.digits)
+        notes = differing([run for run, _ in having], form.experiment), left_out(unreadable, form.experiment)
+        yield Across(form.experiment, title, columns, rows, " ".join(filter(None, notes)), form.percent, form.digits)
 
 
 def having_table(runs: Sequence[Run], experiment: str) -> list[Run]:
@@ -130,12 +139,28 @@ def having_table(runs: Sequence[Run], experiment: str) -> list[Run]:
     return [run for run in runs if experiment in run.experiments.get(experiment, {}).get("tables", [])]
 
 
-def _read(form: _Form, run: Run) -> dict[str, dict[str, Number]]:
-    """The numbers of a run; none where the table of another version lacks a column."""
-    try:
-        return form.read(run)
-    except (KeyError, TypeError, ValueError):
-        return {}
+def _read(form: _Form, runs: Sequence[Run]) -> tuple[list[tuple[Run, dict[str, dict[str, Number]]]], list[Run]]:
+    """The runs that have the table, with their numbers by variant; and those whose table lacks a column, as tables of
+    another version of normscope may."""
+    readable: list[tuple[Run, dict[str, dict[str, Number]]]] = []
+    unreadable: list[Run] = []
+    for run in having_table(runs, form.experiment):
+        try:
+            readable.append((run, form.read(run)))
+        except (KeyError, TypeError, ValueError):
+            unreadable.append(run)
+    return readable, unreadable
+
+
+def left_out(runs: Sequence[Run], experiment: str) -> str:
+    """A sentence that names the runs whose tables cannot be read; empty if there are none."""
+    if not runs:
+        return ""
+    names = ", ".join(f"{short_name(run.title)} ({run.folder.name})" for run in runs)
+    return (
+        f"Left out: {names}. The table {experiment!r} there is of another version of normscope and lacks columns that are "
+        f"needed here; run the experiment again to compare it."
+    )
 
 
 def _rows(having: Sequence[tuple[Run, dict[str, Number]]], *, together: bool) -> list[ModelRow]:
@@ -150,8 +175,8 @@ def _rows(having: Sequence[tuple[Run, dict[str, Number]]], *, together: bool) ->
 def _pooled(name: str, seeds: Sequence[dict[str, Number]]) -> ModelRow:
     """The mean and the deviation over runs; of what is an extreme, the extreme of all."""
     numbers: dict[str, Number] = {}
-    for column in dict.fromkeys(column for each in seeds for column in each):
-        own = [each[column] for each in seeds if column in each]
+    for column in dict.fromkeys(column for seed in seeds for column in seed):
+        own = [seed[column] for seed in seeds if column in seed]
         values, known = [number.value for number in own], {number.published for number in own}
         published = known.pop() if len(known) == 1 else None
         extreme = {MINIMUM: min, MAXIMUM: max}.get(column)
@@ -181,12 +206,12 @@ def names_of(runs: Sequence[Run], *, together: bool = False) -> list[str]:
 
 
 def _of_papers(form: _Form, variant: str, runs: Sequence[Run]) -> list[ModelRow]:
-    """The papers' models, on Wikipedia and on other corpora of the papers that runs are said to be on."""
-    said = [str(run.manifest["settings"].get("corpus_name", "")) for run in runs]
+    """The papers' models, on Wikipedia and on other corpora of the papers that runs declare."""
+    declared = [str(run.manifest["settings"].get("corpus_name", "")) for run in runs]
     rows: list[ModelRow] = []
     for model, title in TITLES.items():
         seen: list[dict[str, Number]] = []
-        for corpus in dict.fromkeys([WIKIPEDIA, *filter(None, said)]):
+        for corpus in dict.fromkeys([WIKIPEDIA, *filter(None, declared)]):
             known = form.of_paper(Paper(model, corpus), variant)
             numbers = {column: Number(value) for column, value in known.items() if value is not None}
             if numbers and numbers not in seen:
@@ -197,20 +222,21 @@ def _of_papers(form: _Form, variant: str, runs: Sequence[Run]) -> list[ModelRow]
 
 
 def differing(runs: Sequence[Run], experiment: str) -> str:
-    """In what runs differ, beside the model, that a reader of their numbers has to know; empty if in nothing."""
+    """A sentence about what runs differ in besides the model; empty if in nothing."""
     settings = [run.manifest["settings"] for run in runs]
-    options = [each.get("experiments", {}).get(experiment, {}) for each in settings]
+    options = [values.get("experiments", {}).get(experiment, {}) for values in settings]
     known: dict[str, list[object]] = {
-        name: [each.get(name) for each in options] for name in {n for o in options for n in o}
+        name: [values.get(name) for values in options] for name in {name for values in options for name in values}
     }
-    known.pop("masked", None)  # what was done says more than what was asked
+    known.pop("masked", None)  # whether tokens were masked says more than whether it was requested
     if any(run.experiments[experiment].get("masking") != "it reads no sequences" for run in runs):
-        known["corpus"] = [each.get("corpus_fingerprint") for each in settings]
+        known["corpus"] = [values.get("corpus_fingerprint") for values in settings]
         known["number of sequences"] = [run.manifest.get("sequences") for run in runs]
         known["masking of tokens"] = [run.experiments[experiment].get("masked") for run in runs]
-        known |= {name: [each.get(name) for each in settings] for name in ("value_bias", "ff_baseline", "approximate")}
+        for name in ("value_bias", "ff_baseline", "approximate"):
+            known[name] = [values.get(name) for values in settings]
     names = sorted(name for name, values in known.items() if any(value != values[0] for value in values))
-    return f"Beside the model, these runs differ in: {', '.join(names)}." if names else ""
+    return f"Besides the model, these runs differ in: {', '.join(names)}." if names else ""
 
 
 # ---- experiments -------------------------------------------------------------------------------------------------------
@@ -223,7 +249,7 @@ def _numbers(rows: Iterable[tuple[str, Row]], value: str, error: str = "") -> di
     return {
         column: Number(row[value], row.get(error), row.get("published"))
         for column, row in rows
-        if row.get(value) is not None
+        if row[value] is not None
     }
 
 
@@ -232,7 +258,7 @@ def _similarities(run: Run) -> dict[str, dict[str, Number]]:
     found: dict[str, list[tuple[str, Row]]] = {}
     for row in run.table("scope-similarity").to_pylist():
         component = component_name(Scope(row["second"]))
-        if row.get("relation") == "adjacent" and row.get("layer") is None and component is not None:
+        if row["relation"] == "adjacent" and row.get("layer") is None and component is not None:
             comparison = MapComparison(row.get("correlation") or "spearman", row.get("normalisation") or "none")
             found.setdefault(comparison.title, []).append((component, row))
     return {title: _numbers(rows, "similarity", "standard_error") for title, rows in found.items()}

@@ -21,7 +21,17 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 from normscope.experiments import figures
 from normscope.experiments.groups import published_significant
 from normscope.experiments.published import CONLL, SHAPES, TITLES, WIKIPEDIA, Paper
-from normscope.report.across import MAXIMUM, MEAN, MINIMUM, Across, ModelRow, differing, having_table, names_of
+from normscope.report.across import (
+    MAXIMUM,
+    MEAN,
+    MINIMUM,
+    Across,
+    ModelRow,
+    differing,
+    having_table,
+    left_out,
+    names_of,
+)
 from normscope.report.run import Run
 
 KINDS = {"ff": "the feed-forward alone", "group": "with its norms and residual"}
@@ -66,25 +76,47 @@ def effects_across(runs: Sequence[Run], *, together: bool = False) -> list[Effec
     ]
 
 
-def _effects(experiment: str, runs: Sequence[Run], *, together: bool) -> Effects | None:
+def omitted_effects(runs: Sequence[Run]) -> dict[str, str]:
+    """Titles of figures that do not exist because no run can be read, each with a sentence that says so."""
+    omitted: dict[str, str] = {}
+    for experiment in _CORPORA:
+        present = having_table(runs, experiment)
+        unreadable = [run for run in present if not _is_readable(run, experiment)]
+        if len(present) > 1 and len(unreadable) == len(present):
+            omitted[effects_title(experiment)] = left_out(unreadable, experiment)
+    return omitted
+
+
+def effects_title(experiment: str) -> str:
+    return f"Effects of {experiment} by depth"
+
+
+def _is_readable(run: Run, experiment: str) -> bool:
+    return set(run.table(experiment).column_names) >= _NEEDED
+
+
+def _effects(experiment: str, present: Sequence[Run], *, together: bool) -> Effects | None:
+    runs = [run for run in present if _is_readable(run, experiment)]
+    unreadable = [run for run in present if not _is_readable(run, experiment)]
     names = names_of(runs, together=together)
-    rows = [[row for row in run.table(experiment).to_pylist() if row.keys() >= _NEEDED] for run in runs]
+    rows = [run.table(experiment).to_pylist() for run in runs]
     lines: dict[str, dict[str, list[Point]]] = {}
     for kind in KINDS:
         for name in dict.fromkeys(names):
-            own = [each for each, of in zip(rows, names, strict=True) if of == name]
-            points = _points([[row for row in each if row["kind"] == kind] for each in own])
+            own = [run_rows for run_rows, of in zip(rows, names, strict=True) if of == name]
+            points = _points([[row for row in run_rows if row["kind"] == kind] for run_rows in own])
             if points:
                 lines.setdefault(kind, {})[name] = points
-    if len(runs) < 2 or not lines:
+    if len(present) < 2 or not lines:
         return None
-    return Effects(experiment, lines, _published(experiment), together, differing(runs, experiment))
+    note = " ".join(filter(None, (differing(runs, experiment), left_out(unreadable, experiment))))
+    return Effects(experiment, lines, _published(experiment), together, note)
 
 
 def _points(seeds: Sequence[Sequence[dict[str, Any]]]) -> list[Point]:
     """The layers of one model that have an effect, over one run or several."""
     by_layer: dict[int, list[dict[str, Any]]] = {}
-    for row in (row for each in seeds for row in each):
+    for row in (row for seed in seeds for row in seed):
         by_layer.setdefault(row["layer"], []).append(row)
     depth = max(by_layer, default=1)
     known = {layer: [row for row in rows if row["effect"] is not None] for layer, rows in by_layer.items()}
@@ -122,9 +154,9 @@ _ROW = 0.25
 _GAP = 0.7
 """Rows between the models of the runs and those of the papers."""
 _LONGEST = 32
-"""Characters of a name beside its row."""
+"""Maximum number of characters of a row's name."""
 _BETWEEN = 0.07
-"""Inches beside a panel."""
+"""Inches between panels."""
 
 _MEASURED, _PUBLISHED = figures.PALETTE[0], figures.PALETTE[1]
 _SHADE = "#f4f2ee"
@@ -140,8 +172,8 @@ def _dots(table: Across) -> Figure:
     count, at = len(table.columns), _places(table)
     figure, grid = figures.panels(count, columns=count, width=max(1.35, 2.6 / count), height=_height(at))
     for axes, column in zip(grid, table.columns, strict=True):
-        for row, place in zip(table.rows, at, strict=True):
-            _dot(axes, table, row, column, place)
+        for row, height in zip(table.rows, at, strict=True):
+            _dot(axes, table, row, column, height)
         axes.set_title(column, fontsize=9)
         axes.xaxis.set_major_locator(MaxNLocator(3) if table.percent else MultipleLocator(0.5))
     engine = figure.get_layout_engine()
@@ -154,36 +186,36 @@ def _dots(table: Across) -> Figure:
     return figure
 
 
-def _dot(axes: Axes, table: Across, row: ModelRow, column: str, place: float) -> None:
+def _dot(axes: Axes, table: Across, row: ModelRow, column: str, height: float) -> None:
     number = row.numbers.get(column)
     if number is None:
         return
     value = table.shown(number.value)
     if row.of_paper:
-        axes.plot(value, place, marker="D", ms=4, color=_PUBLISHED, mfc="none", lw=0)
+        axes.plot(value, height, marker="D", ms=4, color=_PUBLISHED, mfc="none", lw=0)
         return
     if number.published is not None:
         axes.plot(
-            table.shown(number.published), place, marker="D", ms=5.5, color=_PUBLISHED, mfc="none", lw=0, zorder=3
+            table.shown(number.published), height, marker="D", ms=5.5, color=_PUBLISHED, mfc="none", lw=0, zorder=3
         )
     error = None if number.error is None else table.shown(number.error)
     if error is not None and row.runs > 1:
-        axes.plot([value - error, value + error], [place] * 2, color=_MEASURED, lw=6, alpha=0.3, solid_capstyle="butt")
+        axes.plot([value - error, value + error], [height] * 2, color=_MEASURED, lw=6, alpha=0.3, solid_capstyle="butt")
     elif error is not None:
-        axes.plot([value - error, value + error], [place] * 2, color=_MEASURED, lw=1.2)
-    axes.plot(value, place, marker="o", ms=4, color=_MEASURED, lw=0)
+        axes.plot([value - error, value + error], [height] * 2, color=_MEASURED, lw=1.2)
+    axes.plot(value, height, marker="o", ms=4, color=_MEASURED, lw=0)
 
 
 def _ranges(table: Across) -> Figure:
     """Means over layers, with lines from the smallest layer to the largest; a ratio has a logarithmic axis."""
     at = _places(table)
     figure, (axes,) = figures.panels(1, width=6.2, height=_height(at))
-    for row, place in zip(table.rows, at, strict=True):
+    for row, height in zip(table.rows, at, strict=True):
         ends = [row.numbers[column].value for column in (MINIMUM, MAXIMUM) if column in row.numbers]
         if len(ends) == 2:
             colour, style = (_PUBLISHED, ":") if row.of_paper else (_MEASURED, "-")
-            axes.plot(ends, [place] * 2, color=colour, lw=1.2, ls=style)
-        _dot(axes, table, row, MEAN, place)
+            axes.plot(ends, [height] * 2, color=colour, lw=1.2, ls=style)
+        _dot(axes, table, row, MEAN, height)
     figures.log_scale(axes, "x")
     axes.axvline(1, color="k", lw=0.8, ls=":")
     axes.set_xlabel("expansion rate: mean over layers, and from the smallest layer to the largest", fontsize=8)
@@ -194,7 +226,7 @@ def _ranges(table: Across) -> Figure:
 
 def _places(table: Across) -> list[float]:
     """How far down each row is."""
-    return [place + (_GAP if row.of_paper else 0.0) for place, row in enumerate(table.rows)]
+    return [index + (_GAP if row.of_paper else 0.0) for index, row in enumerate(table.rows)]
 
 
 def _height(at: Sequence[float]) -> float:
@@ -203,9 +235,9 @@ def _height(at: Sequence[float]) -> float:
 
 def _rows(grid: Sequence[Axes], table: Across, at: Sequence[float]) -> None:
     """The names of the rows, once, on the left; the papers' own on a shade."""
-    for place, axes in enumerate(grid):
+    for index, axes in enumerate(grid):
         axes.set_yticks(
-            at, [_short(row.name) for row in table.rows] if place == 0 else [""] * len(at), parse_math=False
+            at, [_short(row.name) for row in table.rows] if index == 0 else [""] * len(at), parse_math=False
         )
         for label, row in zip(axes.get_yticklabels(), table.rows, strict=True):
             label.set(style="italic" if row.of_paper else "normal", color="#555555" if row.of_paper else "k")
@@ -261,10 +293,10 @@ def drawn_effects(effects: Effects) -> Figure:
     kinds = [kind for kind in KINDS if kind in effects.lines]
     figure, grid = figures.panels(len(kinds), columns=2, width=4.6, height=3.7)
     for axes, kind in zip(grid, kinds, strict=True):
-        for place, (name, points) in enumerate(effects.lines[kind].items()):
-            colour = figures.PALETTE[place % len(figures.PALETTE)]
+        for index, (name, points) in enumerate(effects.lines[kind].items()):
+            colour = figures.PALETTE[index % len(figures.PALETTE)]
             depth, effect = [point.depth for point in points], [point.effect for point in points]
-            style = _DASHES[place // len(figures.PALETTE) % len(_DASHES)]
+            style = _DASHES[index // len(figures.PALETTE) % len(_DASHES)]
             axes.plot(depth, effect, color=colour, lw=1.4, ls=style, marker="o", ms=4.5, mfc="w", label=name)
             sure = [point for point in points if point.significant]
             axes.plot([p.depth for p in sure], [p.effect for p in sure], color=colour, lw=0, marker="o", ms=4.5)
@@ -284,7 +316,7 @@ def drawn_effects(effects: Effects) -> Figure:
 
 def _mark_published(axes: Axes, effects: Effects) -> None:
     """Where a paper's feed-forwards amplify the group, in a line at the bottom of their panel."""
-    for place, (name, depths) in enumerate(effects.published.items()):
-        height = [0.03 + 0.06 * place] * len(depths)
+    for index, (name, depths) in enumerate(effects.published.items()):
+        height = [0.03 + 0.06 * index] * len(depths)
         label, where = f"{name}, where significant", axes.get_xaxis_transform()
         axes.plot(depths, height, marker="D", ms=4, lw=0, color="#555555", mfc="none", transform=where, label=label)

@@ -41,7 +41,7 @@ class Run:
         run = cls(path, content)
         try:
             run.facts()
-            _ = [(list(each["tables"]), list(each["figures"])) for each in run.experiments.values()]
+            _ = [(list(facts["tables"]), list(facts["figures"])) for facts in run.experiments.values()]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FileError(_refusal(manifest, f"its contents are not those of one ({error})")) from error
         return run
@@ -103,13 +103,13 @@ class Run:
         return {"approximate maps": f"{known['name']} ({reached}, on sampled queries)"}
 
     def _masking(self) -> str:
-        """What was asked, and the experiments that were shown masked tokens (which older manifests do not say)."""
+        """The requested masking, and the experiments that saw masked tokens (older manifests do not record it)."""
         masked = [name for name, facts in self.experiments.items() if facts.get("masked")]
         known = any("masked" in facts for facts in self.experiments.values())
-        asked = str(self.manifest["settings"]["masking"])
+        requested = str(self.manifest["settings"]["masking"])
         cannot = [name for name, facts in self.experiments.items() if "no mask token" in str(facts.get("masking", ""))]
         impossible = f"; nothing can be masked for {', '.join(cannot)}: the model has no mask token" if cannot else ""
-        return f"{asked} (masked: {', '.join(masked) or 'none'}{impossible})" if known else asked
+        return f"{requested} (masked: {', '.join(masked) or 'none'}{impossible})" if known else requested
 
 
 def _refusal(manifest: Path, why: str) -> str:
@@ -117,5 +117,5 @@ def _refusal(manifest: Path, why: str) -> str:
 
 
 def _rounded(error: Any) -> str:
-    """A small number in a few digits; whatever else a manifest says, as it is."""
+    """A small number in a few digits; any other value as it is."""
     return f"{error:.1e}" if isinstance(error, float) else str(error)

@@ -40,7 +40,7 @@ def _says_something(column: Column) -> bool:
 
 
 def label_columns(schema: Schema) -> list[str]:
-    """The columns that say what a row is about: texts, and numbers such as the layer."""
+    """The columns that label a row: texts, and numbers such as the layer."""
     return [
         field.name
         for field in schema
@@ -78,16 +78,16 @@ _OF_EXTREMES = {"maximum": max, "minimum": min}
 _MOST_LINES = 8
 
 
-def together(runs: Sequence[Run], experiment: str) -> dict[str, Table]:
-    """The tables of an experiment over all runs: those with labels by which rows can be told apart."""
+def pooled_tables(runs: Sequence[Run], experiment: str) -> dict[str, Table]:
+    """The tables of an experiment over all runs: those whose labels identify rows."""
     _check_options(runs, experiment)
-    made: dict[str, Table] = {}
+    tables: dict[str, Table] = {}
     for name in runs[0].experiments[experiment]["tables"]:
         if all(name in run.experiments[experiment]["tables"] for run in runs):
             table = pooled([run.table(name) for run in runs])
             if table is not None:
-                made[name] = table
-    return made
+                tables[name] = table
+    return tables
 
 
 def _check_options(runs: Sequence[Run], experiment: str) -> None:
@@ -102,7 +102,7 @@ def _check_options(runs: Sequence[Run], experiment: str) -> None:
 
 
 def pooled(tables: Sequence[Table]) -> Table | None:
-    """One row for all rows with the same labels; `None` where labels do not tell rows apart, or there are no numbers."""
+    """One row for all rows with the same labels; `None` where labels do not identify rows, or there are no numbers."""
     schema: Schema = tables[0].schema
     labels = label_columns(schema)
     numbers = [field.name for field in schema if pa.types.is_floating(field.type) and field.name not in labels]
@@ -154,9 +154,9 @@ def drawn(name: str, table: Table) -> Figure | None:
     if not 0 < len(lines) <= _MOST_LINES:
         return None
     figure, (axes,) = figures.panels(1, width=5.6, height=3.6)
-    for place, (label, rows) in enumerate(lines.items()):
+    for index, (label, rows) in enumerate(lines.items()):
         error = [row[f"{value} ±"] or 0.0 for row in rows] if f"{value} ±" in schema.names else None
-        colour = figures.PALETTE[place % len(figures.PALETTE)]
+        colour = figures.PALETTE[index % len(figures.PALETTE)]
         layers = [row["layer"] for row in rows]
         axes.errorbar(
             layers, [row[value] for row in rows], error, c=colour, marker="o", ms=3, lw=1.3, capsize=2, label=label

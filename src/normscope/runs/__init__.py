@@ -25,9 +25,9 @@ from normscope.experiments.tables import Table
 from normscope.models.options import LoadingOptions, ModelOptions
 from normscope.options import MOST_JOBS, ApproximationName, FeedForwardBaseline, Masking, StackName, ValueBias
 from normscope.runs import output
-from normscope.runs.cost import Foretold, announced, foretold
+from normscope.runs.cost import RunCost, announce_costs, cost_of
 from normscope.runs.driver import Driver, RunInterrupted
-from normscope.runs.engines import ChangedModelError, Engine, Here, Processes, WorkerError
+from normscope.runs.engines import ChangedModelError, Engine, InProcess, Processes, WorkerError
 from normscope.runs.folder import AnotherRunError, RunFolder, RunInProgressError, locked_folder, mirrored_folder
 from normscope.runs.mirror import is_url
 from normscope.runs.output import manifest_of
@@ -37,12 +37,12 @@ from normscope.runs.spool import spooled
 __all__ = [
     "AnotherRunError",
     "ChangedModelError",
-    "Foretold",
+    "RunCost",
     "RunInProgressError",
     "RunInterrupted",
     "RunResult",
     "WorkerError",
-    "foretold",
+    "cost_of",
     "run",
     "settings_of",
 ]
@@ -105,7 +105,7 @@ def run(
         jobs: number of processes. Each loads the model, and the cores are shared out between them.
         shard_size: sequences per shard.
         corpus_name: what the papers call the corpus (wikipedia, sst2, mnli, conll), if it is theirs: published values
-            then stand beside the measured ones.
+            are then reported next to the measured ones.
         ranks: a list of token frequency ranks (lines of `rank count id`); without it, tokens are counted in the corpus.
         value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
         ff_baseline: where the integrated gradients of feed-forwards start in the maps: at `"zero"`, or at the `"bias"`.
@@ -147,8 +147,8 @@ def run(
         driver = Driver(settings, analyzer, folder, exits.enter_context(spooled(folder.path, shard_size)))
         started = time.monotonic()
         record = driver.prepare(overwrite=overwrite)
-        expected = announced(driver, aloud=progress is not False)
-        driver.compute(engine or (Here(analyzer) if jobs == 1 else Processes(jobs)), source, progress=progress)
+        expected = announce_costs(driver, printed=progress is not False)
+        driver.compute(engine or (InProcess(analyzer) if jobs == 1 else Processes(jobs)), source, progress=progress)
         outcomes = driver.finish()
         manifest = {**manifest_of(driver, record, outcomes, time.monotonic() - started), "expected": expected}
         if out is not None:

@@ -1,8 +1,8 @@
-"""What a run will cost, before the work starts.
+"""Estimates of the cost of a run, before the work starts.
 
-`announced` says it of the experiments that ask the model itself: model calls, and about how long, which is the time of one
-real sequence of middle length, taken to the others by their numbers of calls. `foretold` counts a whole run from the
-configuration of a model, before its weights are read, so that the cost of several models can be said before any of them.
+`announce_costs` is about the experiments that run the model themselves: the number of model calls, and the time that they
+take, extrapolated from one real sequence of median length. `cost_of` counts a whole run from the configuration of a model,
+before its weights are read, so that the cost of several models is known before any of them is loaded.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from normscope.runs.driver import Driver, plan_of
 from normscope.runs.settings import Settings
 
 _WORTH_TIMING = 8
-"""With fewer sequences than this, timing one of them first would be a good part of the work."""
+"""With fewer sequences than this, timing one of them first would be a large part of the work."""
 
 
-def announced(driver: Driver, *, aloud: bool) -> dict[str, dict[str, Any]]:
-    """The model calls and seconds to expect of every experiment that asks the model itself, also said on standard error.
+def announce_costs(driver: Driver, *, printed: bool) -> dict[str, dict[str, Any]]:
+    """The model calls and seconds to expect of every experiment that runs the model itself.
 
-    Only what is said aloud is worth timing.
+    Times a sequence, and writes to standard error, only if the estimate is printed.
     """
     trials = [experiment for experiment in driver.settings.experiments if isinstance(experiment, Trial)]
     items = [item for shard in driver.spool.shards(lambda index: not driver.shards.done(index)) for item in shard.items]
@@ -41,15 +41,15 @@ def announced(driver: Driver, *, aloud: bool) -> dict[str, dict[str, Any]]:
     for trial in trials if items else []:
         calls = sum(trial.calls(driver.facts, item.length) for item in items)
         seconds: float | None = None
-        if aloud and len(items) >= _WORTH_TIMING:
-            trial.examine(driver.analyzer, items[0], driver.settings.seed)  # what is slow only once
+        if printed and len(items) >= _WORTH_TIMING:
+            trial.examine(driver.analyzer, items[0], driver.settings.seed)  # warm-up
             middle = items[len(items) // 2]
             started = time.perf_counter()
             trial.examine(driver.analyzer, middle, driver.settings.seed)
-            each = (time.perf_counter() - started) / trial.calls(driver.facts, middle.length)
-            seconds = round(each * calls, 1)
+            seconds_per_call = (time.perf_counter() - started) / trial.calls(driver.facts, middle.length)
+            seconds = round(seconds_per_call * calls, 1)
         costs[trial.name] = {"sequences": len(items), "calls": calls, "unit": trial.unit, "seconds": seconds}
-        if aloud:
+        if printed:
             Console(stderr=True, highlight=False).print(_sentence(trial.name, costs[trial.name]))
     return costs
 
@@ -61,9 +61,9 @@ def _sentence(name: str, cost: dict[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class Foretold:
-    """What a run of one model takes: the bytes of its weights, its sequences and their tokens, the operations of all
-    analyses and the seconds in one process (`None`: not known), and calls of the model by the experiments that ask it."""
+class RunCost:
+    """The cost of a run of one model: the bytes of its weights, the number of sequences and tokens, the operations of all
+    analyses, the seconds in one process (`None`: not known), and the model calls of the experiments that run it."""
 
     weights: int
     sequences: int
@@ -73,32 +73,32 @@ class Foretold:
     calls: dict[str, int]
 
 
-def foretold(settings: Settings, analyzer: Analyzer, device: torch.device | None = None) -> Foretold:
-    """What a run takes, of an analyzer that may be without weights; seconds are those of a device, which is measured."""
-    looked_at = analyzer if settings.stack is None else analyzer.of_stack(settings.stack)
-    facts = ModelFacts.of_analyzer(looked_at, settings.stack)
+def cost_of(settings: Settings, analyzer: Analyzer, device: torch.device | None = None) -> RunCost:
+    """The cost of a run, for an analyzer that may be without weights; seconds need a device, whose speed is measured."""
+    own = analyzer if settings.stack is None else analyzer.of_stack(settings.stack)
+    facts = ModelFacts.of_analyzer(own, settings.stack)
     for item in settings.experiments:
-        item.check(looked_at)
+        item.check(own)
     forms = list(plan_of(settings, analyzer, facts).forms())
     trials = [experiment for experiment in settings.experiments if isinstance(experiment, Trial)]
-    lengths = _lengths(settings, looked_at) if forms or trials else []
+    lengths = _lengths(settings, own) if forms or trials else []
     estimates: list[Estimate] = []
     for form in forms if lengths else []:
         request = Request(StackRequest(form.measures, facts.layers), dtype=settings.torch_dtype)
-        estimates.append(plan(looked_at, asked_of(looked_at, request), lengths, device=device))
+        estimates.append(plan(own, asked_of(own, request), lengths, device=device))
     read = [length.source or length.tokens for length in lengths]
-    return Foretold(
-        sum(each.numel() * each.element_size() for each in analyzer.model.parameters()),
+    return RunCost(
+        sum(weight.numel() * weight.element_size() for weight in analyzer.model.parameters()),
         len(read),
         sum(read),
-        sum((each.flops for each in estimates), 0.0),
-        None if device is None or trials else sum((each.seconds or 0.0 for each in estimates), 0.0),
+        sum((estimate.flops for estimate in estimates), 0.0),
+        None if device is None or trials else sum((estimate.seconds or 0.0 for estimate in estimates), 0.0),
         {trial.name: sum(trial.calls(facts, tokens) for tokens in read) for trial in trials},
     )
 
 
 def _lengths(settings: Settings, analyzer: Analyzer) -> list[Length]:
-    """The lengths of all sequences of the corpus, which is read and tokenized."""
+    """The lengths of all sequences of the corpus, after reading and tokenizing it."""
     if settings.corpus is None:
         return []
     corpus = settings.corpus.fitting(analyzer.longest)

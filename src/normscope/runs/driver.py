@@ -1,5 +1,8 @@
-"""One run from its corpus to its outcomes: the corpus is read, its shards are computed by an engine and written here, where
-they are merged as they come. What is computed for a sequence is the experiments' concern."""
+"""Drives one run from its corpus to its outcomes.
+
+The driver reads the corpus, passes shards to an engine, writes the results as they arrive, and merges them. What is computed
+for a sequence is up to the experiments.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from normscope.runs.settings import Settings
 from normscope.runs.spool import Spool
 
 _CLARK_SEQUENCES = 992
-"""How many sequences the Wikipedia excerpts of Clark et al. have: with their format, this is the papers' corpus."""
+"""Number of sequences of the Wikipedia excerpts of Clark et al.: in their format, this is the papers' corpus."""
 
 
 class RunInterrupted(KeyboardInterrupt):
@@ -61,7 +64,7 @@ class Driver:
         return any(needs.corpus for needs in self.needs.values())
 
     def prepare(self, *, overwrite: bool) -> dict[str, Any]:
-        """Read the corpus and make the folder that of this run; the record of its settings."""
+        """Read the corpus and claim the folder for this run; returns the record of its settings."""
         before = _stamps(self.settings.corpus)
         self._read_corpus()
         record = self.settings.record()
@@ -74,7 +77,7 @@ class Driver:
         return record
 
     def _read_corpus(self) -> None:
-        """Read and tokenize the corpus: what is wrong with it shows now and not hours later."""
+        """Read and tokenize the corpus, so that its errors are found before hours of work."""
         corpus = self.settings.corpus
         if corpus is None or not self.needs_corpus:
             return
@@ -111,24 +114,24 @@ class Driver:
             )
         done = self.spool.sequences - sum(map(self.spool.sequences_of, missing))
         counts = self._written(engine, Work(self.plan, model, self.analyzer.facts, len(missing)))
-        kept = f"sequences are done and kept in {self.folder.name!r}. The same command resumes the run."
+        state = f"sequences are done and kept in {self.folder.name!r}. The same command resumes the run."
         try:
             for count in shown(counts, total=self.spool.sequences, done=done, progress=progress):
                 done += count
         except KeyboardInterrupt as error:
-            raise RunInterrupted(f"Interrupted: {done} of {self.spool.sequences} {kept}") from error
+            raise RunInterrupted(f"Interrupted: {done} of {self.spool.sequences} {state}") from error
         except (WorkerError, ChangedModelError, FileError) as error:
-            raise type(error)(f"{error} {done} of {self.spool.sequences} {kept}") from error
+            raise type(error)(f"{error} {done} of {self.spool.sequences} {state}") from error
 
     def _written(self, engine: Engine, work: Work) -> Iterator[int]:
-        """Write shards as the engine finishes them; the number of sequences of each."""
+        """Write shards as the engine finishes them; yields the number of sequences of each."""
         for index, partials in engine.compute(work, self.spool.shards(lambda index: not self.shards.done(index))):
             if not self.shards.done(index):  # an engine may compute a shard twice
                 self.shards.write(index, partials)
                 yield self.spool.sequences_of(index)
 
     def finish(self) -> dict[str, Outcome]:
-        """Merge what the shards have become, in their order, and finish every experiment."""
+        """Merge the results of all shards, in their order, and finish every experiment."""
         totals = {item.name: item.from_model(self.analyzer) for item in self.settings.experiments}
         for partials in self.shards.read():
             totals = {name: total.merge(partials.get(name, Partial())) for name, total in totals.items()}

@@ -1,7 +1,7 @@
-"""Engines: where the shards of a run are computed, here or in processes. Any other engine is one more class.
+"""Engines compute the shards of a run, in this process or in others. Any other engine is one more class.
 
-An engine gets work and shards and gives back partial results. It writes nothing: that is the driver's task. A `Worker` is
-what an engine starts elsewhere: it loads the model once, and sees that it is the one that the run began with.
+The input of an engine is work and shards, its output partial results. It writes nothing: that is the driver's task. A
+`Worker` runs in another process or on another machine: it loads the model once, and checks that it is the run's.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from normscope.models.options import ModelOptions
 from normscope.runs.spool import Shard
 
 Finished = tuple[int, dict[str, Partial]]
-"""The place of a shard, and what it adds to every experiment."""
+"""The index of a shard, and its partial result for every experiment."""
 
 
 IDENTITY = ("model", "model_type", "revision", "fingerprint", "dtype")
-"""The facts about a model that tables depend on."""
+"""The facts about a model that determine the tables."""
 
 VERSIONS = ("normscope_version", "torch_version", "transformers_version")
 
@@ -48,10 +48,10 @@ class ChangedModelError(ModelError):
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be done with every shard, in a form that can be sent to other processes and machines.
+    """What to compute for every shard, in a form that can be sent to other processes and machines.
 
     Without `model`, or with a live one, the model exists in this process only. `facts` are those of the driver's model.
-    `shards` is how many there are, where that is known: no engine needs more workers.
+    `shards` is their number if it is known: no engine needs more workers.
     """
 
     plan: Plan
@@ -60,13 +60,13 @@ class Work:
     shards: int | None = None
 
     def loadable(self) -> ModelOptions:
-        """The model as others can load it."""
+        """The model options with which other processes can load the model."""
         if self.model is None or self.model.is_live:
             raise InputError("Several processes each load the model: name it (or its folder) instead of passing it.")
         return self.model
 
     def most_workers(self, wanted: int) -> int:
-        """As many workers as are wanted, or as there are shards."""
+        """The requested number of workers, but no more than there are shards."""
         return wanted if self.shards is None else max(1, min(wanted, self.shards))
 
 
@@ -75,13 +75,13 @@ class Engine(Protocol):
     """Computes shards."""
 
     def compute(self, work: Work, shards: Iterable[Shard]) -> Iterator[Finished]:
-        """Give back every shard as it is finished, in any order. Shards are to be taken only as they are needed."""
+        """Yield every shard when it is finished, in any order. `shards` is lazy: take only as many as are needed."""
         ...
 
 
 @dataclass(frozen=True)
-class Here:
-    """One shard after another in this process."""
+class InProcess:
+    """Computes one shard after another in this process."""
 
     analyzer: Analyzer
 
@@ -91,7 +91,7 @@ class Here:
 
 @dataclass(frozen=True)
 class Processes:
-    """Several processes on this machine. Each loads the model, and the cores are shared out between them."""
+    """Several processes on this machine. Each loads the model; they share the cores equally."""
 
     jobs: int
 
@@ -106,7 +106,7 @@ class Processes:
 
 
 def threads_for(jobs: int) -> int:
-    """Threads of each process, so that all together use the machine's cores once."""
+    """Threads of each process, so that all processes use each core of the machine once."""
     return max(1, (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) // jobs)
 
 
@@ -116,7 +116,7 @@ def _computed(analyzer: Analyzer, plan: Plan, shard: Shard) -> Finished:
 
 
 def _pooled(pool: ProcessPoolExecutor, shards: Iterable[Shard], *, at_once: int) -> Iterator[Finished]:
-    """Shards through a pool, with no more of them in flight than keep it busy."""
+    """Passes shards through a pool, with no more of them in flight than keep it busy."""
     pending: set[Future[Finished]] = set()
     try:
         for shard in shards:
@@ -135,7 +135,7 @@ def _pooled(pool: ProcessPoolExecutor, shards: Iterable[Shard], *, at_once: int)
 
 
 def _submitted(pool: ProcessPoolExecutor, shard: Shard) -> Future[Finished]:
-    """What becomes of a shard; a pool that has lost a worker by then fails it, as it fails those that it has."""
+    """The future of a shard; if the pool has lost a worker, it has failed, like those of the shards in flight."""
     try:
         return pool.submit(_compute, shard)
     except BrokenProcessPool as error:
@@ -145,7 +145,7 @@ def _submitted(pool: ProcessPoolExecutor, shard: Shard) -> Future[Finished]:
 
 
 def _finished(pending: set[Future[Finished]]) -> Iterator[Finished]:
-    """The shards that are done, those that went well before the error of one that did not."""
+    """Yields the shards that are done, and raises the error of a failed one after them."""
     done, _ = wait(pending, return_when=FIRST_COMPLETED)
     pending -= done
     for future in sorted(done, key=lambda future: future.exception() is not None):
@@ -170,7 +170,7 @@ class Worker:
         logging.disable_progress_bar()
 
     def load(self) -> None:
-        """Load the model now, so that what is wrong with it is known before a shard is given."""
+        """Load the model now, so that its errors are found before the first shard."""
         _ = self.analyzer
 
     def compute(self, shard: Shard) -> Finished:
@@ -178,7 +178,7 @@ class Worker:
 
     @cached_property
     def analyzer(self) -> Analyzer:
-        """The model, loaded with the first shard, whose error then is that of loading."""
+        """The model, loaded with the first shard."""
         analyzer = Analyzer.from_options(self._work.loadable())
         expected, found = self._work.facts, analyzer.facts
         changed = [
@@ -206,7 +206,7 @@ def _start(work: Work, threads: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """A killed parent cannot end its workers, which would wait for it for ever."""
+    """Ends this process with its parent: a killed parent cannot end its workers."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

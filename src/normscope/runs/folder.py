@@ -144,12 +144,12 @@ def _make(path: Path) -> list[Path]:
     folder = followed(path)
     if kind(folder, "made") not in (None, "a folder"):
         raise FileError(f"{str(path)!r} is {kind(folder)}, and a run needs a folder. Choose another name (--out).")
-    missing = [each for each in (folder, *folder.parents) if kind(each, "made") is None]
+    missing = [parent for parent in (folder, *folder.parents) if kind(parent, "made") is None]
     with refusing(path, "made"):
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError:
-            _unmake([each for each in missing[1:] if os.path.exists(each)])
+            _unmake([parent for parent in missing[1:] if os.path.exists(parent)])
             raise
     return missing
 

@@ -1,4 +1,4 @@
-"""The manifest of a run: what was asked, what was found on the way, and what was really done with the sequences."""
+"""The manifest of a run: what was requested, what was found, and what was done with the sequences."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from normscope.runs.driver import Driver
 def manifest_of(
     driver: Driver, record: dict[str, Any], outcomes: Mapping[str, Outcome], seconds: float
 ) -> dict[str, Any]:
-    """The manifest, but for the names of written tables and figures."""
+    """The manifest without the names of written tables and figures."""
     worst = driver.completeness.moments.get("worst")
     experiments = driver.settings.experiments
     masking = {item.name: _masking(item, driver.plan) for item in experiments}
@@ -45,7 +45,7 @@ def manifest_of(
         "approximate": None
         if driver.approximated is None
         else {**asdict(driver.approximated), "note": str(driver.approximated)},
-        "masked": any(each["masked"] for each in masking.values()),
+        "masked": any(facts["masked"] for facts in masking.values()),
         "threads": torch.get_num_threads(),
         "seconds": round(seconds, 1),
         "experiments": {

@@ -23,7 +23,7 @@ class _Rate(ProgressColumn):
 
 
 def shown(counts: Iterable[int], *, total: int, done: int, progress: bool | None) -> Iterator[int]:
-    """Pass counts of finished sequences on, showing them as asked, or as standard error can show them."""
+    """Passes on counts of finished sequences, with a progress bar if requested and standard error can show it."""
     if progress is None and not sys.stderr.isatty():
         return _told(counts, total, done)
     return _drawn(counts, total, done, visible=progress is not False)

@@ -80,7 +80,7 @@ class Share:
 def share_of(
     nodes: list[dict[str, float]], workers: int | None, device: object = None, *, spread: bool = False
 ) -> Share:
-    """An equal share of a cluster's machines, such that as many workers as are asked for find room.
+    """An equal share of a cluster's machines, such that the requested number of workers fits.
 
     With `spread`, a worker takes as many GPUs as every machine that has some can give.
     """
@@ -132,7 +132,7 @@ def _connected(address: str | None) -> Generator[None]:
 
 
 def _check_answers(address: str) -> None:
-    """Ray itself tries a `HOST:PORT` for minutes before it says that nobody is there."""
+    """Fails at once if nothing answers: Ray itself tries a `HOST:PORT` for minutes."""
     host, separator, port = address.rpartition(":")
     if separator and port.isdigit() and "/" not in host:
         socket.create_connection((host, int(port)), timeout=10).close()
@@ -200,7 +200,7 @@ class _Pool:
             yield result
 
     def _look_for_machines(self) -> None:
-        """Wait for a while, and say so, when no machine is left; then end."""
+        """Waits for a machine if none is left, and reports it; then ends."""
         if any(map(self._share.fits, _machines())):
             self._alone_since = None
             return
@@ -221,10 +221,10 @@ class _Pool:
     def _replace(self, actor: Any, shard: Shard | None, error: exceptions.RayError) -> None:
         """A new actor in the place of one that was lost, whose shard is computed again."""
         ray.kill(actor)
-        place = None if shard is None else shard.index
+        index = None if shard is None else shard.index
         if not getattr(error, "preempted", False):
-            self._losses[place] = self._losses.get(place, 0) + 1
-        if self._losses.get(place, 0) >= MOST_LOSSES:
+            self._losses[index] = self._losses.get(index, 0) + 1
+        if self._losses.get(index, 0) >= MOST_LOSSES:
             doing = "loading the model" if shard is None else f"shard {shard.index}"
             raise WorkerError(
                 f"{MOST_LOSSES} workers in a row died at {doing}; most often a system ends them because memory runs out "

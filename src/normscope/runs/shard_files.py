@@ -128,8 +128,8 @@ def _partials(arrays: Mapping[str, np.ndarray], bags: Mapping[Path, Schema]) -> 
         name, bag, *_ = path.stem.split(_BETWEEN)
         keys = (schema.metadata or {}).get(_KEYS.encode(), b"").decode()
         rows = Rows((path,), tuple(keys.split(_BETWEEN)) if keys else ())
-        kept = partials.setdefault(name, Partial()).rows
-        kept[bag] = kept[bag] + rows if bag in kept else rows
+        rows_by_name = partials.setdefault(name, Partial()).rows
+        rows_by_name[bag] = rows_by_name[bag] + rows if bag in rows_by_name else rows
     return partials
 
 

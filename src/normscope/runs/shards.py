@@ -1,7 +1,7 @@
 """Finished shards on disk: each is a folder that appears under its name only when it is whole, sealed by its checksums.
 
 A shard holds the partial results of a fixed stretch of the corpus. As soon as two neighbours are there, they become one
-that is twice as long, and so on: a tree whose shape depends on nothing but the shards' numbers. However long the corpus is,
+that is twice as long, and so on: a tree whose shape depends on the shards' numbers alone. However long the corpus is,
 a handful of folders is left, and to read them in their order is all that the end of a run has to do.
 """
 
@@ -23,7 +23,7 @@ from normscope.runs import shard_files as seal
 from normscope.runs.mirror import Mirror
 
 _COMPACT_EVERY = 4
-"""After how many doublings the rows are written anew as one file. They are only taken over in between."""
+"""Number of doublings after which rows are rewritten as one file; in between, files are reused as they are."""
 
 _MOST_LEVELS = 40
 """No run has more than `2 ** 40` shards."""
@@ -128,7 +128,7 @@ class Shards:
         return shard_files.read(self._path(span))
 
     def _check(self, span: Span) -> None:
-        """Refuse a shard that is not as it was written, or not the one that its name says."""
+        """Raises for a shard that is not as it was written, or does not match its name."""
         how = seal.broken_seal(self._path(span), self._run, span.name)
         if how is not None:
             where = str(self._path(span)) if self._mirror is None else self._mirror.shard(span.name)
@@ -146,7 +146,7 @@ class Shards:
             span = span.parent
 
     def _write(self, span: Span, partials: Mapping[str, Partial]) -> None:
-        """Write a folder beside its place, then move it there in one step."""
+        """Writes a temporary folder next to the target, then moves it there in one step."""
         temporary = self.folder / f".{span.name}-{os.getpid()}"
         try:
             temporary.mkdir()

@@ -136,7 +136,7 @@ class Spool:
         return min(self._shard_size, self.sequences - index * self._shard_size)
 
     def shards(self, wanted: Callable[[int], bool]) -> Iterator[Shard]:
-        """The shards that are wanted, in order, each read when it is asked for."""
+        """The wanted shards in order, read lazily."""
         for index, (start, end) in enumerate(zip(self._starts, self._starts[1:], strict=False)):
             if wanted(index):
                 block = zlib.decompress(self._block(index, start, end))
@@ -176,4 +176,4 @@ def _checksum(index: int, block: bytes) -> bytes:
 
 def _token_ids(item: Item) -> str:
     ids = [item.token_ids, *([] if item.target is None else [item.target.features["input_ids"]])]
-    return repr([list(map(int, each)) for each in ids])
+    return repr([list(map(int, sequence)) for sequence in ids])

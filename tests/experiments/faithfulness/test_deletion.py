@@ -97,5 +97,5 @@ def test_bad_options_and_models_are_refused(analyzer: ns.Analyzer) -> None:
         experiment("deletion", {"steps": 1})
     with pytest.raises(ns.InputError, match="no task head"):
         run(["deletion"], model=analyzer, corpus=["a text"])
-    with pytest.raises(ns.InputError, match="asks the model itself"):
+    with pytest.raises(ns.InputError, match="runs the model itself"):
         experiment("deletion").over([analyzer.analyze("a text", scopes="Attn")])

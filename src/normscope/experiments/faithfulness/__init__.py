@@ -1,1 +1,1 @@
-"""Are attributions faithful? Experiments that ask the model itself, with tokens or components taken away."""
+"""Are attributions faithful? Experiments that run the model themselves, with tokens or components removed."""

@@ -1,6 +1,6 @@
 """agreement: how far methods rank the same tokens first, to a prediction and in the maps of every layer.
 
-Leave-one-out is one of the methods, so that its row says how far each agrees with what the model does without a token.
+Leave-one-out is one of the methods, so its row shows how far each method agrees with the effect of removing a token.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class Agreement(MethodTrial):
         if self.level != "prediction":
             maps = self._maps(analyzer, item, refused, strict=strict)
             rows += _pairs(maps, item.number, analyzer.layers)
-        made = Partial(rows={"rows": Rows((pa.Table.from_pylist(rows, schema=_ROWS),))})
-        return made.merge(unavailable(refused))
+        partial = Partial(rows={"rows": Rows((pa.Table.from_pylist(rows, schema=_ROWS),))})
+        return partial.merge(unavailable(refused))
 
     def _maps(self, analyzer: Analyzer, item: Item, refused: dict[str, str], *, strict: bool) -> dict[str, np.ndarray]:
         """`[layer, query, key]` by method, missing where there is no key, or where it is the query's own."""
@@ -128,15 +128,15 @@ class Agreement(MethodTrial):
         ]
         to_prediction = [record | {"layer": None} for record in records if record["layer"] == PREDICTION]
         of_layers = [record for record in records if record["layer"] != PREDICTION]
-        made: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         drawn: dict[str, Any] = {}
         if to_prediction:
-            made["agreement"] = tables.from_records(to_prediction, _PAIRS)
+            results["agreement"] = tables.from_records(to_prediction, _PAIRS)
             drawn["agreement"] = bind(_figure, to_prediction, self.names, "to the prediction")
         if of_layers:
-            made["agreement-layers"] = tables.from_records(of_layers, _PAIRS)
+            results["agreement-layers"] = tables.from_records(of_layers, _PAIRS)
             drawn["agreement-layers"] = bind(_figure, of_layers, self.layer_names, "maps, mean over layers")
-        return Outcome(made, drawn, notes_of(partial))
+        return Outcome(results, drawn, notes_of(partial))
 
     @classmethod
     def sentence(cls, rows: list[Row]) -> str:

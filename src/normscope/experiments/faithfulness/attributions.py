@@ -1,7 +1,7 @@
-"""What every method says of a prediction, and which prediction of a text that is.
+"""The attributions of a prediction by every method, and which prediction of a text is explained.
 
-A classifier's own label, the token that a masked model puts at a random place, or what a causal model says after the text up
-to a random place; the last state itself where a model has no head.
+It is a classifier's own label, the token that a masked model predicts at a random position, or the token that a causal model
+predicts after a random position; the last state itself where a model has no head.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNAVAILABLE = pa.schema({"method": pa.string(), "why": pa.string()})
 
 @dataclass(frozen=True)
 class Case:
-    """One prediction: what the model reads, what is asked of it, and the places of the tokens that may be taken away."""
+    """One prediction: the input, what is explained, and the indices of the tokens that may be removed."""
 
     sequence: TokenSequence
     question: Question
@@ -40,24 +40,24 @@ class Case:
 
 
 def case_of(analyzer: Analyzer, item: Item, seed: int) -> Case:
-    """The prediction that is tried for a text. Which place is asked about depends on the seed and the text's number."""
+    """The prediction that is explained for a text. Its position depends on the seed and the text's number."""
     sequence, chance = item.sequence, np.random.default_rng([seed, item.number])
-    content = [place for place, special in enumerate(sequence.special) if not special]
+    content = [index for index, special in enumerate(sequence.special) if not special]
     match task_of(analyzer):
         case "causal-lm":
             end = int(chance.choice(content[len(content) // 2 :]))
             sequence, row = cut(sequence, end + 1), end
-            content = [place for place in content if place <= end]
+            content = [index for index in content if index <= end]
         case "masked-lm":
             row = int(chance.choice(content))
             mask = getattr(analyzer.tokenizer, "mask_token_id", None)
             if mask is None:
                 raise InputError(f"{analyzer.name} fills in masks, but its tokenizer has no mask token.")
             sequence = _masked(sequence, row, int(mask), str(getattr(analyzer.tokenizer, "mask_token", "")))
-            content = [place for place in content if place != row]
+            content = [index for index in content if index != row]
         case "none":
-            place = len(sequence) - 1 if analyzer.family.stack.causal else 0
-            return Case(sequence, DirectionQuestion(place, None), tuple(content))
+            index = len(sequence) - 1 if analyzer.family.stack.causal else 0
+            return Case(sequence, DirectionQuestion(index, None), tuple(content))
         case _:
             row = 0
     return Case(sequence, LogitQuestion(analyzer, [(row, Wanted())]), tuple(content))
@@ -75,24 +75,24 @@ def cut(sequence: TokenSequence, length: int) -> TokenSequence:
     )
 
 
-def _masked(sequence: TokenSequence, place: int, mask: int, token: str) -> TokenSequence:
-    ids = [mask if index == place else number for index, number in enumerate(sequence.features["input_ids"])]
-    tokens = [token if index == place else each for index, each in enumerate(sequence.tokens)]
+def _masked(sequence: TokenSequence, position: int, mask: int, token: str) -> TokenSequence:
+    ids = [mask if index == position else number for index, number in enumerate(sequence.features["input_ids"])]
+    tokens = [token if index == position else own for index, own in enumerate(sequence.tokens)]
     return replace(sequence, features={**sequence.features, "input_ids": ids}, tokens=tokens)
 
 
 def shares_by(
     analyzer: Analyzer, sequence: TokenSequence, question: Question, names: Sequence[str], *, strict: bool
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """`[target, token]` by method, missing where it has nothing to say; and why methods cannot be had, unless `strict`."""
+    """`[target, token]` by method, NaN where it has no value; and why methods are unavailable, unless `strict`."""
     from normscope.methods import attribution  # noqa: PLC0415  (methods know the analyzer, which experiments do not)
 
     shares: dict[str, np.ndarray] = {}
     refused: dict[str, str] = {}
     for name in names:
-        way = attribution(named_method(name))
+        method = attribution(named_method(name))
         try:
-            tree = way.explain(Asked(analyzer, sequence, question, PullRequest()))
+            tree = method.explain(Asked(analyzer, sequence, question, PullRequest()))
         except (UnsupportedArchitectureError, InputError) as error:
             if strict:
                 raise
@@ -103,13 +103,13 @@ def shares_by(
 
 
 def unavailable(refused: dict[str, str]) -> Partial:
-    """The methods that cannot be had, as a partial result."""
+    """The methods that are unavailable, as a partial result."""
     rows = [{"method": method, "why": why} for method, why in refused.items()]
     return Partial(rows={"unavailable": Rows((pa.Table.from_pylist(rows, schema=UNAVAILABLE),))})
 
 
 def notes_of(partial: Partial) -> list[str]:
-    """A sentence for each method that could not be had."""
+    """A sentence for each method that was unavailable."""
     if "unavailable" not in partial.rows:
         return []
     table: Table = partial.rows["unavailable"].select("SELECT DISTINCT method, why FROM rows ORDER BY method, why")

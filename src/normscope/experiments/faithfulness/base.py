@@ -1,6 +1,6 @@
-"""What a trial is: an experiment that asks the model itself, sequence by sequence, instead of reading an analysis.
+"""The base class of trials: experiments that run the model themselves, sequence by sequence, instead of reading an analysis.
 
-Here is also what trials share: which methods are tried, by their names, and what each costs in model calls.
+Trials of methods share the choice of methods by name, and their cost in model calls.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RESAMPLES, CONFIDENCE = 2000, 0.95
 
 @dataclass(frozen=True)
 class Trial(Experiment):
-    """An experiment that asks the model itself."""
+    """An experiment that runs the model itself."""
 
     unit: ClassVar[str] = "model calls"
     """What its cost is counted in."""
@@ -58,17 +58,17 @@ class Trial(Experiment):
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         raise InputError(
-            f"{self.name} asks the model itself, which an analysis is not. Run it on texts: "
+            f"{self.name} runs the model itself, and an analysis does not contain it. Run it on texts: "
             f"normscope.runs.run([{self.name!r}], model=..., corpus=...)."
         )
 
     @abstractmethod
     def examine(self, analyzer: Analyzer, item: Item, seed: int) -> Partial:
-        """What one sequence adds."""
+        """The partial result of one sequence."""
 
     @abstractmethod
     def calls(self, model: ModelFacts, length: int) -> int:
-        """About how many of its units of cost a sequence of so many tokens takes."""
+        """The approximate cost of a sequence of `length` tokens, in units of `unit`."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,10 @@ class MethodTrial(Trial):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The methods asked for; `all` stands for all of them."""
+        """The names of the requested methods; `all` stands for all of them."""
         from normscope.methods import available_methods  # noqa: PLC0415  (methods know the analyzer, which experiments do not)
 
-        return tuple(each.name for each in available_methods()) if ALL in self.methods else self.methods
+        return tuple(method.name for method in available_methods()) if ALL in self.methods else self.methods
 
     def calls(self, model: ModelFacts, length: int) -> int:
         return sum(named_method(name).calls(length) for name in self.names)

@@ -22,7 +22,7 @@ BINS = (0.01, 0.05, 0.10, 0.20, 0.50)
 def order_of(shares: np.ndarray, candidates: Sequence[int]) -> list[int]:
     """The candidates from the most important down; missing shares last, equal ones in their order."""
     known = np.where(np.isfinite(shares), shares, -np.inf)
-    return sorted(candidates, key=lambda place: (-known[place], place))
+    return sorted(candidates, key=lambda index: (-known[index], index))
 
 
 def comprehensiveness(value: Value, order: Sequence[int]) -> np.ndarray:
@@ -88,9 +88,9 @@ def _best_area(value: Value, candidates: Sequence[int], beam: int, sign: int) ->
     for _ in candidates:
         reached: dict[frozenset[int], float] = {}
         for removed, total in front.items():
-            for place in candidates:
-                if place not in removed:
-                    longer = removed | {place}
+            for index in candidates:
+                if index not in removed:
+                    longer = removed | {index}
                     reached[longer] = max(total, reached.get(longer, -math.inf))
         falls = sign * (whole - value(list(reached)))
         totals = {key: total + fall for (key, total), fall in zip(reached.items(), falls, strict=True)}

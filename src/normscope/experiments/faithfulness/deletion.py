@@ -5,12 +5,14 @@ choice matters, so that every way there is stands in the tables."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial as bind
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import torch
 from matplotlib.figure import Figure
 
 from normscope.corpora.item import Item
@@ -18,24 +20,13 @@ from normscope.errors import InputError
 from normscope.experiments import figures, statistics, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
 from normscope.experiments.faithfulness import curves
-from normscope.experiments.faithfulness.attributions import case_of, notes_of, shares_by, unavailable
+from normscope.experiments.faithfulness.attributions import Case, case_of, notes_of, shares_by, unavailable
 from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, PREDICTIONS, RESAMPLES, MethodTrial
 from normscope.experiments.figures import method_bars
 from normscope.experiments.partial import Moments, Partial, Rows
-from normscope.explain.removal import Removal
-
-if TYPE_CHECKING:
-    from normscope.analyzer import Analyzer
-
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-import torch
-
-from normscope.experiments.faithfulness.attributions import Case
 from normscope.explain.model_values import Values
 from normscope.explain.probabilities import has_probabilities
-from normscope.explain.removal import NO_ROW, without
+from normscope.explain.removal import NO_ROW, Removal, without
 from normscope.inputs import TokenSequence
 
 if TYPE_CHECKING:
@@ -117,31 +108,31 @@ class Deletion(MethodTrial):
         if len(case.candidates) < _FEWEST:
             return Partial()
         shares, refused = shares_by(analyzer, case.sequence, case.question, self.names, strict=ALL not in self.methods)
-        asked = Probabilities(analyzer, case)
+        probabilities = Probabilities(analyzer, case)
         rows: list[dict[str, Any]] = []
         grid = np.full((len(self.removals), len(self.names), 2, len(_GRID)), np.nan)
         for r, removal in enumerate(self.removals):
-            if removal not in asked.removals():
+            if removal not in probabilities.removals():
                 continue
-            value = bind(asked.without, removal=removal)
+            value = bind(probabilities.without, removal=removal)
             ends = self._ends(value, case.candidates)
             for m, method in enumerate(self.names):
                 if method not in shares:
                     continue
                 order = curves.order_of(shares[method][0], case.candidates)
-                most, least = (curves.curve(value, each, self.steps) for each in (order, order[::-1]))
+                most, least = (curves.curve(value, direction, self.steps) for direction in (order, order[::-1]))
                 grid[r, m] = [_on_grid(most), _on_grid(least)]
                 label = {"sequence": item.number, "removal": removal, "method": method}
                 measures = _measures(value, order, most, least, ends)
                 rows += [{**label, "measure": name, "value": number} for name, number in measures.items()]
-        made = Partial(
+        partial = Partial(
             moments={"curves": Moments.once(grid)},
             rows={"rows": Rows((pa.Table.from_pylist(rows, schema=_ROWS),))},
         )
-        return made.merge(unavailable(refused))
+        return partial.merge(unavailable(refused))
 
     def _ends(self, value: curves.Value, candidates: tuple[int, ...]) -> tuple[float, float]:
-        """The smallest and the largest area over the curve, where every token is a step and a search is asked for."""
+        """The smallest and the largest area over the curve, where every token is a step and a search is requested."""
         if not self.beam or len(candidates) > self.steps:
             return float("nan"), float("nan")
         return curves.extreme_areas(value, candidates, self.beam)
@@ -150,7 +141,7 @@ class Deletion(MethodTrial):
         if "rows" not in partial.rows:
             raise InputError(f"{self.name}: no text has two tokens that can be taken away.")
         table = partial.rows["rows"].select("SELECT * FROM rows ORDER BY sequence, removal, method, measure")
-        order = {name: place for place, name in enumerate(self.names)}
+        order = {name: index for index, name in enumerate(self.names)}
         rows = sorted(table.to_pylist(), key=lambda row: (row["removal"], order[row["method"]], row["sequence"]))
         by = ("removal", "measure")
         interval = bind(statistics.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
@@ -159,7 +150,7 @@ class Deletion(MethodTrial):
         differences = statistics.differences(groups, by, self.reference, interval)
         mean = partial.moments["curves"].mean()
         axes = {"removal": self.removals, "method": self.names, "order": ("most", "least"), "share": _GRID.tolist()}
-        made = {
+        results = {
             "deletion": tables.from_records(records, _MEANS),
             "deletion-differences": tables.from_records(differences, _DIFFERENCES),
             "deletion-curves": tables.present(tables.tidy(axes, {"probability": mean}), "probability"),
@@ -170,17 +161,17 @@ class Deletion(MethodTrial):
             "deletion-comprehensiveness": bind(_bars, records, "comprehensiveness"),
             "deletion-curves": bind(self._curves, mean),
         }
-        return Outcome(made, drawn, [_NO_DECOMPX, *notes_of(partial)])
+        return Outcome(results, drawn, [_NO_DECOMPX, *notes_of(partial)])
 
     def _curves(self, mean: np.ndarray) -> Figure:
-        tried = [place for place in range(len(self.removals)) if np.isfinite(mean[place]).any()]
+        tried = [index for index in range(len(self.removals)) if np.isfinite(mean[index]).any()]
         figure, grid = figures.panels(len(tried), width=4.4, height=3.6)
-        for axes, place in zip(grid, tried, strict=True):
+        for axes, index in zip(grid, tried, strict=True):
             for m, method in enumerate(self.names):
                 colour, mark = figures.PALETTE[m % 8], "-" if m < len(figures.PALETTE) else "--"
-                axes.plot(_GRID, mean[place, m, 0], mark, color=colour, linewidth=1.3, label=method)
+                axes.plot(_GRID, mean[index, m, 0], mark, color=colour, linewidth=1.3, label=method)
             axes.set(xlabel="share of tokens taken away, most important first", ylabel="probability")
-            axes.set_title(f"removal: {self.removals[place]}", fontsize=10)
+            axes.set_title(f"removal: {self.removals[index]}", fontsize=10)
             axes.spines[["top", "right"]].set_visible(False)
         grid[-1].legend(fontsize=6, frameon=False)
         return figure
@@ -205,12 +196,12 @@ def _measures(
     }
     bins = {
         f"{name} {share:.0%}": float(fall)
-        for name, each in falls.items()
-        for share, fall in zip(curves.BINS, each, strict=True)
+        for name, shares in falls.items()
+        for share, fall in zip(curves.BINS, shares, strict=True)
     }
     return {
         **bins,
-        **{name: float(np.nanmean(each)) for name, each in falls.items()},
+        **{name: float(np.nanmean(shares)) for name, shares in falls.items()},
         "aopc": most.area_over,
         "naopc": curves.normalised(most.area_over, *ends),
         "srg": least.area_under - most.area_under,
@@ -237,7 +228,7 @@ class Probabilities:
             raise InputError(
                 f"{analyzer.name} gives a number and no probabilities (a regression): nothing is predicted."
             )
-        self._kept: dict[tuple[object, ...], float] = {}
+        self._cache: dict[tuple[object, ...], float] = {}
         self.calls = 1
 
     def removals(self) -> tuple[Removal, ...]:
@@ -247,13 +238,13 @@ class Probabilities:
 
     def without(self, removed: Sequence[Removed], removal: Removal) -> np.ndarray:
         """The probability without each of these sets of tokens; NaN where nothing is left to read."""
-        keys = [self._key(each, removal) for each in removed]
-        asked = {key: each for key, each in zip(keys, removed, strict=True) if key not in self._kept}
-        if asked:
-            self.calls += len(asked)
-            ask = self._of_states if removal == "mean" else self._of_sequences
-            self._kept.update(zip(asked, ask(list(asked.values()), removal), strict=True))
-        return np.array([self._kept[key] for key in keys])
+        keys = [self._key(tokens, removal) for tokens in removed]
+        missing = {key: tokens for key, tokens in zip(keys, removed, strict=True) if key not in self._cache}
+        if missing:
+            self.calls += len(missing)
+            compute = self._of_states if removal == "mean" else self._of_sequences
+            self._cache.update(zip(missing, compute(list(missing.values()), removal), strict=True))
+        return np.array([self._cache[key] for key in keys])
 
     def _key(self, removed: Removed, removal: Removal) -> tuple[object, ...]:
         """What the model reads: token ids and the row of the answer, or the places of mean states."""
@@ -267,14 +258,14 @@ class Probabilities:
         return without(self.analyzer, case.sequence, case.question, self.values.rows, removed, removal)
 
     def _of_sequences(self, removed: Sequence[Removed], removal: Removal) -> list[float]:
-        changed = [self._changed(each, removal) for each in removed]
-        readable = [place for place, (sequence, rows) in enumerate(changed) if len(sequence) and rows[0] != NO_ROW]
+        changed = [self._changed(tokens, removal) for tokens in removed]
+        readable = [index for index, (sequence, rows) in enumerate(changed) if len(sequence) and rows[0] != NO_ROW]
         answers = [float("nan")] * len(removed)
         if readable:
-            sequences, rows = zip(*(changed[place] for place in readable), strict=True)
+            sequences, rows = zip(*(changed[index] for index in readable), strict=True)
             values = self.values.of_sequences(sequences, rows, probabilities=True)[:, 0].tolist()
-            for place, value in zip(readable, values, strict=True):
-                answers[place] = float(value)
+            for index, value in zip(readable, values, strict=True):
+                answers[index] = float(value)
         return answers
 
     def _of_states(self, removed: Sequence[Removed], removal: Removal) -> list[float]:

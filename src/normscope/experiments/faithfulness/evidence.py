@@ -98,8 +98,9 @@ class EvidenceExperiment(MethodTrial):
         evidence, sequence = item.evidence, item.sequence
         assert evidence is not None
         last = len(sequence) - 1
-        asked = LogitQuestion(analyzer, [(last, Wanted(evidence.good, evidence.bad)), (last, Wanted(evidence.good))])
-        shares, refused = shares_by(analyzer, sequence, asked, self.names, strict=ALL not in self.methods)
+        targets = [(last, Wanted(evidence.good, evidence.bad)), (last, Wanted(evidence.good))]
+        questions = LogitQuestion(analyzer, targets)
+        shares, refused = shares_by(analyzer, sequence, questions, self.names, strict=ALL not in self.methods)
         counted = np.ones(len(sequence), bool) if self.special else ~np.asarray(sequence.special, bool)
         counted[list(evidence.places)] = True
         rows = [
@@ -119,7 +120,7 @@ class EvidenceExperiment(MethodTrial):
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         table = partial.rows["rows"].select("SELECT * FROM rows ORDER BY sequence, method, question, measure")
-        order = {name: place for place, name in enumerate(self.names)}
+        order = {name: index for index, name in enumerate(self.names)}
         rows = sorted(table.to_pylist(), key=lambda row: (row["set"], order[row["method"]], row["sequence"]))
         by = ("set", "question", "measure")
         interval = bind(statistics.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
@@ -127,13 +128,13 @@ class EvidenceExperiment(MethodTrial):
         records = [self._published(record, facts) for record in statistics.means(groups, by, interval)]
         records += _means_of_sets(records, facts)
         differences = statistics.differences(groups, by, self.reference, interval)
-        made = {
+        results = {
             "evidence": tables.from_records(records, _MEANS),
             "evidence-differences": tables.from_records(differences, _DIFFERENCES),
             "evidence-rows": table,
         }
         drawn = {f"evidence-{question}": bind(_figure, records, question) for question in QUESTIONS}
-        return Outcome(made, drawn, [*published_notes(facts.model), *notes_of(partial)])
+        return Outcome(results, drawn, [*published_notes(facts.model), *notes_of(partial)])
 
     def _published(self, record: dict[str, Any], facts: RunFacts) -> dict[str, Any]:
         value = None

@@ -1,7 +1,7 @@
-"""redundancy: how much every component changes the map, beside what the model loses when the component is skipped.
+"""redundancy: how much every component changes the map, and how much the model loses when the component is skipped.
 
-For people who prune: a component with little effect on the loss (or the last states) can go, and the table says whether the
-change of the map, 1 - r, would have told.
+For pruning: a component with little effect on the loss (or the last states) can be removed, and the table shows whether the
+change of the map, 1 - r, would have predicted it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Redundancy(Trial):
         "count": "number of components that are compared",
     }
     captions: ClassVar[dict[str, str]] = {
-        "redundancy": "How much each component changes the map, beside what the model loses without it.",
+        "redundancy": "How much each component changes the map, and what the model loses without it.",
     }
 
     def __post_init__(self) -> None:
@@ -94,21 +94,20 @@ class Redundancy(Trial):
         traces, decomposition = KeptTraces(), Decomposition(maps=tuple(analyzer.scopes))
         (measured,) = analyzer.measure([sequence], [traces, decomposition])
         analysis = analyzer.analysis_of(measured)
-        similar = similarities(analysis.dataset["map"].transpose("layer", "scope", "query", "key"), (self.comparison,))[
-            0
-        ]
+        maps = analysis.dataset["map"].transpose("layer", "scope", "query", "key")
+        similar = similarities(maps, (self.comparison,))[0]
         rows: list[dict[str, Any]] = []
         for index, (layer, trace) in enumerate(measured.main[traces].items()):
-            skipped = [each for each in components_of(trace) if self.heads or each.head is None]
-            outputs = torch.stack([without(trace, None), *(without(trace, each) for each in skipped)])
+            skipped = [component for component in components_of(trace) if self.heads or component.head is None]
+            outputs = torch.stack([without(trace, None), *(without(trace, component) for component in skipped)])
             after = continued(analyzer, sequence, layer, outputs, logits=truth is not None)
             losses = None if truth is None or after.logits is None else truth.losses(after.logits)
             turns = 1 - torch.nn.functional.cosine_similarity(after.states[1:], after.states[:1], dim=-1).mean(-1)
-            for place, each in enumerate(skipped):
+            for row, component in enumerate(skipped):
                 rows.append(
-                    {"sequence": item.number, "layer": layer, "component": each.name, "head": each.head}
-                    | {"change": 1 - self._similarity(each, trace, similar[index]), "turn": float(turns[place])}
-                    | {"loss_change": None if losses is None else float(losses[place + 1] - losses[0])}
+                    {"sequence": item.number, "layer": layer, "component": component.name, "head": component.head}
+                    | {"change": 1 - self._similarity(component, trace, similar[index]), "turn": float(turns[row])}
+                    | {"loss_change": None if losses is None else float(losses[row + 1] - losses[0])}
                 )
         return Partial(rows={"rows": Rows((pa.Table.from_pylist(rows, schema=_ROWS),))})
 
@@ -118,8 +117,8 @@ class Redundancy(Trial):
             step = trace.steps[component.place]
             assert isinstance(step, Attention)
             return float(similarities(_with_and_without(step, component.head), (self.comparison,))[0, 0, 0, 1])
-        place = sum(1 for step in trace.steps[: component.place] if step.name)
-        return float(similar[place, place + 1])
+        before = sum(1 for step in trace.steps[: component.place] if step.name)
+        return float(similar[before, before + 1])
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
         if "rows" not in partial.rows:
@@ -133,11 +132,11 @@ class Redundancy(Trial):
             groups = statistics.grouped([{**row, "method": measure} for row in rows], by, measure)
             records += [_renamed(record) for record in statistics.means(groups, by, interval)]
         records.sort(key=lambda r: (_MEASURES.index(r["measure"]), r["component"], r["layer"], r["head"] or 0))
-        made = {
+        results = {
             "redundancy": tables.from_records([{**record, **self.comparison._asdict()} for record in records], _MEANS),
             "redundancy-agreement": tables.from_records(_agreement(records), _AGREEMENT),
         }
-        return Outcome(made, {"redundancy": bind(_figure, records, facts.model, self.comparison)})
+        return Outcome(results, {"redundancy": bind(_figure, records, facts.model, self.comparison)})
 
     @classmethod
     def sentence(cls, rows: list[Row]) -> str:
@@ -165,7 +164,7 @@ _AGREEMENT = pa.schema({"component": pa.string(), "effect": pa.string(), "spearm
 
 @dataclass(frozen=True)
 class _Truth:
-    """The tokens that a language model should give out at some rows."""
+    """The correct output tokens of a language model at some rows."""
 
     rows: list[int]
     labels: list[int]
@@ -177,7 +176,7 @@ class _Truth:
 
 
 def _task(analyzer: Analyzer, item: Item, seed: int) -> tuple[TokenSequence, _Truth | None]:
-    """What the model reads, and what it should say: the next tokens, or those at masked places."""
+    """The input of the model and its correct output: the next tokens, or those at masked positions."""
     ids = item.sequence.features["input_ids"]
     match task_of(analyzer):
         case "causal-lm":
@@ -198,7 +197,7 @@ def _with_and_without(step: Attention, head: int) -> xr.DataArray:
     factors = step.values @ step.output
     parts = torch.einsum("hqk,hkd->qkd", step.weights, factors)
     own = step.weights[head - 1][..., None] * factors[head - 1]
-    whole, rest = (each.norm(dim=-1).double().cpu().numpy() for each in (parts, parts - own))
+    whole, rest = (vectors.norm(dim=-1).double().cpu().numpy() for vectors in (parts, parts - own))
     seen = whole > 0
     maps = np.stack([np.where(seen, whole, np.nan), np.where(seen, rest, np.nan)])
     return xr.DataArray(maps[None], dims=("layer", "which", "query", "key"))
@@ -209,12 +208,12 @@ def _renamed(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _agreement(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Whether the change of the map tells the effect of skipping, for each kind of component and for all but heads."""
+    """Whether the change of the map predicts the effect of skipping, for each kind of component and for all except heads."""
     means = {(r["measure"], r["layer"], r["component"], r["head"]): r["mean"] for r in records}
     kinds = list(dict.fromkeys(r["component"] for r in records))
-    made: list[dict[str, Any]] = []
+    correlations: list[dict[str, Any]] = []
     for kind in (*kinds, "all but heads"):
-        wanted = [kind] if kind in kinds else [each for each in kinds if each != "head"]
+        wanted = [kind] if kind in kinds else [name for name in kinds if name != "head"]
         for effect in ("loss_change", "turn"):
             pairs = [
                 (value, means[effect, *key])
@@ -223,14 +222,14 @@ def _agreement(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
             ]
             if len(pairs) >= _FEWEST:
                 rho: Any = stats.spearmanr(*np.array(pairs).T)
-                made.append(
+                correlations.append(
                     {"component": kind, "effect": effect, "spearman": float(rho.statistic), "count": len(pairs)}
                 )
-    return made
+    return correlations
 
 
 def _figure(records: list[dict[str, Any]], model: ModelFacts, comparison: MapComparison) -> Figure:
-    """The change of the map and the effect of skipping, by layer, for all components but heads."""
+    """The change of the map and the effect of skipping, by layer, for all components except heads."""
     measured = [name for name in _MEASURES if any(r["measure"] == name for r in records)]
     labels = {
         "change": f"change of the map, 1 - {comparison.symbol}",

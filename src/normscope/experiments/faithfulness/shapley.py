@@ -96,10 +96,10 @@ class Shapley(Trial):
         rows: list[dict[str, Any]] = []
         cells: list[dict[str, Any]] = []
         for layer, queries in measured.main[measure].items():
-            for each in queries:
-                label = {"sequence": item.number, "layer": layer, "bias": each.bias, "query": each.query}
-                rows.append({**label, **_compared(each)})
-                cells += [{**label, **cell} for cell in _largest(each, item.sequence.tokens)]
+            for values in queries:
+                label = {"sequence": item.number, "layer": layer, "bias": values.bias, "query": values.query}
+                rows.append({**label, **_compared(values)})
+                cells += [{**label, **cell} for cell in _largest(values, item.sequence.tokens)]
         return Partial(
             rows={
                 "rows": Rows((pa.Table.from_pylist(rows, schema=_ROWS),)),
@@ -122,12 +122,12 @@ class Shapley(Trial):
             )
         ]
         order = f"ORDER BY abs(gap) DESC, sequence, layer, bias, query, key LIMIT {int(self.cells)}"
-        made = {
+        results = {
             "shapley": tables.from_records(records, _MEANS),
             "shapley-cells": partial.rows["cells"].select(f"SELECT * FROM rows {order}"),
             "shapley-queries": table,
         }
-        return Outcome(made, {"shapley-layers": bind(_figure, records, facts.model)})
+        return Outcome(results, {"shapley-layers": bind(_figure, records, facts.model)})
 
     @classmethod
     def sentence(cls, rows: list[Row]) -> str:
@@ -155,27 +155,27 @@ _MEANS = pa.schema(
 )
 
 
-def _compared(each: QueryValues) -> dict[str, Any]:
-    rho: Any = stats.spearmanr(each.integrated, each.shapley)
+def _compared(values: QueryValues) -> dict[str, Any]:
+    rho: Any = stats.spearmanr(values.integrated, values.shapley)
     return {
         "spearman": float(rho.statistic),
-        "cosine": each.cosine,
-        "difference": each.difference,
-        "standard_error": float(each.standard_error.sum() / each.shapley.sum()),
-        "completeness": each.completeness,
-        "is_exact": each.is_exact,
+        "cosine": values.cosine,
+        "difference": values.difference,
+        "standard_error": float(values.standard_error.sum() / values.shapley.sum()),
+        "completeness": values.completeness,
+        "is_exact": values.is_exact,
     }
 
 
-def _largest(each: QueryValues, tokens: list[str]) -> list[dict[str, Any]]:
+def _largest(values: QueryValues, tokens: list[str]) -> list[dict[str, Any]]:
     """The cells of a query in which the two methods differ most, as shares of their rows."""
-    first, second = each.integrated / each.integrated.sum(), each.shapley / each.shapley.sum()
+    first, second = values.integrated / values.integrated.sum(), values.shapley / values.shapley.sum()
     gap = first - second
     return [
-        {"query_token": tokens[each.query], "key": key, "key_token": tokens[key], "integrated": float(first[key])}
+        {"query_token": tokens[values.query], "key": key, "key_token": tokens[key], "integrated": float(first[key])}
         | {"shapley": float(second[key]), "gap": float(gap[key])}
-        | {"standard_error": float(each.standard_error[key] / each.shapley.sum())}
-        for key in (int(place) for place in np.argsort(-np.abs(gap), kind="stable")[:_KEPT_CELLS])
+        | {"standard_error": float(values.standard_error[key] / values.shapley.sum())}
+        for key in (int(index) for index in np.argsort(-np.abs(gap), kind="stable")[:_KEPT_CELLS])
     ]
 
 

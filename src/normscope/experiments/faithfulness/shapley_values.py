@@ -23,7 +23,7 @@ from normscope.measures.parts import carried, tiles
 from normscope.measures.vectors import feed_forward_input, feed_forward_place
 
 Neurons = Callable[[Float[Tensor, "many branch f"]], Float[Tensor, "many f"]]
-"""What neurons give out for what enters them, on one branch (plain) or two (gate and up)."""
+"""The outputs of neurons as a function of their inputs, on one branch (plain) or two (gate and up)."""
 
 
 def exact(
@@ -86,7 +86,7 @@ class QueryValues:
     """One query of a layer: the norm of every key's vector by both methods, and how the vectors compare.
 
     `standard_error` is that of the sampled vectors' length, 0 where all coalitions were counted. `completeness` is how far
-    the Shapley values are from adding up to what the network gives out.
+    the Shapley values are from adding up to the network's output.
     """
 
     query: int
@@ -114,8 +114,8 @@ class ShapleyMaps(LayerMeasure[list[QueryValues]]):
         return Reach(components=1 + list(components).index("Ff"))
 
     def of_layer(self, trace: LayerTrace) -> list[QueryValues]:
-        place = feed_forward_place(trace)
-        step = trace.steps[place]
+        index = feed_forward_place(trace)
+        step = trace.steps[index]
         if isinstance(step, OwnFeedForward) or trace.source_length:
             raise UnsupportedArchitectureError(
                 "Shapley values need a feed-forward that reads what attention brought from the tokens of one stack. Here it "
@@ -125,7 +125,7 @@ class ShapleyMaps(LayerMeasure[list[QueryValues]]):
         state, networks = feed_forward_input(trace).double(), sloped(step)
         chosen = set(_spread(trace, self.queries))
         results: list[QueryValues] = []
-        for rows, tile in tiles(carried(trace, place)):
+        for rows, tile in tiles(carried(trace, index)):
             for row in range(*rows.indices(len(trace.queries))):
                 if row in chosen:
                     keys = int(trace.queries[row]) + 1 if trace.causal else trace.length
@@ -208,7 +208,7 @@ class _Query:
 
 
 def neurons_of(expert: Expert) -> Neurons:
-    """What a network's neurons give out."""
+    """The function of a network's neurons."""
     network = expert.network
     match network:
         case Plain():
@@ -229,8 +229,8 @@ def _biases(network: SlopedNetwork) -> Float[Tensor, "branch f"]:
 def _serving(step: FeedForward, networks: list[SlopedNetwork], row: int) -> Iterator[tuple[Expert, SlopedNetwork, int]]:
     """The networks that serve a query, with its place among those of each."""
     for expert, network in zip(step.experts, networks, strict=True):
-        for place in torch.nonzero(expert.rows == row)[:, 0].tolist():
-            yield expert, network, int(place)
+        for index in torch.nonzero(expert.rows == row)[:, 0].tolist():
+            yield expert, network, int(index)
 
 
 def _spread(trace: LayerTrace, count: int) -> list[int]:
@@ -242,4 +242,4 @@ def _spread(trace: LayerTrace, count: int) -> list[int]:
     ]
     if len(rows) <= count:
         return rows
-    return [rows[place] for place in np.rint(np.linspace(0, len(rows) - 1, count)).astype(int)]
+    return [rows[index] for index in np.rint(np.linspace(0, len(rows) - 1, count)).astype(int)]

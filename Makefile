@@ -12,6 +12,9 @@ BROWSER := $(VENV)/.browser
 PEERS := $(VENV)/.peers
 FRONT_END := front-end/node_modules/.installed
 CHECKED := $(wildcard src tests examples benchmarks tools)
+# The engine: architectures, capture, traces and their proof, decompositions, pull-backs, measures and the oracle.
+ENGINE := $(addprefix tests/,architectures capture decompose measures pullback) \
+	$(patsubst %,tests/test_%.py,activations approximate materialised proof rollout scopes)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -67,6 +70,10 @@ front-end-check: ## Check that the built front end matches its sources (left out
 .PHONY: test
 test: lint types front-end-check $(BROWSER) ## Check style and types, then run the tests that are not slow
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
+
+.PHONY: test-fast
+test-fast: $(INSTALLED) ## Run the tests of the engine
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow" $(ENGINE)
 
 .PHONY: test-slow
 test-slow: $(INSTALLED) ## Run the slow tests

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -10,16 +11,21 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
 
+import checking
 import jaxtyping
 import pytest
 import torch
-from jaxtyping import install_import_hook
 
 # From here on every function of normscope checks its annotations when called; in the tests only, as it costs time.
-install_import_hook("normscope", "beartype.beartype")
+checking.install("normscope")
 
 # Tiny matrices: on a busy machine, threads that wait for each other cost several times what they save.
 torch.set_num_threads(int(os.environ.get("TEST_THREADS", "1")))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays until the end: the collector of garbage need not look at it again and again."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +50,16 @@ def unchecked_types() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
+def empty_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are made but saved empty: to draw them takes half of a small run, and they are tested by themselves."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  (most tests need no picture)
+
+    savefig = Figure.savefig
+
+    def save_empty(_: Figure, *args: Any, **options: Any) -> None:
+        savefig(Figure((1, 1)), *args, **options)
+
+    monkeypatch.setattr(Figure, "savefig", save_empty)

@@ -18,7 +18,7 @@ from tiny_models import tiny
 
 import normscope as ns
 from normscope.errors import FileError
-from normscope.methods import methods
+from normscope.methods import available_methods
 from normscope.results import files, schema
 from normscope.results.explanation_schema import VARIABLES
 from normscope.results.zarr import RECORD
@@ -334,7 +334,7 @@ def test_a_file_that_was_compressed_is_read(analysis: ns.Analysis, written: Path
 
 def test_every_method_has_its_variables_in_the_schema(analyzer: ns.Analyzer) -> None:
     """What is not in the schema is not read back."""
-    for method in methods("layer maps"):
+    for method in available_methods("layer maps"):
         found = analyzer.analyze(IDS, method=method.name)
         assert set(found.dataset.variables) <= set(schema.VARIABLES), method.name
         assert schema.problem(found.dataset, schema.VARIABLES) is None, method.name

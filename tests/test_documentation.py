@@ -1,4 +1,4 @@
-"""Pages that claim to be complete: every module has its place, and every name of a result its line."""
+"""Pages that claim to be complete: every folder has its place, and every name of a result its line."""
 
 from __future__ import annotations
 
@@ -19,28 +19,40 @@ PACKAGE = ROOT / "src" / "normscope"
 SCHEMA = (ROOT / "docs" / "schema.md").read_text(encoding="utf-8")
 
 
-def placed_modules() -> dict[str, set[str]]:
-    """The modules that the table of ARCHITECTURE.md names, by package."""
-    table = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split("## Every module")[1].split("\n## ")[0]
-    rows = [line.strip("| ").split(" | ", 1) for line in table.splitlines() if line.startswith(("| `", "| the"))]
-    return {where.strip("`").removesuffix("/"): set(re.findall(r"`(\w+)`", modules)) for where, modules in rows}
+def architecture() -> str:
+    return (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    "folder",
-    sorted({path.parent.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")}),
-    ids=str,
-)
-def test_every_module_has_its_place_in_the_architecture(folder: Path) -> None:
-    modules = {path.stem for path in (PACKAGE / folder).glob("*.py") if not path.stem.startswith("__")}
-    assert modules <= placed_modules().get("the package itself" if folder == Path() else str(folder), set())
+def package_folders() -> list[str]:
+    """Every folder of the package that holds modules, such as `families/spec`."""
+    return sorted({str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py")} - {"."})
+
+
+@pytest.mark.parametrize("folder", package_folders())
+def test_every_folder_of_the_package_is_named_in_the_architecture(folder: str) -> None:
+    parent, name = Path(folder).parent, Path(folder).name
+    assert re.search(rf"(?<![\w/])(?:{parent}/)?{name}/", architecture())
+
+
+def test_every_path_that_the_architecture_names_exists() -> None:
+    named = set(re.findall(r"[\w./-]+/(?!\w)|[\w./-]+\.(?:py|md|ts)\b|[\w./-]+/\w+\.json\b", architecture()))
+    assert len(named) > 30
+    starts = (PACKAGE, PACKAGE / "families", ROOT, ROOT / "front-end" / "src")
+    assert [name for name in sorted(named) if not any((start / name).exists() for start in starts)] == []
+
+
+def test_every_layer_that_the_architecture_names_is_a_module_or_a_package() -> None:
+    contract = architecture().split("checks this contract:")[1].split("```")[1]
+    layers = re.findall(r"\w+", contract)
+    assert len(layers) > 20
+    assert [name for name in layers if not ((PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists())] == []
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_the_page_of_an_experiment_says_what_was_asked_how_to_run_it_and_whether_it_agrees(name: str) -> None:
+def test_the_page_of_an_experiment_has_its_question_its_command_and_whether_it_agrees(name: str) -> None:
     page = (ROOT / "docs" / "experiments" / f"{name}.md").read_text(encoding="utf-8")
     headings = re.findall(r"^## (.*)$", page, re.MULTILINE)
-    assert headings[0] in ("What the paper asked", "What is asked")
+    assert headings[0] in ("What the paper asked", "The question")
     assert headings[1:] == ["Command", "How to read it", "Agreement"]
     assert f"\nnormscope run {name} " in page and f"<!-- facts of {name} -->" in page
     pictures = re.findall(r"!\[[^]]*\]\(([^)]*)\)", page)

@@ -78,7 +78,7 @@ def of_sequence(found: dict[tuple[int, int], LayerTrace], sequence: int) -> dict
 
 
 def test_the_table_of_tiny_models_covers_every_supported_architecture() -> None:
-    assert set(SIZES) == set(VARIANTS) <= set(ns.families())
+    assert set(SIZES) == set(VARIANTS) <= set(ns.supported_models())
 
 
 # ---- against the oracle ------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def test_a_registered_family_is_used_for_its_model_type() -> None:
     model = tiny("bert")
     with pytest.raises(ns.UnsupportedArchitectureError, match=r"'bert' is not supported.*normscope\.register\(\)"):
         ns.load(model)
-    mine = ns.register(replace(BERT, name="mine", model_types=("bert",)))
-    assert ns.families() == {"bert": mine}
+    mine = ns.register_family(replace(BERT, name="mine", model_types=("bert",)))
+    assert ns.supported_models() == {"bert": mine}
     (analysis,) = analyze_all(model, token_ids(4))
     assert analysis.attrs["family"] == "mine"

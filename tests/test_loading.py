@@ -347,6 +347,7 @@ def test_a_damaged_image_processor_is_none(content: str, tmp_path: Path) -> None
     assert ns.load(tmp_path).processor is None
 
 
+@pytest.mark.usefixtures("unchecked_types")
 def test_an_outline_leaves_a_damaged_number_of_layers_to_the_model_itself(folder: Path) -> None:
     configure(folder, num_hidden_layers="six")
     outline = ModelOptions(str(folder)).outline()

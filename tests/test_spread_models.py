@@ -18,7 +18,7 @@ from transformers import LlamaForCausalLM, PreTrainedModel
 
 import normscope as ns
 from normscope import capture, passes
-from normscope.methods import methods
+from normscope.methods import available_methods
 from normscope.runs import run
 
 IDS = {"input_ids": [[5, 6, 7, 8, 9, 10, 4]]}
@@ -104,7 +104,7 @@ def test_approximate_maps_of_a_spread_model_are_those_of_one_device(approximate:
     _same(lambda analyzer: _analyze(analyzer, approximate=approximate, queries=[0, 3, -1]), _model("llama"))
 
 
-@pytest.mark.parametrize("method", [each.name for each in methods("layer maps")])
+@pytest.mark.parametrize("method", [each.name for each in available_methods("layer maps")])
 @pytest.mark.parametrize("name", ["llama", *_seldom("bart")])
 def test_every_kind_of_map_of_a_spread_model_is_that_of_one_device(name: str, method: str) -> None:
     _same(lambda analyzer: _analyze(analyzer, method=method), _model(name))
@@ -120,7 +120,7 @@ def test_explanations_in_little_memory_of_a_spread_model_are_those_of_one_device
     _same(lambda analyzer: _explain(analyzer, max_memory=1), _model(name))
 
 
-@pytest.mark.parametrize("method", [*(each.name for each in methods("attribution")), "globenc"])
+@pytest.mark.parametrize("method", [*(each.name for each in available_methods("attribution")), "globenc"])
 @pytest.mark.parametrize("name", ["llama", *_seldom("bart")])
 def test_every_attribution_of_a_spread_model_is_that_of_one_device(name: str, method: str) -> None:
     if (name, method) == ("bart", "decompx"):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedModel
 from transformers.models.auto import modeling_auto
 
-from normscope.families import families
+from normscope.families import supported_models
 
 MAPPINGS = (
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
@@ -67,7 +67,7 @@ def head_classes(model_type: str) -> list[str]:
 
 def cases() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Model type, class and changes of the configuration, for every head of every registered architecture."""
-    for model_type in families():
+    for model_type in supported_models():
         for name in head_classes(model_type):
             yield from ((model_type, name, changes) for changes in [{}, *CHANGES.get(name, [])])
 

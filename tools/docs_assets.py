@@ -31,7 +31,7 @@ from normscope.plots import plot_amplification, plot_explanation, plot_flow, plo
 from normscope.plots.style import publication
 from normscope.report.across import across_models
 from normscope.report.across_figures import drawn_across, drawn_effects, effects_across
-from normscope.report.run import FinishedRun
+from normscope.report.run import Run
 from normscope.runs import run
 
 IMAGES = DOCS / "images"
@@ -157,7 +157,7 @@ def across(asked: argparse.Namespace) -> Iterator[Path | Left]:
     if absent:
         yield Left(("images/across-mixing", "images/across-word-split"), f"{', '.join(absent)} not finished")
         return
-    runs = [FinishedRun.open(folder) for folder in folders]
+    runs = [Run.open(folder) for folder in folders]
     (mixing,) = (table for table in across_models(runs) if table.experiment == "mixing-ratio")
     (effects,) = (found for found in effects_across(runs) if found.experiment == "word-split")
     with publication():

@@ -21,7 +21,7 @@ from normscope.capture import Side, blocks_of, capture_sides
 from normscope.chain.trace import LayerTrace
 from normscope.decompose import decompose
 from normscope.errors import NormscopeError
-from normscope.families import Family, families
+from normscope.families import Family, supported_models
 from normscope.scopes import scopes_of
 
 TINY: dict[str, Any] = {
@@ -92,7 +92,7 @@ def errors(model: PreTrainedModel, family: Family) -> tuple[float, float]:
 def main() -> None:
     warnings.simplefilter("ignore")
     logging.set_verbosity_error()
-    registered = families()
+    registered = supported_models()
     candidates = [family for family in dict.fromkeys(registered.values()) if family.reads == "text"]
     for model_type in sys.argv[1:] or sorted(CONFIG_MAPPING_NAMES):
         try:

@@ -16,14 +16,14 @@ import { Store } from "./model/store";
 import { Targets } from "./model/targets";
 import { countOf, kindsOf, label } from "./model/tokens";
 import { Exports } from "./panels/exports";
-import { Masthead, type Named } from "./panels/masthead";
+import { type Heading, Masthead } from "./panels/masthead";
 import { VIEWS, viewsOf } from "./panels/views";
-import type { Part, Scene } from "./part";
-import { act, type Shortcut } from "./shortcuts";
+import type { Scene, Section } from "./section";
+import { runShortcut, type Shortcut } from "./shortcuts";
 
 const VERSION = 5;
 
-/** Show a payload in an element, until the function that this gives is called; `start` is what it begins with by itself. */
+/** Show a payload in an element; returns a function that removes it. `start` overrides the initial state. */
 export async function mountExplorer(
   root: HTMLElement,
   payload: Payload,
@@ -31,7 +31,7 @@ export async function mountExplorer(
   start: Partial<State> = {},
 ): Promise<() => void> {
   if (payload.version !== VERSION) {
-    throw new Error(`This data has format ${payload.version}; this explorer reads ${VERSION}.`);
+    throw new Error(`The data has format version ${payload.version}, but this explorer reads version ${VERSION}.`);
   }
   const analyses = await Promise.all(payload.analyses.map(decodeAnalysis));
   const explanations = await Promise.all(payload.explanations.map(decodeExplanation));
@@ -39,14 +39,14 @@ export async function mountExplorer(
   return () => explorer.dispose();
 }
 
-/** What is shown of each analysis, the second one beside the first. */
+/** A pane for each analysis, aligned with the first one. */
 export function panesOf([one, ...others]: Analysis[]): Pane[] {
   if (!one) return [];
   const first = new Pane(0, one, null);
   return [first, ...others.map((analysis, index) => new Pane(index + 1, analysis, first))];
 }
 
-/** Say in its place why there is no explorer. */
+/** Show an error message in place of the explorer. */
 export function failure(root: HTMLElement, error: unknown): void {
   const text = error instanceof Error ? error.message : String(error);
   const message = `This analysis cannot be shown: ${label(text).replaceAll("\u2423", " ")}`;
@@ -54,7 +54,7 @@ export function failure(root: HTMLElement, error: unknown): void {
 }
 
 class Explorer {
-  private readonly life = new Lifetime();
+  private readonly lifetime = new Lifetime();
   private readonly store: Store;
   private readonly initial: State;
   private readonly views: string[];
@@ -62,12 +62,12 @@ class Explorer {
   private readonly maps: Maps | null;
   private readonly flows: Flows | null;
   private readonly masthead: Masthead;
-  /** What of the address is being explained. */
-  private asked = "";
-  private readonly darkly = window.matchMedia("(prefers-color-scheme: dark)");
+  /** The request of the address that is being explained. */
+  private pending = "";
+  private readonly darkScheme = window.matchMedia("(prefers-color-scheme: dark)");
 
-  /** The parts that were shown so far. One that nobody looks at is not there. */
-  private readonly mounted = new Set<Part>();
+  /** The sections shown so far: a section is added to the page when it is first shown. */
+  private readonly mounted = new Set<Section>();
 
   constructor(
     private readonly root: HTMLElement,
@@ -86,35 +86,35 @@ class Explorer {
     this.store = new Store(this.fitted(parseState(host.readState(), this.initial)));
     const choices: Choice[] = this.views.map((value) => ({ value, label: VIEWS[value]?.label ?? "Flow" }));
     this.maps = panes.length > 0 ? new Maps(this.store, panes, host, choices) : null;
-    const ask = host.explain ? (request: ExplainRequest): Promise<void> => this.explain(request) : null;
-    this.flows = this.targets.any ? new Flows(this.store, this.targets, choices, ask) : null;
-    const exports = new Exports(host.linkable ?? false, () => this.part.takeaway);
-    this.masthead = new Masthead(this.results(), () => [...this.part.shortcuts, ...this.shortcuts()], exports);
+    const explain = host.explain ? (request: ExplainRequest): Promise<void> => this.explain(request) : null;
+    this.flows = this.targets.any ? new Flows(this.store, this.targets, choices, explain) : null;
+    const exports = new Exports(host.linkable ?? false, () => this.section.exportable);
+    this.masthead = new Masthead(this.results(), () => [...this.section.shortcuts, ...this.shortcuts()], exports);
     this.build();
     this.listen();
     this.show(this.store.state);
-    void this.explainAsked();
+    void this.explainAddress();
   }
 
   dispose(): void {
-    this.life.end();
+    this.lifetime.end();
     this.store.close();
-    for (const panel of [this.masthead, ...this.parts]) panel.dispose();
+    for (const panel of [this.masthead, ...this.sections]) panel.dispose();
     this.root.classList.remove("explorer", "comparison");
     this.root.replaceChildren();
   }
 
-  private get parts(): Part[] {
-    return [this.maps, this.flows].filter((part) => part !== null);
+  private get sections(): Section[] {
+    return [this.maps, this.flows].filter((section) => section !== null);
   }
 
-  /** The part that is shown. */
-  private get part(): Part {
-    return (this.store.state.view === FLOW ? this.flows : this.maps) ?? this.parts[0]!;
+  /** The section that is shown. */
+  private get section(): Section {
+    return (this.store.state.view === FLOW ? this.flows : this.maps) ?? this.sections[0]!;
   }
 
-  /** What the head of the page names: the analyses, or else the texts that are explained. */
-  private results(): Named[] {
+  /** What the head of the page shows: the analyses, or else the texts that are explained. */
+  private results(): Heading[] {
     if (this.panes.length > 0) {
       return this.panes.map(({ analysis }) => ({
         facts: analysis.facts,
@@ -125,7 +125,7 @@ class Explorer {
     const texts = new Map(this.explanations.map((one) => [one.text, one]));
     return [...texts.values()].slice(0, 2).map((one) => ({
       facts: one.facts,
-      tokens: one.part("decoder").tokens.token.length,
+      tokens: one.stack("decoder").tokens.token.length,
       image: one.picture !== null,
     }));
   }
@@ -134,20 +134,19 @@ class Explorer {
     const { root } = this;
     root.classList.add("explorer");
     root.classList.toggle("comparison", this.panes.length > 1);
-    root.replaceChildren();
-    this.masthead.mount(root);
+    root.replaceChildren(this.masthead.element);
   }
 
   private listen(): void {
     this.store.subscribe((state) => this.changed(state));
-    this.life.listen<KeyboardEvent>(this.host.alone ? document : this.root, "keydown", (event) =>
-      act([...this.part.shortcuts, ...this.shortcuts()], event),
+    this.lifetime.listen<KeyboardEvent>(this.host.alone ? document : this.root, "keydown", (event) =>
+      runShortcut([...this.section.shortcuts, ...this.shortcuts()], event),
     );
-    this.life.listen(this.darkly, "change", () => this.show(this.store.state));
+    this.lifetime.listen(this.darkScheme, "change", () => this.show(this.store.state));
     const unsubscribe = this.host.onState?.((fragment) =>
       this.store.set(this.fitted(parseState(fragment, this.initial))),
     );
-    if (unsubscribe) this.life.atEnd(unsubscribe);
+    if (unsubscribe) this.lifetime.onEnd(unsubscribe);
   }
 
   private fitted(state: State): State {
@@ -165,31 +164,31 @@ class Explorer {
     const name = formatRequest(request);
     if (this.targets.numberOf(name) === undefined) {
       const explanation = await decodeExplanation(await this.host.explain!(request));
-      if (this.life.over) return;
+      if (this.lifetime.ended) return;
       this.explanations.push(explanation);
       this.targets.answer(name, explanation);
     }
     this.store.set({ view: FLOW, ...this.targets.choose(this.targets.numberOf(name)!) });
   }
 
-  /** Explain what the address asks for; what cannot be explained is no longer asked for. */
-  private async explainAsked(): Promise<void> {
+  /** Explain what the address requests; a request that fails is removed from it. */
+  private async explainAddress(): Promise<void> {
     const { explain } = this.store.state;
-    if (explain === "" || explain === this.asked || this.targets.numberOf(explain) !== undefined) return;
-    this.asked = explain;
+    if (explain === "" || explain === this.pending || this.targets.numberOf(explain) !== undefined) return;
+    this.pending = explain;
     const request = parseRequest(explain);
     try {
-      if (!request || !this.host.explain) throw new Error("Nobody is there to explain this.");
+      if (!request || !this.host.explain) throw new Error("This page cannot compute explanations.");
       await this.explain(request);
     } catch {
       this.store.set({ explain: "" });
     }
-    this.asked = "";
+    this.pending = "";
   }
 
   private dark(): boolean {
     const { theme } = this.store.state;
-    return theme === "auto" ? this.darkly.matches : theme === "dark";
+    return theme === "auto" ? this.darkScheme.matches : theme === "dark";
   }
 
   private changed(state: State): void {
@@ -199,41 +198,41 @@ class Explorer {
       return;
     }
     this.show(state);
-    void this.explainAsked();
+    void this.explainAddress();
     this.host.writeState(formatState(state, this.initial));
   }
 
   private show(shared: State): void {
-    if (this.life.over) return;
+    if (this.lifetime.ended) return;
     const begun = performance.now();
     this.root.dataset.theme = this.dark() ? "dark" : "light";
-    this.host.dress?.(this.dark());
+    this.host.applyTheme?.(this.dark());
     const scene: Scene = { shared, look: { ink: inkOf(this.root), dark: this.dark() } };
-    if (!this.mounted.has(this.part)) this.part.mount(this.root);
-    this.mounted.add(this.part);
-    for (const part of this.mounted) part.hide(part !== this.part);
-    this.part.update(scene);
+    if (!this.mounted.has(this.section)) this.root.append(this.section.element);
+    this.mounted.add(this.section);
+    for (const section of this.mounted) section.element.hidden = section !== this.section;
+    this.section.update(scene);
     this.masthead.update(shared);
     this.root.dataset.redraw = (performance.now() - begun).toFixed(1);
   }
 
-  /** What keys do wherever one is. */
+  /** Shortcuts of both sections. */
   private shortcuts(): Shortcut[] {
     const { store } = this;
     const set = (patch: (state: State) => Partial<State>) => (): void => store.set(patch(store.state));
     return [
       {
         keys: "w",
-        does: "subwords, words, sentences, blocks",
-        acts: { w: set(({ units }) => ({ units: this.nextUnits(units) })) },
+        description: "subwords, words, sentences, blocks",
+        actions: { w: set(({ units }) => ({ units: this.nextUnits(units) })) },
       },
-      { keys: "t", does: "next view", acts: { t: set(({ view }) => ({ view: this.nextView(view) })) } },
+      { keys: "t", description: "next view", actions: { t: set(({ view }) => ({ view: this.nextView(view) })) } },
     ];
   }
 
   private nextUnits(units: State["units"]): State["units"] {
     const { state } = this.store;
-    const keys = this.panes[0]?.lens(state).analysis.keys ?? this.explanations[0]!.part(state.part).keys;
+    const keys = this.panes[0]?.lens(state).analysis.keys ?? this.explanations[0]!.stack(state.part).keys;
     const kinds = kindsOf(keys);
     return kinds[(kinds.indexOf(units) + 1) % kinds.length]!;
   }

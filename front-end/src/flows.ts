@@ -14,20 +14,20 @@ import { cut, phrase } from "./model/tokens";
 import { factsPopover } from "./panels/facts";
 import { Ends } from "./panels/flow/ends";
 import { FlowGraph } from "./panels/flow/graph";
-import { type Ask, PredictionsPanel } from "./panels/flow/predictions";
+import { PredictionsPanel, type RequestExplanation } from "./panels/flow/predictions";
 import { AttributionText } from "./panels/flow/text";
 import { FlowToolbar } from "./panels/flow/toolbar";
 import { Total } from "./panels/flow/total";
-import { ElementPanel, type Panel } from "./panels/panel";
-import type { Part, Scene, Takeaway } from "./part";
+import { Panel } from "./panels/panel";
+import type { Exportable, Scene, Section } from "./section";
 import type { Shortcut } from "./shortcuts";
 
 const SHARES = [50, 70, 80, 90, 95, 99, 100];
 
-export class Flows extends ElementPanel<Scene> implements Part {
+export class Flows extends Panel<Scene> implements Section {
   readonly element: HTMLElement;
   readonly shortcuts: Shortcut[];
-  readonly takeaway: Takeaway;
+  readonly exportable: Exportable;
   private readonly toolbar: FlowToolbar;
   private readonly graph: FlowGraph;
   private readonly panels: Panel<FlowView>[];
@@ -35,7 +35,7 @@ export class Flows extends ElementPanel<Scene> implements Part {
   private readonly note = h("span", { class: "hint" });
   private readonly corner = h("div");
   private readonly hint = h("p", { class: "hint" });
-  private readonly spoken = h("p", { class: "visually-hidden", role: "status" });
+  private readonly announcement = h("p", { class: "visually-hidden", role: "status" });
   private view: FlowView | null = null;
   private drawn = "";
 
@@ -43,30 +43,31 @@ export class Flows extends ElementPanel<Scene> implements Part {
     private readonly store: Store,
     private readonly targets: Targets,
     views: Choice[],
-    ask: Ask | null,
+    explain: RequestExplanation | null,
   ) {
     super();
     this.toolbar = new FlowToolbar(store, views, targets, targets.first?.explanation.hasEncoder ?? false);
     this.graph = new FlowGraph(store);
-    const details = [new Total(), new PredictionsPanel(ask), new AttributionText(store), new Ends(store)];
+    const details = [new Total(), new PredictionsPanel(explain), new AttributionText(store), new Ends(store)];
     this.panels = [this.graph, ...details];
-    const place = h("div", { class: "view" });
+    for (const panel of [this.toolbar, ...this.panels]) this.own(panel);
     const card = h(
       "section",
       { class: "card map-card flow-card" },
       h("header", {}, h("div", {}, this.title, this.note), this.corner),
-      place,
+      h("div", { class: "view" }, this.graph),
       h("footer", {}, this.hint),
-      this.spoken,
+      this.announcement,
     );
-    this.graph.mount(place);
-    const inspector = h("div", { class: "inspector" });
-    for (const panel of details) panel.mount(inspector);
-    this.element = h("div", { class: "flows" });
-    this.toolbar.mount(this.element);
-    this.element.append(h("article", { class: "stage flow-stage" }, card, inspector));
+    const inspector = h("div", { class: "inspector" }, details);
+    this.element = h(
+      "div",
+      { class: "flows" },
+      this.toolbar,
+      h("article", { class: "stage flow-stage" }, card, inspector),
+    );
     this.shortcuts = this.makeShortcuts();
-    this.takeaway = this.makeTakeaway();
+    this.exportable = this.makeExportable();
   }
 
   update({ shared, look }: Scene): void {
@@ -96,23 +97,18 @@ export class Flows extends ElementPanel<Scene> implements Part {
     this.note.replaceChildren(bdi(view.explanation.model), view.stack.followed ? ` \u00b7 ${edges}` : "");
     this.hint.textContent = hintOf(view.explanation);
     for (const panel of this.panels) panel.update(view);
-    this.spoken.textContent = spokenOf(view);
-  }
-
-  override dispose(): void {
-    for (const panel of [this.toolbar, ...this.panels]) panel.dispose();
-    super.dispose();
+    this.announcement.textContent = announcementOf(view);
   }
 
   private makeView(state: State, { ink, dark }: Scene["look"]): FlowView {
-    const { explanation, place } = this.targets.at(state);
-    const stack = explanation.part(state.part);
-    const flow = flowOf(stack, place, { share: state.share / 100, units: state.units });
+    const { explanation, targetIndex } = this.targets.at(state);
+    const stack = explanation.stack(state.part);
+    const flow = flowOf(stack, targetIndex, { share: state.share / 100, units: state.units });
     const row = flow.rows.of[state.token] ?? -1;
     const node = state.depth >= 0 && row >= 0 && stack.followed ? { depth: state.depth, row } : null;
-    const target = explanation.targets[place]!;
+    const target = explanation.targets[targetIndex]!;
     const predictions = this.targets.predictions(explanation);
-    return { state, explanation, stack, target, place, predictions, flow, node, ink, dark };
+    return { state, explanation, stack, target, targetIndex, predictions, flow, node, ink, dark };
   }
 
   private makeShortcuts(): Shortcut[] {
@@ -125,18 +121,30 @@ export class Flows extends ElementPanel<Scene> implements Part {
       this.store.set(this.targets.choose(this.store.state.target + by));
     };
     return [
-      { keys: "[ and ]", does: "previous and next value that is explained", acts: { "[": target(-1), "]": target(1) } },
-      { keys: "+  \u2212", does: "more and less of the flow", acts: { "+": share(1), "=": share(1), "-": share(-1) } },
-      { keys: "arrows", does: "move to another node and follow it" },
-      { keys: "Escape", does: "show all again", acts: { Escape: () => this.store.set({ depth: -1, token: -1 }) } },
+      {
+        keys: "[ and ]",
+        description: "previous and next explained value",
+        actions: { "[": target(-1), "]": target(1) },
+      },
+      {
+        keys: "+  \u2212",
+        description: "show more or less of the flow",
+        actions: { "+": share(1), "=": share(1), "-": share(-1) },
+      },
+      { keys: "arrows", description: "move to another node and follow it" },
+      {
+        keys: "Escape",
+        description: "show all again",
+        actions: { Escape: () => this.store.set({ depth: -1, token: -1 }) },
+      },
     ];
   }
 
-  private makeTakeaway(): Takeaway {
+  private makeExportable(): Exportable {
     return {
       name: () => `normscope-flow-${this.store.state.target + 1}`,
       note: () => "Data is exported as float32: the edges that are drawn.",
-      figure: () => flowFigure(this.view!, this.graph.picture),
+      figure: () => flowFigure(this.view!, this.graph.drawing),
       csv: () => Promise.resolve(flowCsv(this.view!)),
       json: () => Promise.resolve(flowJson(this.view!)),
     };
@@ -144,11 +152,11 @@ export class Flows extends ElementPanel<Scene> implements Part {
 }
 
 function hintOf({ estimate }: Explanation): string {
-  if (estimate !== null) return "A band is as wide as the share that flows. Thorns: smaller edges together.";
-  return "A band is as wide as what flows. Orange raises the value, violet lowers it. Thorns: smaller edges together; grey: biases.";
+  if (estimate !== null) return "The width of a band is the share that flows. Thorns: sums of smaller edges.";
+  return "The width of a band is the amount that flows. Orange raises the value, violet lowers it. Thorns: sums of smaller edges; grey: biases.";
 }
 
-function spokenOf({ target, flow, node }: FlowView): string {
+function announcementOf({ target, flow, node }: FlowView): string {
   if (!node) return `Flow to ${phrase(target.name)}, ${flow.edges.length} edges`;
   const value = flow.relevance[node.depth]![node.row]!;
   return `${flow.rows.shown[node.row]} at depth ${node.depth}: relevance ${format.signed(value)}`;
@@ -156,12 +164,12 @@ function spokenOf({ target, flow, node }: FlowView): string {
 
 function factsOf({ error, facts, estimate }: Explanation): HTMLElement {
   if (estimate !== null) return h("span", { class: "hint estimate" }, "estimate");
-  const told =
-    "At every layer the tokens\u2019 relevance and the biases add up to the model\u2019s own value. Largest relative error:";
+  const description =
+    "At every layer, the relevance of all tokens and the biases add up to the model\u2019s value. Largest relative error:";
   return factsPopover(
     error,
     facts,
-    [h("p", {}, `${told} ${format.error(error)}`)],
+    [h("p", {}, `${description} ${format.error(error)}`)],
     "Conservation: click for model facts.",
   );
 }

@@ -1,9 +1,9 @@
-/** What must end together: the listeners, timers and observers of one part of the page. */
+/** Everything that ends together: the listeners, timers and observers of one panel. */
 
 export class Lifetime {
   private readonly controller = new AbortController();
 
-  get over(): boolean {
+  get ended(): boolean {
     return this.controller.signal.aborted;
   }
 
@@ -11,19 +11,19 @@ export class Lifetime {
     this.controller.abort();
   }
 
-  /** Something to do at the end, or at once if that has come. */
-  atEnd(act: () => void): void {
-    if (this.over) act();
-    else this.controller.signal.addEventListener("abort", act, { once: true });
+  /** Call something at the end, or at once if it has ended already. */
+  onEnd(callback: () => void): void {
+    if (this.ended) callback();
+    else this.controller.signal.addEventListener("abort", callback, { once: true });
   }
 
-  listen<Kind extends Event>(target: EventTarget, name: string, act: (event: Kind) => void): void {
-    target.addEventListener(name, act as EventListener, { signal: this.controller.signal });
+  listen<Kind extends Event>(target: EventTarget, name: string, callback: (event: Kind) => void): void {
+    target.addEventListener(name, callback as EventListener, { signal: this.controller.signal });
   }
 
-  observeSize(element: Element, act: () => void): void {
-    const observer = new ResizeObserver(act);
+  observeSize(element: Element, callback: () => void): void {
+    const observer = new ResizeObserver(callback);
     observer.observe(element);
-    this.atEnd(() => observer.disconnect());
+    this.onEnd(() => observer.disconnect());
   }
 }

@@ -3,27 +3,27 @@ import type { Choice } from "./draw/controls";
 import { h } from "./draw/dom";
 import { Thumbnails } from "./draw/thumbnails";
 import type { View } from "./draw/view";
-import { beside, figure } from "./exports/figure";
+import { mapFigure, sideBySide } from "./exports/figure";
 import { csvOf, isExact, jsonOf } from "./exports/records";
 import type { Host } from "./hosts/host";
 import type { Pane } from "./model/pane";
 import type { State } from "./model/state";
 import type { Store } from "./model/store";
 import { precisionShown } from "./panels/facts";
-import { ElementPanel } from "./panels/panel";
+import { Panel } from "./panels/panel";
 import { Stepper } from "./panels/stepper";
 import { Toolbar } from "./panels/toolbar";
-import type { Part, Scene, Takeaway } from "./part";
+import type { Exportable, Scene, Section } from "./section";
 import type { Shortcut } from "./shortcuts";
 import { Stage } from "./stage";
 
 const ARROWS = ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"];
 const OWN: Record<State["own"], State["own"]> = { auto: "out", shown: "grey", grey: "out", out: "shown" };
 
-export class Maps extends ElementPanel<Scene> implements Part {
+export class Maps extends Panel<Scene> implements Section {
   readonly element: HTMLElement;
   readonly shortcuts: Shortcut[];
-  readonly takeaway: Takeaway;
+  readonly exportable: Exportable;
   private readonly stages: Stage[];
   private readonly stepper: Stepper;
   private readonly toolbar: Toolbar;
@@ -36,21 +36,15 @@ export class Maps extends ElementPanel<Scene> implements Part {
     views: Choice[],
   ) {
     super();
-    const thumbnails = new Thumbnails(() => this.scene?.look.dark ?? false);
-    this.stepper = new Stepper(store, panes, thumbnails);
-    this.toolbar = new Toolbar(store, panes, views);
-    this.stages = panes.map(
-      (pane) => new Stage(store, pane, panes, thumbnails, (from, query, key) => this.follow(from, query, key)),
+    const thumbnails = this.own(new Thumbnails(() => this.scene?.look.dark ?? false));
+    this.stepper = this.own(new Stepper(store, panes, thumbnails));
+    this.toolbar = this.own(new Toolbar(store, panes, views));
+    this.stages = panes.map((pane) =>
+      this.own(new Stage(store, pane, panes, thumbnails, (from, query, key) => this.follow(from, query, key))),
     );
-    const place = h("div", { class: "stages" });
-    for (const stage of this.stages) stage.mount(place);
-    this.element = h("div", { class: "maps" });
-    this.stepper.mount(this.element);
-    this.toolbar.mount(this.element);
-    this.element.append(place);
+    this.element = h("div", { class: "maps" }, this.stepper, this.toolbar, h("div", { class: "stages" }, this.stages));
     this.shortcuts = this.makeShortcuts();
-    this.takeaway = this.makeTakeaway();
-    this.life.atEnd(() => thumbnails.dispose());
+    this.exportable = this.makeExportable();
   }
 
   update(scene: Scene): void {
@@ -59,11 +53,6 @@ export class Maps extends ElementPanel<Scene> implements Part {
     this.stepper.update(scene.shared);
     this.toolbar.update(scene.shared);
     for (const stage of this.stages) stage.update(scene);
-  }
-
-  override dispose(): void {
-    for (const panel of [this.stepper, this.toolbar, ...this.stages]) panel.dispose();
-    super.dispose();
   }
 
   private follow(from: Pane, query: number, key: number): void {
@@ -83,36 +72,48 @@ export class Maps extends ElementPanel<Scene> implements Part {
     return [
       {
         keys: "[ and ]",
-        does: "previous and next component of the chain",
-        acts: { "[": () => stepper.step(-1), "]": () => stepper.step(1) },
+        description: "previous and next component of the chain",
+        actions: { "[": () => stepper.step(-1), "]": () => stepper.step(1) },
       },
-      { keys: "j and k", does: "next and previous layer", acts: { j: layer(1), k: layer(-1) } },
-      { keys: "p", does: "play the chain", acts: { p: () => stepper.toggle() } },
+      { keys: "j and k", description: "next and previous layer", actions: { j: layer(1), k: layer(-1) } },
+      { keys: "p", description: "play the chain", actions: { p: () => stepper.toggle() } },
       {
         keys: "d",
-        does: "difference to the previous scope, on and off",
-        acts: { d: set(({ base, scope }) => ({ base: base === "" ? this.previous(scope) : "" })) },
+        description: "difference to the previous scope, on and off",
+        actions: { d: set(({ base, scope }) => ({ base: base === "" ? this.previous(scope) : "" })) },
       },
       {
         keys: "n",
-        does: "raw values, rows or columns normalised",
-        acts: { n: set(({ norm }) => ({ norm: norms[norm] })) },
+        description: "raw values, rows or columns normalised",
+        actions: { n: set(({ norm }) => ({ norm: norms[norm] })) },
       },
-      { keys: "s", does: "special tokens on and off", acts: { s: set(({ special }) => ({ special: !special })) } },
+      {
+        keys: "s",
+        description: "special tokens on and off",
+        actions: { s: set(({ special }) => ({ special: !special })) },
+      },
       {
         keys: "o",
-        does: "own tokens shown, grey, or left out",
-        acts: { o: set((state) => ({ own: OWN[this.panes[0]!.state(state).own] })) },
+        description: "own tokens shown, grey, or left out",
+        actions: { o: set((state) => ({ own: OWN[this.panes[0]!.state(state).own] })) },
       },
-      { keys: "/", does: "find a token, Enter goes to the next", acts: { "/": () => this.stages[0]!.find() } },
+      {
+        keys: "/",
+        description: "find a token, Enter goes to the next",
+        actions: { "/": () => this.stages[0]!.find() },
+      },
       {
         keys: "m and M",
-        does: "next and previous of the strongest cells",
-        acts: { m: () => this.stages[0]!.jump(1), M: () => this.stages[0]!.jump(-1) },
+        description: "next and previous of the strongest cells",
+        actions: { m: () => this.stages[0]!.jump(1), M: () => this.stages[0]!.jump(-1) },
       },
-      { keys: "arrows", does: "move in the map, the strip or the layers", acts: this.keysOfTheMap(ARROWS) },
-      { keys: "+  \u2212  0", does: "zoom the map, and fit it", acts: this.keysOfTheMap(["+", "=", "-", "0"]) },
-      { keys: "Ctrl wheel", does: "zoom at the pointer; drag or wheel to move, double-click to go in" },
+      { keys: "arrows", description: "move in the map, the strip or the layers", actions: this.keysOfTheMap(ARROWS) },
+      {
+        keys: "+  \u2212  0",
+        description: "zoom the map, and fit it",
+        actions: this.keysOfTheMap(["+", "=", "-", "0"]),
+      },
+      { keys: "Ctrl wheel", description: "zoom at the pointer; drag or wheel to move, double-click to go in" },
     ];
   }
 
@@ -129,7 +130,7 @@ export class Maps extends ElementPanel<Scene> implements Part {
     return this.stages.map((stage) => stage.current());
   }
 
-  private makeTakeaway(): Takeaway {
+  private makeExportable(): Exportable {
     return {
       name: () => {
         const { state } = this.views()[0]!;
@@ -139,8 +140,8 @@ export class Maps extends ElementPanel<Scene> implements Part {
       note: () =>
         this.host.exact !== undefined || this.views().every(isExact)
           ? "Data is exported as float32."
-          : `Data is exported as shown. ${this.precision()} Make the page with full precision for float32.`,
-      figure: () => beside(this.views().map(figure)),
+          : `Data is exported as displayed. ${this.precision()} Write the page with full precision to export float32.`,
+      figure: () => sideBySide(this.views().map(mapFigure)),
       csv: async () => csvOf(await this.exact()),
       json: async () => jsonOf(await this.exact()),
     };
@@ -150,7 +151,7 @@ export class Maps extends ElementPanel<Scene> implements Part {
     return precisionShown(Math.max(...this.views().map(({ lens }) => lens.analysis.precision)));
   }
 
-  /** The views, once the values they show are there at full precision (if anyone can give them). */
+  /** The views, once the values they show are there at full precision (if the host has them). */
   private async exact(): Promise<View[]> {
     const { exact } = this.host;
     if (!exact) return this.views();
@@ -161,14 +162,14 @@ export class Maps extends ElementPanel<Scene> implements Part {
         if (lens.analysis.isExact(scope, state.layer, head)) continue;
         const { analysis } = this.panes[index]!;
         const encoder = analysis.encoder === lens.analysis;
-        // Only maps of the method itself can be asked for.
+        // Only maps of the method itself can be requested.
         if (!encoder && analysis !== lens.analysis) continue;
         const request = { analysis: index, encoder, scope, layer: state.layer, head };
         lens.analysis.setExact(scope, state.layer, head, await exact.call(this.host, request));
       }
       lens.forget();
     }
-    if (this.scene && !this.life.over) this.update(this.scene);
+    if (this.scene && !this.lifetime.ended) this.update(this.scene);
     return this.views();
   }
 }

@@ -2,7 +2,6 @@
 import { palette } from "./draw/colour";
 import { bdi, h } from "./draw/dom";
 import type { Cell } from "./draw/geometry";
-import { Legend } from "./draw/legend";
 import type { Thumbnails } from "./draw/thumbnails";
 import { methodShown, quantityShown, titleOf, type View, valueAt } from "./draw/view";
 import * as format from "./model/format";
@@ -13,20 +12,21 @@ import type { Store } from "./model/store";
 import { label } from "./model/tokens";
 import { factsCorner } from "./panels/facts";
 import { Layers } from "./panels/layers";
-import { type Context, ElementPanel, type MainPanel, type Panel } from "./panels/panel";
+import { Legend } from "./panels/legend";
+import { type Context, type MainPanel, Panel } from "./panels/panel";
 import { DETAILS, VIEWS, viewFor } from "./panels/views";
-import type { Look, Scene } from "./part";
+import type { Look, Scene } from "./section";
 
-/** Views whose colours the legend tells of. */
+/** Views whose colours the legend explains. */
 const COLOURED = new Set(["map", "heads"]);
 
 /** How many of the strongest cells one can go through. */
 const MOST_JUMPS = 50;
 
-/** Told of token indices of this pane (-1: none), so that other panes can follow. */
+/** Called with the hovered tokens of a pane (-1: none), so that other panes can follow. */
 export type Follow = (pane: Pane, query: number, key: number) => void;
 
-export class Stage extends ElementPanel<Scene> {
+export class Stage extends Panel<Scene> {
   readonly element: HTMLElement;
   readonly layers: Layers;
   private readonly context: Context;
@@ -34,9 +34,9 @@ export class Stage extends ElementPanel<Scene> {
   private readonly title = h("h1");
   private readonly note = h("span", { class: "hint" });
   private readonly tools = h("div", { class: "tools" });
-  private readonly place = h("div", { class: "view" });
-  private readonly foot = h("footer");
-  private readonly spoken = h("p", { class: "visually-hidden", role: "status" });
+  private readonly holder = h("div", { class: "view" });
+  private readonly foot: HTMLElement;
+  private readonly announcement = h("p", { class: "visually-hidden", role: "status" });
   private readonly views = new Map<string, MainPanel>();
   private readonly details: Panel[];
   private hovered: Cell | null = null;
@@ -54,26 +54,23 @@ export class Stage extends ElementPanel<Scene> {
   ) {
     super();
     this.context = { store, pane, panes, choose: (cell) => this.choose(cell), hover: (cell) => this.hover(cell) };
-    this.layers = new Layers(store, pane, thumbnails);
-    const hint = "rows are queries (what is built), columns are keys (what it is built from)";
-    this.foot.append(this.legend.element, h("p", { class: "hint" }, hint));
+    this.layers = this.own(new Layers(store, pane, thumbnails));
+    const hint = "rows: queries (the states that are built), columns: keys (the tokens they are built from)";
+    this.foot = h("footer", {}, this.legend, h("p", { class: "hint" }, hint));
     const card = h(
       "section",
       { class: "card map-card" },
       h("header", {}, h("div", {}, this.title, this.note), this.tools, factsCorner(pane.analysis)),
-      this.place,
+      this.holder,
       this.foot,
-      this.spoken,
+      this.announcement,
     );
-    const inspector = h("div", { class: "inspector" });
     this.details = DETAILS.filter(
       (entry) => entry.shows?.(pane.analysis, { index: pane.index, count: panes.length }) ?? true,
-    ).map(({ make }) => make(this.context));
-    for (const panel of this.details) panel.mount(inspector);
-    this.element = h("article", { class: "stage", "aria-label": pane.analysis.model });
-    this.layers.mount(this.element);
-    this.element.append(card, inspector);
-    this.life.atEnd(() => window.cancelAnimationFrame(this.pending));
+    ).map(({ make }) => this.own(make(this.context)));
+    const inspector = h("div", { class: "inspector" }, this.details);
+    this.element = h("article", { class: "stage", "aria-label": pane.analysis.model }, this.layers, card, inspector);
+    this.lifetime.onEnd(() => window.cancelAnimationFrame(this.pending));
   }
 
   /** The view as it is shown now. */
@@ -86,20 +83,15 @@ export class Stage extends ElementPanel<Scene> {
     this.view = view;
     this.title.textContent = titleOf(view);
     this.note.replaceChildren(bdi(this.pane.analysis.model), this.remarks(shared, view));
-    this.legend.update(view.palette, { norm: view.state.norm, title: quantityShown(view) });
+    this.legend.update(view.palette, { norm: view.state.norm, quantity: quantityShown(view), ink: look.ink });
     this.foot.hidden = !COLOURED.has(this.viewName(view));
     const panel = this.mainPanel(view);
     panel.update(view);
     if (this.finding) panel.find?.();
     this.finding = false;
-    this.speak(view);
+    this.announce(view);
     this.layers.update(shared);
     this.updateDetails();
-  }
-
-  override dispose(): void {
-    for (const panel of [this.layers, ...this.views.values(), ...this.details]) panel.dispose();
-    super.dispose();
   }
 
   /** Begin to look for a token: in the map, where the view that is shown has no search. */
@@ -113,7 +105,7 @@ export class Stage extends ElementPanel<Scene> {
     this.store.set({ view: "map" });
   }
 
-  /** Do what a key does in the chosen view. */
+  /** Handle a key in the chosen view. */
   press(key: string): void {
     this.shown()?.press?.(key);
   }
@@ -143,13 +135,13 @@ export class Stage extends ElementPanel<Scene> {
     const name = this.viewName(view);
     let panel = this.views.get(name);
     if (!panel) {
-      panel = VIEWS[name]!.make(this.context);
-      panel.mount(this.place);
+      panel = this.own(VIEWS[name]!.make(this.context));
+      this.holder.append(panel.element);
       if (panel.tools) this.tools.append(panel.tools);
       this.views.set(name, panel);
     }
     for (const other of this.views.values()) {
-      other.hide(other !== panel);
+      other.element.hidden = other !== panel;
       if (other.tools) other.tools.hidden = other !== panel;
     }
     return panel;
@@ -210,9 +202,9 @@ export class Stage extends ElementPanel<Scene> {
     return `${query} \u2190 ${label(view.keys.shown[column] ?? "")}: ${value}`;
   }
 
-  private speak(view: View): void {
+  private announce(view: View): void {
     const text = `${titleOf(view)}. ${this.describe(view, view.selected)}`;
-    if (this.spoken.textContent !== text) this.spoken.textContent = text;
+    if (this.announcement.textContent !== text) this.announcement.textContent = text;
   }
 
   private choose(cell: Cell): void {
@@ -233,7 +225,7 @@ export class Stage extends ElementPanel<Scene> {
     this.follow(this.pane, query, key);
   }
 
-  /** Show as pointed at what another pane's pointer is on (indices of this pane's tokens). */
+  /** Highlight what is hovered in another pane (indices of this pane's tokens). */
   followed(query: number, key: number): void {
     const { view } = this;
     if (!view) return;

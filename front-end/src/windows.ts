@@ -11,44 +11,44 @@ import { initialState, parseState, type State } from "./model/state";
 import {
   blockAt,
   factsOf,
-  formatPlace,
+  formatStart,
   longest,
   nextToken,
-  type Place,
-  parsePlace,
-  placeAround,
+  parseStart,
+  startAround,
   type WindowFacts,
-  withoutPlace,
+  type WindowStart,
+  withoutStart,
   withWindow,
 } from "./model/window";
 import { Navigator } from "./panels/navigator";
-import { act } from "./shortcuts";
+import { runShortcut } from "./shortcuts";
 
-/** Show long results in an element, until the function that this gives is called. */
+/** Show long results in an element; returns a function that removes them. */
 export async function mountWindows(root: HTMLElement, whole: Payload, host: Host): Promise<() => void> {
   const panes = panesOf(await Promise.all(whole.analyses.map(decodeAnalysis)));
   const windows = new Windows(root, whole, panes, host);
-  await windows.open(windows.placeIn(host.readState()));
+  await windows.open(windows.startIn(host.readState()));
   return () => windows.dispose();
 }
 
-/** A token to choose once a window is there, by its place among all queries, and all keys (-1: none). */
+/** A token to choose once a window is there, by its index among all queries, and all keys (-1: none). */
 interface Token {
   query: number;
   key: number;
 }
 
 class Windows {
-  private readonly life = new Lifetime();
+  private readonly lifetime = new Lifetime();
   private readonly navigator: Navigator;
   private readonly holder = h("div", { class: "root inner" });
   private readonly initial: State;
-  private place: Place | null = null;
+  private start: WindowStart | null = null;
   private part: State["part"];
-  private asked = 0;
+  private requests = 0;
   /** The key that was found last. */
   private found = -1;
-  /** Clears away the explorer that is shown. */
+  /** Removes the explorer that is shown. */
   private close: () => void = () => undefined;
 
   constructor(
@@ -59,60 +59,62 @@ class Windows {
   ) {
     this.initial = initialState(panes[0]!.analysis);
     this.part = this.stateIn(host.readState()).part;
-    const going = {
-      look: (place: Place | null) => void this.go(place),
-      inside: () => this.inside(),
+    const actions = {
+      show: (start: WindowStart | null) => void this.go(start),
+      toggle: () => this.inside(),
       find: (text: string) => this.find(text),
     };
-    this.navigator = new Navigator(panes, host.window ? going : null);
-    root.replaceChildren();
+    this.navigator = new Navigator(panes, host.window ? actions : null);
+    root.replaceChildren(this.navigator.element, this.holder);
     root.classList.add("windows");
-    this.navigator.mount(root);
-    root.append(this.holder);
     const unsubscribe = host.onState?.((fragment) => void this.follow(fragment));
-    if (unsubscribe) this.life.atEnd(unsubscribe);
-    const keys = { keys: "g", does: "look inside, and back", acts: { g: () => this.inside() } };
-    this.life.listen<KeyboardEvent>(host.alone ? document : root, "keydown", (event) => act([keys], event));
+    if (unsubscribe) this.lifetime.onEnd(unsubscribe);
+    const keys = {
+      keys: "g",
+      description: "zoom in to the chosen cell, and back",
+      actions: { g: () => this.inside() },
+    };
+    this.lifetime.listen<KeyboardEvent>(host.alone ? document : root, "keydown", (event) => runShortcut([keys], event));
   }
 
   dispose(): void {
-    this.life.end();
+    this.lifetime.end();
     this.close();
     this.navigator.dispose();
     this.root.replaceChildren();
   }
 
   /** The window that a fragment names; null where none of what it shows is long. */
-  placeIn(fragment: string): Place | null {
+  startIn(fragment: string): WindowStart | null {
     const facts = longest(factsOf(this.whole, this.stateIn(fragment).part));
-    return facts && this.host.window ? parsePlace(fragment, facts) : null;
+    return facts && this.host.window ? parseStart(fragment, facts) : null;
   }
 
-  /** Show a window, or the whole (null), and a token of it; what was asked for later wins. */
-  async open(place: Place | null, token: Token | null = null): Promise<void> {
-    const asked = ++this.asked;
-    this.navigator.say("Reading\u2026");
+  /** Show a window, or the whole (null), and a token of it; a later request wins. */
+  async open(start: WindowStart | null, token: Token | null = null): Promise<void> {
+    const request = ++this.requests;
+    this.navigator.report("Loading\u2026");
     try {
-      const payload = await this.read(place);
-      if (asked !== this.asked || this.life.over) return;
-      this.place = place;
+      const payload = await this.read(start);
+      if (request !== this.requests || this.lifetime.ended) return;
+      this.start = start;
       if (token) this.choose(payload, token);
       this.close();
       this.close = () => undefined;
       const { layer, scope } = this.initial;
       const close = await mountExplorer(this.holder, payload, this.inner(), { layer, scope });
-      if (asked !== this.asked || this.life.over) return close();
+      if (request !== this.requests || this.lifetime.ended) return close();
       this.close = close;
-      this.show(withoutPlace(this.host.readState()));
+      this.show(withoutStart(this.host.readState()));
     } catch (error) {
-      this.navigator.say(error instanceof Error ? error.message : String(error));
+      this.navigator.report(error instanceof Error ? error.message : String(error));
     }
   }
 
-  private async read(place: Place | null): Promise<Payload> {
-    if (!place || !this.host.window) return this.whole;
+  private async read(start: WindowStart | null): Promise<Payload> {
+    if (!start || !this.host.window) return this.whole;
     const { part } = this;
-    return withWindow(this.whole, await this.host.window({ ...place, part }), part);
+    return withWindow(this.whole, await this.host.window({ ...start, part }), part);
   }
 
   private get facts(): WindowFacts | null {
@@ -124,12 +126,12 @@ class Windows {
   }
 
   /** Go to another window, where other tokens are chosen, if any. */
-  private async go(place: Place | null, token: Token | null = null): Promise<void> {
-    const query = new URLSearchParams(withoutPlace(this.host.readState()));
+  private async go(start: WindowStart | null, token: Token | null = null): Promise<void> {
+    const query = new URLSearchParams(withoutStart(this.host.readState()));
     query.delete("query");
     query.delete("key");
-    this.host.writeState(formatPlace(place, query.toString()));
-    await this.open(place, token);
+    this.host.writeState(formatStart(start, query.toString()));
+    await this.open(start, token);
   }
 
   /** Write into the address which of the tokens of a window are chosen. */
@@ -146,18 +148,18 @@ class Windows {
   private inside(): void {
     const { facts } = this;
     if (!facts || !this.host.window) return;
-    if (this.place) {
+    if (this.start) {
       void this.go(null);
       return;
     }
     const index = factsOf(this.whole, this.part).findIndex((one) => one !== null);
     const analysis = this.whole.analyses[index]!;
     const { queries, keys } = this.part === "encoder" ? (analysis.encoder ?? analysis) : analysis;
-    const state = this.stateIn(withoutPlace(this.host.readState()));
+    const state = this.stateIn(withoutStart(this.host.readState()));
     const middle = ({ first, tokens }: { first: number; tokens: number }): number => first + Math.floor(tokens / 2);
     const query = middle(blockAt(queries, state.query));
     const key = state.key < 0 ? query : middle(blockAt(keys, state.key));
-    void this.go(placeAround(query, key, facts));
+    void this.go(startAround(query, key, facts));
   }
 
   /** Go to the next token with some letters in it: to its row, or, where it is read from a source, to its column. */
@@ -166,20 +168,20 @@ class Windows {
     if (!facts) return;
     this.found = nextToken(facts, text, this.found);
     if (this.found < 0) {
-      this.navigator.say(`There is no ${text.trim()} in all of it.`);
+      this.navigator.report(`${text.trim()} does not occur in this text.`);
       return;
     }
     const whole = facts.queries === (facts.source ?? facts.keys);
     const isQuery = whole && this.found < facts.queries;
-    const place = placeAround(this.found, this.found, facts);
-    const row = isQuery ? place.row : (this.place?.row ?? 0);
-    void this.go({ ...place, row }, { query: isQuery ? this.found : -1, key: isQuery ? -1 : this.found });
+    const start = startAround(this.found, this.found, facts);
+    const row = isQuery ? start.row : (this.start?.row ?? 0);
+    void this.go({ ...start, row }, { query: isQuery ? this.found : -1, key: isQuery ? -1 : this.found });
   }
 
   private async follow(fragment: string): Promise<void> {
     this.part = this.stateIn(fragment).part;
-    const place = this.placeIn(fragment);
-    if (JSON.stringify(place) !== JSON.stringify(this.place)) await this.open(place);
+    const start = this.startIn(fragment);
+    if (JSON.stringify(start) !== JSON.stringify(this.start)) await this.open(start);
   }
 
   private inner(): Host {
@@ -187,12 +189,12 @@ class Windows {
     const { exact: _, ...rest } = host;
     return {
       ...rest,
-      readState: () => withoutPlace(host.readState()),
+      readState: () => withoutStart(host.readState()),
       writeState: (fragment) => this.written(fragment),
-      onState: (listener) => host.onState?.((fragment) => listener(withoutPlace(fragment))) ?? (() => undefined),
-      dress: (dark) => {
+      onState: (listener) => host.onState?.((fragment) => listener(withoutStart(fragment))) ?? (() => undefined),
+      applyTheme: (dark) => {
         this.root.dataset.theme = dark ? "dark" : "light";
-        host.dress?.(dark);
+        host.applyTheme?.(dark);
       },
     };
   }
@@ -202,8 +204,8 @@ class Windows {
     const { part } = this.stateIn(fragment);
     const other = part !== this.part;
     this.part = part;
-    this.host.writeState(formatPlace(other ? null : this.place, fragment));
-    if (other && this.place) void this.go(null);
+    this.host.writeState(formatStart(other ? null : this.start, fragment));
+    if (other && this.start) void this.go(null);
     else this.show(fragment);
   }
 
@@ -211,7 +213,7 @@ class Windows {
     const dark = this.root.dataset.theme === "dark";
     const facts = factsOf(this.whole, this.part);
     this.navigator.update({
-      place: this.place,
+      start: this.start,
       facts,
       state: this.stateIn(fragment),
       ink: inkOf(this.root),

@@ -5,10 +5,12 @@ and slopes of activations, and the norms of those vectors are the attribution ma
 attention weights to the whole layer.
 """
 
+import sys
 from typing import TYPE_CHECKING
 
 import lazy_loader
 
+from normscope.deprecated import MovedModules
 from normscope.errors import (
     CompletenessError,
     FileError,
@@ -21,16 +23,20 @@ from normscope.errors import (
     UnsafeWeightsError,
     UnsupportedArchitectureError,
 )
-from normscope.families import families, register
+from normscope.families import families as families  # deprecated, as is `register`
+from normscope.families import register as register
+from normscope.families import register_family, supported_models
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer, load
+    from normscope.corpora import Corpus
     from normscope.families.heads import register_head
     from normscope.families.spec import Family
-    from normscope.methods import method
+    from normscope.methods import available_methods, method
     from normscope.results.analysis import Analysis
     from normscope.results.explanation import Explanation
     from normscope.results.opening import open
+    from normscope.runs import run
     from normscope.testing.oracle import oracle
 
     __version__: str
@@ -39,6 +45,7 @@ __all__ = [
     "Analysis",
     "Analyzer",
     "CompletenessError",
+    "Corpus",
     "Explanation",
     "Family",
     "FileError",
@@ -50,14 +57,18 @@ __all__ = [
     "SelectionError",
     "UnsafeWeightsError",
     "UnsupportedArchitectureError",
-    "families",
+    "available_methods",
     "load",
     "method",
     "open",
     "oracle",
-    "register",
+    "register_family",
     "register_head",
+    "run",
+    "supported_models",
 ]
+
+sys.meta_path.append(MovedModules())
 
 # torch and transformers take seconds to import: what needs them comes when it is first used.
 __getattr__, _, _ = lazy_loader.attach(
@@ -69,8 +80,10 @@ __getattr__, _, _ = lazy_loader.attach(
         "families.heads": ["register_head"],
         "families.spec": ["Family"],
         "testing.oracle": ["oracle"],
-        "methods": ["method"],
+        "corpora": ["Corpus"],
+        "methods": ["available_methods", "method"],
         "results.opening": ["open"],
+        "runs": ["run"],
         "version": ["__version__"],
     },
 )

@@ -230,7 +230,7 @@ class Analyzer(Model):
             layers: the layers to compute, from 1 (default all). The forward pass ends after the last of them.
             queries: the positions of the rows to compute, negative from the end (default all).
             heads: also keep the maps of each head (`AttnW`, `Attn`; of projections at every scope).
-            method: what the maps measure: `"norms"` of parts, or one of `normscope.methods.methods("layer maps")`, by name
+            method: what the maps measure: `"norms"` of parts, or one of `normscope.available_methods("layer maps")`, by name
                 or, with options other than its defaults, as `normscope.methods.method(name, ...)` gives it.
             projections: beside the norms, also the projections, for `Analysis.map(..., quantity="projection")`.
             approximate: compute the maps from the feed-forward on approximately, and measure their error on sampled queries:

@@ -26,7 +26,7 @@ from transformers import (
 
 import normscope as ns
 from normscope.experiments.expansion import ExpansionRate
-from normscope.families import families, family_of
+from normscope.families import family_of, supported_models
 from normscope.families.spec import (
     DispatchedAttention,
     Family,
@@ -51,7 +51,7 @@ def test_a_family_passes_the_whole_battery(model_type: str, overrides: dict[str,
 
 def test_every_registered_architecture_but_the_bert_line_is_in_the_battery() -> None:
     covered = {model_type for model_type, _ in VARIANTS} | set(SIZES)
-    assert set(families()) <= covered
+    assert set(supported_models()) <= covered
 
 
 def test_the_battery_refuses_a_family_that_leaves_out_a_norm() -> None:
@@ -151,7 +151,7 @@ def test_a_third_party_family_is_registered_by_a_call(monkeypatch: pytest.Monkey
     monkeypatch.setitem(registry, "my-llama", None)  # so that it is gone afterwards
     attention = DispatchedAttention("self_attn", family_of("llama").stack.topology.attention.value, "self_attn.o_proj")  # type: ignore[union-attr]
     family = Family("mine", ("my-llama",), Stack("layers.*", PreNorm(attention, *_rest_of_llama()), causal=True))
-    ns.register(family)
+    ns.register_family(family)
     assert family_of("my-llama") is family
 
 

@@ -11,11 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from normscope.catalogue import EXPERIMENTS, METHODS
-from normscope.experiments import EXPERIMENTS as KINDS
-from normscope.experiments import ModelFacts
-from normscope.families import families
-from normscope.methods import methods
+from normscope.families import supported_models
 from normscope.models.config import Outline, scopes_anywhere
 from normscope.models.options import ModelOptions
 from normscope.scopes import with_derived
@@ -199,20 +195,6 @@ def test_every_mistake_takes_little_more_than_reading_options(folder: Path) -> N
     assert not slow
 
 
-def test_the_catalogue_is_that_of_the_classes() -> None:
-    facts = ModelFacts("model", (1,), ())
-    assert list(EXPERIMENTS) == list(KINDS)
-    for name, entry in EXPERIMENTS.items():
-        kind = KINDS[name]()
-        assert dict(entry.options) == kind.options(), name
-        assert not kind.ranks_only, name
-        if entry.by_ranks:
-            assert KINDS[name](**entry.by_ranks).ranks_only, name
-        assert entry.reads_corpus == (name != "expansion-rate"), name
-    assert not KINDS["expansion-rate"]().needs(facts).corpus
-    assert {each.name: each.options for each in methods()} == METHODS
-
-
 def test_an_outline_has_the_scopes_and_layers_of_the_loaded_model(folder: Path) -> None:
     options = ModelOptions(str(folder / "tiny"))
     outline, analyzer = options.outline(), options.load()
@@ -231,4 +213,4 @@ def test_what_a_configuration_does_not_say_is_left_to_the_model(folder: Path) ->
     assert outline.scopes() is None
     (folder / "unknown" / "config.json").write_text("no configuration")
     assert Outline.read(folder / "unknown", "model") is None
-    assert "opt" in families()
+    assert "opt" in supported_models()

@@ -78,7 +78,7 @@ def test_models_lists_every_supported_architecture(run: Callable[..., Output]) -
     code, out, _ = run("models")
     assert code == 0
     rows = {line.split()[0]: line for line in out.splitlines()[2:]}
-    assert list(rows) == list(ns.families())
+    assert list(rows) == list(ns.supported_models())
     assert re.fullmatch(
         r"roberta +roberta +encoder +post-norm +plain +dispatched +Attn Res Ln Ff Res Ln *", rows["roberta"]
     )

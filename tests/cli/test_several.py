@@ -15,13 +15,15 @@ from corpus_run.small import save_model, tables
 import normscope as ns
 from normscope.cli.several import RECIPES, folder_names, several_models
 from normscope.errors import InputError
-from normscope.experiments.published_values import NAMES
+from normscope.experiments.published import NAMES
 from normscope.models.options import ModelOptions
 from normscope.models.source import short_name
 from normscope.runs import foretold, settings_of
 from normscope.runs import run as run_experiments
 
 from .samples import Output
+
+pytestmark = pytest.mark.usefixtures("empty_pictures")
 
 TEXTS = ["The opera singer caught a soap bubble.", "It rained on the plain."]
 COMMAND = ("run", "ff-norms", "--corpus", "texts.txt", "--out", "runs")

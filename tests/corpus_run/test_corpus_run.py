@@ -27,6 +27,8 @@ from normscope.experiments import EXPERIMENTS
 from normscope.runs import AnotherRunError, RunInterrupted, engines, run
 from normscope.runs.spool import Shard
 
+pytestmark = pytest.mark.usefixtures("empty_pictures")
+
 SMALL: dict[str, Any] = {"corpus": str(bundled()), "unit": "packed", "max_tokens": 24, "shard_size": 2}
 NAMES = ["scope-similarity", "mixing-ratio", "ff-amplification"]
 

@@ -21,6 +21,8 @@ from normscope.runs import WorkerError, run
 from normscope.runs.engines import Finished, Here, Processes, Work, _pooled, threads_for
 from normscope.runs.spool import Shard
 
+pytestmark = pytest.mark.usefixtures("empty_pictures")
+
 TEXTS = [f"The singer caught {count} soap bubbles in the rain." for count in ("two", "three", "four", "five", "six")]
 
 

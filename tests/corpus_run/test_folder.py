@@ -19,6 +19,8 @@ from normscope.runs.engines import Finished, Here, Work
 from normscope.runs.folder import locked_folder
 from normscope.runs.spool import Shard
 
+pytestmark = pytest.mark.usefixtures("empty_pictures")
+
 BEFORE = Path(__file__).parents[1] / "data" / "version-0.1"
 TEXTS = ["The opera singer caught a soap bubble.", "It rained.", "The singer caught the rain."]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -18,6 +18,8 @@ from normscope.runs.engines import Finished, Here, Work
 from normscope.runs.mirror import Mirror
 from normscope.runs.spool import Shard
 
+pytestmark = pytest.mark.usefixtures("empty_pictures")
+
 NAMES = ["mixing-ratio"]
 TEXTS = [
     "The singer caught a soap bubble.",

@@ -13,10 +13,12 @@ import pytest
 from experiments.made import random_analysis, rows
 
 from normscope.corpora import bundled
-from normscope.experiments import ModelFacts, Observation, Partial, RunFacts, published_values
-from normscope.experiments.exact import Moments
-from normscope.experiments.expansion import ExpansionRate
-from normscope.experiments.feed_forward import OutlierDimensions
+from normscope.experiments import ModelFacts, Observation, Partial, RunFacts, published
+from normscope.experiments.expansion import ExpansionRate, published_rates
+from normscope.experiments.groups import published_significant
+from normscope.experiments.mixing import published_ratio
+from normscope.experiments.outlier_dimensions import OutlierDimensions
+from normscope.experiments.partial import Moments
 from normscope.experiments.published import Paper, paper_of, paper_of_model
 from normscope.experiments.scope_similarity import ScopeSimilarity
 from normscope.measures.removal import MapWithoutDimensions
@@ -65,7 +67,7 @@ def test_a_model_is_recognised_by_name_and_shape(model: ModelFacts, known: str) 
 def test_another_model_is_not_and_the_note_says_why(model: ModelFacts, why: str) -> None:
     paper = paper_of_model(model)
     assert paper.model == "" and why in paper.notes[0]
-    assert paper.expansion_rate() == (None, None, None)
+    assert published_rates(paper) == (None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -85,14 +87,14 @@ def test_another_model_is_not_and_the_note_says_why(model: ModelFacts, why: str)
 def test_another_corpus_or_masking_is_not_compared(change: dict[str, Any], why: str) -> None:
     assert paper_of(FACTS, "mixing-ratio", masked=True) == Paper("bert-base", "wikipedia")
     paper = paper_of(replace(FACTS, **change), "mixing-ratio", masked=True)
-    assert paper.mixing_ratio("Attn") is None and re.search(why, paper.notes[0])
+    assert published_ratio(paper, "Attn") is None and re.search(why, paper.notes[0])
 
 
 def test_the_sequences_of_roberta_may_be_longer_than_those_of_bert_and_not_cut() -> None:
     """The authors tokenize the text anew for RoBERTa, and do not cut it."""
     roberta = _model("roberta-base", 12, 768, "roberta", 50265)
     facts = replace(FACTS, model=roberta, longest=171)
-    assert paper_of(facts, "mixing-ratio", masked=True).mixing_ratio("Attn") == pytest.approx(0.844)
+    assert published_ratio(paper_of(facts, "mixing-ratio", masked=True), "Attn") == pytest.approx(0.844)
     assert "cut" in paper_of(replace(facts, too_long=1, longest=128), "mixing-ratio", masked=True).why_not
 
 
@@ -120,8 +122,8 @@ def test_a_run_tells_how_long_its_sequences_are_and_how_many_were_cut(
     folder = tmp_path / "bert-base-uncased"
     analyzer.model.save_pretrained(folder)
     analyzer.tokenizer.save_pretrained(folder)
-    monkeypatch.setitem(published_values.SHAPES, "bert-base", ("bert", 6, 384, 30522))
-    monkeypatch.setitem(published_values.SEQUENCES, "sst2", 2)
+    monkeypatch.setitem(published.SHAPES, "bert-base", ("bert", 6, 384, 30522))
+    monkeypatch.setitem(published.SEQUENCES, "sst2", 2)
     texts = ["A soap bubble burst in the opera.", "Nobody laughed."]
 
     def note(**options: Any) -> tuple[str, list[float | None]]:
@@ -140,24 +142,27 @@ def test_a_run_tells_how_long_its_sequences_are_and_how_many_were_cut(
 
 def test_the_values_are_those_of_the_papers_tables() -> None:
     base = Paper("bert-base", "wikipedia")
-    assert [base.mixing_ratio(scope) for scope in ("AttnW", "Attn", "AttnResW", "AttnRes", "AttnResLn")] == [
+    assert [published_ratio(base, scope) for scope in ("AttnW", "Attn", "AttnResW", "AttnRes", "AttnResLn")] == [
         pytest.approx(value) for value in (0.971, 0.852, 0.486, 0.223, 0.188)
     ]
-    assert (base.mixing_ratio("AttnRes", "maximum"), base.mixing_ratio("AttnResLn", "minimum")) == (
+    assert (published_ratio(base, "AttnRes", "maximum"), published_ratio(base, "AttnResLn", "minimum")) == (
         pytest.approx(0.657),
         pytest.approx(0.013),
     )
-    assert (base.mixing_depth("AttnResLn"), base.mixing_depth("AttnRes")) == (-0.67, None)
-    assert base.mixing_frequency("AttnRes", special=False) == -0.86
-    assert Paper("bert-mini", "wikipedia").mixing_frequency("AttnResLn", special=True) == 0.42
-    assert Paper("bert-base", "conll").mixing_frequency("AttnW", special=False) == 0.09
+    assert [base.value("mixing-ratio", "depth", scope) for scope in ("AttnResLn", "AttnRes")] == [-0.67, None]
+    assert [published_ratio(base, "AttnResLn", layer=layer) for layer in (1, 12, 13)] == [0.24, 0.11, None]
+    assert base.value("mixing-frequency", "spearman without special tokens", "AttnRes") == -0.86
+    assert Paper("bert-mini", "wikipedia").value("mixing-frequency", "spearman", "AttnResLn") == 0.42
+    assert Paper("bert-base", "conll").value("mixing-frequency", "spearman without special tokens", "AttnW") == 0.09
     many = Paper("multiberts", "wikipedia")
-    assert (many.mixing_ratio("Attn", "deviation"), many.expansion_rate()) == (0.004, (0.88, 0.65, 1.43))
-    assert many.mixing_frequency("Attn", special=False, deviation=True) == 0.09
-    assert [layer for layer in range(1, 13) if base.significant("word-split", layer)] == [3, 4, 5, 6, 7, 9, 10, 11]
-    assert [layer for layer in range(1, 13) if Paper("bert-base", "conll").significant("entities", layer)] == [
-        *range(3, 12)
+    assert (published_ratio(many, "Attn", "deviation"), published_rates(many)) == (0.004, (0.88, 0.65, 1.43))
+    assert many.value("mixing-frequency", "deviation without special tokens", "Attn") == 0.09
+    words = [layer for layer in range(1, 13) if published_significant(base, "word-split", layer)]
+    entities = [
+        layer for layer in range(1, 13) if published_significant(Paper("bert-base", "conll"), "entities", layer)
     ]
+    assert (words, entities) == ([3, 4, 5, 6, 7, 9, 10, 11], [*range(3, 12)])
+    assert published_significant(many, "word-split", 3) is None
 
 
 def test_short_names_are_found_in_paths() -> None:

@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from normscope.errors import FileError
-from normscope.experiments.exact import Moments
-from normscope.experiments.partial import Partial, Rows, merged
+from normscope.experiments.partial import Moments, Partial, Rows, merged
 from normscope.runs import shard_files
 from normscope.runs.shards import Shards, Span
+
+pytestmark = pytest.mark.usefixtures("empty_pictures")
 
 
 def partial_of(index: int) -> Partial:

@@ -103,7 +103,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
 def registries(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a page registers is forgotten after it."""
     families, heads = import_module("normscope.families"), import_module("normscope.families.heads")
-    known = families.families()
+    known = families.supported_models()
     monkeypatch.setattr(families, "_registry", lambda: known)
     monkeypatch.setattr(heads, "_BY_CLASS", heads.heads())
 

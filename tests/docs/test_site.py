@@ -14,8 +14,8 @@ import pytest
 
 from docs.pages import ROOT
 from normscope.experiments import EXPERIMENTS
-from normscope.families import families
-from normscope.methods import methods
+from normscope.families import supported_models
+from normscope.methods import available_methods
 
 SEARCHED = (
     "install",
@@ -88,7 +88,7 @@ def test_the_search_finds_what_people_type(site: Path) -> None:
 
 def test_the_site_has_what_the_registries_have(site: Path) -> None:
     assert [name for name in EXPERIMENTS if not (site / "experiments" / f"{name}.html").exists()] == []
-    for page, names in (("families", families()), ("methods", [each.name for each in methods()])):
+    for page, names in (("families", supported_models()), ("methods", [each.name for each in available_methods()])):
         text = (site / f"{page}.html").read_text(encoding="utf-8")
         assert [name for name in names if f"<code>{name}</code>" not in text] == []
 

@@ -9,7 +9,7 @@ from experiments.made import TOKENS, random_analysis
 from normscope.errors import InputError
 from normscope.experiments import EXPERIMENTS, Observation, experiment, merged
 from normscope.experiments.base import ModelFacts, RunFacts
-from normscope.experiments.heads import Dispersion
+from normscope.experiments.dispersion import Dispersion
 from normscope.experiments.scope_similarity import ScopeSimilarity
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from normscope.experiments.exact import ExactSum, Moments
-from normscope.experiments.histograms import LogBins, binned_spearman
-from normscope.experiments.ranks import average_ranks, correlation_matrix
+from normscope.experiments.partial import ExactSum, Moments
+from normscope.experiments.statistics import LogBins, average_ranks, binned_spearman, correlation_matrix
 from normscope.options import Correlation
 
 
+@settings(deadline=None)  # of the clock, which depends on what else is running
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.randoms())
 def test_the_sum_is_the_same_in_every_order_and_grouping(values: list[float], chance: object) -> None:
     parts = [ExactSum.of(np.array([[value]])) for value in values]

@@ -8,7 +8,8 @@ from scipy import stats
 
 from experiments.made import TOKENS, normalised, pearson, random_analysis, rows, spearman
 from normscope.experiments import Observation
-from normscope.experiments.feed_forward import FeedForwardNormsExperiment, OutlierDimensions
+from normscope.experiments.ff_norms import FeedForwardNormsExperiment
+from normscope.experiments.outlier_dimensions import OutlierDimensions
 from normscope.measures.removal import MapWithoutDimensions
 from normscope.measures.vectors import FeedForwardDimensions, FeedForwardNorms
 

@@ -12,9 +12,9 @@ from scipy import stats
 
 from experiments.made import SCOPES, analysis, rows
 from normscope.errors import InputError
-from normscope.experiments import Observation, bootstrap
-from normscope.experiments.bootstrap import Comparison, Sample, compare_means
+from normscope.experiments import Observation, statistics
 from normscope.experiments.groups import Entities, WordSplit, holm
+from normscope.experiments.statistics import MeanDifference, Sample, compare_means
 
 TOKENS = ["[CLS]", *"abcdefghijklmnop", "[SEP]"]
 WORDS = [0, 1, 1, 2, 3, 3, 3, 4, 5, 6, 7, 7, 8, 9, 10, 11, 12, 13]
@@ -53,7 +53,7 @@ def test_a_planted_effect_is_found_and_a_null_one_is_not() -> None:
     assert planted["pairs"] == 12 * 10 and planted["group_pairs_left_out"] == 0
 
 
-def _compared(first: np.ndarray, second: np.ndarray, **changed: Any) -> list[Comparison]:
+def _compared(first: np.ndarray, second: np.ndarray, **changed: Any) -> list[MeanDifference]:
     options = {"resamples": 400, "confidence": 0.95, "sides": "two", "seed": 0} | changed
     return compare_means(Sample.of(first), Sample.of(second), len(first), **options)
 
@@ -109,7 +109,7 @@ def test_the_mean_of_very_many_values_is_drawn_from_its_normal_limit(monkeypatch
     chance = np.random.default_rng(6)
     sample = Sample.of(chance.exponential(size=(1, 3000)), chance.random(3000))
     resampled = sample.resampled(1, 4000, np.random.default_rng(0))
-    monkeypatch.setattr(bootstrap, "EXACT", 100)
+    monkeypatch.setattr(statistics, "EXACT", 100)
     limit = sample.resampled(1, 4000, np.random.default_rng(1))
     spread = resampled.std()
     assert limit.std() == pytest.approx(spread, rel=0.06)

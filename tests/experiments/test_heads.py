@@ -7,7 +7,9 @@ import pytest
 
 from experiments.made import TOKENS, random_analysis, rows
 from normscope.experiments import Observation
-from normscope.experiments.heads import CATEGORIES, Categories, Dispersion
+from normscope.experiments.categories import Categories
+from normscope.experiments.dispersion import Dispersion
+from normscope.experiments.tokens import CATEGORIES
 from normscope.experiments.weight_norm import WeightVersusNorm
 from normscope.measures.vectors import HiddenNorms, ValueNorms
 

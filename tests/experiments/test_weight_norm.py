@@ -10,8 +10,8 @@ from scipy import stats
 from experiments.made import SCOPES, TOKENS, random_analysis, rows
 from normscope.experiments import Observation
 from normscope.experiments.base import ModelFacts, RunFacts
-from normscope.experiments.heads import CATEGORIES
 from normscope.experiments.partial import Partial, Rows
+from normscope.experiments.tokens import CATEGORIES
 from normscope.experiments.weight_norm import WeightVersusNorm
 from normscope.measures.vectors import ValueNorms
 from normscope.scopes import Scope

@@ -13,7 +13,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 import normscope as ns
 from normscope.experiments.faithfulness.attributions import Case
-from normscope.experiments.faithfulness.probabilities import Probabilities
+from normscope.experiments.faithfulness.deletion import Probabilities
 from normscope.explain.question import LogitQuestion, Wanted
 from normscope.explorer.predictions import predictions_of
 from normscope.explorer.requests import Order

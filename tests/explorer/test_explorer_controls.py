@@ -115,7 +115,7 @@ def test_tokens_are_clicked_and_hovered(show: Callable[..., Any], analysis: Anal
     shown.page.locator(".tokens button", has_text="chef").click()
     row = analysis.tokens.index("chef")
     assert f"query={row}" in shown.fragment()
-    assert "What chef is made of" in shown.page.locator(".inspector").inner_text()
+    assert "Contributions to chef" in shown.page.locator(".inspector").inner_text()
     assert shown.page.locator(".lines path").count() > 3
     shown.page.mouse.move(*shown.cell(3, 1))
     shown.settle()
@@ -125,7 +125,7 @@ def test_tokens_are_clicked_and_hovered(show: Callable[..., Any], analysis: Anal
     assert (told, share) == (f"{analysis.tokens[3]} ← {analysis.tokens[1]}", f"{value:.1%} of its row")
     assert (query.split()[:2], key.split()[:2]) == (["query", "[CLS]"], ["key", "[CLS]"])
     assert "good" in query
-    assert f"What {analysis.tokens[3]} is made of" in shown.page.locator(".inspector").inner_text()
+    assert f"Contributions to {analysis.tokens[3]}" in shown.page.locator(".inspector").inner_text()
     shown.page.mouse.click(*shown.cell(2, 5))
     assert "query=2&key=5" in shown.fragment()
 

@@ -20,7 +20,7 @@ def test_pictures_are_exported(show: Callable[..., Any], analysis: Analysis) -> 
     svg = ElementTree.fromstring(shown.export("svg"))
     names = "{http://www.w3.org/2000/svg}"
     count = len(analysis.tokens)
-    assert len(svg.findall(f"{names}g[@shape-rendering]/{names}rect")) == count**2
+    assert len(svg.findall(f".//{names}g[@shape-rendering]/{names}rect")) == count**2
     texts = [(element.text or "").strip("\u2068\u2069") for element in svg.iter(f"{names}text")]
     assert texts[0] == "AttnRes, layer 2"
     assert [text for text in texts if text in analysis.tokens].count("chef") == 2
@@ -42,10 +42,10 @@ def test_data_is_exported_with_what_it_is(show: Callable[..., Any], analysis: An
 def test_the_page_says_how_precise_it_is(show: Callable[..., Any], analysis: Analysis) -> None:
     shown = show(analysis)
     shown.page.locator(".facts summary").click()
-    assert "within 0.02 % of themselves" in shown.page.locator(".precision").inner_text()
+    assert "within 0.02 % of their value" in shown.page.locator(".precision").inner_text()
     shown = show(analysis, precision="full")
     shown.page.locator(".facts summary").click()
-    assert "as analysed, in float32" in shown.page.locator(".precision").inner_text()
+    assert "full float32 precision" in shown.page.locator(".precision").inner_text()
 
 
 def test_a_page_of_full_precision_exports_exactly_what_was_analysed(

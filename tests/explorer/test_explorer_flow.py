@@ -41,7 +41,7 @@ def test_widths_add_up_at_every_node_with_the_rest(
     if share == 100:
         assert np.abs([*told["into"], *told["out"]]).max() == 0
     shown.go(f"share={share}&depth=3&token=4")
-    assert ("smaller edges together" in shown.page.locator(".ends").inner_text()) == (share < 100)
+    assert ("sum of smaller edges" in shown.page.locator(".ends").inner_text()) == (share < 100)
 
 
 @pytest.mark.parametrize("share", [50, 90])

@@ -161,11 +161,11 @@ def test_own_tokens_are_left_out_of_the_blocks_that_they_are_in(look: Callable[.
     assert sum(values.values()) == pytest.approx(np.nansum(row), rel=0.01)
     shown.open("row=132&column=0&own=shown&norm=none&view=table&layer=2&query=100")
     assert sum(shown.row().values()) == pytest.approx(np.nansum(row) + own, rel=0.01)
-    shown.page.get_by_label("Find a token in all of the text").fill("201")
+    shown.page.get_by_label("Find a token in the whole text").fill("201")
     shown.page.keyboard.press("Enter")
     shown.page.wait_for_function("() => location.hash.includes('row=132&column=132')")
     shown.page.wait_for_function("() => location.hash.includes('query=69')")
-    shown.page.locator("h2", has_text="What 201 is made of").wait_for()
+    shown.page.locator("h2", has_text="Contributions to 201").wait_for()
     assert shown.trouble == []
 
 

@@ -23,7 +23,7 @@ def drawn_colours(shown: Any) -> np.ndarray:
     """The colours of the cells of the exported picture, `[query, key, channel]` from 0 to 255."""
     svg = ElementTree.fromstring(shown.export("svg"))
     names = "{http://www.w3.org/2000/svg}"
-    cells = [rect.get("fill", "") for rect in svg.findall(f"{names}g[@shape-rendering]/{names}rect")]
+    cells = [rect.get("fill", "") for rect in svg.findall(f".//{names}g[@shape-rendering]/{names}rect")]
     count = round(len(cells) ** 0.5)
     return np.array([[int(cell[at : at + 2], 16) for at in (1, 3, 5)] for cell in cells]).reshape(count, count, 3)
 

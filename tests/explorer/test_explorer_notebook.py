@@ -95,7 +95,7 @@ def test_a_view_that_goes_away_stops_listening_and_writing(browser: Any) -> None
     page.evaluate(MOUNT, [bundle(), state])
     page.locator(".heatmap[data-drawn]").wait_for(state="attached")
     page.locator(".exports summary").click()
-    page.locator("[data-export=json]").click()  # asks the kernel, which does not answer
+    page.locator("[data-export=json]").click()  # asks the kernel, which does not respond
     page.wait_for_function("() => window.sent.length > 0")
     page.get_by_role("button", name="Play the chain").click()
     assert page.evaluate("() => window.listening()") == 2

@@ -137,7 +137,7 @@ def test_two_analyses_are_compared_with_linked_selection(
     assert f"query={analysis.tokens.index('chef')}" in shown.fragment()
     shown.page.mouse.move(*shown.cell(other.tokens.index("good"), 1, stage=1))
     shown.settle()
-    assert "What good is made of" in shown.page.locator(".stage").nth(0).locator(".inspector").inner_text()
+    assert "Contributions to good" in shown.page.locator(".stage").nth(0).locator(".inspector").inner_text()
     views = json.loads(shown.export("json"))["views"]
     assert [view["queries"] for view in views] == [analysis.tokens, other.tokens]
 
@@ -148,7 +148,7 @@ def test_causal_maps_leave_out_what_does_not_exist(show: Callable[..., Any]) -> 
     assert len(shown.values()) == 10
     shown.page.mouse.move(*shown.cell(0, 3))
     shown.settle()
-    assert "not there" in shown.page.locator(".tooltip").inner_text()
+    assert "not available" in shown.page.locator(".tooltip").inner_text()
 
 
 def test_encoder_decoder_maps_have_both_groups_and_both_stacks(show: Callable[..., Any]) -> None:
@@ -197,7 +197,7 @@ def test_broken_data_is_told_and_not_blank(browser: Any, tmp_path: Path) -> None
     path.write_text(render('{"version": 99, "analyses": []}', title="broken"), encoding="utf-8")
     page = browser.new_page()
     page.goto(path.as_uri())
-    assert "format 99" in page.locator("[role=alert]").inner_text()
+    assert "format version 99" in page.locator("[role=alert]").inner_text()
     page.close()
 
 

@@ -114,7 +114,7 @@ def test_a_token_is_found_in_the_table_too(show: Callable[..., Any], analysis: A
     assert shown.page.locator(".table .match").all_inner_texts() == ["chef"]
     shown.press("Enter")
     assert f"query={analysis.tokens.index('chef')}" in shown.fragment()
-    assert shown.page.locator("h2", has_text="What chef is made of").is_visible()
+    assert shown.page.locator("h2", has_text="Contributions to chef").is_visible()
     shown.go("view=heads")
     shown.press("/")  # which has no tokens to look at: the map has
     shown.page.keyboard.type("chef")

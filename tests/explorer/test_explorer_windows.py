@@ -148,7 +148,7 @@ def test_a_served_result_is_looked_into(browser: Any, server: Running, opened: A
     page.wait_for_function("() => location.hash.includes('row=400')")
     page.reload()
     page.locator(".navigator [role=status]", has_text="Rows 400 to 527").wait_for()
-    page.get_by_role("button", name="Window after this one").press("Enter")
+    page.get_by_role("button", name="Next window").press("Enter")
     page.locator(".navigator [role=status]", has_text="Rows 528 to 655").wait_for()
     page.get_by_role("button", name="Whole", exact=True).press("Enter")
     page.locator(".navigator [role=status]", has_text="in blocks of 8 tokens:").wait_for()

@@ -13,7 +13,7 @@ import normscope as ns
 from methods.samples import IDS, asked, assert_close, double, every_model, traces
 from normscope.chain.trace import Attention, CrossAttention, LayerNorm, LayerTrace, Normalise, OwnFeedForward
 from normscope.explorer.payload import build_payload
-from normscope.methods import methods
+from normscope.methods import available_methods
 from normscope.output.export import export_map
 from normscope.testing.oracle import OracleResult, oracle
 
@@ -158,7 +158,7 @@ def test_attention_rollout_is_the_product_of_half_attention_half_identity(name: 
 @every_model
 def test_every_method_is_proved_and_rolls_out(name: str) -> None:
     analyzer = double(name)
-    for each in methods("layer maps"):
+    for each in available_methods("layer maps"):
         analysis = analyzer.analyze(IDS, method=each.name, **asked(analyzer))
         assert float(analysis.completeness.max()) < analyzer.tolerance
         whole = analysis.rollout(analysis.scopes[-1] if each.name in ("norms", "projections") else None)
@@ -171,7 +171,7 @@ def test_every_method_is_proved_and_rolls_out(name: str) -> None:
 @pytest.mark.parametrize("name", ["llama", "bart"])
 def test_some_layers_and_queries_are_those_of_the_whole(name: str) -> None:
     analyzer = double(name)
-    for each in methods("layer maps"):
+    for each in available_methods("layer maps"):
         options = {**asked(analyzer), "method": each.name}
         whole = analyzer.analyze(IDS, **options)
         row = analyzer.analyze(IDS, layers=[2], queries=[-1, 0], **options)
@@ -188,7 +188,7 @@ def test_a_list_gives_what_each_gives_alone() -> None:
     analyzer = double("bert")
     sequences = [[5, 6, 7, 8], [9, 10, 11]]
     padded = {"input_ids": [[5, 6, 7, 8], [9, 10, 11, 1]], "attention_mask": [[1, 1, 1, 1], [1, 1, 1, 0]]}
-    for each in methods("layer maps"):
+    for each in available_methods("layer maps"):
         together = analyzer.analyze(padded, method=each.name)
         assert isinstance(together, list)
         for analysis, ids in zip(together, sequences, strict=True):
@@ -198,7 +198,7 @@ def test_a_list_gives_what_each_gives_alone() -> None:
 
 
 def test_every_method_goes_to_files_pictures_and_the_explorer(analyzer: ns.Analyzer, tmp_path: Path) -> None:
-    for each in methods("layer maps"):
+    for each in available_methods("layer maps"):
         analysis = analyzer.analyze("The cat sat on the unaffable mat.", method=each.name)
         scope = analysis.scopes[0]
         analysis.save(tmp_path / f"{each.name}.nc")

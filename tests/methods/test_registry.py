@@ -10,20 +10,20 @@ import pytest
 
 import normscope as ns
 from methods.samples import IDS, double
-from normscope.methods import Gives, Method, Propagated, layer_method, method, methods
+from normscope.methods import Gives, Method, Propagated, available_methods, layer_method, method
 
 
 def test_every_method_says_what_it_is() -> None:
-    names = [each.name for each in methods()]
+    names = [each.name for each in available_methods()]
     assert len(set(names)) == len(names)
-    for each in methods():
+    for each in available_methods():
         for text in (each.summary, each.quantity, each.cost, each.operations, each.paper):
             assert text.strip(), each.name
         assert "\n" not in each.summary
 
 
 def test_the_methods_of_layers_are_those_that_users_compare() -> None:
-    names = {each.name for each in methods("layer maps")}
+    names = {each.name for each in available_methods("layer maps")}
     assert names == {
         *("norms", "projections", "propagated", "attention-rollout", "globenc", "alti", "value-zeroing"),
         "contribution-weights",
@@ -82,7 +82,7 @@ def test_options_of_norms_that_a_method_does_not_take_are_refused(name: str, opt
 
 def test_a_result_says_method_options_and_quantity() -> None:
     analyzer = double("bert")
-    for each in methods("layer maps"):
+    for each in available_methods("layer maps"):
         analysis = analyzer.analyze(IDS, method=each.name)
         scope = analysis.scopes[-1]
         assert analysis.method == each.name

@@ -23,7 +23,7 @@ from normscope.capture.heads import HeadListener, capture_head
 from normscope.chain.activations import GELU, by_secant
 from normscope.chain.head_trace import Activate, HeadTrace, Pick, Target
 from normscope.chain.trace import Linear
-from normscope.families import Family, families, family_of
+from normscope.families import Family, family_of, supported_models
 from normscope.families.heads import Head, encoder_end, head_of, heads, labels_of
 from normscope.families.heads.spec import LinearPart, TokenAt
 from normscope.families.spec import FixedLayerNormPart, LayerNormPart, NormPart, UnitRmsNormPart
@@ -67,7 +67,7 @@ def test_every_token_contributes_to_a_logit_what_the_definitions_say(
 
 
 def test_every_class_with_a_task_head_that_transformers_lists_is_described() -> None:
-    listed = {name for model_type in families() for name in head_classes(model_type)}
+    listed = {name for model_type in supported_models() for name in head_classes(model_type)}
     assert sorted(listed - set(heads())) == []
 
 

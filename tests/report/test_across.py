@@ -18,7 +18,7 @@ from normscope.experiments.chain import component_name
 from normscope.report import tables_across, write_report
 from normscope.report.across import Across, ModelRow, Number
 from normscope.report.across_figures import drawn_across, drawn_effects, effects_across
-from normscope.report.run import FinishedRun
+from normscope.report.run import Run
 from normscope.runs import run
 from normscope.scopes import scopes_of
 
@@ -156,7 +156,7 @@ def test_seeds_of_one_model_are_one_row_with_their_deviation(seeds: list[Path]) 
     assert [(row.name, row.runs) for row in table.measured] == [("shallow", 2), ("deep", 2)]
     for row, folders in zip(table.measured, (seeds[:2], seeds[2:]), strict=True):
         for column, number in row.numbers.items():
-            tables = [FinishedRun.open(folder).table("mixing-ratio").to_pylist() for folder in folders]
+            tables = [Run.open(folder).table("mixing-ratio").to_pylist() for folder in folders]
             means = [next(each["mean"] for each in rows if each["scope"] == column) for rows in tables]
             assert number.value == pytest.approx(sum(means) / 2)
             assert number.error == pytest.approx(abs(means[0] - means[1]) / 2**0.5)
@@ -234,7 +234,7 @@ def test_components_are_counted_along_the_chain_of_any_block() -> None:
     assert named == [None, "ATTN", "RES1", None, "CROSS", "RES2", "LN1", "FF", "RES3"]
 
 
-class RunWithEffects(FinishedRun):
+class RunWithEffects(Run):
     """A finished run with this table of word-split."""
 
     def __init__(self, name: str, folder: str, rows: list[dict[str, Any]]) -> None:

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from normscope.experiments import EXPERIMENTS
-from normscope.report.captions import caption
-from normscope.report.findings import agreement, finding
+from normscope.experiments.base import Experiment
+from normscope.experiments.published import agreement
 
 TABLES = {
     "categories": {
@@ -70,13 +70,13 @@ SENTENCES = {
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_finding_is_a_sentence_of_the_numbers(name: str) -> None:
-    assert finding(name, [pa.table(TABLES[name])]) == SENTENCES[name]
+    assert EXPERIMENTS[name].finding([pa.table(TABLES[name])]) == SENTENCES[name]
 
 
 def test_tables_of_a_version_that_had_ranks_alone_are_called_so() -> None:
     for name in ("scope-similarity", "outlier-dimensions"):
         table = pa.table(TABLES[name]).drop_columns("correlation")
-        assert "rank correlation" in str(finding(name, [table]))
+        assert "rank correlation" in str(EXPERIMENTS[name].finding([table]))
 
 
 MORE_TABLES = {
@@ -124,26 +124,30 @@ NUMBERS += ("before", "after", "low", "high")
 @pytest.mark.parametrize("nothing", [None, float("nan"), float("inf"), "no rows"])
 def test_no_data_is_no_finding(name: str, nothing: float | str | None) -> None:
     table = pa.table({**TABLES, **MORE_TABLES}[name])
-    assert finding(name, [table]) is not None
+    assert EXPERIMENTS[name].finding([table]) is not None
     if nothing == "no rows":
-        assert finding(name, [table.slice(0, 0)]) is None
+        assert EXPERIMENTS[name].finding([table.slice(0, 0)]) is None
         return
     for place, column in enumerate(table.column_names):
         if column in NUMBERS:
             table = table.set_column(place, column, pa.array([nothing] * len(table), pa.float64()))
-    assert finding(name, [table]) is None
+    assert EXPERIMENTS[name].finding([table]) is None
 
 
 def test_layers_without_pairs_are_not_counted_as_layers_without_an_effect() -> None:
     table = {"kind": ["ff"] * 3, "layer": [1, 2, 3], "effect": [0.5, None, -0.1], "significant": [True, False, False]}
-    assert str(finding("word-split", [pa.table(table)])).endswith("in 1 of the 2 layers that have enough such pairs.")
-    assert str(finding("word-split", [pa.table(MORE_TABLES["word-split"])])).endswith("in 1 of 2 layers.")
+    assert str(EXPERIMENTS["word-split"].finding([pa.table(table)])).endswith(
+        "in 1 of the 2 layers that have enough such pairs."
+    )
+    assert str(EXPERIMENTS["word-split"].finding([pa.table(MORE_TABLES["word-split"])])).endswith("in 1 of 2 layers.")
     few = {**table, "effect": [0.5, 0.5, -0.1], "significant": [True, None, False]}
-    assert str(finding("word-split", [pa.table(few)])).endswith("in 1 of the 2 layers that have enough such pairs.")
+    assert str(EXPERIMENTS["word-split"].finding([pa.table(few)])).endswith(
+        "in 1 of the 2 layers that have enough such pairs."
+    )
 
 
 def test_what_sinks_get_is_the_mean_over_layers_of_all_their_classes() -> None:
-    said = finding("sinks", [pa.table(MORE_TABLES["sinks"])])
+    said = EXPERIMENTS["sinks"].finding([pa.table(MORE_TABLES["sinks"])])
     assert "60% of the attention weights, 10% of" in str(said) and "20% of the whole layer's map" in str(said)
 
 
@@ -187,9 +191,14 @@ FIGURES = [
 ]
 
 
+def owner(figure: str) -> type[Experiment]:
+    """The experiment that a figure is of: the one whose name its own begins with."""
+    return EXPERIMENTS[max((name for name in EXPERIMENTS if figure.startswith(name)), key=len)]
+
+
 def test_figures_are_captioned_in_words() -> None:
-    assert all(any(name.startswith(experiment) for name in FIGURES) for experiment in EXPERIMENTS)
-    assert [name for name in FIGURES if not caption(name).endswith(".")] == []
-    assert caption("ff-amplification-ff").startswith("The pairs of subword types")
-    assert caption("alignment-example-1-aws").startswith("A sentence pair")
-    assert caption("something_else") == "Something else"
+    assert {owner(figure) for figure in FIGURES} == set(EXPERIMENTS.values())
+    assert [name for name in FIGURES if not owner(name).caption(name).endswith(".")] == []
+    assert EXPERIMENTS["ff-amplification"].caption("ff-amplification-ff").startswith("The pairs of subword types")
+    assert EXPERIMENTS["alignment"].caption("alignment-example-1-aws").startswith("A sentence pair")
+    assert EXPERIMENTS["alignment"].caption("something_else") == "Something else"

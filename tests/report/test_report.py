@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 from normscope.errors import FileError, InputError
+from normscope.experiments import EXPERIMENTS
+from normscope.experiments.published import agreement
 from normscope.report import write_report
-from normscope.report.findings import agreement, finding
-from normscope.report.run import FinishedRun
+from normscope.report.run import Run
 from normscope.report.tables import pooled, together
 from normscope.runs import run
 
@@ -97,7 +98,7 @@ def seeds(analyzer: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Path]
 
 
 def test_runs_together_are_means_and_deviations_over_them(seeds: list[Path], tmp_path: Path) -> None:
-    runs = [FinishedRun.open(folder) for folder in seeds]
+    runs = [Run.open(folder) for folder in seeds]
     table = together(runs, "mixing-ratio")["mixing-ratio"].to_pylist()
     one = [{row["scope"]: row for row in run.table("mixing-ratio").to_pylist()} for run in runs]
     for row in table:
@@ -183,7 +184,7 @@ def test_a_report_says_what_was_found_and_sorts_its_tables(finished: Path, tmp_p
     trouble: list[str] = []
     page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
     page.goto(path.as_uri())
-    table = FinishedRun.open(finished).table("mixing-ratio").to_pylist()
+    table = Run.open(finished).table("mixing-ratio").to_pylist()
     whole = next(row for row in table if row["scope"] == "AttnResLn" and row["tokens"] == "overall")
     assert f"{whole['mean']:.0%} of a state comes from other tokens" in page.locator(".finding").first.inner_text()
     assert page.locator("nav a").all_inner_texts() == ["Run", *NAMES]
@@ -212,5 +213,5 @@ def test_published_values_are_compared_and_old_tables_say_nothing() -> None:
         "1 published value beside measured ones: they differ by 0.1 (median) and 0.1 at most."
     )
     assert agreement([table.drop_columns(["published"])]) is None
-    assert finding("mixing-ratio", [table]) is None
-    assert finding("no-such-experiment", [table]) is None
+    assert EXPERIMENTS["mixing-ratio"].finding([table]) is None
+    assert EXPERIMENTS["no-such-experiment"].finding([table]) is None

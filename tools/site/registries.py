@@ -10,8 +10,8 @@ from typing import Any
 from normscope.cli.models import describe
 from normscope.corpora import Corpus
 from normscope.experiments import EXPERIMENTS
-from normscope.families import families
-from normscope.methods import methods
+from normscope.families import supported_models
+from normscope.methods import available_methods
 from normscope.options import documented_fields
 
 
@@ -52,13 +52,15 @@ def experiment_facts(name: str) -> str:
 def architecture_table(_: str = "") -> str:
     """Every supported `model_type`, as `normscope models` lists them."""
     headings = ["`model_type`", "family", "kind", "topology", "feed-forward", "attention", "chain"]
-    rows = [[f"`{model_type}`", *describe(model_type, family)] for model_type, family in families().items()]
+    rows = [[f"`{model_type}`", *describe(model_type, family)] for model_type, family in supported_models().items()]
     return f"{len(rows)} architectures:\n\n" + table(headings, rows)
 
 
 def method_table(_: str = "") -> str:
     """Every method: what a number means, what it costs, where it comes from."""
-    rows = [[f"`{each.name}`", each.gives, _escaped(each.summary), each.cost, each.paper] for each in methods()]
+    rows = [
+        [f"`{each.name}`", each.gives, _escaped(each.summary), each.cost, each.paper] for each in available_methods()
+    ]
     return table(["method", "gives", "a number is", "cost", "paper"], rows)
 
 

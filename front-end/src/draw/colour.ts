@@ -1,5 +1,5 @@
 /**
- * Colours: perceptually even maps that colour-blind readers can tell apart, as tables of 256 colours.
+ * Colours: perceptually even maps that colour-blind readers can distinguish, as tables of 256 colours.
  *
  * The house palette is that of the figures: both read it from the Python package's `plots/palette.json`.
  */
@@ -8,7 +8,7 @@ import { interpolateLab, interpolateRgb, piecewise } from "d3-interpolate";
 import { interpolateCividis, interpolateGreys, interpolateMagma, interpolateViridis } from "d3-scale-chromatic";
 import house from "../../../src/normscope/plots/palette.json";
 import type { Matrix, Range } from "../model/matrix";
-import { placeOf, type Scale } from "../model/scale";
+import { fractionOf, type Scale } from "../model/scale";
 import type { State } from "../model/state";
 
 export interface Palette extends Range {
@@ -91,12 +91,12 @@ export function palette(colours: State["colours"], { scale, ...range }: Colourin
   return { ...tableOf(colours, shades), ...range, diverging: shades.diverging, scale };
 }
 
-/** The place of a value in the table. */
+/** The index of the colour of a value in the table. */
 export function shade(value: number, { diverging, limit, scale }: Palette): number {
   if (limit <= 0) return diverging ? 128 : 0;
-  if (!diverging) return value <= 0 ? 0 : Math.round(255 * placeOf(value, limit, scale));
-  const place = placeOf(Math.abs(value), limit, scale);
-  return Math.round((1 + Math.sign(value) * place) * 127.5);
+  if (!diverging) return value <= 0 ? 0 : Math.round(255 * fractionOf(value, limit, scale));
+  const fraction = fractionOf(Math.abs(value), limit, scale);
+  return Math.round((1 + Math.sign(value) * fraction) * 127.5);
 }
 
 /** One pixel per cell; transparent where nothing exists. */

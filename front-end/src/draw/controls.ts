@@ -9,86 +9,91 @@ export interface Choice {
   title?: string;
 }
 
-export interface Control {
-  element: HTMLElement;
-  set(value: string): void;
-  enable(enabled: boolean): void;
+/** What a control shows. */
+export interface ControlView {
+  value: string;
+  /** Where they depend on what is shown. */
+  choices?: readonly Choice[];
+  disabled?: boolean;
+  hidden?: boolean;
+  title?: string;
+  /** Whether it stands out, because it changes what everything else means. */
+  marked?: boolean;
 }
 
-/** A few choices side by side (radio buttons). */
-export function segmented(
-  legend: string,
-  choices: Choice[],
-  choose: (value: string) => void,
-): Control & { allow(values: readonly string[]): void } {
+export interface Control {
+  readonly element: HTMLElement;
+  update(view: ControlView): void;
+}
+
+/** A few choices in a row (radio buttons), hidden where there is nothing to choose. */
+export function segmented(legend: string, choices: readonly Choice[], choose: (value: string) => void): Control {
   const name = `normscope-${++serial}`;
-  const inputs = choices.map((choice) =>
-    h("input", { type: "radio", name, value: choice.value, change: () => choose(choice.value) }),
-  );
-  const element = h(
-    "fieldset",
-    { class: "segmented" },
-    h("legend", {}, legend),
-    ...choices.map((choice, index) => h("label", { title: choice.title }, inputs[index]!, h("span", {}, choice.label))),
-  );
+  const radio = ({ value, label, title }: Choice): HTMLElement => {
+    const input = h("input", { type: "radio", name, value, change: () => choose(value) });
+    return h("label", { title }, input, h("span", {}, label));
+  };
+  const radios = choices.map(radio);
+  const element = h("fieldset", { class: "segmented" }, h("legend", {}, legend), radios);
   return {
     element,
-    set: (value) => {
-      for (const input of inputs) input.checked = input.value === value;
-    },
-    enable: (enabled) => {
-      element.disabled = !enabled;
-    },
-    allow: (values) => {
-      for (const input of inputs) input.parentElement!.hidden = !values.includes(input.value);
-      element.hidden = new Set(values).size < 2;
+    update: (view) => {
+      const offered = view.choices ?? choices;
+      choices.forEach(({ value }, index) => {
+        radios[index]!.hidden = !offered.some((choice) => choice.value === value);
+        radios[index]!.querySelector("input")!.checked = value === view.value;
+      });
+      element.hidden = view.hidden ?? offered.length < 2;
+      element.disabled = view.disabled ?? false;
     },
   };
 }
 
 /** One of many choices. */
-export function menu(
-  title: string,
-  choices: Choice[],
-  choose: (value: string) => void,
-): Control & { fill(choices: Choice[]): void } {
+export function menu(title: string, choices: readonly Choice[], choose: (value: string) => void): Control {
   const select = h("select", { change: () => choose(select.value) });
   const element = h("label", { class: "menu" }, h("span", {}, title), select);
-  const fill = (entries: Choice[]): void =>
-    select.replaceChildren(...entries.map((entry) => h("option", { value: entry.value }, entry.label)));
+  let options = "";
+  const fill = (entries: readonly Choice[]): void => {
+    if (JSON.stringify(entries) === options) return;
+    options = JSON.stringify(entries);
+    select.replaceChildren(...entries.map(({ value, label }) => h("option", { value }, label)));
+  };
   fill(choices);
   return {
     element,
-    fill,
-    set: (value) => {
-      select.value = value;
-    },
-    enable: (enabled) => {
-      select.disabled = !enabled;
+    update: (view) => {
+      fill(view.choices ?? choices);
+      select.value = view.value;
+      select.disabled = view.disabled ?? false;
+      element.hidden = view.hidden ?? false;
+      element.title = view.title ?? "";
+      element.classList.toggle("on", view.marked ?? false);
     },
   };
 }
 
+/** A switch, whose value is "true" or "false". */
 export function toggle(title: string, choose: (on: boolean) => void): Control {
   const input = h("input", { type: "checkbox", role: "switch", change: () => choose(input.checked) });
+  const element = h("label", { class: "toggle" }, input, h("i", { "aria-hidden": "true" }), h("span", {}, title));
   return {
-    element: h("label", { class: "toggle" }, input, h("i", { "aria-hidden": "true" }), h("span", {}, title)),
-    set: (value) => {
-      input.checked = value === "true";
-    },
-    enable: (enabled) => {
-      input.disabled = !enabled;
+    element,
+    update: (view) => {
+      input.checked = view.value === "true";
+      input.disabled = view.disabled ?? false;
+      element.hidden = view.hidden ?? false;
     },
   };
 }
 
-/** A button that opens a small panel, closed by Escape or by going elsewhere. */
-export function popover(title: string, kind: string, ...children: Node[]): HTMLDetailsElement {
+/** A button that opens a small panel, closed by Escape or when the focus leaves it. */
+export function popover(title: string, kind: string, ...children: (Node | Control)[]): HTMLDetailsElement {
   const element = h(
     "details",
     { class: `popover ${kind}` },
     h("summary", {}, title),
-    h("div", { class: "panel" }, ...children),
+    h("div", { class: "panel" }, children),
   );
   element.addEventListener("keydown", (event) => {
     if (event.key === "Escape" && element.open) {

@@ -1,6 +1,7 @@
 /** Elements without HTML strings: text only ever becomes text nodes, so no token can turn into markup. */
 
-type Child = Node | string | null | undefined | false;
+/** Panels and controls stand for their elements. */
+type Child = Node | string | { readonly element: Node } | readonly Child[] | null | undefined | false;
 type Attributes = Record<string, string | number | boolean | ((event: never) => void) | null | undefined>;
 
 export function h<Name extends keyof HTMLElementTagNameMap>(
@@ -36,8 +37,10 @@ function apply(element: Element, attributes: Attributes): void {
 }
 
 function append(element: Element, children: Child[]): void {
-  for (const child of children) {
-    if (child !== null && child !== undefined && child !== false) element.append(child);
+  for (const child of children as (Child | Child[])[]) {
+    if (child === null || child === undefined || child === false) continue;
+    if (Array.isArray(child)) append(element, child);
+    else element.append(typeof child === "object" && "element" in child ? child.element : (child as Node | string));
   }
 }
 

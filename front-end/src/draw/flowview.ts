@@ -1,19 +1,19 @@
-/** Everything the panels of an explanation need to know to draw themselves, worked out once per change. */
+/** Everything the panels of an explanation need to draw themselves, computed once per change. */
 
 import type { Explanation, Stack } from "../model/explanation";
 import type { Flow, FlowNode } from "../model/flow";
 import type { PredictionPayload, TargetPayload } from "../model/payload";
 import type { State } from "../model/state";
 import { type Palette, palette, shade } from "./colour";
-import type { Ink } from "./paint";
+import type { Ink } from "./ink";
 
 export interface FlowView {
   state: State;
   explanation: Explanation;
   stack: Stack;
-  /** The value that is explained, and its place among those of the explanation. */
+  /** The value that is explained, and its index among those of the explanation. */
   target: TargetPayload;
-  place: number;
+  targetIndex: number;
   predictions: readonly PredictionPayload[];
   flow: Flow;
   /** The node that is followed. */
@@ -28,7 +28,7 @@ export function signs(limit: number, dark: boolean): Palette {
 }
 
 /** The colour of what raises the value, and of what lowers it. */
-export function inkOf(value: number, dark: boolean): string {
+export function signColour(value: number, dark: boolean): string {
   const { css } = signs(1, dark);
   return css[value < 0 ? 46 : 214]!;
 }

@@ -5,6 +5,9 @@ export const LARGEST_CELL = 56;
 const SMALLEST_LABEL = 9;
 const ANGLED_FROM = 13;
 const RIGHT_MARGIN = 10;
+/** Angles of column labels. */
+const SLANTED = -Math.PI / 3.2;
+const UPRIGHT = -Math.PI / 2;
 /** Labels are as large as rows allow, within bounds (in pixels). */
 const LABEL_SIZES = { least: 9, most: 12.5 };
 
@@ -49,8 +52,8 @@ export interface Layout {
 }
 
 export function layout(room: Room): Layout {
-  const slanted = fullest(room, -Math.PI / 3.2);
-  const whole = slanted.cell >= ANGLED_FROM ? slanted : fullest(room, -Math.PI / 2);
+  const slanted = fullest(room, SLANTED);
+  const whole = slanted.cell >= ANGLED_FROM ? slanted : fullest(room, UPRIGHT);
   const cell = crisp(Math.min(whole.cell * room.zoom, Math.max(LARGEST_CELL, whole.cell)));
   const fitted = room.zoom > 1 ? plan(room, whole.angle, cell) : whole;
   const plotWidth = Math.min(fitted.plotWidth, cell * room.columns);
@@ -67,7 +70,33 @@ export function layout(room: Room): Layout {
     scrollX: clamp(room.scrollX, 0, cell * room.columns - plotWidth),
     scrollY: clamp(room.scrollY, 0, cell * room.rows - plotHeight),
     angle: fitted.angle,
-    labelStep: Math.max(1, Math.ceil(SMALLEST_LABEL / cell)),
+    labelStep: stepOf(cell),
+    rows: room.rows,
+    columns: room.columns,
+  };
+}
+
+function stepOf(cell: number): number {
+  return Math.max(1, Math.ceil(SMALLEST_LABEL / cell));
+}
+
+/** The layout in which cells have a given size, however much room that takes: for a figure of its own. */
+export function layoutAt(cell: number, room: Omit<Room, "width" | "height" | "zoom" | "scrollX" | "scrollY">): Layout {
+  const angle = cell >= ANGLED_FROM ? SLANTED : UPRIGHT;
+  const { left, top, overhang } = margins(room, angle, cell);
+  const [plotWidth, plotHeight] = [cell * room.columns, cell * room.rows];
+  return {
+    cell,
+    left,
+    top,
+    width: Math.ceil(left + plotWidth + overhang),
+    height: Math.ceil(top + plotHeight + 2),
+    plotWidth,
+    plotHeight,
+    scrollX: 0,
+    scrollY: 0,
+    angle,
+    labelStep: stepOf(cell),
     rows: room.rows,
     columns: room.columns,
   };
@@ -91,15 +120,26 @@ function fullest(room: Room, angle: number): Plan {
 
 /** Where everything is, with labels for cells of some size at the most. */
 function plan(room: Room, angle: number, labelled: number): Plan {
-  const shrunk = labelSize(labelled) / LABEL_SIZES.most;
-  const columnLabels = room.columnLabels * shrunk;
-  const left = Math.ceil(room.rowLabels * shrunk) + 10;
-  const top = Math.ceil(columnLabels * Math.abs(Math.sin(angle))) + 12 + room.header;
-  const overhang = Math.max(RIGHT_MARGIN + room.side, columnLabels * Math.cos(angle) - 4);
+  const { left, top, overhang } = margins(room, angle, labelled);
   const plotWidth = Math.max(40, room.width - left - overhang);
   const plotHeight = Math.max(40, room.height - top - 2);
   const cell = Math.min(LARGEST_CELL, plotWidth / Math.max(1, room.columns), plotHeight / Math.max(1, room.rows));
   return { angle, left, top, cell: crisp(cell), plotWidth, plotHeight };
+}
+
+/** The room around the cells, with labels for cells of some size. */
+function margins(
+  room: Pick<Room, "rowLabels" | "columnLabels" | "side" | "header">,
+  angle: number,
+  labelled: number,
+): { left: number; top: number; overhang: number } {
+  const shrunk = labelSize(labelled) / LABEL_SIZES.most;
+  const columnLabels = room.columnLabels * shrunk;
+  return {
+    left: Math.ceil(room.rowLabels * shrunk) + 10,
+    top: Math.ceil(columnLabels * Math.abs(Math.sin(angle))) + 12 + room.header,
+    overhang: Math.max(RIGHT_MARGIN + room.side, columnLabels * Math.cos(angle) - 4),
+  };
 }
 
 /** Cells of a whole number of pixels look crisp; very small ones cannot afford it. */

@@ -1,14 +1,16 @@
-/** The heat map on screen: fits the room it has, zooms and scrolls, and tells which cell is pointed at or chosen. */
+/** The heat map on screen: fits the room it has, zooms and scrolls, and reports which cell is hovered or chosen. */
 
 import type { Lifetime } from "../lifetime";
 import type { Matrix } from "../model/matrix";
 import { clamp } from "../model/state";
-import { isolated, shortLabel, type Units } from "../model/tokens";
+import type { Units } from "../model/tokens";
 import type { Greyed, Palette } from "./colour";
 import { chromeOf, h, sized } from "./dom";
-import { type Cell, cellAt, LARGEST_CELL, type Layout, layout, reveal } from "./geometry";
+import { type Cell, cellAt, type Layout, layout, reveal } from "./geometry";
+import type { Ink } from "./ink";
+import { cellsOf, cursorMarks, type Matches, mapMarks, surroundings } from "./mapmarks";
+import { paintMarks } from "./marks";
 import { Minimap, type Stretch } from "./minimap";
-import { BESIDE, cellsOf, drawMap, drawMarks, groupsOf, type Ink, labelFont, type Matches } from "./paint";
 
 export interface HeatMapContent {
   matrix: Matrix;
@@ -18,9 +20,9 @@ export interface HeatMapContent {
   selected: Cell;
   ink: Ink;
   label: string;
-  /** Own tokens that are to be grey, or whose shares are drawn beside the map because they are not in it. */
+  /** Own tokens that are grey, or whose shares are drawn next to the map because they are not in it. */
   grey: Greyed | null;
-  beside: Float32Array | null;
+  ownBars: Float32Array | null;
   matches: Matches;
 }
 
@@ -31,7 +33,6 @@ export interface HeatMapEvents {
 
 const SMALLEST_HEIGHT = 380;
 const LARGEST_ZOOM = 40;
-const LONGEST_LABEL = 150;
 const LARGEST_HEIGHT = 1200;
 /** Pixels between the card and the end of the window. */
 const BELOW = 12;
@@ -48,7 +49,6 @@ export class HeatMap {
   private scroll = { x: 0, y: 0 };
   private drag: { x: number; y: number; moved: boolean } | null = null;
   private drawnWidth = 0;
-  private readonly widths = new WeakMap<Units, number>();
   private readonly minimap = new Minimap((to) => this.look(to));
 
   constructor(
@@ -117,10 +117,10 @@ export class HeatMap {
     return Math.max(SMALLEST_HEIGHT, Math.min(room, LARGEST_HEIGHT));
   }
 
-  /** Show another cell as pointed at (from the other pane, or from a list). */
+  /** Highlight another cell (from the other pane, or from a list). */
   highlight(cell: Cell | null): void {
     this.hovered = cell;
-    this.drawMarks();
+    this.drawCursor();
   }
 
   setZoom(zoom: number, around?: { x: number; y: number }): void {
@@ -144,29 +144,11 @@ export class HeatMap {
       height: this.height,
       rows: content.matrix.rows,
       columns: content.matrix.columns,
-      rowLabels: this.widest(content.queries),
-      columnLabels: this.widest(content.keys),
+      ...surroundings(content),
       zoom,
-      side: content.beside ? BESIDE.width + BESIDE.gap : 0,
       scrollX: this.scroll.x,
       scrollY: this.scroll.y,
-      header: groupsOf(content.keys).length > 1 ? 18 : 0,
     });
-  }
-
-  /** The width of the widest label, measured once. */
-  private widest(units: Units): number {
-    let width = this.widths.get(units);
-    if (width === undefined) {
-      const context = this.base.getContext("2d")!;
-      context.font = labelFont(LARGEST_CELL, true);
-      width = units.shown.reduce(
-        (most, text) => Math.max(most, context.measureText(isolated(shortLabel(text))).width),
-        20,
-      );
-      this.widths.set(units, width);
-    }
-    return Math.min(LONGEST_LABEL, width);
   }
 
   private draw(): void {
@@ -177,30 +159,26 @@ export class HeatMap {
     this.at = this.plan()!;
     this.scroll = { x: this.at.scrollX, y: this.at.scrollY };
     this.cells ??= cellsOf(content.matrix, content.palette, content.grey);
-    const { layout: at, ...rest } = { layout: this.at, cells: this.cells, ...content };
+    const { at, cells } = this;
     this.element.style.height = `${at.height}px`;
-    drawMap(sized(this.base, at.width, at.height), { layout: at, ...rest });
+    paintMarks(sized(this.base, at.width, at.height), mapMarks(at, { ...content, cells }));
     this.marks.setAttribute("aria-label", content.label);
-    this.drawMarks();
-    this.minimap.show(at, this.cells, content.ink);
+    this.drawCursor();
+    this.minimap.show(at, cells, content.ink);
     this.element.dataset.drawn = (performance.now() - begun).toFixed(1);
     this.element.dataset.layout = JSON.stringify([at.left, at.top, at.cell]);
   }
 
-  private drawMarks(): void {
+  private drawCursor(): void {
     if (!this.at || !this.content) return;
-    drawMarks(
-      sized(this.marks, this.at.width, this.at.height),
-      this.at,
-      this.content.selected,
-      this.hovered,
-      this.content.ink,
-    );
+    const { selected, ink } = this.content;
+    const context = sized(this.marks, this.at.width, this.at.height);
+    paintMarks(context, cursorMarks(this.at, selected, this.hovered, ink));
   }
 
   private point(cell: Cell | null, x: number, y: number): void {
     this.hovered = cell;
-    this.drawMarks();
+    this.drawCursor();
     this.events.hover(cell, x, y);
   }
 
@@ -247,7 +225,7 @@ export class HeatMap {
     event.stopPropagation();
   }
 
-  /** Do what a key does here; whether it does anything. */
+  /** Handle a key; whether it was handled. */
   press(key: string): boolean {
     if (!this.at || !this.content) return false;
     const zoom = ZOOM_KEYS[key];

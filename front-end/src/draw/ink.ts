@@ -1,5 +1,14 @@
 /** The colours of lines and letters, as the style of an element has them. */
-import type { Ink } from "./paint";
+export interface Ink {
+  text: string;
+  muted: string;
+  faint: string;
+  line: string;
+  accent: string;
+  panel: string;
+  /** Where a map has no value. */
+  hatch: string;
+}
 
 export function inkOf(element: Element): Ink {
   const style = getComputedStyle(element);
@@ -7,6 +16,7 @@ export function inkOf(element: Element): Ink {
   return {
     text: of("ink"),
     muted: of("muted"),
+    faint: of("faint"),
     line: of("line"),
     accent: of("accent"),
     panel: of("panel"),

@@ -2,18 +2,21 @@
 import { format } from "d3-format";
 import { scaleLinear, scaleLog, scalePow } from "d3-scale";
 import { number } from "../model/format";
-import { placeOf, type Scale } from "../model/scale";
+import { fractionOf, type Scale } from "../model/scale";
 import type { Palette } from "./colour";
-import { h, s } from "./dom";
+import type { Mark } from "./marks";
 
+/** Of the colour bar, in pixels, and how far an arrow goes beyond it. */
 const WIDTH = 220;
+const HEIGHT = 10;
+const ARROW = 7;
+/** How many colours of the palette the bar shows: each is a whole number of pixels wide, so that there are no seams. */
+const STEPS = 110;
 const ROOM_OF_A_TICK = 24;
 const WIDTH_OF_A_DIGIT = 5.8;
 
-export interface LegendText {
-  norm: string;
-  title: string;
-}
+/** The room that a legend takes, with the tick labels that extend beyond the ends of the bar. */
+export const LEGEND = { width: WIDTH, side: 16, height: HEIGHT + 20 };
 
 /** How values are laid out, where that is not by value or its root. */
 const SCALES: Partial<Record<Scale["kind"], string>> = { log: "logarithmic", quantile: "by rank" };
@@ -40,20 +43,20 @@ export function ticksOf(palette: Palette, width: number, norm: string): Tick[] {
   const limit = palette.limit || 1;
   const show = tickFormat(norm, palette.limit);
   const x = (value: number): number => {
-    const place = Math.sign(value) * placeOf(Math.abs(value), limit, palette.scale);
-    return palette.diverging ? ((1 + place) * width) / 2 : place * width;
+    const fraction = Math.sign(value) * fractionOf(Math.abs(value), limit, palette.scale);
+    return palette.diverging ? ((1 + fraction) * width) / 2 : fraction * width;
   };
   const tickAt = (value: number): Tick => {
     const below = palette.scale.kind === "log" && value === palette.scale.low ? "\u2264\u2009" : "";
     return { x: x(value), text: below + show(value) };
   };
   const ticks: Tick[] = [];
-  const apart = (one: Tick, other: Tick): boolean => Math.abs(other.x - one.x) >= roomOf(other.text, one.text);
+  const haveRoom = (one: Tick, other: Tick): boolean => Math.abs(other.x - one.x) >= roomOf(other.text, one.text);
   for (const size of sizesFor(palette.scale, limit)) {
     const [over, under] = [tickAt(size), tickAt(-size)];
     // Both sides of 0 have the same ticks.
-    const sides = palette.diverging && apart(over, under) ? [over, under] : [over];
-    if (sides.every((tick) => ticks.every((other) => apart(tick, other)))) ticks.push(...sides);
+    const sides = palette.diverging && haveRoom(over, under) ? [over, under] : [over];
+    if (sides.every((tick) => ticks.every((other) => haveRoom(tick, other)))) ticks.push(...sides);
   }
   return ticks;
 }
@@ -78,51 +81,45 @@ function sizesFor(scale: Scale, limit: number): number[] {
   }
 }
 
-/** The axis below a colour bar. */
-export function axisOf(
-  palette: Palette,
-  width: number,
-  norm: string,
-  { y, colour }: { y: number; colour: string },
-): SVGElement {
-  const ticks = ticksOf(palette, width, norm).flatMap(({ x, text }) => [
-    s("line", { x1: x, x2: x, y1: y, y2: y + 4, stroke: colour }),
-    s("text", { x, y: y + 14, fill: colour, "font-size": 10, "text-anchor": "middle" }, text),
-  ]);
-  return s("g", { class: "axis" }, ...ticks);
+/** A colour bar with its axis below, as marks; the bar begins at (0, 0). */
+export function legendMarks(palette: Palette, norm: string, colour: string): Mark[] {
+  return [...barMarks(palette), ...arrowMarks(palette), ...axisMarks(palette, norm, colour)];
 }
 
-export class Legend {
-  readonly element: HTMLElement;
-  private readonly bar = h("canvas", { width: 256, height: 1, "aria-hidden": "true" });
-  private readonly axis = s("svg", { width: WIDTH + 32, height: 20, "aria-hidden": "true" });
-  private readonly title = h("span", { class: "title" });
+function barMarks({ css }: Palette): Mark[] {
+  const step = WIDTH / STEPS;
+  return Array.from({ length: STEPS }, (_, index) => {
+    const fill = css[Math.floor(((index + 0.5) * css.length) / STEPS)]!;
+    return { kind: "rect", x: index * step, y: 0, width: step, height: HEIGHT, fill };
+  });
+}
 
-  constructor() {
-    this.element = h("figure", { class: "legend", role: "img" }, this.title, h("div", {}, this.bar, this.axis));
-  }
+/** Where values go beyond the last colour, there is an arrow. */
+function arrowMarks(palette: Palette): Mark[] {
+  if (!goesBeyond(palette)) return [];
+  const arrow = (end: number, tip: number, fill: string): Mark => {
+    return { kind: "path", d: `M${end},0L${tip},${HEIGHT / 2}L${end},${HEIGHT}Z`, fill };
+  };
+  const right = arrow(WIDTH, WIDTH + ARROW, palette.css[255]!);
+  return palette.diverging ? [right, arrow(0, -ARROW, palette.css[0]!)] : [right];
+}
 
-  update(palette: Palette, { norm, title }: LegendText): void {
-    const context = this.bar.getContext("2d")!;
-    palette.css.forEach((colour, at) => {
-      context.fillStyle = colour;
-      context.fillRect(at, 0, 1, 1);
-    });
-    const scale = SCALES[palette.scale.kind];
-    this.title.textContent = scale ? `${title}, ${scale}` : title;
-    const beyond = goesBeyond(palette);
-    this.element.classList.toggle("beyond", beyond);
-    this.element.classList.toggle("both", palette.diverging);
-    this.element.style.setProperty("--first", palette.css[0]!);
-    this.element.style.setProperty("--last", palette.css[255]!);
-    const show = tickFormat(norm, palette.limit);
-    const ends = [palette.diverging ? show(-palette.limit) : "0", show(palette.limit)];
-    this.element.setAttribute(
-      "aria-label",
-      `Colours: ${title}, from ${ends.join(" to ")}${beyond ? " and beyond" : ""}`,
-    );
-    this.axis.replaceChildren(
-      s("g", { transform: "translate(16,0)" }, axisOf(palette, WIDTH, norm, { y: 0, colour: "currentColor" })),
-    );
-  }
+function axisMarks(palette: Palette, norm: string, colour: string): Mark[] {
+  return ticksOf(palette, WIDTH, norm).flatMap(({ x, text }): Mark[] => [
+    { kind: "line", from: [x, HEIGHT], to: [x, HEIGHT + 4], stroke: colour },
+    { kind: "text", x, y: HEIGHT + 14, text, size: 10, fill: colour, anchor: "middle" },
+  ]);
+}
+
+/** What the colours mean, in words, with how values are laid out on them. */
+export function legendTitle({ scale }: Palette, quantity: string): string {
+  const name = SCALES[scale.kind];
+  return name ? `${quantity}, ${name}` : quantity;
+}
+
+/** The legend for a screen reader. */
+export function legendLabel(palette: Palette, norm: string, quantity: string): string {
+  const show = tickFormat(norm, palette.limit);
+  const ends = [palette.diverging ? show(-palette.limit) : "0", show(palette.limit)];
+  return `Colours: ${quantity}, from ${ends.join(" to ")}${goesBeyond(palette) ? " and beyond" : ""}`;
 }

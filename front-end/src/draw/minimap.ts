@@ -1,7 +1,8 @@
 /** The whole map, small, in the free corner of the large one: where one is, a brush to go elsewhere, a frame to move. */
 import { h, sized } from "./dom";
 import type { Layout } from "./geometry";
-import type { Ink } from "./paint";
+import type { Ink } from "./ink";
+import { paintMarks } from "./marks";
 
 /** A stretch of rows and columns, not necessarily whole ones. */
 export interface Stretch {
@@ -64,15 +65,19 @@ export class Minimap {
     const { scale, size } = this;
     const { rows, columns } = this.at!;
     const context = sized(this.element, size, size);
-    context.fillStyle = ink.hatch;
-    context.fillRect(0, 0, columns * scale, rows * scale);
-    context.imageSmoothingQuality = "high";
-    context.drawImage(cells, 0, 0, columns * scale, rows * scale);
+    const whole = { x: 0, y: 0, width: columns * scale, height: rows * scale };
     const shown = this.brush ?? this.frame;
-    context.strokeStyle = ink.accent;
-    context.lineWidth = 1.5;
-    const [x, y] = [shown.column * scale, shown.row * scale];
-    context.strokeRect(x + 0.75, y + 0.75, shown.columns * scale - 1.5, shown.rows * scale - 1.5);
+    const frame = {
+      x: shown.column * scale + 0.75,
+      y: shown.row * scale + 0.75,
+      width: shown.columns * scale - 1.5,
+      height: shown.rows * scale - 1.5,
+    };
+    paintMarks(context, [
+      { kind: "rect", ...whole, fill: ink.hatch },
+      { kind: "bitmap", ...whole, bitmap: cells },
+      { kind: "rect", ...frame, stroke: ink.accent, lineWidth: 1.5 },
+    ]);
   }
 
   private pressed(event: PointerEvent): void {

@@ -4,7 +4,7 @@ import type { Edge, Flow } from "../model/flow";
 export interface Room {
   width: number;
   height: number;
-  /** Width in pixels of the widest label of a row, and of what is said of the target. */
+  /** Width in pixels of the widest label of a row, and of the label of the target. */
   labels: number;
   target: number;
 }
@@ -60,7 +60,7 @@ const ROW = { most: 15, least: 5, together: 1100 };
 /** Of the height there is, for the widest stream. */
 const LARGEST_STREAM = 0.25;
 const GAP = 0.2;
-/** The most that rows are moved apart where there is more height than they need, in pixels. */
+/** The most space added between rows where there is more height than they need, in pixels. */
 const MOST_SPARE = 14;
 const FOLD = 13;
 /** In pixels: thinner ones cannot be seen. */
@@ -102,7 +102,7 @@ export function middle({ top, height }: Row): number {
   return top + height / 2;
 }
 
-/** What is at every node and beside its edges, by depth, then row; tokens of a fold are put together at its first row. */
+/** What is at every node in addition to its edges, by depth, then row; tokens of a fold are put together at its first row. */
 interface Totals {
   relevance: Float64Array[];
   into: Float64Array[];
@@ -227,15 +227,15 @@ function stacked(
     );
     for (const node of new Set([...edges.keys(), ...others.keys()])) {
       const touching = (edges.get(node) ?? []).sort((a, b) => a.edge[beyond] - b.edge[beyond]);
-      const beside = others.get(node) ?? [];
-      const total = [...touching, ...beside].reduce((sum, { width }) => sum + width, 0);
+      const attached = others.get(node) ?? [];
+      const total = [...touching, ...attached].reduce((sum, { width }) => sum + width, 0);
       let top = middle(rows[node % rows.length]!) - total / 2;
       const next = (width: number): number => {
         top += width;
         return top - width / 2;
       };
       for (const band of touching) band.y[end] = next(band.width);
-      for (const stub of beside) stub.y = next(stub.width);
+      for (const stub of attached) stub.y = next(stub.width);
     }
   }
   return { bands, stubs };

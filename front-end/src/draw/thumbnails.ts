@@ -4,7 +4,8 @@ import type { Pane } from "../model/pane";
 import type { State } from "../model/state";
 import { palette } from "./colour";
 import { sized } from "./dom";
-import { cellsOf } from "./paint";
+import { cellsOf } from "./mapmarks";
+import { paintMarks } from "./marks";
 import { greyedOf } from "./view";
 
 export interface Thumbnail {
@@ -64,14 +65,8 @@ export class Thumbnails {
     const shades = { diverging: lens.signed(state), dark };
     const context = sized(canvas, size, size);
     const scale = size / Math.max(matrix.rows, matrix.columns);
-    context.imageSmoothingEnabled = scale < 1;
-    context.imageSmoothingQuality = "high";
-    context.drawImage(
-      cellsOf(matrix, palette(state.colours, lens.colouring(state), shades), greyedOf(state, lens, dark)),
-      (size - matrix.columns * scale) / 2,
-      (size - matrix.rows * scale) / 2,
-      matrix.columns * scale,
-      matrix.rows * scale,
-    );
+    const bitmap = cellsOf(matrix, palette(state.colours, lens.colouring(state), shades), greyedOf(state, lens, dark));
+    const [width, height] = [matrix.columns * scale, matrix.rows * scale];
+    paintMarks(context, [{ kind: "bitmap", bitmap, x: (size - width) / 2, y: (size - height) / 2, width, height }]);
   }
 }

@@ -1,4 +1,4 @@
-/** Everything the panels of one pane need to know to draw themselves, worked out once per change. */
+/** Everything the panels of one pane need to draw themselves, computed once per change. */
 
 import type { Lens } from "../model/lens";
 import type { Matrix } from "../model/matrix";
@@ -8,7 +8,7 @@ import { shortLabel, type Units } from "../model/tokens";
 import type { Greyed, Palette } from "./colour";
 import { bdi } from "./dom";
 import type { Cell } from "./geometry";
-import type { Ink } from "./paint";
+import type { Ink } from "./ink";
 
 export interface View {
   /** The state as this pane shows it. */
@@ -23,9 +23,9 @@ export interface View {
   ownShares: Float32Array;
   ink: Ink;
   dark: boolean;
-  /** The row and column to speak of: those pointed at, else those chosen. */
+  /** The row and column of the details: the hovered ones, else the chosen ones. */
   focus: Cell;
-  /** The chosen ones, whatever is pointed at. */
+  /** The chosen ones, whatever is hovered. */
   selected: Cell;
 }
 
@@ -36,8 +36,8 @@ export function greyedOf(state: State, lens: Lens, dark: boolean): Greyed | null
   return state.own === "grey" ? { columns: lens.own(state), css: dark ? GREY.dark : GREY.light } : null;
 }
 
-/** The shares to draw beside the map, where own tokens are left out of it. */
-export function besideOf({ state, ownShares }: View): Float32Array | null {
+/** The shares of own tokens to draw next to the map, where they are left out of it. */
+export function ownBarsOf({ state, ownShares }: View): Float32Array | null {
   return state.own === "out" ? ownShares : null;
 }
 

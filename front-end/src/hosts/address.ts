@@ -12,7 +12,7 @@ export const addressBar: Host = {
       // A sandboxed frame has no address of its own: the view works, it just cannot be shared by link.
     }
   },
-  dress: (dark) => {
+  applyTheme: (dark) => {
     document.documentElement.dataset.normscopeTheme = dark ? "dark" : "light";
   },
   onState: (listener) => {
@@ -23,7 +23,7 @@ export const addressBar: Host = {
 };
 
 /** Our own style for a document that has nothing but us in it. */
-export function dressDocument(): void {
+export function styleDocument(): void {
   const page = new CSSStyleSheet();
   page.replaceSync("html{background:#f7f5f1}html[data-normscope-theme=dark]{background:#121116}body{margin:0}");
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, page];

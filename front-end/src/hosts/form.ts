@@ -1,7 +1,7 @@
 /** The form of the web app: a text (or a pair, or an image) to analyse, the model and method, and something to compare with. */
-import { menu } from "../draw/controls";
+import { type Control, menu } from "../draw/controls";
 import { h } from "../draw/dom";
-import type { Analysed, Asked } from "./asked";
+import type { AnalysisInput, AnalysisRequest } from "./requests";
 
 export interface ModelSettings {
   name: string;
@@ -22,13 +22,23 @@ function area(name: string, placeholder: string): HTMLTextAreaElement {
   return h("textarea", { rows: 2, placeholder, "aria-label": name });
 }
 
+/** A second input, folded away. */
+function compared(title: string, ...fields: Node[]): HTMLDetailsElement {
+  return h("details", { class: "compare" }, h("summary", {}, title), h("div", { class: "entry" }, fields));
+}
+
 /** Menus of model and method. */
 class Picks {
-  readonly model: ReturnType<typeof menu>;
-  readonly method: ReturnType<typeof menu>;
+  readonly model: Control;
+  readonly method: Control;
   chosen: { model: string; method: string };
 
-  constructor({ models, methods }: Settings, first: string, changed: () => void) {
+  constructor(
+    private readonly settings: Settings,
+    first: string,
+    changed: () => void,
+  ) {
+    const { models, methods } = settings;
     this.chosen = { model: first, method: methods[0]?.name ?? "" };
     this.model = menu(
       "Model",
@@ -55,8 +65,8 @@ class Picks {
   }
 
   private show(): void {
-    this.model.set(this.chosen.model);
-    this.method.set(this.chosen.method);
+    this.model.update({ value: this.chosen.model, hidden: this.settings.models.length < 2 });
+    this.method.update({ value: this.chosen.method });
   }
 }
 
@@ -65,20 +75,20 @@ export class Form {
   readonly submit = h("button", { type: "submit", class: "primary" }, "Analyse");
   readonly stop = h("button", { type: "button", class: "cancel", hidden: true }, "Cancel");
   private readonly text = area("Text to analyse", "Type a text\u2026");
-  private readonly pair = area("The other text of the pair", "A second text of the same input (optional)");
-  private readonly reply = area("What the decoder reads", "What the decoder reads (by default what the model says)");
+  private readonly pair = area("Second text of the pair", "A second text of the same input (optional)");
+  private readonly reply = area("Decoder text", "Decoder text (default: what the model generates)");
   private readonly second = area("Second text", "The same text");
   private readonly file = h("input", { type: "file", accept: "image/*", "aria-label": "Image to analyse" });
   private readonly heads = h("input", { type: "checkbox" });
-  private readonly paired = h("details", { class: "compare" });
-  private readonly comparing = h("details", { class: "compare" });
+  private readonly paired: HTMLDetailsElement;
+  private readonly comparing: HTMLDetailsElement;
   private readonly summary = h("p", { class: "hint method" });
   private readonly first: Picks;
   private readonly other: Picks;
 
   constructor(
     private readonly settings: Settings,
-    ask: () => void,
+    submit: () => void,
     changed: () => void,
   ) {
     const [one, two] = settings.models;
@@ -89,15 +99,11 @@ export class Form {
     this.first = new Picks(settings, one?.name ?? "", update);
     this.other = new Picks(settings, (two ?? one)?.name ?? "", update);
     for (const field of [this.text, this.pair, this.reply, this.second]) field.maxLength = settings.characters;
-    this.paired.append(h("summary", {}, "Pair\u2026"), h("div", { class: "entry" }, this.pair));
-    this.comparing.append(
-      h("summary", {}, "Compare with\u2026"),
-      h(
-        "div",
-        { class: "entry" },
-        this.second,
-        h("div", { class: "picks" }, this.other.model.element, this.other.method.element),
-      ),
+    this.paired = compared("Pair\u2026", this.pair);
+    this.comparing = compared(
+      "Compare with\u2026",
+      this.second,
+      h("div", { class: "picks" }, this.other.model, this.other.method),
     );
     this.element = h(
       "form",
@@ -107,8 +113,8 @@ export class Form {
       h(
         "div",
         { class: "options" },
-        this.first.model.element,
-        this.first.method.element,
+        this.first.model,
+        this.first.method,
         h("label", { class: "check" }, this.heads, "single heads"),
         this.paired,
         this.comparing,
@@ -117,7 +123,7 @@ export class Form {
     );
     this.element.addEventListener("submit", (event) => {
       event.preventDefault();
-      ask();
+      submit();
     });
     this.text.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
@@ -138,9 +144,9 @@ export class Form {
     return this.settings.models.find(({ name }) => name === this.first.chosen.model) ?? this.settings.models[0]!;
   }
 
-  get asked(): Asked {
+  get request(): AnalysisRequest {
     const paired = this.paired.open && this.pair.value.trim() !== "";
-    const second: Analysed = {
+    const second: AnalysisInput = {
       ...this.other.chosen,
       text: this.second.value.trim() === "" ? this.text.value : this.second.value,
     };
@@ -154,8 +160,8 @@ export class Form {
     };
   }
 
-  /** Fill in what was asked elsewhere; names that are not known become the usual ones. */
-  set({ text, model, method, pair, reply, heads, other }: Asked): void {
+  /** Fill in a request; unknown names become the default ones. */
+  set({ text, model, method, pair, reply, heads, other }: AnalysisRequest): void {
     this.text.value = text;
     this.pair.value = pair;
     this.paired.open = pair !== "";
@@ -196,7 +202,6 @@ export class Form {
   private update(): void {
     const { reads, decodes } = this.model;
     const { models, methods } = this.settings;
-    for (const { model } of [this.first, this.other]) model.element.hidden = models.length < 2;
     this.text.hidden = reads === "image";
     this.file.hidden = reads !== "image";
     this.second.hidden = reads === "image";

@@ -1,7 +1,7 @@
-/** What differs between the doors: where the state lives, and whether more values can still be asked for. */
+/** What differs between the entry points: where the state is stored, and which values can be requested. */
 import type { ExplanationPayload } from "../model/payload";
 import type { ExplainRequest } from "../model/request";
-import type { PartName, Place, WindowPayload } from "../model/window";
+import type { PartName, WindowPayload, WindowStart } from "../model/window";
 
 export interface Host {
   readState(): string;
@@ -12,12 +12,12 @@ export interface Host {
   linkable?: boolean;
   /** Whether nothing else is on the page, so that keys are ours wherever the focus is. */
   alone?: boolean;
-  /** Told whether the theme is dark, for what is around the explorer. */
-  dress?(dark: boolean): void;
+  /** Called with the theme, for what surrounds the explorer. */
+  applyTheme?(dark: boolean): void;
   /** Explains another prediction of the text that is shown, where someone can compute it. */
   explain?: Explain;
   /** A window of long results, where someone can read it. */
-  window?(place: Place & { part: PartName }): Promise<WindowPayload>;
+  window?(start: WindowStart & { part: PartName }): Promise<WindowPayload>;
   /** Float32 values [query, key] of one map at full precision, where something that has them is still there. */
   exact?(request: ExactRequest): Promise<Float32Array>;
 }

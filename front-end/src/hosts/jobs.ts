@@ -1,4 +1,4 @@
-/** Work on the server: sent, followed until it is done, failed or given up, and its result. */
+/** Jobs on the server: sent, followed until they are done, failed or cancelled, and their results. */
 import type { Payload } from "../model/payload";
 import type { ExactRequest } from "./host";
 
@@ -10,32 +10,32 @@ export interface Status {
   message: string;
 }
 
-/** One piece of work; `cancel` may be called at any time. */
+/** One job; `cancel` may be called at any time. */
 export class ServerJob {
   id = "";
   private source: EventSource | null = null;
-  private over = false;
-  private give: (error: Error) => void = () => undefined;
+  private ended = false;
+  private reject: (error: Error) => void = () => undefined;
 
-  /** Send it and wait for its result. Rejected with what the server says against it. */
-  async run(content: unknown, tell: (status: Status) => void): Promise<Payload> {
+  /** Send it and wait for its result. Rejects with the error message of the server. */
+  async run(content: unknown, onStatus: (status: Status) => void): Promise<Payload> {
     this.id = await this.send(content);
-    if (this.over) {
+    if (this.ended) {
       this.forget();
       throw new Cancelled();
     }
-    await this.follow(tell);
+    await this.follow(onStatus);
     const answer = await fetch(`/api/jobs/${this.id}/result`);
-    if (!answer.ok) throw new Error("The server has forgotten this analysis: ask for it again.");
+    if (!answer.ok) throw new Error("The server no longer has this analysis. Request it again.");
     return (await answer.json()) as Payload;
   }
 
   cancel(): void {
-    if (this.over) return;
-    this.over = true;
+    if (this.ended) return;
+    this.ended = true;
     this.source?.close();
     if (this.id !== "") this.forget();
-    this.give(new Cancelled());
+    this.reject(new Cancelled());
   }
 
   private forget(): void {
@@ -48,29 +48,29 @@ export class ServerJob {
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(content),
     }).catch(() => {
-      throw new Error("The server does not answer. Is it still running?");
+      throw new Error("The server does not respond. Is it still running?");
     });
-    const said = (await answer.json()) as { id?: string; error?: string };
-    if (!answer.ok || said.id === undefined) throw new Error(said.error ?? "The server refused.");
-    return said.id;
+    const body = (await answer.json()) as { id?: string; error?: string };
+    if (!answer.ok || body.id === undefined) throw new Error(body.error ?? "The server rejected the request.");
+    return body.id;
   }
 
-  private follow(tell: (status: Status) => void): Promise<void> {
+  private follow(onStatus: (status: Status) => void): Promise<void> {
     return new Promise((resolve, reject) => {
       const source = new EventSource(`/api/jobs/${this.id}/events`);
       const end = (act: () => void): void => {
-        this.over = true;
+        this.ended = true;
         source.close();
         act();
       };
       this.source = source;
-      this.give = reject;
+      this.reject = reject;
       source.addEventListener("message", (event) => {
         const status = JSON.parse(String(event.data)) as Status;
         if (status.stage === "done") end(resolve);
         else if (status.stage === "failed") end(() => reject(new Error(status.message)));
         else if (status.stage === "cancelled") end(() => reject(new Cancelled()));
-        else tell(status);
+        else onStatus(status);
       });
       source.addEventListener("error", () => {
         if (source.readyState === EventSource.CLOSED)

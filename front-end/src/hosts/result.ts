@@ -1,17 +1,17 @@
-/** Finished results behind a server of their own: what the page begins with, and the windows of long ones, when asked for. */
+/** Finished results behind a server of their own: the whole, and windows of long ones on request. */
 import type { Payload } from "../model/payload";
 import type { Host } from "./host";
 
 async function fetched<Content>(path: string): Promise<Content> {
   const answer = await fetch(path).catch(() => {
-    throw new Error("The server does not answer. Is it still running?");
+    throw new Error("The server does not respond. Is it still running?");
   });
-  const said = (await answer.json()) as Content & { error?: string };
-  if (!answer.ok) throw new Error(said.error ?? "The server refused.");
-  return said;
+  const body = (await answer.json()) as Content & { error?: string };
+  if (!answer.ok) throw new Error(body.error ?? "The server rejected the request.");
+  return body;
 }
 
-export function opening(): Promise<Payload> {
+export function loadResult(): Promise<Payload> {
   return fetched("/api/result");
 }
 

@@ -1,4 +1,4 @@
-/** A place of our own in somebody's document: a shadow root, so that neither page's style reaches the other. */
+/** The root element of the explorer in a document: a shadow root, so that neither style sheet affects the other. */
 import { h } from "../draw/dom";
 import style from "../style.css";
 

@@ -1,14 +1,14 @@
-/** The web app: a form to ask with, work on the server that is followed and can be given up, then the explorer. */
+/** The web app: a form for requests, the progress of the job on the server, then the explorer. */
 import { h } from "../draw/dom";
 import { failure } from "../explorer";
 import type { Payload } from "../model/payload";
 import type { ExplainRequest } from "../model/request";
 import { phrase } from "../model/tokens";
 import { mount } from "../mount";
-import { type Asked, formatAsked, looked, parseAsked } from "./asked";
 import { Form, type ModelSettings, type Settings } from "./form";
 import type { Host } from "./host";
 import { Cancelled, exact, ServerJob, type Status } from "./jobs";
+import { type AnalysisRequest, formatAnalysisRequest, parseAnalysisRequest, withoutRequest } from "./requests";
 
 export type { Settings } from "./form";
 
@@ -31,8 +31,8 @@ function examplesFor({ reads, task, mask }: ModelSettings): string[] {
   return EXAMPLES;
 }
 
-/** An analysis as the server takes it. */
-interface Order {
+/** The input of an analysis as the server expects it. */
+interface ServerInput {
   text: string;
   model: string;
   method: string;
@@ -41,9 +41,9 @@ interface Order {
   image: string | null;
 }
 
-interface Answered {
-  asked: Asked;
-  order: Order;
+interface Answer {
+  request: AnalysisRequest;
+  input: ServerInput;
   payload: Payload;
 }
 
@@ -55,7 +55,7 @@ export class WebApp {
   private job: ServerJob | null = null;
   /** What is shown, as it stands in the address. */
   private shown = "";
-  /** Clears away the explorer that is shown. */
+  /** Removes the explorer that is shown. */
   private close: () => void = () => undefined;
 
   constructor(
@@ -65,7 +65,7 @@ export class WebApp {
   ) {
     this.form = new Form(
       settings,
-      () => void this.ask(),
+      () => void this.submit(),
       () => this.changed(),
     );
     this.form.stop.addEventListener("click", () => this.cancel());
@@ -78,12 +78,12 @@ export class WebApp {
     this.openAddress();
   }
 
-  /** Ask for what the address names, if that is not what is shown. */
+  /** Submit the request of the address, unless it is already shown. */
   private openAddress(): void {
-    const asked = parseAsked(window.location.hash);
-    if (!asked || formatAsked(asked) === this.shown) return;
-    this.form.set(asked);
-    if (this.form.model.reads === "text") void this.ask();
+    const request = parseAnalysisRequest(window.location.hash);
+    if (!request || formatAnalysisRequest(request) === this.shown) return;
+    this.form.set(request);
+    if (this.form.model.reads === "text") void this.submit();
   }
 
   private changed(): void {
@@ -103,8 +103,8 @@ export class WebApp {
           "p",
           {},
           this.form.model.reads === "image"
-            ? "See what really flows between the patches of an image: choose one above."
-            : "See what really flows between the tokens of a text: type one above, or begin with one of these.",
+            ? "See what flows between the patches of an image: choose one above."
+            : "See what flows between the tokens of a text: type one above, or start with one of these.",
         ),
         ...examples,
       ),
@@ -113,20 +113,20 @@ export class WebApp {
 
   private example(text: string): void {
     this.form.setText(text);
-    void this.ask();
+    void this.submit();
   }
 
-  private async ask(): Promise<void> {
+  private async submit(): Promise<void> {
     this.cancel();
-    const { asked } = this.form;
+    const { request } = this.form;
     const job = new ServerJob();
     this.job = job;
     this.busy(true);
-    this.say("Asking\u2026", false);
+    this.report("Sending the request\u2026", false);
     try {
-      const order = { ...ordered(asked), image: await this.form.image() };
-      const payload = await job.run(requested(order, asked), (status) => this.told(job, status));
-      await this.explore(job, { asked, order, payload });
+      const input = { ...inputOf(request), image: await this.form.image() };
+      const payload = await job.run(jobOf(input, request), (status) => this.showStatus(job, status));
+      await this.explore(job, { request, input, payload });
       this.finish(job, "", false);
     } catch (error) {
       const given = error instanceof Cancelled;
@@ -134,54 +134,54 @@ export class WebApp {
     }
   }
 
-  private told(job: ServerJob, status: Status): void {
+  private showStatus(job: ServerJob, status: Status): void {
     if (job !== this.job) return;
     if (status.stage === "waiting") {
       this.bar.removeAttribute("value");
-      this.say(`Waiting: ${status.ahead} in the queue`, false);
+      this.report(`Waiting: ${status.ahead} ahead in the queue`, false);
       return;
     }
     if (status.total > 0) this.bar.value = status.begun / (status.total + 1);
-    this.say(status.total > 0 ? `Layer ${status.begun} of ${status.total}` : "Starting", false);
+    this.report(status.total > 0 ? `Layer ${status.begun} of ${status.total}` : "Starting", false);
   }
 
-  /** Clear away the explorer that is there and mount another, unless yet another has been asked for meanwhile. */
-  private async explore(job: ServerJob, { asked, order, payload }: Answered): Promise<void> {
+  /** Replace the explorer, unless a later request has been submitted meanwhile. */
+  private async explore(job: ServerJob, { request, input, payload }: Answer): Promise<void> {
     if (job !== this.job) return;
     this.close();
     this.close = () => undefined;
-    const again = this.shown === "" || this.shown === formatAsked(asked);
-    this.shown = formatAsked(asked);
+    const again = this.shown === "" || this.shown === formatAnalysisRequest(request);
+    this.shown = formatAnalysisRequest(request);
     if (!again) this.write("");
     const holder = h("div", { class: "root inner" });
     this.stage.replaceChildren(holder);
-    const name = phrase(asked.text).slice(0, 60);
+    const name = phrase(request.text).slice(0, 60);
     document.title = name === "" ? "normscope" : `${name} \u00b7 normscope`;
     try {
-      const close = await mount(holder, payload, this.hostOf(job.id, order));
+      const close = await mount(holder, payload, this.hostOf(job.id, input));
       if (holder.isConnected) this.close = close;
       else close();
     } catch (error) {
       failure(this.stage, error);
     }
-    this.write(looked(this.addressBar.readState()));
+    this.write(withoutRequest(this.addressBar.readState()));
   }
 
-  /** The address: what was asked for, and how it is looked at. */
+  /** Write the address: the request and the state of the view. */
   private write(fragment: string): void {
     this.addressBar.writeState([this.shown, fragment].filter(Boolean).join("&"));
   }
 
-  private hostOf(id: string, order: Order): Host {
+  private hostOf(id: string, input: ServerInput): Host {
     const { addressBar } = this;
     const explains = this.form.model.task !== null;
     return {
       ...addressBar,
-      readState: () => looked(addressBar.readState()),
+      readState: () => withoutRequest(addressBar.readState()),
       writeState: (fragment) => this.write(fragment),
-      onState: (listener) => addressBar.onState!((fragment) => listener(looked(fragment))),
+      onState: (listener) => addressBar.onState!((fragment) => listener(withoutRequest(fragment))),
       exact: (request) => exact(id, request),
-      ...(explains ? { explain: (request: ExplainRequest) => explained(order, request) } : {}),
+      ...(explains ? { explain: (request: ExplainRequest) => explained(input, request) } : {}),
     };
   }
 
@@ -196,7 +196,7 @@ export class WebApp {
     if (job !== this.job) return;
     this.job = null;
     this.busy(false);
-    this.say(message, wrong);
+    this.report(message, wrong);
   }
 
   private busy(busy: boolean): void {
@@ -205,26 +205,26 @@ export class WebApp {
     this.form.submit.hidden = busy;
   }
 
-  private say(message: string, wrong: boolean): void {
+  private report(message: string, wrong: boolean): void {
     this.message.textContent = message;
     this.message.classList.toggle("wrong", wrong);
   }
 }
 
-function ordered({ text, model, method, pair, reply }: Asked): Omit<Order, "image"> {
+function inputOf({ text, model, method, pair, reply }: AnalysisRequest): Omit<ServerInput, "image"> {
   return { text, model, method, pair, target: reply };
 }
 
-function requested(order: Order, { other, heads }: Asked): unknown {
-  const second = other ? [{ ...other, pair: "", image: order.image }] : [];
-  return { analyses: [order, ...second], heads };
+function jobOf(input: ServerInput, { other, heads }: AnalysisRequest): unknown {
+  const second = other ? [{ ...other, pair: "", image: input.image }] : [];
+  return { analyses: [input, ...second], heads };
 }
 
-async function explained(order: Order, request: ExplainRequest): Promise<Payload["explanations"][number]> {
-  const { text, model, pair, target, image } = order;
-  const asked = { text, model, pair, target, image, ...request };
-  const payload = await new ServerJob().run({ explain: asked }, () => undefined);
+async function explained(input: ServerInput, request: ExplainRequest): Promise<Payload["explanations"][number]> {
+  const { text, model, pair, target, image } = input;
+  const explain = { text, model, pair, target, image, ...request };
+  const payload = await new ServerJob().run({ explain }, () => undefined);
   const [explanation] = payload.explanations;
-  if (!explanation) throw new Error("The server explained nothing.");
+  if (!explanation) throw new Error("The server returned no explanation.");
   return explanation;
 }

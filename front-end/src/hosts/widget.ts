@@ -18,12 +18,12 @@ export interface WidgetModel {
 
 const PATIENCE = 20_000;
 
-/** Show the widget in an element; anywidget calls the function that this gives when the view goes away. */
+/** Show the widget in an element; anywidget calls the returned function when the view is closed. */
 export async function render({ model, el }: { model: WidgetModel; el: HTMLElement }): Promise<() => void> {
   const life = new Lifetime();
   const root = shadow(el);
   try {
-    life.atEnd(await mount(root, JSON.parse(String(model.get("payload"))) as Payload, widgetHost(model, life)));
+    life.onEnd(await mount(root, JSON.parse(String(model.get("payload"))) as Payload, widgetHost(model, life)));
   } catch (error) {
     failure(root, error);
   }
@@ -31,7 +31,7 @@ export async function render({ model, el }: { model: WidgetModel; el: HTMLElemen
 }
 
 function widgetHost(model: WidgetModel, life: Lifetime): Host {
-  let asked = 0;
+  let requests = 0;
   const readState = (): string => String(model.get("state") ?? "");
   return {
     readState,
@@ -44,33 +44,33 @@ function widgetHost(model: WidgetModel, life: Lifetime): Host {
       model.on("change:state", changed);
       return () => model.off("change:state", changed);
     },
-    exact: async (request) => new Float32Array(await ask(model, life, { id: ++asked, kind: "exact", ...request })),
-    window: async (place) => {
-      const answer = await ask(model, life, { id: ++asked, kind: "window", ...place });
+    exact: async (request) => new Float32Array(await send(model, life, { id: ++requests, kind: "exact", ...request })),
+    window: async (start) => {
+      const answer = await send(model, life, { id: ++requests, kind: "window", ...start });
       return JSON.parse(new TextDecoder().decode(answer)) as WindowPayload;
     },
   };
 }
 
 /** One message to the kernel and its answer; given up when the kernel is silent or the view goes away. */
-function ask(model: WidgetModel, life: Lifetime, request: { id: number; kind: string }): Promise<ArrayBuffer> {
+function send(model: WidgetModel, life: Lifetime, request: { id: number; kind: string }): Promise<ArrayBuffer> {
   return new Promise((resolve, reject) => {
     const waiting = new Lifetime();
-    const give = (up: string): void => {
+    const fail = (message: string): void => {
       waiting.end();
-      reject(new Error(up));
+      reject(new Error(message));
     };
     const answer = (content: { id?: number; error?: string }, buffers: DataView[]): void => {
       if (content.id !== request.id) return;
       waiting.end();
       const bytes = buffers[0];
-      if (content.error !== undefined || !bytes) reject(new Error(content.error ?? "the kernel gave no values"));
+      if (content.error !== undefined || !bytes) reject(new Error(content.error ?? "the kernel sent no values"));
       else resolve(new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength).slice().buffer);
     };
-    const timer = window.setTimeout(() => give("the kernel does not answer"), PATIENCE);
-    waiting.atEnd(() => window.clearTimeout(timer));
-    waiting.atEnd(() => model.off("msg:custom", answer as never));
-    life.atEnd(() => give("the view has gone"));
+    const timer = window.setTimeout(() => fail("the kernel does not respond"), PATIENCE);
+    waiting.onEnd(() => window.clearTimeout(timer));
+    waiting.onEnd(() => model.off("msg:custom", answer as never));
+    life.onEnd(() => fail("the view was closed"));
     model.on("msg:custom", answer as never);
     model.send(request);
   });

@@ -124,7 +124,7 @@ export class Analysis {
     return this.scopes[this.scopeNames.indexOf(name)];
   }
 
-  /** Whether heads are apart at a scope. */
+  /** Whether a scope has separate heads. */
   hasHeads(name: string): boolean {
     return this.scope(name)?.heads ?? false;
   }
@@ -163,11 +163,11 @@ export class Analysis {
     const layerIndex = this.layers.indexOf(layer);
     if (head > 0 && this.heads && this.hasHeads(scope)) {
       const { scopes, numbers, rows } = this.heads;
-      const place = (scopes.indexOf(scope) * this.layers.length + layerIndex) * numbers.length + numbers.indexOf(head);
-      return rows.read(place * queries, queries);
+      const row = (scopes.indexOf(scope) * this.layers.length + layerIndex) * numbers.length + numbers.indexOf(head);
+      return rows.read(row * queries, queries);
     }
-    const place = this.scopeNames.indexOf(scope) * this.layers.length + layerIndex;
-    return this.contents.map.read(place * queries, queries);
+    const row = this.scopeNames.indexOf(scope) * this.layers.length + layerIndex;
+    return this.contents.map.read(row * queries, queries);
   }
 
   setExact(scope: string, layer: number, head: number, values: Float32Array): void {
@@ -180,8 +180,8 @@ export class Analysis {
 
   /** What the own token of every query has, also where that is not among the keys but in a block of them; else null. */
   owns(scope: string, layer: number): Float32Array | null {
-    const place = this.scopeNames.indexOf(scope) * this.layers.length + this.layers.indexOf(layer);
-    return this.contents.owns?.read(place, 1) ?? null;
+    const row = this.scopeNames.indexOf(scope) * this.layers.length + this.layers.indexOf(layer);
+    return this.contents.owns?.read(row, 1) ?? null;
   }
 
   /** Mixing ratio of every query; empty where there is none. `source` is the share of the source sentence. */

@@ -1,4 +1,4 @@
-/** From packed blocks to numbers: base64, then inflate, then codes that become values row by row when asked for. */
+/** From packed blocks to numbers: base64, then inflate, then codes that become values row by row on request. */
 import type { Block, CodeBlock } from "./payload";
 
 export async function inflate(base64: string): Promise<Uint8Array> {

@@ -13,7 +13,7 @@ import type {
 
 /** The edges of one layer that the page carries, largest first. */
 export interface LayerEdges {
-  places: Uint32Array;
+  indices: Uint32Array;
   values: Float32Array;
   /** The absolute value of all edges, also of those that the page does not carry. */
   total: number;
@@ -87,12 +87,12 @@ export class Explanation {
     readonly quantity: string,
     readonly error: number,
     readonly targets: TargetPayload[],
-    private readonly stack: Stack,
+    private readonly decoder: Stack,
     private readonly encoder: Stack | null,
     readonly picture: Picture | null,
     /** What the model predicts at the places of the targets. */
     readonly predictions: PredictionPayload[] = [],
-    /** What to say of numbers that are not those of the model. */
+    /** For estimates: how the numbers were computed. */
     readonly estimate: string | null = null,
   ) {}
 
@@ -108,13 +108,13 @@ export class Explanation {
     return this.encoder !== null;
   }
 
-  part(name: "decoder" | "encoder"): Stack {
-    return name === "encoder" && this.encoder ? this.encoder : this.stack;
+  stack(name: "decoder" | "encoder"): Stack {
+    return name === "encoder" && this.encoder ? this.encoder : this.decoder;
   }
 
   /** The attribution to the tokens of every stack that reads some: of the decoder (or the only stack), then of the encoder. */
   attribution(target: number): Float32Array[] {
-    return [this.stack, this.encoder].flatMap((stack) => (stack ? [stack.relevance(target, 0)] : []));
+    return [this.decoder, this.encoder].flatMap((stack) => (stack ? [stack.relevance(target, 0)] : []));
   }
 }
 
@@ -149,12 +149,12 @@ async function decodeStack(payload: StackPayload): Promise<Stack> {
 }
 
 async function decodeEdges({ count, total, place, value }: EdgesPayload): Promise<LayerEdges[]> {
-  const places = new Uint32Array((await inflate(place)).buffer);
+  const indices = new Uint32Array((await inflate(place)).buffer);
   const values = new Float32Array((await inflate(value)).buffer);
   let begin = 0;
   return count.map((edges, index) => {
     const [from, to] = [begin, begin + edges];
     begin = to;
-    return { places: places.subarray(from, to), values: values.subarray(from, to), total: total[index]! };
+    return { indices: indices.subarray(from, to), values: values.subarray(from, to), total: total[index]! };
   });
 }

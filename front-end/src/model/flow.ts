@@ -36,12 +36,12 @@ export interface Flow {
 
 /** What the edges that are left out add up to, by depth, then row: edges and rest together are the relevance. */
 export interface Rest {
-  /** Into a node, beside its bias. */
+  /** Into a node, in addition to its bias. */
   into: Float64Array[];
   out: Float64Array[];
 }
 
-/** Edges that can be drawn and told apart. */
+/** The most edges that can be drawn and distinguished. */
 const MOST_EDGES = 6000;
 /** A rest below this part of the largest relevance is what float32 leaves of nothing. */
 const ROUNDING = 1e-5;
@@ -106,12 +106,12 @@ function summed(values: Float32Array, rows: Units): Float64Array {
 
 /** All edges of a layer between rows, largest first. */
 function edgesOf(stack: Stack, target: number, layer: number, rows: Units): { edges: Edge[]; total: number } {
-  const { places, values, total } = stack.edges(target, layer);
+  const { indices, values, total } = stack.edges(target, layer);
   const keys = stack.keys.token.length;
   const sums = new Map<number, Edge>();
   let before = 0;
-  places.forEach((place, at) => {
-    const [to, from] = [rows.of[Math.floor(place / keys)]!, rows.of[place % keys]!];
+  indices.forEach((index, at) => {
+    const [to, from] = [rows.of[Math.floor(index / keys)]!, rows.of[index % keys]!];
     const value = values[at]!;
     before += Math.abs(value);
     const name = to * rows.members.length + from;

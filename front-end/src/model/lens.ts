@@ -81,7 +81,7 @@ export class Lens {
     return aggregate(values, analysis.keys.token.length, this.queries(state), this.keys(state));
   }
 
-  /** A window's map with own tokens also in those blocks that are told without them. */
+  /** A window's map with own tokens also in the blocks that are given without them. */
   private withOwn(matrix: Matrix, state: Selection): Matrix {
     const owns = this.analysis.owns(state.scope, state.layer);
     if (!owns) return matrix;

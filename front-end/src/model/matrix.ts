@@ -83,12 +83,12 @@ export function strongest(matrix: Matrix, own: Int32Array, most: number): { row:
     return Number.isNaN(size) || at % columns === own[Math.floor(at / columns)] ? 0 : size;
   });
   const least = sizes.toSorted()[Math.max(0, sizes.length - most)] ?? 0;
-  const places: number[] = [];
+  const cells: number[] = [];
   sizes.forEach((size, at) => {
-    if (size > 0 && size >= least) places.push(at);
+    if (size > 0 && size >= least) cells.push(at);
   });
-  places.sort((a, b) => sizes[b]! - sizes[a]!);
-  return places.slice(0, most).map((at) => ({ row: Math.floor(at / columns), column: at % columns }));
+  cells.sort((a, b) => sizes[b]! - sizes[a]!);
+  return cells.slice(0, most).map((at) => ({ row: Math.floor(at / columns), column: at % columns }));
 }
 
 /** Rows or columns scaled to sum to 1 (`sizes`: by their absolute values). A row whose sum is 0 does not exist (as 0/0). */

@@ -78,7 +78,7 @@ export interface AnalysisPayload {
   heads?: HeadsPayload;
   image?: ImagePayload;
   encoder?: AnalysisPayload;
-  /** The same as projections, where the analysis has them beside its norms. */
+  /** The same as projections, where the analysis has them in addition to its norms. */
   projections?: AnalysisPayload;
   /** Of a stack that is shown by windows, in blocks or one of them. */
   windows?: WindowFacts;
@@ -126,7 +126,7 @@ export interface PredictionPayload {
 
 export interface OptionPayload {
   name: string;
-  /** The number of the label, where it can be asked for. */
+  /** The number of the label, where it can be requested. */
   label?: number;
   probability: number;
 }

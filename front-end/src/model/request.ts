@@ -1,6 +1,6 @@
-/** A prediction to explain: asked of whoever can compute it, and written into the address, so that a link brings it back. */
+/** A prediction to explain: computed by the host, and written into the address, so that links keep it. */
 
-/** A label of a model by its number or name (null: what it predicts), against another, where it says it. */
+/** A label of a model by its number or name (null: what it predicts), against another label, at a position. */
 export interface ExplainRequest {
   label: number | string | null;
   against: string | null;
@@ -11,7 +11,7 @@ export function formatRequest({ label, against, at }: ExplainRequest): string {
   return JSON.stringify([label, against, at]);
 }
 
-/** What a text asks for; null where it is no request. */
+/** The request of a text; null where it is not one. */
 export function parseRequest(text: string): ExplainRequest | null {
   let parts: unknown;
   try {

@@ -1,7 +1,7 @@
 /**
  * Flow by rollout: the maps of all layers multiplied, for models that predict nothing. An estimate, and labelled so.
  *
- * What is multiplied is said by the payload, so that this is the rollout of the Python side: a path from an input to the state
+ * The payload specifies what is multiplied, so that this is the rollout of the Python side: a path from an input to the state
  * counts as the product of its cells, and an edge as all the paths through it, as a share of all.
  */
 import type { Analysis } from "./analysis";
@@ -92,7 +92,7 @@ function weighted(maps: Float64Array[]): Float64Array[] {
 /** The edges of one layer; what comes from each token is added to `before`. */
 function through(map: Float64Array, after: Float32Array, before: Float32Array): LayerEdges {
   const count = after.length;
-  const kept: { place: number; value: number }[] = [];
+  const kept: { index: number; value: number }[] = [];
   after.forEach((part, row) => {
     if (part === 0) return;
     let sum = 0;
@@ -101,12 +101,12 @@ function through(map: Float64Array, after: Float32Array, before: Float32Array): 
       const value = (part * map[row * count + column]!) / sum;
       if (!(value > 0)) continue;
       before[column]! += value;
-      if (value > SMALLEST) kept.push({ place: row * count + column, value });
+      if (value > SMALLEST) kept.push({ index: row * count + column, value });
     }
   });
   kept.sort((a, b) => b.value - a.value);
   return {
-    places: Uint32Array.from(kept, ({ place }) => place),
+    indices: Uint32Array.from(kept, ({ index }) => index),
     values: Float32Array.from(kept, ({ value }) => value),
     total: 1,
   };

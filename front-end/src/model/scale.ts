@@ -1,4 +1,4 @@
-/** How values become a place on a colour bar, from 0 to 1: by value, its root, its logarithm or its rank among the others. */
+/** Where values are on a colour bar, from 0 to 1: by value, its root, its logarithm or its rank among the others. */
 import type { Matrix } from "./matrix";
 import type { State } from "./state";
 
@@ -26,18 +26,18 @@ export function sizesOf({ values }: Matrix, most = MOST_SAMPLED): Float32Array {
   return Float32Array.from(sizes).sort();
 }
 
-/** The scale that is asked for, or the one that suits the sizes that there are. */
+/** The requested scale; for "auto", the one that suits the sizes. */
 export function scaleFor(wanted: State["scale"], sizes: Float32Array, limit: number): Scale {
   const at = (part: number): number => sizes[Math.round(part * (sizes.length - 1))] ?? 0;
   const kind = wanted === "auto" ? (limit > WIDE * at(0.5) && sizes.length > 0 ? "log" : "root") : wanted;
   if (kind === "linear" || kind === "root") return { kind };
   if (sizes.length === 0 || limit <= 0) return { kind: "root" };
   if (kind === "log") return { kind, low: Math.min(limit / 10, Math.max(limit * DECADES, at(0.02))) };
-  return { kind, knots: Float32Array.from({ length: KNOTS }, (_, place) => at(place / (KNOTS - 1))) };
+  return { kind, knots: Float32Array.from({ length: KNOTS }, (_, knot) => at(knot / (KNOTS - 1))) };
 }
 
-/** The place of a size on the bar. */
-export function placeOf(size: number, limit: number, scale: Scale): number {
+/** Where a size is on the bar, from 0 to 1. */
+export function fractionOf(size: number, limit: number, scale: Scale): number {
   switch (scale.kind) {
     case "linear":
       return Math.min(1, size / limit);

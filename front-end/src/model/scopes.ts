@@ -7,7 +7,7 @@ export interface Scope {
   words: string[];
   /** What its cells measure: "weight", "norm", ... */
   quantity: string;
-  /** Whether heads are apart here. */
+  /** Whether it has separate heads. */
   heads: boolean;
   /** Whether cells may be negative. */
   signed: boolean;

@@ -1,4 +1,4 @@
-/** What is being looked at. All of it is in the URL fragment, and whatever a fragment says is checked before use. */
+/** The state of the page. All of it is in the URL fragment, whose values are checked before use. */
 import type { Analysis } from "./analysis";
 import type { Explanation } from "./explanation";
 import type { Norm } from "./matrix";
@@ -32,7 +32,7 @@ export interface State {
   theme: "auto" | "light" | "dark";
   /** Which of the values that are explained, how much of the flow is drawn (percent), and the node that is followed (-1: none). */
   target: number;
-  /** The prediction that was asked for in the page (`formatRequest`); "" where what is explained came with it. */
+  /** The prediction requested in the page (`formatRequest`); "" where what is explained came with it. */
   explain: string;
   share: number;
   depth: number;
@@ -91,7 +91,7 @@ export function initialState(analysis: Analysis | null, explanation: Explanation
     theme: "auto",
     target: explanation ? 0 : ROLLOUT,
     explain: "",
-    share: firstShare(explanation?.part("decoder").keys.token.length ?? 0),
+    share: firstShare(explanation?.stack("decoder").keys.token.length ?? 0),
     depth: -1,
     token: -1,
   };
@@ -165,7 +165,7 @@ export function fitState(state: State, analysis: Analysis): State {
 
 /** The same for an explanation and one of its targets. */
 export function fitFlow(state: State, explanation: Explanation): State {
-  const { layers, keys } = explanation.part(state.part);
+  const { layers, keys } = explanation.stack(state.part);
   const followed = state.depth >= 0 && state.depth <= layers && state.token >= 0 && state.token < keys.token.length;
   return {
     ...state,

@@ -1,4 +1,4 @@
-/** The state in one place: changes are collected and told to everyone once per frame, until the store is closed. */
+/** The state: changes are collected, and listeners called once per frame, until the store is closed. */
 import type { State } from "./state";
 
 export type Listener = (state: State, changed: ReadonlySet<keyof State>) => void;
@@ -28,7 +28,7 @@ export class Store {
     this.listeners.push(listener);
   }
 
-  /** From now on nothing changes and nobody is told anything. */
+  /** From now on nothing changes and no listener is called. */
   close(): void {
     this.closed = true;
     cancelAnimationFrame(this.frame);

@@ -10,13 +10,13 @@ import { phrase } from "./tokens";
 /** One value that is explained: which explanation, and which of its targets. */
 export interface Explained {
   explanation: Explanation;
-  place: number;
+  targetIndex: number;
 }
 
 export class Targets {
   private readonly explained: Explained[] = [];
   private readonly rolled: Analysis | null;
-  /** The numbers of what was asked for in the page. */
+  /** The numbers of what was requested in the page. */
   private readonly requested = new Map<string, number>();
   private last: { query: number; explanation: Explanation } | null = null;
 
@@ -33,18 +33,18 @@ export class Targets {
   /** Add an explanation; the number of its first value. */
   add(explanation: Explanation): number {
     const first = this.explained.length;
-    explanation.targets.forEach((_, place) => {
-      this.explained.push({ explanation, place });
+    explanation.targets.forEach((_, targetIndex) => {
+      this.explained.push({ explanation, targetIndex });
     });
     return first;
   }
 
-  /** Add what was asked for in the page. */
+  /** Add the answer to a request of the page. */
   answer(request: string, explanation: Explanation): void {
     this.requested.set(request, this.add(explanation));
   }
 
-  /** The number of what was asked for; undefined where that is not there. */
+  /** The number of what was requested; undefined where there is none. */
   numberOf(request: string): number | undefined {
     return this.requested.get(request);
   }
@@ -80,7 +80,7 @@ export class Targets {
     if (number >= 0 || !this.rolled) return this.explained[Math.max(0, number)]!;
     const token = Math.min(query, this.rolled.queries.token.length - 1);
     if (this.last?.query !== token) this.last = { query: token, explanation: rolloutOf(this.rolled, token) };
-    return { explanation: this.last.explanation, place: 0 };
+    return { explanation: this.last.explanation, targetIndex: 0 };
   }
 
   /** What the model predicts at the places of a text. */
@@ -90,8 +90,8 @@ export class Targets {
 
   choices(): { value: string; label: string }[] {
     const texts = new Set(this.explained.map(({ explanation }) => explanation.text));
-    const values = this.explained.map(({ explanation, place }, index) => {
-      const { name, value } = explanation.targets[place]!;
+    const values = this.explained.map(({ explanation, targetIndex }, index) => {
+      const { name, value } = explanation.targets[targetIndex]!;
       const about = texts.size > 1 ? ` \u00b7 ${explanation.text.slice(0, 40)}` : "";
       return { value: String(index), label: `${phrase(name)}  ${format.signed(value)}${about}` };
     });

@@ -58,7 +58,7 @@ export interface Units {
   of: number[];
 }
 
-/** Whether one of these tokens is an attention sink, which gets much of the attention whatever it says. */
+/** Whether one of these tokens is an attention sink, which receives much of the attention whatever its text is. */
 export function holdsSink(table: TokenTable, members: readonly number[]): boolean {
   return members.some((token) => table.sink?.[token] === 1);
 }
@@ -102,9 +102,9 @@ function namesOf(table: TokenTable, kind: UnitKind): (string | null)[] {
     if (kind === "word") return word === NO_WORD ? null : `${group}/${word}`;
     if (kind === "token" || table.special[index] === 1) return null;
     if (kind === "block") {
-      const place = counts.get(group) ?? 0;
-      counts.set(group, place + 1);
-      return `${group}/${Math.floor(place / size)}`;
+      const unit = counts.get(group) ?? 0;
+      counts.set(group, unit + 1);
+      return `${group}/${Math.floor(unit / size)}`;
     }
     const sentence = sentences.get(group) ?? 0;
     if (SENTENCE_END.test(table.text?.[index] ?? token)) sentences.set(group, sentence + 1);
@@ -127,21 +127,21 @@ export function unitsOf(table: TokenTable, options: { kind: UnitKind; special: b
     of: table.token.map(() => -1),
   };
   const names = namesOf(table, options.kind);
-  const places = new Map<string, number>();
+  const range = new Map<string, number>();
   table.token.forEach((_, index) => {
     const special = table.special[index] === 1;
     if (special && !options.special) return;
     const name = names[index] ?? `token/${index}`;
-    let place = places.get(name);
-    if (place === undefined) {
-      place = units.members.length;
-      places.set(name, place);
+    let unit = range.get(name);
+    if (unit === undefined) {
+      unit = units.members.length;
+      range.set(name, unit);
       units.members.push([]);
       units.special.push(special);
       units.group.push(table.group?.[index] ?? "");
     }
-    units.members[place]!.push(index);
-    units.of[index] = place;
+    units.members[unit]!.push(index);
+    units.of[index] = unit;
   });
   const texts = units.members.map((members) => textsOf(table, members, options.kind, names[members[0]!] !== null));
   units.labels = texts.map(([text]) => text);
@@ -157,8 +157,8 @@ function textsOf(table: TokenTable, members: number[], kind: UnitKind, joined: b
   if (!joined) return [table.token[first]!, readable(first)];
   if (kind === "word") return [table.wordText[first] ?? table.token[first]!, table.wordText[first] ?? readable(first)];
   if (kind === "block") {
-    const places = `${table.position[first]! + 1}\u2013${table.position[last]! + 1}`;
-    return [places, places];
+    const range = `${table.position[first]! + 1}\u2013${table.position[last]! + 1}`;
+    return [range, range];
   }
   const text = running(members.map(readable));
   return [text, text];

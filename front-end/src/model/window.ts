@@ -1,13 +1,13 @@
-/** Which part of a long result is looked at, as it stands in the address, and payloads in which a window is put. */
+/** Windows of a long result: their start, as it is in the address, and payloads with a window in place of blocks. */
 import type { AnalysisPayload, Payload, TokenTable } from "./payload";
 
 /** The first row and column of a window. */
-export interface Place {
+export interface WindowStart {
   row: number;
   column: number;
 }
 
-/** The stack of an analysis that is looked at; one without an encoder apart has only a decoder. */
+/** The stack of an analysis that is shown; without a separate encoder there is only a decoder. */
 export type PartName = "decoder" | "encoder";
 
 /** A stack that is shown by windows: its size in tokens, that of the blocks around a window, and of a window. */
@@ -21,7 +21,7 @@ export interface WindowFacts {
   /** All keys as text, where the whole is in blocks. */
   tokens?: string[];
   /** Of a window: where it is, and how many blocks come before its own keys. */
-  place?: Place & { before: number };
+  place?: WindowStart & { before: number };
 }
 
 /** A window of every analysis that is long; null for those that are not. */
@@ -32,26 +32,26 @@ export interface WindowPayload {
 const NAMES = ["row", "column"] as const;
 
 /** The window that a fragment names; null for the whole in blocks. */
-export function parsePlace(fragment: string, facts: WindowFacts): Place | null {
+export function parseStart(fragment: string, facts: WindowFacts): WindowStart | null {
   const query = new URLSearchParams(fragment);
   const [row, column] = NAMES.map((name) => query.get(name) ?? "");
   if (![row, column].every((text) => /^\d{1,7}$/u.test(text!))) return null;
-  return fittedPlace({ row: Number(row), column: Number(column) }, facts);
+  return fittedStart({ row: Number(row), column: Number(column) }, facts);
 }
 
-/** A place where a window is whole. */
-export function fittedPlace({ row, column }: Place, { queries, keys, window }: WindowFacts): Place {
+/** The nearest start of a window that is inside the text. */
+export function fittedStart({ row, column }: WindowStart, { queries, keys, window }: WindowFacts): WindowStart {
   const within = (start: number, tokens: number): number => Math.max(0, Math.min(Math.round(start), tokens - window));
   return { row: within(row, queries), column: within(column, keys) };
 }
 
-/** A fragment that says how things are looked at, and where. */
-export function formatPlace(place: Place | null, fragment: string): string {
-  return [place ? `row=${place.row}&column=${place.column}` : "", withoutPlace(fragment)].filter(Boolean).join("&");
+/** A fragment with the state of the view and the start of the window. */
+export function formatStart(start: WindowStart | null, fragment: string): string {
+  return [start ? `row=${start.row}&column=${start.column}` : "", withoutStart(fragment)].filter(Boolean).join("&");
 }
 
-/** The part of a fragment that says how things are looked at. */
-export function withoutPlace(fragment: string): string {
+/** A fragment without the start of the window: the state of the view. */
+export function withoutStart(fragment: string): string {
   const query = new URLSearchParams(fragment);
   for (const name of NAMES) query.delete(name);
   return query.toString();
@@ -79,7 +79,7 @@ export function longest(facts: readonly (WindowFacts | null)[]): WindowFacts | n
   return { ...first, queries: most(({ queries }) => queries), keys: most(({ keys }) => keys) };
 }
 
-/** A payload in which windows have taken the place of what is in blocks. */
+/** A payload with windows in place of blocks. */
 export function withWindow(whole: Payload, { analyses }: WindowPayload, part: PartName): Payload {
   const put = (analysis: AnalysisPayload, index: number): AnalysisPayload => {
     const window = analyses[index];
@@ -97,9 +97,9 @@ export function blockAt({ count }: TokenTable, index: number): { first: number; 
 }
 
 /** The window in the middle of which a query and a key are. */
-export function placeAround(query: number, key: number, facts: WindowFacts): Place {
+export function startAround(query: number, key: number, facts: WindowFacts): WindowStart {
   const half = facts.window / 2;
-  return fittedPlace({ row: query - half, column: key - half }, facts);
+  return fittedStart({ row: query - half, column: key - half }, facts);
 }
 
 /** The next key after one whose text has some letters in it, around the end; -1 where there is none. */

@@ -1,54 +1,29 @@
-/** What the toolbars of maps and flows have in common: controls that follow the state, the choice of view and theme. */
-import { type Choice, segmented } from "../draw/controls";
-import type { State } from "../model/state";
-import type { Store } from "../model/store";
-import { ElementPanel } from "./panel";
+/** One line of a list of bars: a name, a bar, and its value. */
+import { h } from "../draw/dom";
 
-export const UNITS: Choice[] = [
-  { value: "token", label: "Subwords" },
-  { value: "word", label: "Words" },
-  { value: "sentence", label: "Sentences" },
-  { value: "block", label: "Blocks", title: "As many tokens each" },
-];
+export interface BarView {
+  name: Node;
+  /** The size of the bar, from 0 to 1; where bars diverge, from -1 to 1. */
+  size: number;
+  diverging?: boolean;
+  colour: string;
+  value: string;
+  chosen?: boolean;
+  title?: string;
+  choose?: () => void;
+}
 
-export abstract class Bar extends ElementPanel<State> {
-  protected readonly syncs: ((state: State) => void)[] = [];
-
-  constructor(
-    protected readonly store: Store,
-    private readonly views: Choice[],
-  ) {
-    super();
-  }
-
-  update(state: State): void {
-    for (const sync of this.syncs) sync(state);
-  }
-
-  protected segments(name: keyof State, legend: string, choices: Choice[]): HTMLElement {
-    const control = segmented(legend, choices, (value) => this.store.set({ [name]: value }));
-    this.syncs.push((state) => control.set(String(state[name])));
-    return control.element;
-  }
-
-  protected view(): HTMLElement {
-    const element = this.segments("view", "View", this.views);
-    element.hidden = this.views.length < 2;
-    return element;
-  }
-
-  protected theme(): HTMLElement {
-    return this.segments("theme", "Theme", [
-      { value: "auto", label: "Auto" },
-      { value: "light", label: "Light" },
-      { value: "dark", label: "Dark" },
-    ]);
-  }
-
-  protected stacks(): HTMLElement {
-    return this.segments("part", "Stack", [
-      { value: "encoder", label: "Encoder" },
-      { value: "decoder", label: "Decoder" },
-    ]);
-  }
+export function barLine({ name, size, diverging = false, colour, value, chosen, title, choose }: BarView): HTMLElement {
+  const bar = h("i");
+  const length = Math.abs(size) * (diverging ? 50 : 100);
+  bar.style.width = `${length}%`;
+  bar.style.background = colour;
+  if (diverging) bar.style.marginInlineStart = `${size < 0 ? 50 - length : 50}%`;
+  return h(
+    "li",
+    { class: chosen ? "chosen" : "", title, click: choose },
+    name,
+    h("span", { class: "track" }, bar),
+    h("span", { class: "value" }, value),
+  );
 }

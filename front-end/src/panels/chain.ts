@@ -2,18 +2,19 @@
 import { max } from "d3-array";
 import { h, s } from "../draw/dom";
 import { tickFormat } from "../draw/legend";
-import { drawLines } from "../draw/lines";
+import { lineChartMarks } from "../draw/linechart";
+import { svgOf } from "../draw/marks";
 import { named, type View } from "../draw/view";
 import * as format from "../model/format";
 import { stepsOf } from "../model/scopes";
-import { ElementPanel } from "./panel";
+import { Panel } from "./panel";
 
 const HEIGHT = 128;
 const LONG_CHAIN = 8;
 
-export class ChainChart extends ElementPanel {
+export class ChainChart extends Panel {
   readonly element: HTMLElement;
-  private readonly svg = s("svg", { role: "img" });
+  private readonly svg = s("svg", { role: "img", height: HEIGHT });
   private readonly title = h("h2");
 
   constructor() {
@@ -41,18 +42,22 @@ export class ChainChart extends ElementPanel {
     );
     const names = new Map(stepsOf(scopes).map(({ scope, short }) => [scope, short]));
     const most = max(points, ([, value]) => value) ?? 1;
-    drawLines(this.svg, {
-      width: Math.max(240, this.element.clientWidth - 28),
+    const width = Math.max(240, this.element.clientWidth - 28);
+    const marks = lineChartMarks({
+      width,
       height: HEIGHT,
       names: scopeNames,
-      lines: [{ name: "cell", points }],
+      lines: [{ main: true, points }],
       tick: tickFormat(state.norm, most),
-      now: state.scope,
+      current: state.scope,
+      ink: view.ink,
       // In a long chain there is no room even for the pluses.
       short: (scope) => (names.get(scope) ?? scope).replace(scopes.length > LONG_CHAIN ? "+ " : "", ""),
     });
-    const told = points.map(([scope, value]) => `${scope} ${format.cell(value, state.norm, false)}`);
-    this.svg.setAttribute("aria-label", `Through the chain: ${told.join(", ")}`);
+    this.svg.setAttribute("width", String(width));
+    this.svg.replaceChildren(...svgOf(marks));
+    const texts = points.map(([scope, value]) => `${scope} ${format.cell(value, state.norm, false)}`);
+    this.svg.setAttribute("aria-label", `Through the chain: ${texts.join(", ")}`);
   }
 }
 

@@ -3,16 +3,16 @@ import { popover } from "../draw/controls";
 import { h } from "../draw/dom";
 import { pngOf, svgText } from "../exports/figure";
 import type { State } from "../model/state";
-import type { Takeaway } from "../part";
-import { ElementPanel } from "./panel";
+import type { Exportable } from "../section";
+import { Panel } from "./panel";
 
-export class Exports extends ElementPanel<State> {
+export class Exports extends Panel<State> {
   readonly element: HTMLDetailsElement;
   private readonly note = h("p", { class: "note", role: "status" });
 
   constructor(
     linkable: boolean,
-    private readonly takeaway: () => Takeaway,
+    private readonly exportable: () => Exportable,
   ) {
     super();
     const button = (name: string, kind: string, make: () => Promise<Blob> | Blob): HTMLElement =>
@@ -24,15 +24,15 @@ export class Exports extends ElementPanel<State> {
       h(
         "div",
         { class: "row" },
-        button("SVG", "svg", () => new Blob([svgText(takeaway().figure())], { type: "image/svg+xml" })),
-        button("PNG", "png", () => pngOf(takeaway().figure())),
+        button("SVG", "svg", () => new Blob([svgText(exportable().figure())], { type: "image/svg+xml" })),
+        button("PNG", "png", () => pngOf(exportable().figure())),
       ),
       h("span", { class: "hint" }, "this view as data"),
       h(
         "div",
         { class: "row" },
-        button("CSV", "csv", async () => new Blob([await takeaway().csv()], { type: "text/csv" })),
-        button("JSON", "json", async () => new Blob([await takeaway().json()], { type: "application/json" })),
+        button("CSV", "csv", async () => new Blob([await exportable().csv()], { type: "text/csv" })),
+        button("JSON", "json", async () => new Blob([await exportable().json()], { type: "application/json" })),
       ),
       h(
         "div",
@@ -48,18 +48,18 @@ export class Exports extends ElementPanel<State> {
   }
 
   update(): void {
-    this.note.textContent = this.takeaway().note();
+    this.note.textContent = this.exportable().note();
   }
 
   private async save(kind: string, make: () => Promise<Blob> | Blob): Promise<void> {
     try {
       const blob = await make();
-      const link = h("a", { href: URL.createObjectURL(blob), download: `${this.takeaway().name()}.${kind}` });
+      const link = h("a", { href: URL.createObjectURL(blob), download: `${this.exportable().name()}.${kind}` });
       this.element.append(link);
       link.click();
       link.remove();
       const timer = window.setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-      this.life.atEnd(() => {
+      this.lifetime.onEnd(() => {
         window.clearTimeout(timer);
         URL.revokeObjectURL(link.href);
       });
@@ -71,9 +71,9 @@ export class Exports extends ElementPanel<State> {
   private async copyLink(): Promise<void> {
     try {
       await navigator.clipboard.writeText(window.location.href);
-      this.note.textContent = "The link is in the clipboard.";
+      this.note.textContent = "Link copied.";
     } catch {
-      this.note.textContent = "The address bar has the link to this view.";
+      this.note.textContent = "The link could not be copied. Copy it from the address bar.";
     }
   }
 }

@@ -1,4 +1,4 @@
-/** The corner that says how right the result is, and where it came from. */
+/** A button with the error of a result; behind it, how the result was computed. */
 import { popover } from "../draw/controls";
 import { bdi, h } from "../draw/dom";
 import type { Analysis } from "../model/analysis";
@@ -11,18 +11,18 @@ export function factsCorner(analysis: Analysis): HTMLElement {
   const errors = analysis.layers.map((layer, index) =>
     h("tr", {}, h("th", { scope: "row" }, `layer ${layer}`), h("td", {}, format.error(analysis.completeness[index]!))),
   );
-  const told =
-    "Parts and bias add up to the model\u2019s own output. Relative error of the worst query, layer by layer:";
+  const description = "Parts and bias add up to the model\u2019s output. Relative error of the worst query, by layer:";
   const table = h("div", { class: "scroller" }, h("table", {}, h("tbody", {}, ...errors)));
-  const title = "Completeness: how exactly the parts add up to the model\u2019s own output. Click for model facts.";
+  const title =
+    "Completeness: relative error of the sum of all parts against the model\u2019s output. Click for model facts.";
   const precision = h("p", { class: "precision" }, precisionShown(analysis.precision));
-  return factsPopover(analysis.worstError, analysis.facts, [h("p", {}, told), table, precision], title);
+  return factsPopover(analysis.worstError, analysis.facts, [h("p", {}, description), table, precision], title);
 }
 
 /** How precise the numbers of a page are. */
 export function precisionShown(error: number): string {
-  if (error === 0) return "The numbers are as analysed, in float32.";
-  return `Shares are as analysed within ${format.tolerance(error)} of themselves; 0 is less than a millionth of the largest in its row.`;
+  if (error === 0) return "Values have full float32 precision.";
+  return `Shares are rounded to within ${format.tolerance(error)} of their value; 0 stands for less than a millionth of the largest value in the row.`;
 }
 
 /** The largest error of a result; behind it the proof, and all that is known of how the result came about. */

@@ -2,13 +2,14 @@
 import { sum } from "d3-array";
 import { palette, shade } from "../draw/colour";
 import { h, sized } from "../draw/dom";
-import { cellsOf } from "../draw/paint";
+import { cellsOf } from "../draw/mapmarks";
+import { type Mark, paintMarks } from "../draw/marks";
 import { greyedOf, type View } from "../draw/view";
 import * as format from "../model/format";
-import { type Context, ElementPanel, type MainPanel } from "./panel";
+import { type Context, type MainPanel, Panel } from "./panel";
 
 /** Of a small map, in pixels, without its frame and name. */
-const SIZE = { least: 116, most: 320, beside: 22, below: 46 };
+const SIZE = { least: 116, most: 320, around: 22, below: 46 };
 /** Pixels of the window that everything above and below the maps takes. */
 const CHROME = 420;
 const SMALLEST_HEIGHT = 420;
@@ -16,7 +17,7 @@ const CELL = 16;
 /** Longer texts would take too long to go through all heads of all layers. */
 const MOST_TOKENS = 160;
 
-export class HeadsPanel extends ElementPanel implements MainPanel {
+export class HeadsPanel extends Panel implements MainPanel {
   readonly element: HTMLElement;
   private readonly grid = h("div", { class: "heads" });
   private readonly note = h("p", { class: "note" });
@@ -24,7 +25,7 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
   private readonly about = h(
     "p",
     { class: "note" },
-    "what every head (across) of every layer (down) carries, as a share of its layer",
+    "contribution of every head (columns) in every layer (rows), as a share of its layer",
   );
   private readonly carried = new Map<string, number[]>();
   private view: View | null = null;
@@ -34,7 +35,7 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
     super();
     this.element = h("div", { class: "heads-view" }, this.note, this.grid, this.about, this.all);
     this.all.addEventListener("click", (event) => this.clicked(event));
-    this.life.observeSize(this.element, () => {
+    this.lifetime.observeSize(this.element, () => {
       if (this.view && Math.abs(this.element.clientWidth - this.drawnWidth) > 1) this.update(this.view);
     });
   }
@@ -43,10 +44,10 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
     this.view = view;
     const { lens, state } = view;
     const { analysis } = lens;
-    const apart = analysis.hasHeads(state.scope);
-    for (const part of [this.grid, this.about, this.all]) part.hidden = !apart;
-    this.note.replaceChildren(...(apart ? [this.told(view)] : this.elsewhere(view)));
-    if (!apart) return;
+    const separate = analysis.hasHeads(state.scope);
+    for (const element of [this.grid, this.about, this.all]) element.hidden = !separate;
+    this.note.replaceChildren(...(separate ? [this.description(view)] : this.elsewhere(view)));
+    if (!separate) return;
     const shares = this.shares(view, state.layer);
     const order = [...shares.keys()].sort((a, b) => shares[b]! - shares[a]!);
     const size = this.sizeFor(order.length);
@@ -61,22 +62,25 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
     const height = Math.max(SMALLEST_HEIGHT, window.innerHeight - CHROME);
     const sizes = Array.from({ length: heads }, (_, index) => {
       const [columns, rows] = [index + 1, Math.ceil(heads / (index + 1))];
-      return Math.floor(Math.min(this.drawnWidth / columns - SIZE.beside, height / rows - SIZE.below));
+      return Math.floor(Math.min(this.drawnWidth / columns - SIZE.around, height / rows - SIZE.below));
     });
     return Math.min(SIZE.most, Math.max(SIZE.least, ...sizes));
   }
 
-  private told({ state }: View): string {
-    return `Heads of layer ${state.layer} at ${state.scope}, those that carry most first. A click shows one in the large map.`;
+  private description({ state }: View): string {
+    return `Heads of layer ${state.layer} at ${state.scope}, largest contribution first. Click one to show it in the large map.`;
   }
 
-  /** Where heads are apart, to go there. */
+  /** Buttons for the scopes with separate heads. */
   private elsewhere({ lens, state }: View): Node[] {
     const scopes = lens.analysis.scopeNames.filter((name) => lens.analysis.hasHeads(name));
     const buttons = scopes.map((scope) =>
       h("button", { type: "button", class: "quiet", click: () => this.context.store.set({ scope }) }, scope),
     );
-    return [document.createTextNode(`At ${state.scope} the heads are already mixed. They are apart at `), ...buttons];
+    return [
+      document.createTextNode(`At ${state.scope} the heads are already mixed. Separate heads are available at `),
+      ...buttons,
+    ];
   }
 
   /** For every head the part of all that the heads of a layer carry (by absolute value). */
@@ -104,20 +108,15 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
     const matrix = lens.matrix(state);
     const colours = palette(state.colours, lens.colouring(state), { diverging: lens.signed(state), dark });
     const scale = size / Math.max(matrix.rows, matrix.columns);
-    context.imageSmoothingEnabled = scale < 1;
-    context.drawImage(
-      cellsOf(matrix, colours, greyedOf(state, lens, dark)),
-      0,
-      0,
-      matrix.columns * scale,
-      matrix.rows * scale,
-    );
+    const bitmap = cellsOf(matrix, colours, greyedOf(state, lens, dark));
+    const box = { x: 0, y: 0, width: matrix.columns * scale, height: matrix.rows * scale };
+    paintMarks(context, [{ kind: "bitmap", bitmap, ...box }]);
     return h(
       "button",
       {
         type: "button",
         class: view.state.head === head ? "head chosen" : "head",
-        title: `Head ${head} carries ${format.share(share)} of what the heads of the layer carry`,
+        title: `Head ${head}: ${format.share(share)} of the contribution of all heads of this layer`,
         click: () => this.context.store.set({ head, view: "map" }),
       },
       canvas,
@@ -137,15 +136,15 @@ export class HeadsPanel extends ElementPanel implements MainPanel {
     const colouring = { limit: most, most, scale: { kind: "linear" as const } };
     const colours = palette(view.state.colours, colouring, { diverging: false, dark: view.dark });
     const context = sized(this.all, CELL * heads.numbers.length, CELL * layers.length);
-    rows.forEach((shares, row) => {
-      shares.forEach((share, column) => {
-        context.fillStyle = colours.css[shade(share, colours)]!;
-        context.fillRect(column * CELL, row * CELL, CELL - 1, CELL - 1);
-      });
-    });
-    context.strokeStyle = view.ink.accent;
-    context.lineWidth = 2;
-    context.strokeRect(1, layers.indexOf(view.state.layer) * CELL + 1, CELL * heads.numbers.length - 3, CELL - 3);
+    const cells = rows.flatMap((shares, row) =>
+      shares.map((share, column): Mark => {
+        const fill = colours.css[shade(share, colours)]!;
+        return { kind: "rect", x: column * CELL, y: row * CELL, width: CELL - 1, height: CELL - 1, fill };
+      }),
+    );
+    const y = layers.indexOf(view.state.layer) * CELL + 1;
+    const frame = { x: 1, y, width: CELL * heads.numbers.length - 3, height: CELL - 3 };
+    paintMarks(context, [...cells, { kind: "rect", ...frame, stroke: view.ink.accent, lineWidth: 2 }]);
     this.all.setAttribute(
       "aria-label",
       `Shares of ${heads.numbers.length} heads in ${layers.length} layers, up to ${format.share(most)}`,

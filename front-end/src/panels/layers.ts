@@ -6,11 +6,12 @@ import * as format from "../model/format";
 import type { Pane } from "../model/pane";
 import type { State } from "../model/state";
 import type { Store } from "../model/store";
-import { ElementPanel } from "./panel";
+import { Panel } from "./panel";
+import { handleArrows, markChosen } from "./radiogroup";
 
 const SIZE = 54;
 
-export class Layers extends ElementPanel<State> {
+export class Layers extends Panel<State> {
   readonly element: HTMLElement;
   private readonly list: HTMLElement;
   private layers: number[] = [];
@@ -24,7 +25,8 @@ export class Layers extends ElementPanel<State> {
     super();
     this.list = h("div", { class: "list", role: "radiogroup", "aria-label": "Layer" });
     this.element = h("section", { class: "layers" }, h("h2", {}, "Layers"), this.list);
-    this.list.addEventListener("keydown", (event) => this.typed(event));
+    const current = (): number => this.layers.indexOf(pane.state(store.state).layer);
+    handleArrows(this.list, current, (by) => this.step(by));
   }
 
   update(shared: State): void {
@@ -34,28 +36,14 @@ export class Layers extends ElementPanel<State> {
     [...this.list.children].forEach((child, index) => {
       const layer = this.layers[index]!;
       const ratio = mean(analysis.ratios(state.scope, layer).filter((value) => !Number.isNaN(value)));
-      child.setAttribute("aria-checked", String(layer === state.layer));
-      child.setAttribute("tabindex", layer === state.layer ? "0" : "-1");
       child.querySelector<HTMLElement>(".mixing i")!.style.width = `${100 * (ratio ?? 0)}%`;
       child.setAttribute(
         "title",
         ratio === undefined ? `Layer ${layer}` : `Layer ${layer}: mean mixing ratio ${format.share(ratio)}`,
       );
     });
-    this.reveal(this.layers.indexOf(state.layer));
+    markChosen(this.list, this.layers.indexOf(state.layer));
     this.drawer.update(this.thumbnails, shared);
-  }
-
-  /** Scroll the list (and nothing else) to a layer. */
-  private reveal(index: number): void {
-    const child = this.list.children[index] as HTMLElement | undefined;
-    if (!child) return;
-    const [top, left] = [child.offsetTop - this.list.offsetTop, child.offsetLeft - this.list.offsetLeft];
-    const { scrollTop, scrollLeft, clientHeight, clientWidth } = this.list;
-    if (top < scrollTop || top + child.offsetHeight > scrollTop + clientHeight)
-      this.list.scrollTop = top - (clientHeight - child.offsetHeight) / 2;
-    if (left < scrollLeft || left + child.offsetWidth > scrollLeft + clientWidth)
-      this.list.scrollLeft = left - (clientWidth - child.offsetWidth) / 2;
   }
 
   step(by: number): void {
@@ -85,14 +73,5 @@ export class Layers extends ElementPanel<State> {
       );
     });
     this.list.replaceChildren(...items);
-  }
-
-  private typed(event: KeyboardEvent): void {
-    const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (by === undefined) return;
-    event.preventDefault();
-    const next = this.layers.indexOf(this.pane.state(this.store.state).layer) + by;
-    this.step(by);
-    (this.list.children[next] as HTMLElement | undefined)?.focus();
   }
 }

@@ -2,18 +2,18 @@
 import { bdi, h } from "../draw/dom";
 import type { Cell } from "../draw/geometry";
 import { HeatMap } from "../draw/heatmap";
-import { besideOf, greyedOf, titleOf, type View, valueAt } from "../draw/view";
+import { greyedOf, ownBarsOf, titleOf, type View, valueAt } from "../draw/view";
 import * as format from "../model/format";
 import type { TokenTable } from "../model/payload";
 import { label, running, shortLabel } from "../model/tokens";
-import { type Context, ElementPanel, type MainPanel } from "./panel";
+import { type Context, type MainPanel, Panel } from "./panel";
 import { TokenSearch } from "./search";
 
 const ZOOM_STEP = 1.5;
 /** Tokens of the text before and after one in a tooltip. */
 const AROUND = 4;
 
-export class MapPanel extends ElementPanel implements MainPanel {
+export class MapPanel extends Panel implements MainPanel {
   readonly element: HTMLElement;
   readonly tools: HTMLElement;
   private readonly heatmap: HeatMap;
@@ -25,7 +25,7 @@ export class MapPanel extends ElementPanel implements MainPanel {
     super();
     this.heatmap = new HeatMap(
       { hover: (cell, x, y) => this.pointed(cell, x, y), choose: (cell) => context.choose(cell) },
-      this.life,
+      this.lifetime,
     );
     this.element = h("div", { class: "map-view" }, this.heatmap.element, this.tooltip);
     this.search = new TokenSearch(context, () => this.view && this.draw(this.view));
@@ -61,10 +61,17 @@ export class MapPanel extends ElementPanel implements MainPanel {
   private draw(view: View): void {
     const { matrix, state, lens, dark } = view;
     const size = `${matrix.rows} queries by ${matrix.columns} keys`;
-    const told = `${titleOf(view)}: ${size}. Arrow keys move, plus and minus zoom.`;
+    const description = `${titleOf(view)}: ${size}. Arrow keys move, plus and minus zoom.`;
     const { matches } = this.search;
     const grey = greyedOf(state, lens, dark);
-    this.heatmap.show({ ...view, matrix: lens.painted(state), label: told, grey, beside: besideOf(view), matches });
+    this.heatmap.show({
+      ...view,
+      matrix: lens.painted(state),
+      label: description,
+      grey,
+      ownBars: ownBarsOf(view),
+      matches,
+    });
   }
 
   private pointed(cell: Cell | null, x: number, y: number): void {
@@ -78,7 +85,7 @@ export class MapPanel extends ElementPanel implements MainPanel {
     if (cell.column >= 0) {
       const key = bdi(shortLabel(view.keys.shown[cell.column] ?? "", 60));
       lines[0] = h("strong", {}, query, " \u2190 ", key);
-      lines.push(h("span", {}, told(view, cell)));
+      lines.push(h("span", {}, valueText(view, cell)));
     } else {
       lines.push(h("span", {}, `own token: ${format.share(view.ownShares[cell.row] ?? Number.NaN)} of the row`));
     }
@@ -101,10 +108,10 @@ function around(name: string, table: TokenTable, members: number[]): HTMLElement
   const [first, last] = [members[0] ?? 0, members.at(-1) ?? 0];
   const group = table.group?.[first];
   const text = (from: number, to: number): string => {
-    const places = [...table.token.keys()]
+    const indices = [...table.token.keys()]
       .slice(Math.max(0, from), Math.max(0, to))
       .filter((at) => table.group?.[at] === group);
-    return running(places.map((at) => table.text?.[at] ?? table.token[at]!));
+    return running(indices.map((at) => table.text?.[at] ?? table.token[at]!));
   };
   const before = label(text(first - AROUND, first))
     .replaceAll("\u2423", " ")
@@ -127,13 +134,13 @@ function around(name: string, table: TokenTable, members: number[]): HTMLElement
 }
 
 /** A cell's value in words. */
-function told(view: View, { row, column }: Cell): string {
+function valueText(view: View, { row, column }: Cell): string {
   const { norm, own } = view.state;
   const { diverging } = view.palette;
   const value = valueAt(view, row, column);
   if (own === "out" && view.own[row] === column)
     return `own token: ${format.share(view.ownShares[row]!)} of the row, left out`;
-  if (Number.isNaN(value)) return "not there at this scope";
+  if (Number.isNaN(value)) return "not available at this scope";
   const unit =
     norm === "none" ? "" : diverging ? " points" : ` of its ${norm}${own === "out" ? " without own tokens" : ""}`;
   return format.cell(value, norm, diverging) + unit;

@@ -4,21 +4,21 @@ import { bdi, h } from "../draw/dom";
 import type { Facts } from "../model/payload";
 import type { State } from "../model/state";
 import type { Shortcut } from "../shortcuts";
-import { ElementPanel, type Panel } from "./panel";
+import { Panel } from "./panel";
 
-/** A result as the head of the page names it. */
-export interface Named {
+/** A result as the head of the page shows it. */
+export interface Heading {
   facts: Facts;
   tokens: number;
   image: boolean;
 }
 
-export class Masthead extends ElementPanel<State> {
+export class Masthead extends Panel<State> {
   readonly element: HTMLElement;
   private readonly keys = h("dl");
 
   constructor(
-    results: Named[],
+    results: Heading[],
     private readonly shortcuts: () => Shortcut[],
     private readonly exports: Panel<State>,
   ) {
@@ -29,23 +29,21 @@ export class Masthead extends ElementPanel<State> {
       h("span", { class: "wordmark" }, "normscope"),
       h("div", { class: "texts" }, ...results.map(textOf)),
       popover("Keys", "help", this.keys),
+      this.own(exports),
     );
-    exports.mount(this.element);
   }
 
   update(state: State): void {
-    const entries = this.shortcuts().flatMap(({ keys, does }) => [h("dt", {}, h("kbd", {}, keys)), h("dd", {}, does)]);
+    const entries = this.shortcuts().flatMap(({ keys, description }) => [
+      h("dt", {}, h("kbd", {}, keys)),
+      h("dd", {}, description),
+    ]);
     this.keys.replaceChildren(...entries);
     this.exports.update(state);
   }
-
-  override dispose(): void {
-    this.exports.dispose();
-    super.dispose();
-  }
 }
 
-function textOf({ facts, tokens, image }: Named): HTMLElement {
+function textOf({ facts, tokens, image }: Heading): HTMLElement {
   const parts = [String(facts.source_text ?? ""), String(facts.text ?? "")]
     .filter((text) => text.trim() !== "")
     .map((text) => text.replace(/\s+/gu, " "));

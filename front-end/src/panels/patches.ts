@@ -1,13 +1,15 @@
 /** Patches over their image: what the chosen query took from every patch, and patches to choose as queries. */
 import { shade } from "../draw/colour";
 import { h, sized } from "../draw/dom";
+import { type Box, type Mark, paintMarks } from "../draw/marks";
 import { picture } from "../draw/picture";
 import { type View, valueAt } from "../draw/view";
-import { type Context, ElementPanel } from "./panel";
+import type { TokenTable } from "../model/payload";
+import { type Context, Panel } from "./panel";
 
 const SIZE = 300;
 
-export class Patches extends ElementPanel {
+export class Patches extends Panel {
   readonly element: HTMLElement;
   private readonly canvas = h("canvas", { class: "patches", tabindex: 0, role: "img" });
   private readonly strength = h("input", {
@@ -49,43 +51,41 @@ export class Patches extends ElementPanel {
     const { rows, columns } = this.grid();
     const height = Math.round((SIZE * view.lens.analysis.picture!.height) / view.lens.analysis.picture!.width);
     const context = sized(this.canvas, SIZE, height);
-    context.drawImage(picture(analysis.picture!), 0, 0, SIZE, height);
     const [width, tall] = [SIZE / columns, height / rows];
     const strength = Number(this.strength.value) / 100;
     const painted = { ...view, matrix: view.lens.painted(view.state) };
-    view.keys.members.forEach((members, column) => {
+    const tints = view.keys.members.flatMap((members, column) => {
       const value = valueAt(painted, view.focus.row, column);
-      for (const token of members) {
-        const [row, at] = [analysis.keys.row?.[token] ?? -1, analysis.keys.column?.[token] ?? -1];
-        if (row < 0 || at < 0 || Number.isNaN(value)) continue;
-        context.globalAlpha = strength;
-        context.fillStyle = view.palette.css[shade(value, view.palette)]!;
-        context.fillRect(at * width, row * tall, width * (analysis.keys.count?.[token] ?? 1), tall);
-        context.globalAlpha = 1;
-      }
+      if (Number.isNaN(value)) return [];
+      const fill = view.palette.css[shade(value, view.palette)]!;
+      return members.flatMap((token): Mark[] => {
+        const box = patchBox(analysis.keys, token, width, tall);
+        return box ? [{ kind: "rect", ...box, fill, opacity: strength }] : [];
+      });
     });
-    this.outline(context, view, width, tall);
+    const image = { x: 0, y: 0, width: SIZE, height };
+    paintMarks(context, [
+      { kind: "bitmap", ...image, bitmap: picture(analysis.picture!), smooth: true },
+      ...tints,
+      ...this.outline(view, width, tall),
+    ]);
     this.canvas.setAttribute(
       "aria-label",
       `Image of ${rows} by ${columns} patches, tinted by the row of ${view.queries.shown[view.focus.row]}`,
     );
   }
 
-  private outline(context: CanvasRenderingContext2D, view: View, width: number, tall: number): void {
+  /** A frame around the patch of the query. */
+  private outline(view: View, width: number, tall: number): Mark[] {
     const { analysis } = view.lens;
     const position = analysis.queries.position[view.queries.members[view.focus.row]?.[0] ?? -1];
     const token = analysis.keys.position.indexOf(position ?? -1);
-    const patches = analysis.keys.count?.[token] ?? 1;
-    const [row, column] = [analysis.keys.row?.[token] ?? -1, analysis.keys.column?.[token] ?? -1];
-    if (row < 0) return;
-    for (const [colour, line] of [
-      ["#ffffff", 4],
-      [view.ink.accent, 2],
-    ] as const) {
-      context.strokeStyle = colour;
-      context.lineWidth = line;
-      context.strokeRect(column * width, row * tall, width * patches, tall);
-    }
+    const box = patchBox(analysis.keys, token, width, tall);
+    if (!box) return [];
+    return [
+      { kind: "rect", ...box, stroke: "#ffffff", lineWidth: 4 },
+      { kind: "rect", ...box, stroke: view.ink.accent, lineWidth: 2 },
+    ];
   }
 
   private clicked(event: MouseEvent): void {
@@ -105,4 +105,11 @@ export class Patches extends ElementPanel {
       unit >= 0 ? { row: unit, column: -1 } : { row: view.selected.row, column: view.keys.of[token] ?? -1 },
     );
   }
+}
+
+/** Where the patch (or block of patches) of a token is; null where the token is no patch. */
+function patchBox(table: TokenTable, token: number, width: number, height: number): Box | null {
+  const [row, column] = [table.row?.[token] ?? -1, table.column?.[token] ?? -1];
+  if (row < 0 || column < 0) return null;
+  return { x: column * width, y: row * height, width: width * (table.count?.[token] ?? 1), height };
 }

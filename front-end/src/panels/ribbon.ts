@@ -4,11 +4,11 @@ import { inkOn, shade } from "../draw/colour";
 import { bdi, h, s } from "../draw/dom";
 import { type View, valueAt } from "../draw/view";
 import { label, type Units } from "../model/tokens";
-import { type Context, ElementPanel } from "./panel";
+import { type Context, Panel } from "./panel";
 
 const MOST_LINES = 12;
 
-export class Ribbon extends ElementPanel {
+export class Ribbon extends Panel {
   readonly element: HTMLElement;
   private readonly text = h("div", { class: "tokens" });
   private readonly lines = s("svg", { class: "lines", "aria-hidden": "true" });
@@ -26,7 +26,7 @@ export class Ribbon extends ElementPanel {
       h("header", {}, h("h2", {}, "Text"), h("span", { class: "hint" }, "click a token")),
       this.box,
     );
-    this.life.observeSize(this.box, () => this.view && this.drawLines(this.view));
+    this.lifetime.observeSize(this.box, () => this.view && this.drawLines(this.view));
   }
 
   update(view: View): void {
@@ -114,18 +114,18 @@ export class Ribbon extends ElementPanel {
     const most = Math.abs(entries[0]?.value ?? 1);
     const width = scaleLinear([0, most], [0.4, 3.5]);
     const frame = this.text.getBoundingClientRect();
-    const place = (column: number): { x: number; y: number; top: number } | null => {
+    const middleOf = (column: number): { x: number; y: number; top: number } | null => {
       const box = this.keys[column]?.getBoundingClientRect();
       return box
         ? { x: box.x - frame.x + box.width / 2, y: box.y - frame.y + box.height / 2, top: box.y - frame.y }
         : null;
     };
-    const origin = place(from);
+    const origin = middleOf(from);
     this.lines.setAttribute("width", String(frame.width));
     this.lines.setAttribute("height", String(frame.height));
     this.lines.replaceChildren(
       ...entries.flatMap(({ column, value }) => {
-        const end = place(column);
+        const end = middleOf(column);
         if (!origin || !end) return [];
         const lift = Math.min(origin.top, end.top) - 4 - Math.min(26, 5 + Math.abs(origin.x - end.x) / 10);
         const d = `M${origin.x},${origin.top}C${origin.x},${lift} ${end.x},${lift} ${end.x},${end.top}`;

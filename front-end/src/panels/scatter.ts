@@ -1,12 +1,12 @@
 /** Two analyses of one text against each other, cell by cell: where two methods (or two models) agree, and where not. */
 import { scalePow } from "d3-scale";
 import { chromeOf, h, sized } from "../draw/dom";
-import { FONT } from "../draw/paint";
+import { type Mark, paintMarks } from "../draw/marks";
 import type { View } from "../draw/view";
 import * as format from "../model/format";
 import { pearson, spearman } from "../model/statistics";
 import { label } from "../model/tokens";
-import { type Context, ElementPanel, type MainPanel } from "./panel";
+import { type Context, type MainPanel, Panel } from "./panel";
 
 const MARGIN = { left: 58, right: 14, top: 14, bottom: 42 };
 const SMALLEST = 260;
@@ -21,21 +21,21 @@ interface Point {
   second: number;
 }
 
-export class Scatter extends ElementPanel implements MainPanel {
+export class Scatter extends Panel implements MainPanel {
   readonly element: HTMLElement;
   private readonly canvas = h("canvas", { class: "scatter", role: "img" });
-  private readonly told = h("p", { class: "note", role: "status" });
+  private readonly status = h("p", { class: "note", role: "status" });
   private points: Point[] = [];
-  private place: (point: Point) => [number, number] = () => [0, 0];
+  private positionOf: (point: Point) => [number, number] = () => [0, 0];
   private view: View | null = null;
 
   constructor(private readonly context: Context) {
     super();
-    this.element = h("div", { class: "scatter-view" }, this.canvas, this.told);
+    this.element = h("div", { class: "scatter-view" }, this.canvas, this.status);
     this.canvas.addEventListener("pointermove", (event) => this.moved(event.offsetX, event.offsetY));
     this.canvas.addEventListener("pointerleave", () => this.context.hover(null));
     this.canvas.addEventListener("click", (event) => this.clicked(event.offsetX, event.offsetY));
-    this.life.observeSize(this.element, () => this.view && this.draw(this.view));
+    this.lifetime.observeSize(this.element, () => this.view && this.draw(this.view));
   }
 
   update(view: View): void {
@@ -44,8 +44,8 @@ export class Scatter extends ElementPanel implements MainPanel {
     this.draw(view);
     const [first, second] = [this.points.map((point) => point.first), this.points.map((point) => point.second)];
     const correlations = `Pearson ${pearson(first, second).toFixed(3)}, Spearman ${spearman(first, second).toFixed(3)}`;
-    this.told.textContent = `${this.points.length} cells of this map that both have. ${correlations}.`;
-    this.canvas.setAttribute("aria-label", `${this.name(0)} against ${this.name(1)}: ${this.told.textContent}`);
+    this.status.textContent = `${this.points.length} cells that both maps have. ${correlations}.`;
+    this.canvas.setAttribute("aria-label", `${this.name(0)} against ${this.name(1)}: ${this.status.textContent}`);
   }
 
   private pairs(view: View): Point[] {
@@ -92,49 +92,40 @@ export class Scatter extends ElementPanel implements MainPanel {
       this.points.map((point) => point.second),
       [size - MARGIN.bottom, MARGIN.top],
     );
-    this.place = (point) => [x(point.first), y(point.second)];
-    context.font = `11px ${FONT}`;
-    context.fillStyle = view.ink.muted;
-    context.strokeStyle = view.ink.line;
+    this.positionOf = (point) => [x(point.first), y(point.second)];
     const show = (value: number): string => format.cell(value, view.state.norm, false);
-    for (const tick of x.ticks(4)) {
-      line(context, [x(tick), MARGIN.top], [x(tick), size - MARGIN.bottom]);
-      context.textAlign = "center";
-      context.fillText(show(tick), x(tick), size - MARGIN.bottom + 16);
-    }
-    for (const tick of y.ticks(4)) {
-      line(context, [MARGIN.left, y(tick)], [size - MARGIN.right, y(tick)]);
-      context.textAlign = "right";
-      context.fillText(show(tick), MARGIN.left - 6, y(tick) + 4);
-    }
-    context.textAlign = "center";
-    context.fillText(this.name(0), (size + MARGIN.left) / 2, size - 8);
-    context.save();
-    context.translate(11, (size - MARGIN.bottom) / 2);
-    context.rotate(-Math.PI / 2);
-    context.fillText(this.name(1), 0, 0);
-    context.restore();
-    this.drawPoints(context, view);
+    const [left, right, top, bottom] = [MARGIN.left, size - MARGIN.right, MARGIN.top, size - MARGIN.bottom];
+    const text = { kind: "text", size: 11, fill: view.ink.muted, anchor: "middle" } as const;
+    const marks: Mark[] = [
+      ...x.ticks(4).flatMap((tick): Mark[] => [
+        { kind: "line", from: [x(tick), top], to: [x(tick), bottom], stroke: view.ink.line },
+        { ...text, x: x(tick), y: bottom + 16, text: show(tick) },
+      ]),
+      ...y.ticks(4).flatMap((tick): Mark[] => [
+        { kind: "line", from: [left, y(tick)], to: [right, y(tick)], stroke: view.ink.line },
+        { ...text, x: left - 6, y: y(tick) + 4, text: show(tick), anchor: "end" },
+      ]),
+      { ...text, x: (size + left) / 2, y: size - 8, text: this.name(0) },
+      { ...text, x: 11, y: bottom / 2, text: this.name(1), angle: -Math.PI / 2 },
+      ...this.pointMarks(view),
+    ];
+    paintMarks(context, marks);
   }
 
-  private drawPoints(context: CanvasRenderingContext2D, { ink, selected, own }: View): void {
+  private pointMarks({ ink, selected, own }: View): Mark[] {
     const opacity = Math.max(0.15, Math.min(0.7, 400 / Math.max(1, this.points.length)));
-    for (const point of this.points) {
+    return this.points.map((point) => {
       const chosen = point.row === selected.row;
-      context.globalAlpha = chosen ? 1 : opacity;
-      context.fillStyle = chosen ? ink.accent : own[point.row] === point.column ? ink.muted : ink.text;
-      const [x, y] = this.place(point);
-      context.beginPath();
-      context.arc(x, y, chosen ? 3.2 : 2.2, 0, 2 * Math.PI);
-      context.fill();
-    }
-    context.globalAlpha = 1;
+      const [x, y] = this.positionOf(point);
+      const fill = chosen ? ink.accent : own[point.row] === point.column ? ink.muted : ink.text;
+      return { kind: "circle", x, y, radius: chosen ? 3.2 : 2.2, fill, opacity: chosen ? 1 : opacity };
+    });
   }
 
   private nearest(x: number, y: number): Point | null {
     let [best, least]: [Point | null, number] = [null, REACH];
     for (const point of this.points) {
-      const [left, top] = this.place(point);
+      const [left, top] = this.positionOf(point);
       const distance = Math.hypot(left - x, top - y);
       if (distance < least) [best, least] = [point, distance];
     }
@@ -162,11 +153,4 @@ export class Scatter extends ElementPanel implements MainPanel {
 
 function extent(values: number[]): [number, number] {
   return values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [0, 0]);
-}
-
-function line(context: CanvasRenderingContext2D, from: [number, number], to: [number, number]): void {
-  context.beginPath();
-  context.moveTo(...from);
-  context.lineTo(...to);
-  context.stroke();
 }

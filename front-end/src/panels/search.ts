@@ -1,6 +1,6 @@
 /** A field to look for tokens with: which rows and columns have what is typed, and Enter to go from one to the next. */
 import { h } from "../draw/dom";
-import { type Matches, NO_MATCHES } from "../draw/paint";
+import { type Matches, NO_MATCHES } from "../draw/mapmarks";
 import type { View } from "../draw/view";
 import { label, type Units } from "../model/tokens";
 import type { Context } from "./panel";
@@ -19,13 +19,13 @@ export class TokenSearch {
   private view: View | null = null;
   private now: Matches = NO_MATCHES;
 
-  /** `changed` is told when other tokens match than before. */
+  /** `changed` is called when the matches change. */
   constructor(
     private readonly context: Context,
     private readonly changed: () => void,
   ) {
     this.element = h("div", { class: "find" }, this.count, this.field);
-    this.field.addEventListener("input", () => this.looked());
+    this.field.addEventListener("input", () => this.search());
     this.field.addEventListener("keydown", (event) => this.typed(event));
   }
 
@@ -52,18 +52,18 @@ export class TokenSearch {
     return { rows: of(this.view.queries), columns: of(this.view.keys) };
   }
 
-  private looked(): void {
+  private search(): void {
     this.now = this.matching();
     const count = Math.max(this.now.rows.size, this.now.columns.size);
     this.count.textContent = this.field.value.trim() === "" ? "" : count === 0 ? "none" : String(count);
     this.changed();
   }
 
-  /** Enter goes to the next token that was looked for (with Shift to the one before), Escape ends the search. */
+  /** Enter goes to the next matching token (with Shift to the one before), Escape ends the search. */
   private typed(event: KeyboardEvent): void {
     if (event.key === "Escape") {
       this.field.value = "";
-      this.looked();
+      this.search();
       this.field.blur();
     }
     if (event.key !== "Enter" || !this.view) return;
@@ -76,8 +76,8 @@ export class TokenSearch {
   }
 }
 
-/** The next of some places after one, or the one before it, around the end. */
-function following(places: number[], from: number, back: boolean): number {
-  if (back) return places.findLast((place) => place < from) ?? places.at(-1) ?? -1;
-  return places.find((place) => place > from) ?? places[0] ?? -1;
+/** The next of some indices after one, or the one before it, around the end. */
+function following(indices: number[], from: number, back: boolean): number {
+  if (back) return indices.findLast((index) => index < from) ?? indices.at(-1) ?? -1;
+  return indices.find((index) => index > from) ?? indices[0] ?? -1;
 }

@@ -5,12 +5,13 @@ import type { Pane } from "../model/pane";
 import { type Scope, stepsOf } from "../model/scopes";
 import type { State } from "../model/state";
 import type { Store } from "../model/store";
-import { ElementPanel } from "./panel";
+import { Panel } from "./panel";
+import { handleArrows, markChosen } from "./radiogroup";
 
 const PACE = 1100;
 const SIZE = { one: 52, two: 44 };
 
-export class Stepper extends ElementPanel<State> {
+export class Stepper extends Panel<State> {
   readonly element: HTMLElement;
   private readonly strip: HTMLElement;
   private readonly play: HTMLButtonElement;
@@ -57,9 +58,10 @@ export class Stepper extends ElementPanel<State> {
       h("div", { class: "transport" }, back, this.play, next),
       this.strip,
     );
-    this.strip.addEventListener("keydown", (event) => this.typed(event));
+    const current = (): number => this.scopes.indexOf(store.state.scope);
+    handleArrows(this.strip, current, (by) => this.step(by));
     this.setPlaying(false);
-    this.life.atEnd(() => window.clearInterval(this.timer));
+    this.lifetime.onEnd(() => window.clearInterval(this.timer));
   }
 
   update(state: State): void {
@@ -67,23 +69,12 @@ export class Stepper extends ElementPanel<State> {
     if (scopeNames.join() !== this.scopes.join()) this.build(scopes);
     const current = scopeNames.indexOf(state.scope);
     [...this.strip.children].forEach((child, index) => {
-      child.setAttribute("aria-checked", String(index === current));
-      child.setAttribute("tabindex", index === current ? "0" : "-1");
       child.classList.toggle("passed", index < current);
       child.classList.toggle("base", scopeNames[index] === state.base);
     });
-    this.reveal(this.strip.children[current] as HTMLElement | undefined);
+    markChosen(this.strip, current);
     // A difference has no film strip of its own: the strip goes on showing the maps themselves.
     this.drawer.update(this.thumbnails, state);
-  }
-
-  /** Scroll the strip (and nothing else) to a step. */
-  private reveal(step: HTMLElement | undefined): void {
-    if (!step || this.strip.scrollWidth <= this.strip.clientWidth) return;
-    const left = step.offsetLeft - this.strip.offsetLeft;
-    if (left < this.strip.scrollLeft || left + step.offsetWidth > this.strip.scrollLeft + this.strip.clientWidth) {
-      this.strip.scrollLeft = left - (this.strip.clientWidth - step.offsetWidth) / 2;
-    }
   }
 
   step(by: number): void {
@@ -137,14 +128,5 @@ export class Stepper extends ElementPanel<State> {
       );
     });
     this.strip.replaceChildren(...steps);
-  }
-
-  private typed(event: KeyboardEvent): void {
-    const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (by === undefined) return;
-    event.preventDefault();
-    const next = this.scopes.indexOf(this.store.state.scope) + by;
-    this.step(by);
-    (this.strip.children[next] as HTMLElement | undefined)?.focus();
   }
 }

@@ -3,10 +3,10 @@ import { bdi, h } from "../draw/dom";
 import { named, type View } from "../draw/view";
 import * as format from "../model/format";
 import { label } from "../model/tokens";
-import { type Context, ElementPanel, type MainPanel } from "./panel";
+import { type Context, type MainPanel, Panel } from "./panel";
 import { TokenSearch } from "./search";
 
-export class Table extends ElementPanel implements MainPanel {
+export class Table extends Panel implements MainPanel {
   readonly element: HTMLElement;
   private readonly select = h("select", { "aria-label": "Query" });
   private readonly holder = h("div", {
@@ -74,8 +74,8 @@ export class Table extends ElementPanel implements MainPanel {
         ),
       );
     });
-    const told = ["Row of ", named(view.queries.shown[selected.row]), `, layer ${state.layer}, at every scope`];
-    const caption = h("caption", {}, h("span", {}, ...told));
+    const title = ["Row of ", named(view.queries.shown[selected.row]), `, layer ${state.layer}, at every scope`];
+    const caption = h("caption", {}, h("span", {}, title));
     this.holder.replaceChildren(h("table", {}, caption, h("thead", {}, head), h("tbody", {}, ...rows)));
     if (elsewhere) this.reveal();
   }
@@ -84,7 +84,7 @@ export class Table extends ElementPanel implements MainPanel {
     this.search.focus();
   }
 
-  /** Scroll the table (and nothing else) to the column of the scope, beside the keys. */
+  /** Scroll the table (and nothing else) to the column of the scope, next to the keys. */
   private reveal(): void {
     const { holder } = this;
     const [key, now] = ["thead th:nth-child(2)", "thead th.now"].map((name) =>

@@ -14,12 +14,12 @@ import { Table } from "./table";
 interface Entry<Kind extends Panel> {
   label: string;
   make(context: Context): Kind;
-  /** Whether this analysis, one of so many, has what this shows; without it, every one has. */
-  shows?(analysis: Analysis, place: Place): boolean;
+  /** Whether an analysis has what this shows. Default: every analysis has it. */
+  shows?(analysis: Analysis, pane: PaneIndex): boolean;
 }
 
-/** Which of how many analyses. */
-export interface Place {
+/** The index of an analysis on the page, and the number of analyses. */
+export interface PaneIndex {
   index: number;
   count: number;
 }
@@ -40,7 +40,7 @@ export const VIEWS: Record<string, Entry<MainPanel>> = {
   table: { label: "Table", make: (context) => new Table(context) },
 };
 
-/** The panels beside it, about the row in focus. */
+/** The panels next to it, about the row in focus. */
 export const DETAILS: Entry<Panel>[] = [
   { label: "Text", make: (context) => new Ribbon(context), shows: (analysis) => analysis.picture === null },
   { label: "Image", make: (context) => new Patches(context), shows: (analysis) => analysis.picture !== null },
@@ -50,12 +50,12 @@ export const DETAILS: Entry<Panel>[] = [
 ];
 
 /** The names of the views that an analysis has. */
-export function viewsOf(analysis: Analysis, place: Place): string[] {
-  return Object.keys(VIEWS).filter((name) => VIEWS[name]?.shows?.(analysis, place) ?? true);
+export function viewsOf(analysis: Analysis, pane: PaneIndex): string[] {
+  return Object.keys(VIEWS).filter((name) => VIEWS[name]?.shows?.(analysis, pane) ?? true);
 }
 
 /** The view of that name if an analysis has it, else the default. */
-export function viewFor(name: string, analysis: Analysis, place: Place): string {
-  const names = viewsOf(analysis, place);
+export function viewFor(name: string, analysis: Analysis, pane: PaneIndex): string {
+  const names = viewsOf(analysis, pane);
   return names.includes(name) ? name : (names[0] ?? "");
 }

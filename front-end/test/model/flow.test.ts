@@ -18,7 +18,7 @@ function edges(matrix: number[][]): LayerEdges {
     .filter(({ value }) => value !== 0)
     .sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
   return {
-    places: Uint32Array.from(all, ({ place }) => place),
+    indices: Uint32Array.from(all, ({ place }) => place),
     values: Float32Array.from(all, ({ value }) => value),
     total: all.reduce((sum, { value }) => sum + Math.abs(value), 0),
   };

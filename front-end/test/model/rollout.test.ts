@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { formatAsked, looked, parseAsked } from "../../src/hosts/asked";
+import { formatAnalysisRequest, parseAnalysisRequest, withoutRequest } from "../../src/hosts/requests";
 import { Analysis } from "../../src/model/analysis";
 import { Rows } from "../../src/model/decode";
 import { flowOf } from "../../src/model/flow";
@@ -34,7 +34,7 @@ const ruled = (identity: number, normalise: boolean) =>
   new Analysis({ ...contents, rollout: { identity: { [ATTENTION.name]: identity }, normalise } });
 const analysis = ruled(0, true);
 const flowTo = (from: Analysis, query: number) =>
-  flowOf(rolloutOf(from, query).part("decoder"), 0, { share: 1, units: "token" });
+  flowOf(rolloutOf(from, query).stack("decoder"), 0, { share: 1, units: "token" });
 
 describe("a rollout", () => {
   it("is the product of the normalised maps, and conserved at every depth", () => {
@@ -80,12 +80,13 @@ describe("a rollout", () => {
 describe("an address", () => {
   const asked = { text: "a & b", model: "m", method: "alti", pair: "", reply: "x", heads: true, other: null };
   it("brings back what was asked", () => {
-    expect(parseAsked(`#${formatAsked(asked)}`)).toEqual(asked);
+    expect(parseAnalysisRequest(`#${formatAnalysisRequest(asked)}`)).toEqual(asked);
     const two = { ...asked, other: { text: "c", model: "", method: "norms" } };
-    expect(parseAsked(formatAsked(two))).toEqual(two);
-    expect(parseAsked("#layer=2")).toBeNull();
+    expect(parseAnalysisRequest(formatAnalysisRequest(two))).toEqual(two);
+    expect(parseAnalysisRequest("#layer=2")).toBeNull();
   });
-  it("also says how it is looked at", () => expect(looked(`#${formatAsked(asked)}&layer=2`)).toBe("layer=2"));
+  it("also says how it is looked at", () =>
+    expect(withoutRequest(`#${formatAnalysisRequest(asked)}&layer=2`)).toBe("layer=2"));
 });
 
 it("correlations are those of values and of ranks", () => {

@@ -69,8 +69,8 @@ class Computed:
         """
         weight = linear.weight.to(self.value)
         value = self.value @ weight.T
-        sizes = torch.linalg.vector_norm(weight.unflatten(0, (groups, -1)), dim=1) * math.sqrt(groups / len(weight))
-        spread = (self.rounded.square() @ sizes.square().T).sqrt()
+        squares = linear.shared.once((groups,), (linear.weight,), lambda: _mean_squares(weight, groups))
+        spread = (self.rounded.square() @ squares.to(value).T).sqrt()
         bias = None if linear.bias is None else linear.bias.to(value)
         rounded = value.abs().unflatten(-1, (groups, -1)) + spread[..., None]
         return Computed(value, rounded.flatten(-2)).plus(bias)
@@ -83,6 +83,12 @@ class Computed:
             entering = entering + entering.norm(dim=-1, keepdim=True) / entering.shape[-1]
         value = scale_(norm, self.value / divisor)
         return Computed(value, value.abs() + entering * norm.weight.abs() / divisor).plus(shift(norm))
+
+
+def _mean_squares(weight: Float[Tensor, "outputs inputs"], groups: int) -> Float[Tensor, "group inputs"]:
+    """The mean square of each input's weights to the outputs of each group."""
+    sizes = torch.linalg.vector_norm(weight.unflatten(0, (groups, -1)), dim=1) * math.sqrt(groups / len(weight))
+    return sizes.square()
 
 
 def attended(step: Attention) -> Computed:

@@ -26,12 +26,29 @@ QueryRows = slice | Int[Tensor, " row"]
 # ---- weights -----------------------------------------------------------------------------------------------------------
 
 
+class Shared:
+    """What follows from the weights of a block alone, kept for all sequences that go through it together."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, ...], tuple[tuple[Tensor, ...], Tensor]] = {}
+
+    def once(self, key: tuple[int, ...], of: tuple[Tensor, ...], make: Callable[[], Tensor]) -> Tensor:
+        """What `make` gives for the weights `of`, made the first time only, or again for other weights."""
+        kept = self._kept.get(key)
+        if kept is None or not all(
+            one is other or torch.equal(one, other) for one, other in zip(kept[0], of, strict=True)
+        ):
+            kept = self._kept[key] = (of, make())
+        return kept[1]
+
+
 @dataclass(frozen=True)
 class Linear:
     """The affine map `x -> x @ weight.T + bias`."""
 
     weight: Float[Tensor, "outputs inputs"]
     bias: Float[Tensor, " outputs"] | None = None
+    shared: Shared = field(default_factory=Shared, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -76,22 +93,6 @@ class Gated:
 
 
 Network = Plain | Gated
-
-
-class Shared:
-    """What follows from the weights of a block alone, kept for all sequences that go through it together."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[int, ...], tuple[tuple[Tensor, ...], Tensor]] = {}
-
-    def once(self, key: tuple[int, ...], of: tuple[Tensor, ...], make: Callable[[], Tensor]) -> Tensor:
-        """What `make` gives for the weights `of`, made the first time only, or again for other weights."""
-        kept = self._kept.get(key)
-        if kept is None or not all(
-            one is other or torch.equal(one, other) for one, other in zip(kept[0], of, strict=True)
-        ):
-            kept = self._kept[key] = (of, make())
-        return kept[1]
 
 
 # ---- steps of a chain --------------------------------------------------------------------------------------------------

@@ -6,13 +6,14 @@ What only the model itself can tell is checked when it is there.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normscope import catalogue
 from normscope.errors import FileError, InputError, SelectionError, listing
+from normscope.experiments import EXPERIMENTS, check_approximable, check_experiment_options
+from normscope.methods import METHODS, check_method_options, read_options
 from normscope.models.config import refuse_layer, refuse_scope, refuse_stacks
 from normscope.models.options import ModelOptions
 from normscope.options import MOST_JOBS, normalise_axis
@@ -110,10 +111,12 @@ def check_approximation(approximate: str | None, products: str | None) -> None:
 
 def check_method(name: str, options: Sequence[str], *, heads: bool) -> None:
     """Refuse a method that does not exist, or options that it does not have."""
-    catalogue.refuse_method(name, catalogue.read_options(options))
-    if heads and catalogue.folded(name) != catalogue.FOLLOWING:
+    declared = METHODS.declaration(METHODS.listed_name(name))
+    check_method_options(METHODS.listed_name(name), declared.options, read_options(options))
+    if heads and not declared.constant("follows", False):
+        following = [each for each in METHODS if METHODS.declaration(each).constant("follows", False)]
         raise InputError(
-            f"The method {name!r} does not follow single heads: leave out --heads, or use {catalogue.FOLLOWING!r}."
+            f"The method {name!r} does not follow single heads: leave out --heads, or use {listing(map(repr, following))}."
         )
 
 
@@ -170,22 +173,30 @@ def check_experiments(
     names: Sequence[str], options: Sequence[str], approximate: str | None
 ) -> dict[str, dict[str, Any]]:
     """Refuse experiments that do not exist, that are named twice, or that cannot be approximated; the options of each."""
-    known = [catalogue.experiment_name(name) for name in names]
+    known = [EXPERIMENTS.listed_name(name) for name in names]
     if len(set(known)) < len(known):
         raise InputError("Name at least one experiment, and each only once.")
     given = read_experiment_options(options, names)
     if approximate is not None:
-        asked = {catalogue.experiment_name(name): given.get(name, {}) for name in names}
-        catalogue.refuse_exact_experiments(catalogue.exact_experiments(asked), approximate)
+        exact = [
+            listed for listed, name in zip(known, names, strict=True) if not _ranks_only(listed, given.get(name, {}))
+        ]
+        check_approximable(exact, approximate)
     return given
+
+
+def _ranks_only(name: str, options: Mapping[str, Any]) -> bool:
+    """Whether an experiment with these options uses the ranks of map values alone."""
+    needed = EXPERIMENTS.declaration(name).constant("rank_options")
+    return bool(needed) and needed.items() <= options.items()
 
 
 def check_corpus(names: Sequence[str], corpus: str | None, options: CorpusOptions, ranks: Path | None) -> None:
     """Refuse a corpus that is missing where one is needed, or whose options or file do not exist."""
     from normscope.corpora import Corpus, CorpusError
 
-    entries = [catalogue.EXPERIMENTS[catalogue.experiment_name(name)] for name in names]
-    if corpus is None and any(entry.reads_corpus for entry in entries):
+    declared = [EXPERIMENTS.declaration(EXPERIMENTS.listed_name(name)) for name in names]
+    if corpus is None and any(each.constant("reads_corpus") for each in declared):
         raise InputError("These experiments need a corpus: name one (--corpus).")
     if corpus is not None:
         files = Corpus.of(corpus, options)
@@ -228,8 +239,8 @@ def read_experiment_options(given: Sequence[str], names: Sequence[str]) -> dict[
 
 def _typed(experiment: str, option: str, value: str) -> Any:
     """A value in the type of the option's default."""
-    catalogue.refuse_experiment_options(experiment, {option: value})
-    default = catalogue.EXPERIMENTS[catalogue.experiment_name(experiment)].options[option]
+    check_experiment_options(experiment, {option: value})
+    default = EXPERIMENTS.declaration(EXPERIMENTS.listed_name(experiment)).options[option]
     try:
         match default:
             case bool():

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from normscope.catalogue import METHODS
 from normscope.cli import options
 from normscope.cli.checks import (
     check_explanation_file,
@@ -29,6 +28,7 @@ from normscope.cli.console import (
     working,
 )
 from normscope.cli.expansion import expanded
+from normscope.methods import METHODS, method
 from normscope.models.options import ModelOptions
 
 if TYPE_CHECKING:
@@ -190,7 +190,6 @@ def explain_command(
 def methods_command(name: options.NamePart = None) -> None:
     """List the methods: what each measures, what it costs, and where it comes from."""
     names = named(name, METHODS, "method")
-    from normscope.methods import method
     from normscope.methods.table import methods_table
 
     result_console().print(methods_table([method(each) for each in names]))

@@ -122,9 +122,9 @@ def _random_pixels(analyzer: Analyzer) -> Tensor:
 
 def models_command(name: options.NamePart = None) -> None:
     """List the architectures that are understood, by their model_type."""
-    from normscope.families import families
+    from normscope.families import supported_models
 
-    known = families()
+    known = supported_models()
     names = named(name, known, "architecture")
     from normscope.output.terminal import plain_table
 

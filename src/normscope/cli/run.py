@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from normscope import catalogue
 from normscope.cli import options
 from normscope.cli.checks import check_corpus, check_counts, check_experiments, check_folder, check_model
 from normscope.cli.commands import add_command
@@ -17,6 +16,7 @@ from normscope.cli.expansion import Expansion, expanded
 from normscope.cli.several import RECIPES, run_several, several_models
 from normscope.corpora import Corpus, CorpusOptions
 from normscope.errors import InputError, listing
+from normscope.experiments import EXPERIMENTS
 from normscope.models.options import ModelOptions
 from normscope.options import ApproximationName, Arithmetic, FeedForwardBaseline, Masking, StackName, ValueBias
 
@@ -50,10 +50,8 @@ def register(app: typer.Typer) -> None:
 
 def experiments_command(name: options.NamePart = None) -> None:
     """List the experiments: name, paper, what they show, options."""
-    names = named(name, catalogue.EXPERIMENTS, "experiment")
+    names = named(name, EXPERIMENTS, "experiment")
     from rich.table import Table
-
-    from normscope.experiments import EXPERIMENTS
 
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "paper", "shows", "what it finds", "options (-O name.option=value)"):

@@ -2,35 +2,46 @@
 
 The decoder reads the reference. A row belongs to the token it gives out (AWO) or to the token it reads (AWI). Whether the
 end of the sentence takes part in the choice of the best source word decides on some data who wins, so both are computed. AER
-is counted over the whole corpus.
-"""
+is counted over the whole corpus."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial as bind
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from scipy import stats
 
 from normscope.errors import InputError
-from normscope.experiments import alignment_figures as drawing
-from normscope.experiments import tables
-from normscope.experiments.alignment_rows import gold_rows, link_rows, soft_rows
-from normscope.experiments.arrow import Table
+from normscope.experiments import figures, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
-from normscope.experiments.exact import Moments
-from normscope.experiments.links import AlignedPair, WordMaps, alignment_error_rate, error_counts
-from normscope.experiments.partial import Partial, Rows
+from normscope.experiments.links import (
+    NONE,
+    AlignedPair,
+    WordMaps,
+    alignment_error_rate,
+    error_counts,
+    gold_rows,
+    link_rows,
+    soft_rows,
+)
+from normscope.experiments.partial import Moments, Partial, Rows
+from normscope.experiments.tables import Row, Table
 from normscope.measures import Decomposition
+from normscope.plots.style import SEQUENTIAL
 from normscope.scopes import CROSS_WEIGHTS, resolve
 
 METHODS = ("weights", "norms")
 _SCOPES = {"weights": "CrossW", "norms": "Cross"}
 _LINKS = ("best", "all", "none")
+_ENDS = {"argmax": "sentence end takes part", "exclude": "without sentence end"}
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,11 @@ class Alignment(Experiment):
         "target": "target word, from 1",
         "target_word": "its text",
         "gold": "whether the gold alignment has the link as sure, as possible, or not at all (wrong)",
+    }
+    captions: ClassVar[dict[str, str]] = {
+        "alignment": "Alignment error rate of every head (across) in every layer (down); less is better.",
+        "alignment-example": "A sentence pair: cells are what the method gives, dots the links that people drew.",
+        "alignment-layers": "Alignment error rate by layer, for attention weights and for norms; less is better.",
     }
 
     def __post_init__(self) -> None:
@@ -182,14 +198,14 @@ class Alignment(Experiment):
             ).to_arrow_table()
 
     def _figures(self, partial: Partial, aer: np.ndarray, made: dict[str, Table], model: ModelFacts) -> dict[str, Any]:
-        drawn: dict[str, Any] = {"alignment-layers": bind(drawing.layers, aer, self.settings, self.ends, model)}
+        drawn: dict[str, Any] = {"alignment-layers": bind(_layers_figure, aer, self.settings, self.ends, model)}
         for s, e in np.ndindex(aer.shape[:2]):
-            title = f"{self.settings[s]}, {drawing.ENDS[self.ends[e]]}"
+            title = f"{self.settings[s]}, {_ENDS[self.ends[e]]}"
             name = f"alignment-{self.settings[s].lower()}-{self.ends[e]}"
-            drawn[name] = bind(drawing.heads, aer[s, e], title, METHODS, model)
+            drawn[name] = bind(_heads_figure, aer[s, e], title, METHODS, model)
         if self.examples:
             for sequence, setting in self._drawable(partial):
-                example = drawing.Example.read(partial, made, sequence, setting, self.ends[-1])
+                example = _Example.read(partial, made, sequence, setting, self.ends[-1])
                 drawn[f"alignment-example-{sequence + 1}-{setting.lower()}"] = example.figure
         return drawn
 
@@ -197,6 +213,11 @@ class Alignment(Experiment):
         rows = partial.rows["soft"].select("SELECT DISTINCT sequence, setting FROM rows ORDER BY sequence, setting")
         for row in rows.to_pylist():
             yield row["sequence"], row["setting"]
+
+    @classmethod
+    def sentence(cls, rows: list[Row]) -> str:
+        best = min(tables.rows_with(rows, "aer"), key=lambda row: row["aer"])
+        return f"The lowest alignment error rate is {best['aer']:.1%}, by {best['method']}."
 
 
 _LABELS = {"setting": pa.string(), "eos": pa.string(), "method": pa.string()}
@@ -258,3 +279,119 @@ def _correlation(aer: np.ndarray, norm: np.ndarray) -> dict[str, object]:
     ranked: Any = stats.spearmanr(first, second)
     linear: Any = stats.pearsonr(first, second)
     return {"spearman": float(ranked.statistic), "pearson": float(linear.statistic)}
+
+
+def _layers_figure(aer: np.ndarray, settings: Sequence[str], ends: Sequence[str], model: ModelFacts) -> Figure:
+    """`[setting, end, method, layer, 1 + head]`: the error rate of each layer, by weights and by norms."""
+    figure, grid = figures.panels(len(settings), columns=2, width=4.6, height=3.4)
+    for s, (axes, setting) in enumerate(zip(grid, settings, strict=True)):
+        for (e, end), (m, method) in product(enumerate(ends), enumerate(("weights", "norms"))):
+            style = "-" if end == "argmax" else "--"
+            label = f"{method}, {_ENDS[end]}"
+            axes.plot(
+                model.layers, 100 * aer[s, e, m, :, 0], style, marker="o", ms=3.5, c=figures.PALETTE[m], label=label
+            )
+        axes.set(ylabel="AER (%)", title=setting)
+        figures.layer_ticks(axes, model.layers)
+        axes.grid(alpha=0.25, linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    figures.legend_below(figure, grid[0])
+    return figure
+
+
+def _heads_figure(aer: np.ndarray, title: str, methods: Sequence[str], model: ModelFacts) -> Figure:
+    """`[method, layer, 1 + head]`: the error rate of each layer and head."""
+    width, height = 0.55 * aer.shape[2] + 1.6, 0.42 * len(model.layers) + 1.5
+    figure, grid = figures.panels(2, columns=2, width=width, height=height)
+    columns = ["layer", *range(1, aer.shape[2])]
+    limits = float(100 * np.nanmin(aer)), float(100 * np.nanmax(aer))
+    for m, (axes, method) in enumerate(zip(grid, methods, strict=True)):
+        image = figures.heat(
+            axes,
+            100 * aer[m],
+            model.layers,
+            columns,
+            title=method,
+            form="{:.1f}",
+            colours=SEQUENTIAL.reversed(),
+            limits=limits,
+        )
+        axes.axvline(0.5, color="w", linewidth=3)
+        axes.set(xlabel="head", ylabel="layer")
+        if m == len(methods) - 1:
+            figure.colorbar(image, ax=grid, label="AER (%)", pad=0.02)
+    figure.suptitle(f"AER (%), {title}", fontsize=10)
+    return figure
+
+
+@dataclass(frozen=True)
+class _Example:
+    """One pair: for each method the map of its best layer (soft), the links made from it (hard), and the gold links."""
+
+    setting: str
+    end: str
+    panels: list[tuple[str, int, np.ndarray, set[tuple[int, int]]]]
+    gold: dict[tuple[int, int], str]
+    sources: list[str]
+    targets: list[str]
+
+    @classmethod
+    def read(cls, partial: Partial, made: dict[str, Table], sequence: int, setting: str, end: str) -> _Example:
+        soft = partial.rows["soft"].select(f"SELECT * FROM rows WHERE sequence = {sequence} AND setting = '{setting}'")
+        best = {
+            row["method"]: row["at_layer"]
+            for row in made["alignment"].to_pylist()
+            if row["which"] == "best layer" and (row["setting"], row["eos"]) == (setting, end)
+        }
+        rows = [row for row in soft.to_pylist() if best[row["method"]] == row["layer"]]
+        gold = [row for row in made["alignment-gold"].to_pylist() if row["sequence"] == sequence]
+        words = {side: {row[side]: row[f"{side}_word"] for row in rows} for side in ("source", "target")}
+        sources, targets = sorted({row["source"] for row in rows} - {NONE}), sorted({row["target"] for row in rows})
+        panels = [(method, best[method], *_map(rows, method, sources, targets, end)) for method in ("weights", "norms")]
+        return cls(
+            setting,
+            end,
+            panels,
+            {
+                (sources.index(row["source"] - 1), targets.index(row["target"] - 1)): row["gold"]
+                for row in gold
+                if row["source"] - 1 in sources and row["target"] - 1 in targets  # a word may have no tokens
+            },
+            [words["source"][word] for word in (*sources, NONE)],
+            [words["target"][word] for word in targets],
+        )
+
+    def figure(self) -> Figure:
+        """Shades are the soft alignment, dots the hard one, boxes the gold (dashed where it is only possible)."""
+        wide, high = len(self.sources), len(self.targets)
+        figure, grid = figures.panels(2, columns=2, width=0.26 * wide + 1.5, height=0.26 * high + 1.7)
+        for axes, (method, layer, values, hard) in zip(grid, self.panels, strict=True):
+            axes.imshow(values, cmap=SEQUENTIAL, aspect="equal", vmin=0)
+            self._mark(axes, hard)
+            axes.set_xticks(range(wide), self.sources, rotation=90, fontsize=7, parse_math=False)
+            axes.set_yticks(range(high), self.targets, fontsize=7, parse_math=False)
+            axes.tick_params(length=0)
+            axes.set_title(f"{method}, layer {layer}", fontsize=9)
+        figure.suptitle(f"{self.setting}, {_ENDS[self.end]}: soft (shade), hard (dot), gold (box)", fontsize=9)
+        return figure
+
+    def _mark(self, axes: Axes, hard: set[tuple[int, int]]) -> None:
+        for source, target in hard:
+            right = (source, target) in self.gold
+            axes.plot(source, target, "o", ms=4.5, color=figures.PALETTE[2 if right else 1], mec="w", mew=0.5)
+        for (source, target), kind in self.gold.items():
+            style: Any = "-" if kind == "sure" else (0, (2, 1.5))
+            box = Rectangle((source - 0.45, target - 0.45), 0.9, 0.9, fill=False, linewidth=1.1, linestyle=style)
+            axes.add_patch(box)
+
+
+def _map(
+    rows: list[dict[str, Any]], method: str, sources: list[int], targets: list[int], end: str
+) -> tuple[np.ndarray, set[tuple[int, int]]]:
+    columns = [*sources, NONE]
+    values = np.zeros((len(targets), len(columns)))
+    for row in rows:
+        if row["method"] == method:
+            values[targets.index(row["target"]), columns.index(row["source"])] = row["value"]
+    best = values[:, : None if end == "argmax" else -1].argmax(-1)
+    return values, {(int(source), place) for place, source in enumerate(best) if source < len(sources)}

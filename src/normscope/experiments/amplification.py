@@ -4,27 +4,33 @@ Every map is scaled so that its columns sum to 1; the map after the feed-forward
 amplification of each (query, key) pair, averaged over all occurrences of the two subword types. The same for the whole
 group of norm, feed-forward, residual and norm, and for the norm after the feed-forward; the lists say what they share. A
 corpus has hundreds of millions of pairs, so sums are whole numbers in Parquet rows that DuckDB adds up out of core.
-"""
+
+The papers sort their top pairs by hand. Here a pair of types is of the first kind of `CATEGORIES` that most of its
+occurrences are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial as bind
-from hashlib import blake2b
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from rich import box
+from rich.table import Table as TextTable
+from rich.text import Text
 
 from normscope.errors import InputError
-from normscope.experiments import chain, figures, tables, top_pairs
-from normscope.experiments.arrow import Table
+from normscope.experiments import chain, figures, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.partial import Partial, Rows
+from normscope.experiments.tables import Row, Table
+from normscope.experiments.tokens import type_ids
 from normscope.measures import Decomposition
 from normscope.options import NormaliseAxis
 from normscope.results.analysis import normalise
@@ -64,12 +70,16 @@ def scopes_needed(model: ModelFacts, kinds: Sequence[str] = KINDS) -> tuple[Scop
     return tuple(dict.fromkeys(scope for ends in ends_of(model, kinds).values() for scope in ends))
 
 
-def type_ids(observation: Observation) -> np.ndarray:
-    """A number for every token's type: its vocabulary id, or, where there is none, a hash of its string."""
-    if observation.token_ids is not None:
-        return observation.token_ids.astype(np.int64)
-    digests = [blake2b(token.encode(), digest_size=7).digest() for token in observation.tokens]
-    return np.array([int.from_bytes(digest, "big") for digest in digests], np.int64)
+SAME_TYPE, OTHER = "same type", "other"
+COUNTED = {"same word": "in_word", "same entity": "in_entity", "adjacent": "adjacent"}
+"""The kinds that occurrences decide on, and the columns that count those."""
+CATEGORIES = ("same word", SAME_TYPE, "same entity", "adjacent", OTHER)
+
+_NAMES = {
+    "ff": "the feed-forward",
+    "group": "norm, feed-forward, residual and norm",
+    LN: "the norm after the feed-forward",
+}
 
 
 @dataclass(frozen=True)
@@ -103,6 +113,12 @@ class FeedForwardAmplification(Experiment):
         "category": "the first of same word, same type, same entity, adjacent and other that most of its occurrences are; "
         "in the table of categories, that of the counted pairs",
         "also_in": "the other kinds whose list of this layer has the pair, too",
+        "pairs": "number of pairs of positions; in the table of categories, of listed pairs",
+        "types_of_pairs": "number of ordered pairs of types",
+        "seen_once": "ordered pairs of types that were seen once, and are left out unless minimum_count is 1",
+    }
+    captions: ClassVar[dict[str, str]] = {
+        "ff-amplification": "The pairs of subword types (key, query) that are brought together most, by layer.",
     }
 
     def __post_init__(self) -> None:
@@ -127,7 +143,7 @@ class FeedForwardAmplification(Experiment):
         query, key = np.nonzero(kept)
         types = type_ids(observation)
         columns = {"query": types[query], "key": types[key], "occurrences": np.ones(len(query), np.int64)}
-        columns |= top_pairs.counted(observation, query, key)
+        columns |= _counted(observation, query, key)
         units = np.rint(change[..., query, key] * UNIT).astype(np.int64)
         for kind, name in enumerate(ends_of(model, self.kinds)):
             columns |= {f"{name}_{layer}": units[kind, place] for place, layer in enumerate(model.layers)}
@@ -155,17 +171,17 @@ class FeedForwardAmplification(Experiment):
         totals = tables.from_records([{"pairs": count[0], "types_of_pairs": count[1], "seen_once": count[2]}])
         found = {
             "ff-amplification": table,
-            "ff-amplification-categories": tables.from_records(top_pairs.totals(records), _CATEGORIES),
+            "ff-amplification-categories": tables.from_records(_totals(records), _CATEGORIES),
             "ff-amplification-totals": totals,
         }
         drawn = {f"ff-amplification-{kind}": bind(_figure, table, kind, facts.model) for kind in kinds}
-        return Outcome(found, drawn, printed=bind(top_pairs.text_table, table, _NAMES))
+        return Outcome(found, drawn, printed=bind(_text_table, table))
 
     def _top(
         self, connection: duckdb.DuckDBPyConnection, kind: str, layer: int, tokens: dict[int, str]
     ) -> list[dict[str, object]]:
         """The pairs of a layer that are amplified most."""
-        counted = list(top_pairs.COUNTED.values())
+        counted = list(COUNTED.values())
         wanted = "" if self.same_type else " AND key <> query"
         found = connection.execute(
             f"SELECT key, query, {kind}_{layer}::DOUBLE / {UNIT} / occurrences AS amplification, occurrences, "
@@ -181,19 +197,22 @@ class FeedForwardAmplification(Experiment):
                 "query_type": tokens[query],
                 "amplification": amplification,
                 "occurrences": occurrences,
-                "category": top_pairs.category(
-                    occurrences, dict(zip(counted, counts, strict=True)), same_type=key == query
-                ),
+                "category": _category(occurrences, dict(zip(counted, counts, strict=True)), same_type=key == query),
             }
             for rank, (key, query, amplification, occurrences, *counts) in enumerate(found, 1)
         ]
 
+    @classmethod
+    def sentence(cls, rows: list[Row]) -> str:
+        top = max(
+            (row for row in tables.rows_with(rows, "amplification") if row["kind"] == "ff"),
+            key=lambda row: row["amplification"],
+        )
+        return (
+            f"The feed-forward of layer {top['layer']} strengthens {top['key_type']!r} in {top['query_type']!r} most "
+            f"(by {top['amplification']:.2g})."
+        )
 
-FeedForwardAmplification.columns |= {
-    "pairs": "number of pairs of positions; in the table of categories, of listed pairs",
-    "types_of_pairs": "number of ordered pairs of types",
-    "seen_once": "ordered pairs of types that were seen once, and are left out unless minimum_count is 1",
-}
 
 _SCHEMA = pa.schema(
     {
@@ -231,7 +250,7 @@ def _sum_up(
     connection: duckdb.DuckDBPyConnection, kinds: Sequence[str], layers: tuple[int, ...]
 ) -> tuple[int, int, int]:
     """Add up all rows of each pair of types; the numbers of pairs, of pairs of types, and of those seen once."""
-    summed = [*top_pairs.COUNTED.values(), *(f"{kind}_{layer}" for kind in kinds for layer in layers)]
+    summed = [*COUNTED.values(), *(f"{kind}_{layer}" for kind in kinds for layer in layers)]
     sums = ", ".join(f"sum({name}) AS {name}" for name in summed)
     connection.execute(
         f"CREATE TABLE sums AS SELECT query, key, sum(occurrences)::BIGINT AS occurrences, {sums} "
@@ -241,6 +260,56 @@ def _sum_up(
         "SELECT coalesce(sum(occurrences), 0)::BIGINT, count(*), count(*) FILTER (occurrences = 1) FROM sums"
     ).fetchone()
     return row or (0, 0, 0)
+
+
+def _counted(observation: Observation, query: np.ndarray, key: np.ndarray) -> dict[str, np.ndarray]:
+    """For every pair of positions, 1 or 0: in one word, in one entity (where the corpus has labels), side by side."""
+    nothing = np.full(len(observation.tokens), -1)
+    words = np.where(observation.special, -1, observation.words)
+    entities = nothing if observation.entities is None else observation.entities
+    found = [(owner[query] == owner[key]) & (owner[query] >= 0) for owner in (words, entities)]
+    return {
+        name: values.astype(np.int64)
+        for name, values in zip(COUNTED.values(), (*found, np.abs(query - key) == 1), strict=True)
+    }
+
+
+def _category(occurrences: int, counts: Mapping[str, int], *, same_type: bool) -> str:
+    """Of which kind a pair of types is, from how many of its occurrences are of each."""
+    for name in CATEGORIES[:-1]:
+        if same_type if name == SAME_TYPE else 2 * counts[COUNTED[name]] > occurrences:
+            return name
+    return OTHER
+
+
+def _totals(records: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
+    """How many pairs of each list are of each kind."""
+    found = Counter((record["kind"], record["layer"], record["category"]) for record in records)
+    lists = dict.fromkeys((record["kind"], record["layer"]) for record in records)
+    return [
+        {"kind": kind, "layer": layer, "category": name, "pairs": found[kind, layer, name]}
+        for kind, layer in lists
+        for name in CATEGORIES
+    ]
+
+
+def _text_table(table: Table) -> TextTable:
+    """The lists as the papers print them: a row for each layer and component, pairs that another list has, too, in bold."""
+    shown = TextTable(box=box.SIMPLE, pad_edge=False, title="Top pairs (key, query); bold: also in another list")
+    for heading in ("layer", "component", "pairs, the most amplified first", "of them"):
+        shown.add_column(heading, overflow="fold")
+    lists: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    for record in table.to_pylist():
+        lists.setdefault((record["layer"], record["kind"]), []).append(record)
+    for (layer, kind), records in sorted(lists.items(), key=lambda item: item[0][0]):
+        pairs = [
+            Text(f"({record['key_type']}, {record['query_type']})", style="bold" if record["also_in"] else "")
+            for record in records
+        ]
+        found = Counter(record["category"] for record in records)
+        kinds = ", ".join(f"{found[name]} {name}" for name in CATEGORIES if found[name])
+        shown.add_row(str(layer), _NAMES[kind], Text(" ").join(pairs), kinds)
+    return shown
 
 
 def _figure(table: Table, kind: str, model: ModelFacts) -> Figure:
@@ -265,10 +334,3 @@ def _figure(table: Table, kind: str, model: ModelFacts) -> Figure:
         fontsize=9,
     )
     return figure
-
-
-_NAMES = {
-    "ff": "the feed-forward",
-    "group": "norm, feed-forward, residual and norm",
-    LN: "the norm after the feed-forward",
-}

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 
 from normscope.errors import InputError, listing
-from normscope.experiments.arrow import Table
 from normscope.experiments.partial import Partial, merged
+from normscope.experiments.tables import Row, Table, finite_rows
 from normscope.measures import Measure
 from normscope.models.source import short_name
 from normscope.results.analysis import Analysis
@@ -149,6 +149,10 @@ class Observation:
         """`[layer, query, key]` in float64."""
         return self.analysis.map(scope).values.astype(np.float64)
 
+    def head_maps(self, scope: str) -> np.ndarray:
+        """`[layer, head, query, key]` of the block's own attention."""
+        return self.analysis.map(scope, heads=True).values[..., : len(self.tokens)]
+
     def result(self, measure: Measure[Any, _Result]) -> _Result:
         """The result of a measure that the experiment said it needs."""
         if measure not in self.results:
@@ -206,9 +210,14 @@ class RunFacts:
     too_long: int = 0
     conventions: str = ""
 
+    @property
+    def model_label(self) -> str:
+        """The short name of the model, with the stack if it has two."""
+        return f"{short_name(self.model.name)}{f' ({self.model.stack})' if self.model.stack else ''}"
+
     def caption(self, experiment: str) -> str:
-        """What a figure is about, in words: the model, the corpus, and how much of it."""
-        model = f"{short_name(self.model.name)}{f' ({self.model.stack})' if self.model.stack else ''}"
+        """The model, the corpus, and how much of it, for the title of a figure."""
+        model = self.model_label
         if not self.sequences:
             return model
         corpus = " ".join(filter(None, (short_name(self.source or self.corpus), f"({self.sequences:,} sequences)")))
@@ -239,6 +248,15 @@ class Experiment(ABC):
     summary: ClassVar[str]
     columns: ClassVar[Mapping[str, str]]
     """What every column of the tables means."""
+    captions: ClassVar[Mapping[str, str]] = {}
+    """What its figures show, by name. An entry also covers the figures whose names begin with it and a hyphen, since some
+    are drawn once for each kind or question; the longest entry wins."""
+    across_caption: ClassVar[str] = ""
+    """What a figure of several models shows, for experiments that have one."""
+    reads_corpus: ClassVar[bool] = True
+    """Whether it needs a corpus; otherwise it is computed from the model alone."""
+    rank_options: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """The options with which its tables depend on the ranks of map values alone, so that maps may be approximate."""
 
     @abstractmethod
     def needs(self, model: ModelFacts) -> Needs:
@@ -266,7 +284,7 @@ class Experiment(ABC):
     @property
     def ranks_only(self) -> bool:
         """Whether its tables depend on the order of the values of maps alone, so that maps may be approximate."""
-        return False
+        return bool(self.rank_options) and all(tuple(getattr(self, name)) == v for name, v in self.rank_options.items())
 
     def check(self, analyzer: Analyzer) -> None:  # noqa: B027  (most take any model)
         """Refuse a model that the experiment cannot be run on, before any work begins."""
@@ -274,6 +292,34 @@ class Experiment(ABC):
     def from_model(self, analyzer: Analyzer) -> Partial:
         """What the model adds by itself, once."""
         return Partial()
+
+    @classmethod
+    def sentence(cls, rows: list[Row]) -> str | None:
+        """What the first table of a run says, in one sentence of plain numbers.
+
+        Numbers that are not finite are `None` in `rows`. Raises where a number or a column is missing.
+        """
+        del rows
+        return None
+
+    @classmethod
+    def finding(cls, tables: Sequence[Table]) -> str | None:
+        """The sentence about a finished run, from its tables in the order of the manifest.
+
+        `None` where there is no data, and where tables of older versions lack columns that the sentence needs.
+        """
+        if not tables:
+            return None
+        try:
+            return cls.sentence(finite_rows(tables[0]))
+        except (KeyError, ValueError, StopIteration, TypeError, IndexError, ZeroDivisionError):
+            return None
+
+    @classmethod
+    def caption(cls, figure: str) -> str:
+        """What a figure shows; for one that has no caption, its name as words."""
+        known = [name for name in cls.captions if figure == name or figure.startswith(f"{name}-")]
+        return cls.captions[max(known, key=len)] if known else name_as_words(figure)
 
     def options(self) -> dict[str, Any]:
         return {option.name: getattr(self, option.name) for option in fields(self)}
@@ -304,6 +350,12 @@ def _named(draw: Callable[[], Figure], caption: str) -> Figure:
 
 def _observation(item: Analysis | Observation, number: int) -> Observation:
     return item if isinstance(item, Observation) else Observation(item, number)
+
+
+def name_as_words(name: str) -> str:
+    """The name of a figure as the beginning of a sentence."""
+    words = name.replace("-", " ").replace("_", " ")
+    return words[:1].upper() + words[1:]
 
 
 def check_choice(experiment: str, option: str, value: object, choices: Sequence[object]) -> None:

@@ -23,8 +23,8 @@ from normscope.chain.trace import LayerNorm
 from normscope.errors import UnsupportedArchitectureError
 from normscope.experiments import figures, published, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
-from normscope.experiments.exact import Moments
-from normscope.experiments.partial import Partial
+from normscope.experiments.partial import Moments, Partial
+from normscope.experiments.tables import Row
 from normscope.families.spec import (
     AttentionPart,
     DispatchedAttention,
@@ -54,6 +54,7 @@ class ExpansionRate(Experiment):
     name: ClassVar[str] = "expansion-rate"
     paper: ClassVar[str] = "Kobayashi et al. 2021"
     shows: ClassVar[str] = "expansion rate of f"
+    reads_corpus: ClassVar[bool] = False
     summary: ClassVar[str] = (
         "how much the attention's value and output projections stretch vectors (from the weights alone)"
     )
@@ -64,12 +65,19 @@ class ExpansionRate(Experiment):
         "published_minimum": "the paper's smallest value of a layer",
         "published_maximum": "the paper's largest value of a layer",
     }
+    captions: ClassVar[dict[str, str]] = {
+        "expansion-rate": "How much value and output projections stretch a vector, by layer.",
+    }
+    across_caption: ClassVar[str] = (
+        "How much value and output projections stretch a vector. Published: 2021, Table 8, of the authors' form (-O "
+        "expansion-rate.form=authors)."
+    )
 
     def __post_init__(self) -> None:
         check_choice(self.name, "form", self.form, _FORMS)
 
     def needs(self, model: ModelFacts) -> Needs:
-        return Needs(corpus=False)
+        return Needs(corpus=self.reads_corpus)
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
         return Partial()
@@ -93,7 +101,7 @@ class ExpansionRate(Experiment):
         paper = published.paper_of_model(facts.model)
         if not paper.why_not and self.form != _PUBLISHED:
             paper = published.Paper(why_not=f"they are of the authors' code (-O {self.name}.form={_PUBLISHED}).")
-        mean, smallest, largest = paper.expansion_rate()
+        mean, smallest, largest = published_rates(paper)
         records.append(
             {
                 "layer": None,
@@ -108,6 +116,18 @@ class ExpansionRate(Experiment):
             {"expansion-rate": lambda: _figure(rates, facts.model)},
             paper.notes,
         )
+
+    @classmethod
+    def sentence(cls, rows: list[Row]) -> str:
+        rates = [row["expansion_rate"] for row in tables.rows_with(rows, "expansion_rate")]
+        return f"Values and output projections stretch a vector {min(rates):.2g} to {max(rates):.2g} times, by layer."
+
+
+def published_rates(paper: published.Paper) -> tuple[float | None, float | None, float | None]:
+    """Mean, minimum and maximum over layers; the paper's model alone counts, since no corpus is read."""
+    model = published.Paper(paper.model)
+    mean, smallest, largest = (model.value(ExpansionRate.name, name) for name in ("mean", "minimum", "maximum"))
+    return mean, smallest, largest
 
 
 _SCHEMA = pa.schema(

@@ -18,9 +18,10 @@ from scipy import stats
 from normscope.experiments import chain, figures, published, tables
 from normscope.experiments.amplification import type_ids
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
-from normscope.experiments.heads import CATEGORIES, categories, categories_of, head_maps
-from normscope.experiments.histograms import spearman
 from normscope.experiments.partial import Partial, Rows
+from normscope.experiments.statistics import spearman
+from normscope.experiments.tables import Row
+from normscope.experiments.tokens import CATEGORIES, categories, categories_of
 from normscope.measures import Decomposition
 from normscope.measures.vectors import ValueNorms
 from normscope.scopes import ATTENTION_WEIGHTS
@@ -91,12 +92,16 @@ class Frequency(Experiment):
         "quantity": "weight: attention the token gets (mean over heads, queries, layers); f: ||f(x)|| (over heads, layers)",
         **_COLUMNS,
     }
+    captions: ClassVar[dict[str, str]] = {
+        "frequency": "Frequency rank of a token against attention weight and norm; each panel names its rank "
+        "correlation.",
+    }
 
     def needs(self, model: ModelFacts) -> Needs:
         return Needs((Decomposition(maps=(ATTENTION_WEIGHTS,), heads=True), ValueNorms()))
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
-        weights = head_maps(observation, ATTENTION_WEIGHTS).astype(np.float64)
+        weights = observation.head_maps(ATTENTION_WEIGHTS).astype(np.float64)
         values = observation.result(ValueNorms())
         received = np.nanmean(weights, axis=2).mean((0, 1))
         return _occurrences(observation, model, {"weight": received, "f": values.mean((0, 1))})
@@ -107,6 +112,10 @@ class Frequency(Experiment):
         panels = {figures.ALPHA: columns["weight"], "‖f(x)‖": columns["f"]}
         drawn = bind(_figure, facts.model, rank, columns["class"], panels)
         return Outcome({"frequency": tables.from_records(records)}, {"frequency": drawn})
+
+    @classmethod
+    def sentence(cls, rows: list[Row]) -> str:
+        return tables.correlation_sentence("frequency rank and what a token is given", rows)
 
 
 @dataclass(frozen=True)
@@ -125,6 +134,9 @@ class MixingFrequency(Experiment):
         "published": "the paper's value, where model, corpus and masking are the paper's (a note says why not)",
         "published_deviation": "of MultiBERTs, the deviation of the published value over 25 models",
     }
+    captions: ClassVar[dict[str, str]] = {
+        "mixing-frequency": "Frequency rank of a token against its mixing ratio, by scope.",
+    }
 
     def needs(self, model: ModelFacts) -> Needs:
         return Needs((Decomposition(ratios=tuple(chain.mixing(model.scopes))),), masked=self.masked)
@@ -141,11 +153,15 @@ class MixingFrequency(Experiment):
         paper = published.paper_of(facts, self.name, masked=False)
         for record in records:
             if record["tokens"] != WITHOUT_FIRST:
-                scope, special = str(record["quantity"]), record["tokens"] == ALL
-                record["published"] = paper.mixing_frequency(scope, special=special)
-                record["published_deviation"] = paper.mixing_frequency(scope, special=special, deviation=True)
+                scope, tokens = str(record["quantity"]), "" if record["tokens"] == ALL else f" {record['tokens']}"
+                record["published"] = paper.value(self.name, f"spearman{tokens}", scope)
+                record["published_deviation"] = paper.value(self.name, f"deviation{tokens}", scope)
         drawn = bind(_figure, facts.model, rank, columns["class"], {scope: columns[scope] for scope in scopes})
         return Outcome({"mixing-frequency": tables.from_records(records)}, {"mixing-frequency": drawn}, paper.notes)
+
+    @classmethod
+    def sentence(cls, rows: list[Row]) -> str:
+        return tables.correlation_sentence("frequency rank and mixing ratio", rows)
 
 
 def _figure(model: ModelFacts, rank: np.ndarray, classes: np.ndarray, panels: dict[str, np.ndarray]) -> Figure:

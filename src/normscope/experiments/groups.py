@@ -2,31 +2,39 @@
 
 As in the paper, a pair is an ordered pair of subword types: its amplification is the mean over its occurrences, and what
 was seen once is left out. The group is compared with all other pairs, weighted so that their token distances are distributed
-as the group's (`matching`); the difference of the means is tested by an unpaired bootstrap, layer by layer.
-"""
+as the group's (`matching`); the difference of the means is tested by an unpaired bootstrap, layer by layer."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial as bind
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from normscope.errors import InputError
-from normscope.experiments import group_figures, published, tables
+from normscope.experiments import figures, published, tables
 from normscope.experiments.amplification import KINDS, UNIT, changes, scopes_needed, type_ids
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
-from normscope.experiments.bootstrap import Comparison, compare_means
 from normscope.experiments.matching import matched
 from normscope.experiments.partial import Partial, Rows
+from normscope.experiments.statistics import MeanDifference, Sample, compare_means
+from normscope.experiments.tables import Row
 from normscope.measures import Decomposition
 from normscope.options import NormaliseAxis
 
 FEWEST = 20
 """With fewer pairs on a side, nothing is called significant: a bootstrap of so few values is too sure of itself."""
+
+_WIDTH = 0.4
+_NORMAL = 1.96
+_BINS = 50
+_TAIL = 0.005
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,9 @@ class GroupAmplification(Experiment):
     correction: str = "none"
 
     label: ClassVar[str]
+    """What the group is called in figures."""
+    members: ClassVar[str]
+    """What its members are called at the beginning of a sentence."""
     paper: ClassVar[str] = "Kobayashi et al. 2024"
     columns: ClassVar[dict[str, str]] = {
         "kind": "ff: the feed-forward alone; group: norm, feed-forward, residual and norm",
@@ -132,12 +143,10 @@ class GroupAmplification(Experiment):
                 found = self._records(kind, layers, [tested[row] for row in chosen], counts, paper)
                 records += found
                 if min(len(group), len(other)) > 1:
-                    shapes = [group_figures.Shape.of(group, other, row) for row in chosen]
+                    shapes = [_Shape.of(group, other, row) for row in chosen]
                     errors = [tested[row].errors for row in chosen]
-                    drawn[f"{self.name}-{kind}"] = bind(group_figures.bars, found, errors, self.label)
-                    drawn[f"{self.name}-{kind}-histograms"] = bind(
-                        group_figures.histograms, shapes, layers, counts, self.label
-                    )
+                    drawn[f"{self.name}-{kind}"] = bind(_bars, found, errors, self.label)
+                    drawn[f"{self.name}-{kind}-histograms"] = bind(_histograms, shapes, layers, counts, self.label)
             found = {self.name: tables.from_records(records, _SCHEMA), f"{self.name}-distances": pairs.distances}
         return Outcome(found, drawn, paper.notes)
 
@@ -145,7 +154,7 @@ class GroupAmplification(Experiment):
         self,
         kind: str,
         layers: tuple[int, ...],
-        tested: list[Comparison],
+        tested: list[MeanDifference],
         counts: dict[str, Any],
         paper: published.Paper,
     ) -> list[dict[str, Any]]:
@@ -165,10 +174,19 @@ class GroupAmplification(Experiment):
                 "group_mean": comparison.means[0],
                 "other_mean": comparison.means[1],
                 **counts,
-                "published_significant": paper.significant(self.name, layer) if kind == "ff" else None,
+                "published_significant": published_significant(paper, self.name, layer) if kind == "ff" else None,
             }
             for layer, comparison, value in zip(layers, tested, p, strict=True)
         ]
+
+    @classmethod
+    def sentence(cls, rows: list[Row]) -> str:
+        layers = [row for row in rows if row["kind"] == rows[0]["kind"]]
+        known = tables.rows_with(layers, "effect", "significant")
+        amplified = sum(bool(row["significant"]) and row["effect"] > 0 for row in known)
+        total = f"{len(layers)} layers" if known == layers else f"the {len(known)} layers that have enough such pairs"
+        where = f"in {amplified} of {total}"
+        return f"{cls.members} are brought together, more than pairs at the same distance, {where}."
 
 
 _SCHEMA = pa.schema(
@@ -184,6 +202,12 @@ _SCHEMA = pa.schema(
         "published_significant": pa.bool_(),
     }
 )
+
+
+def published_significant(paper: published.Paper, experiment: str, layer: int) -> bool | None:
+    """Whether the paper found the feed-forward of a layer to amplify the group's pairs significantly."""
+    value = paper.value(experiment, "significant", layer=layer)
+    return None if value is None else bool(value)
 
 
 def _columns(layers: tuple[int, ...]) -> list[str]:
@@ -211,6 +235,14 @@ class WordSplit(GroupAmplification):
         "whether the feed-forward brings subwords of one word together, against other pairs of the same distances"
     )
     label: ClassVar[str] = "same word"
+    captions: ClassVar[dict[str, str]] = {
+        "word-split": "Amplification between subwords of one word, beside other pairs at the same distance.",
+    }
+    across_caption: ClassVar[str] = (
+        "By how much the amplification between subwords of one word exceeds that of other pairs at the same "
+        "distances. Filled marks: significant; bands: bootstrap interval, or one deviation over seeds."
+    )
+    members: ClassVar[str] = "Subwords of one word"
 
     def groups(self, observation: Observation) -> np.ndarray:
         return observation.words
@@ -226,6 +258,14 @@ class Entities(GroupAmplification):
         "whether the feed-forward brings tokens of one named entity together (needs a CoNLL corpus)"
     )
     label: ClassVar[str] = "same entity"
+    captions: ClassVar[dict[str, str]] = {
+        "entities": "Amplification between tokens of one named entity, beside other pairs at the same distance.",
+    }
+    across_caption: ClassVar[str] = (
+        "By how much the amplification between tokens of one named entity exceeds that of other pairs at the same "
+        "distances. Filled marks: significant; bands: bootstrap interval, or one deviation over seeds."
+    )
+    members: ClassVar[str] = "Tokens of one named entity"
 
     def needs(self, model: ModelFacts) -> Needs:
         return Needs((Decomposition(maps=scopes_needed(model)),), labels=True)
@@ -234,3 +274,68 @@ class Entities(GroupAmplification):
         if observation.entities is None:
             raise InputError("entities needs entity labels: a corpus in CoNLL columns (--format conll).")
         return observation.entities
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """How the amplifications of a layer are distributed: the share of both sides in each bin."""
+
+    edges: np.ndarray
+    group: np.ndarray
+    other: np.ndarray
+
+    @classmethod
+    def of(cls, group: Sample, other: Sample, row: int) -> _Shape:
+        values = [sample.products(row) / sample.weights for sample in (group, other)]
+        low, high = np.quantile(np.concatenate(values), [_TAIL, 1 - _TAIL])
+        edges = np.linspace(low, high, _BINS + 1) if high > low else np.linspace(low - 1, low + 1, _BINS + 1)
+        shares = [
+            np.histogram(np.clip(each, low, high), edges, weights=sample.weights / sample.weights.sum())[0]
+            for each, sample in zip(values, (group, other), strict=True)
+        ]
+        return cls(edges, *shares)
+
+
+def _counted(counts: Mapping[str, Any]) -> str:
+    return f"{counts['pairs']:,} pairs of the group, {counts['other_pairs']:,} others weighted to their distances"
+
+
+def _bars(tested: Sequence[dict[str, Any]], errors: Sequence[tuple[float, float]], label: str) -> Figure:
+    """The means of both sides by layer, with whiskers of 95 %, and a star where the difference is significant."""
+    layers = [record["layer"] for record in tested]
+    figure, (axes,) = figures.panels(1, width=max(4.8, 0.62 * len(layers) + 1.6), height=3.4)
+    for place, (side, name, colour) in enumerate((("group_mean", label, 1), ("other_mean", "other pairs", 6))):
+        at = np.array(layers) + (place - 0.5) * _WIDTH
+        means, error = [record[side] for record in tested], [_NORMAL * each[place] for each in errors]
+        axes.bar(at, means, _WIDTH, yerr=error, color=figures.PALETTE[colour], label=name, error_kw={"lw": 0.9})
+    low, high = axes.get_ylim()
+    for record in tested:
+        if record["significant"]:
+            axes.text(record["layer"], high, "*", ha="center", va="center", fontsize=11)
+    axes.set_ylim(low, high + 0.1 * (high - low))
+    axes.axhline(0, color="k", linewidth=0.8)
+    decided = any(record["significant"] is not None for record in tested)
+    axes.set(ylabel="mean amplification")
+    axes.set_title(
+        f"{_counted(tested[0])};\n{'* significant difference' if decided else 'too few to test'}", fontsize=9
+    )
+    figures.layer_ticks(axes, layers)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(fontsize=7, frameon=False)
+    return figure
+
+
+def _histograms(shapes: Sequence[_Shape], layers: tuple[int, ...], counts: Mapping[str, Any], label: str) -> Figure:
+    figure, grid = figures.panels(len(layers), width=3.2, height=2.4)
+    for axes, layer, shape in zip(grid, layers, shapes, strict=True):
+        for shares, name, colour in ((shape.other, "other pairs", 6), (shape.group, label, 1)):
+            edges = cast(list[float], shape.edges.tolist())
+            axes.stairs(shares, edges, fill=True, alpha=0.55, color=figures.PALETTE[colour], label=name)
+        axes.set_title(f"layer {layer}", fontsize=10)
+        axes.tick_params(labelsize=7)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+    grid[0].legend(fontsize=7, frameon=False)
+    figure.suptitle(_counted(counts), fontsize=9)
+    figure.supxlabel("amplification (the outermost 0.5 % of pairs are in the outermost bars)", fontsize=9)
+    figure.supylabel("share of pairs", fontsize=9)
+    return figure

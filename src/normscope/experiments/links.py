@@ -2,16 +2,18 @@
 
 Subwords become words by summing over the source and averaging over the target. Each target word is linked to its best source
 word. The end-of-sentence token may take part, and then a word for which it is best has no link (as the authors of the 2020
-paper have it), or is left out, and then every word has one.
-"""
+paper have it), or is left out, and then every word has one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from normscope.corpora.record import Gold, Link
+from normscope.experiments.tables import Table
 
 NONE = -1
 """The word of a token that belongs to none, such as the end of the sentence."""
@@ -77,3 +79,96 @@ def alignment_error_rate(counts: np.ndarray) -> np.ndarray:
 def gold_kind(link: Link, gold: Gold) -> str:
     """What the gold alignment says of a link."""
     return "sure" if link in gold.sure else "possible" if link in gold.possible else "wrong"
+
+
+END = "</s>"
+"""How the end of a sentence is written."""
+
+
+def link_rows(labels: dict[str, Any], words: WordMaps, pair: AlignedPair, layers: tuple[int, ...]) -> Table:
+    """One row for every layer, target word and source word that is best with or without the end of the sentence."""
+    with_end, without_end = words.best(end=True), words.best(end=False)
+    records = [
+        {
+            **labels,
+            "layer": layers[k],
+            "target": int(target) + 1,
+            "target_word": _text(pair.target, int(target)),
+            "source": int(without_end[k, t]) + 1,
+            "source_word": _text(pair.source, int(without_end[k, t])),
+            "gold": gold_kind((int(without_end[k, t]), int(target)), pair.gold),
+            "chosen_by_argmax": bool(with_end[k, t] != NONE),
+            "chosen_by_exclude": True,
+        }
+        for k in range(len(layers))
+        for t, target in enumerate(words.targets)
+    ]
+    return pa.Table.from_pylist(records)
+
+
+def gold_rows(number: int, pair: AlignedPair) -> Table:
+    return pa.Table.from_pylist(
+        [
+            {
+                "sequence": number,
+                "target": target + 1,
+                "target_word": _text(pair.target, target),
+                "source": source + 1,
+                "source_word": _text(pair.source, source),
+                "gold": gold_kind((source, target), pair.gold),
+            }
+            for source, target in sorted(pair.gold.possible)
+        ],
+        schema=_GOLD,
+    )
+
+
+_GOLD = pa.schema(
+    {
+        "sequence": pa.int64(),
+        "target": pa.int64(),
+        "target_word": pa.string(),
+        "source": pa.int64(),
+        "source_word": pa.string(),
+        "gold": pa.string(),
+    }
+)
+
+
+def soft_rows(labels: dict[str, Any], words: WordMaps, pair: AlignedPair, layers: tuple[int, ...]) -> Table:
+    """One row for every cell of the maps of these layers."""
+    values = words.values[: len(layers)]
+    place, target, source = (index.reshape(-1) for index in np.indices(values.shape))
+    return pa.table(
+        {
+            **{name: [value] * values.size for name, value in labels.items()},
+            "layer": np.array(layers, np.int64)[place],
+            "target": words.targets[target],
+            "target_word": [_text(pair.target, int(word)) for word in words.targets[target]],
+            "source": words.sources[source],
+            "source_word": [_text(pair.source, int(word)) for word in words.sources[source]],
+            "value": values.reshape(-1),
+        },
+        schema=_SOFT,
+    )
+
+
+_SOFT = pa.schema(
+    {
+        "sequence": pa.int64(),
+        "setting": pa.string(),
+        "method": pa.string(),
+        "layer": pa.int64(),
+        "target": pa.int64(),
+        "target_word": pa.string(),
+        "source": pa.int64(),
+        "source_word": pa.string(),
+        "value": pa.float64(),
+    }
+)
+
+
+def _text(words: tuple[str, ...], place: int) -> str:
+    if place == NONE:
+        return END
+    return words[place] if words else str(place + 1)

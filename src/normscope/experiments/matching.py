@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from normscope.experiments.amplification import UNIT
-from normscope.experiments.arrow import Table
-from normscope.experiments.bootstrap import Sample
 from normscope.experiments.partial import Rows
+from normscope.experiments.statistics import Sample
+from normscope.experiments.tables import Table
 
 _FINE = 2.0**24
 """Sums of weighted amplifications are kept in finer steps than `UNIT`, since weights may be small."""

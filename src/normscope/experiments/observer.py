@@ -17,10 +17,9 @@ from normscope.chain.baseline import baseline
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
-from normscope.experiments.exact import Moments
 from normscope.experiments.faithfulness.base import Trial
 from normscope.experiments.links import AlignedPair
-from normscope.experiments.partial import Partial
+from normscope.experiments.partial import Moments, Partial
 from normscope.inputs import NO_WORD, TokenSequence, with_targets
 from normscope.measures import Decomposition, Measure, Reach, joined
 from normscope.measures.approximated import approximation

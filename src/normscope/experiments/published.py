@@ -1,23 +1,105 @@
-"""Published values, to stand beside measured ones: only where the model is that of a paper by name and by shape, the corpus
-is said to be that of the paper and has its sequences, whole, and tokens were masked as there. Otherwise there is a note that
-says why not."""
+"""Published values for comparison with measured ones.
+
+A run is compared with a paper only if its model is one of the paper's, by name and by shape, its corpus is declared to be
+the paper's and has the same number of sequences, uncut, and tokens were masked as in the paper. Otherwise a note says why
+there is no comparison. The numbers themselves are in `published.csv`, as the papers print them.
+"""
 
 from __future__ import annotations
 
+import csv
 import re
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
 
-from normscope.experiments import published_values as values
+import pyarrow as pa
+
 from normscope.experiments.base import ModelFacts, RunFacts
-from normscope.experiments.published_values import CONLL, MNLI, SST2, WIKIPEDIA
+from normscope.experiments.tables import Table, finite_rows
 from normscope.models.source import short_name
+from normscope.scopes import scopes_of
 
-__all__ = ["CONLL", "MNLI", "SST2", "WIKIPEDIA", "Paper", "paper_of", "paper_of_model"]
+WIKIPEDIA, SST2, MNLI, CONLL = "wikipedia", "sst2", "mnli", "conll"
+
+SEQUENCES = {WIKIPEDIA: 992, SST2: 872, MNLI: 1000, CONLL: 1000}
+"""Number of sequences of each corpus that the papers analysed (2021, Table 1)."""
+
+LONGEST = {WIKIPEDIA: 128}
+"""Maximum number of tokens of a sequence. The authors do not cut those of RoBERTa, which has a tokenizer of its own."""
+
+SHAPES = {
+    "bert-large": ("bert", 24, 1024, 30522),
+    "bert-base": ("bert", 12, 768, 30522),
+    "multiberts": ("bert", 12, 768, 30522),
+    "bert-medium": ("bert", 8, 512, 30522),
+    "bert-small": ("bert", 4, 512, 30522),
+    "bert-mini": ("bert", 4, 256, 30522),
+    "bert-tiny": ("bert", 2, 128, 30522),
+    "roberta-large": ("roberta", 24, 1024, 50265),
+    "roberta-base": ("roberta", 12, 768, 50265),
+}
+"""Type, layers, width and vocabulary of the papers' models."""
+
+TITLES = {
+    "bert-large": "BERT-large",
+    "bert-base": "BERT-base",
+    "multiberts": "MultiBERTs",
+    "bert-medium": "BERT-medium",
+    "bert-small": "BERT-small",
+    "bert-mini": "BERT-mini",
+    "bert-tiny": "BERT-tiny",
+    "roberta-large": "RoBERTa-large",
+    "roberta-base": "RoBERTa-base",
+}
+"""Names of the models in the papers."""
+
+NAMES = {
+    r"bert-large-uncased": "bert-large",
+    r"bert-base-uncased": "bert-base",
+    r"multiberts-seed_\d+": "multiberts",
+    r"bert-(medium|small|mini|tiny)": "bert-{}",
+    r"bert_uncased_L-8_H-512_A-8": "bert-medium",
+    r"bert_uncased_L-4_H-512_A-8": "bert-small",
+    r"bert_uncased_L-4_H-256_A-4": "bert-mini",
+    r"bert_uncased_L-2_H-128_A-2": "bert-tiny",
+    r"roberta-(large|base)": "roberta-{}",
+}
+"""Names of the models on the hub, without the owner: the small ones as the authors loaded them and as first published."""
+
+_CHAIN = tuple(scopes_of(("Attn", "Res", "Ln", "Ff", "Res", "Ln")))
+"""The scopes of the papers' models."""
+
+
+class _Key(NamedTuple):
+    """What a row of `published.csv` is about; `component` is a scope, a pair of scopes (`AttnW-Attn`) or a method."""
+
+    experiment: str
+    quantity: str
+    model: str
+    corpus: str
+    component: str
+    layer: int | None
+
+
+@cache
+def _values() -> Mapping[_Key, float]:
+    """All rows of `published.csv`."""
+    text = (files("normscope.experiments") / "published.csv").read_text(encoding="utf-8")
+    values: dict[_Key, float] = {}
+    for row in csv.DictReader(text.splitlines()):
+        layer = int(row["layer"]) if row["layer"] else None
+        labels = (row[name] for name in ("experiment", "quantity", "model", "corpus", "component"))
+        values[_Key(*labels, layer)] = float(row["value"])
+    return values
 
 
 @dataclass(frozen=True)
 class Paper:
-    """The published values that a run may be compared with: those of a model on a corpus, or none, and why none."""
+    """The published values for a model on a corpus, or the reason why a run has none to be compared with."""
 
     model: str = ""
     corpus: str = ""
@@ -25,54 +107,11 @@ class Paper:
 
     @property
     def notes(self) -> list[str]:
-        """What is to be said about published values."""
         return [f"No published values: {self.why_not}"] if self.why_not else []
 
-    def mixing_ratio(self, scope: str, statistic: str = "mean") -> float | None:
-        """As a fraction."""
-        known = values.MIXING.get((self.model, self.corpus), {}).get(statistic)
-        return (
-            None
-            if known is None or scope not in values.MIXING_SCOPES
-            else _at(values.MIXING_SCOPES, scope, known) / 100
-        )
-
-    def mixing_ratio_note(self) -> list[str]:
-        note = values.MIXING_NOTES.get((self.model, self.corpus))
-        return [] if note is None else [note]
-
-    def mixing_ratio_of_layer(self, scope: str, layer: int) -> float | None:
-        known = values.MIXING_LAYERS.get((self.model, self.corpus))
-        return None if known is None or scope != "AttnResLn" or layer > len(known) else known[layer - 1] / 100
-
-    def mixing_depth(self, scope: str) -> float | None:
-        return values.MIXING_DEPTH.get((self.model, self.corpus)) if scope == "AttnResLn" else None
-
-    def mixing_frequency(self, scope: str, *, special: bool, deviation: bool = False) -> float | None:
-        known = (values.FREQUENCY_DEVIATION if deviation else values.FREQUENCY).get((self.model, self.corpus))
-        if known is None or scope not in values.FREQUENCY_SCOPES:
-            return None
-        return _at(values.FREQUENCY_SCOPES, scope, known[0 if special else 1])
-
-    def expansion_rate(self) -> tuple[float | None, float | None, float | None]:
-        """Mean, minimum and maximum over layers."""
-        return values.EXPANSION.get(self.model, (None, None, None))
-
-    def similarity(self, first: str, second: str) -> float | None:
-        return values.SIMILARITY.get((self.model, self.corpus), {}).get((first, second))
-
-    def similarity_of_layer(self, first: str, second: str, layer: int) -> float | None:
-        if (first, second) != ("AttnResLn", "AttnResLnFf"):
-            return None
-        return values.FEED_FORWARD_LAYERS.get((self.model, self.corpus, layer))
-
-    def outlier_removal(self, layer: int) -> tuple[float | None, float | None]:
-        return values.REMOVED.get((self.model, self.corpus, layer), (None, None))
-
-    def significant(self, experiment: str, layer: int) -> bool | None:
-        """Whether the paper found the group's pairs amplified in a layer."""
-        layers = values.SIGNIFICANT.get((experiment, self.model, self.corpus))
-        return None if layers is None else layer in layers
+    def value(self, experiment: str, quantity: str, component: str = "", layer: int | None = None) -> float | None:
+        """The value as the paper prints it (a mixing ratio in per cent); `None` if it has none."""
+        return _values().get(_Key(experiment, quantity, self.model, self.corpus, component, layer))
 
 
 def paper_of(facts: RunFacts, experiment: str, *, masked: bool) -> Paper:
@@ -90,13 +129,13 @@ def paper_of(facts: RunFacts, experiment: str, *, masked: bool) -> Paper:
 
 
 def _corpus_differs(facts: RunFacts, model: str) -> str:
-    """Why a corpus is not the one that it is said to be, as far as its sequences show."""
-    expected = values.SEQUENCES.get(facts.corpus)
-    longest = values.LONGEST.get(facts.corpus)
+    """Why a corpus is not the one that it is declared to be, as far as its sequences show."""
+    expected = SEQUENCES.get(facts.corpus)
+    longest = LONGEST.get(facts.corpus)
     if not facts.corpus:
         return "the corpus is not said to be one of the papers' (--corpus-name)."
     if expected is None:
-        return f"the papers have no corpus {facts.corpus!r} (they have {', '.join(values.SEQUENCES)})."
+        return f"the papers have no corpus {facts.corpus!r} (they have {', '.join(SEQUENCES)})."
     if facts.sequences != expected:
         return f"{facts.sequences} sequences were analysed, and {expected} in the paper."
     if facts.too_long:
@@ -123,16 +162,16 @@ def paper_of_model(model: ModelFacts) -> Paper:
         return Paper(why_not=f"{name!r} is not the name of a model of the papers.")
     if not model.width:
         return Paper(why_not="the width and the vocabulary of the model are not known here.")
-    if shape != values.SHAPES[known]:
+    if shape != SHAPES[known]:
         return Paper(
             why_not=f"the model is called {name!r}, but it is {_described(shape)}; {known} is "
-            f"{_described(values.SHAPES[known])}."
+            f"{_described(SHAPES[known])}."
         )
     return Paper(known)
 
 
 def _named(name: str) -> str | None:
-    for pattern, known in values.NAMES.items():
+    for pattern, known in NAMES.items():
         match = re.fullmatch(pattern, name)
         if match:
             return known.format(*match.groups())
@@ -144,5 +183,35 @@ def _described(shape: tuple[str, int, int, int]) -> str:
     return f"a {kind} of {layers} layers, width {width} and {vocabulary} tokens"
 
 
-def _at(scopes: tuple[str, ...], scope: str, known: tuple[float, ...]) -> float:
-    return known[scopes.index(scope)]
+def nearest_paper(facts: RunFacts, experiment: str) -> Paper | None:
+    """The published model and corpus to print next to a run: its own if there are values for it, else BERT-base on
+    Wikipedia. `None` for a block of other components than the papers' models have."""
+    if tuple(facts.model.scopes) != _CHAIN:
+        return None
+    known = {(key.model, key.corpus) for key in _values() if key.experiment == experiment}
+    model = paper_of_model(facts.model).model
+    candidates = ((model, facts.corpus), (model, WIKIPEDIA))
+    return Paper(*next((candidate for candidate in candidates if candidate in known), ("bert-base", WIKIPEDIA)))
+
+
+def agreement(tables: Sequence[Table]) -> str | None:
+    """A sentence about the distance of measured values from published ones; `None` where there are none to compare.
+
+    In every table with a column `published`, that column is compared with the first column of measured numbers.
+    """
+    differences: list[float] = []
+    for table in tables:
+        if "published" not in table.column_names:
+            continue
+        numbers = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+        measured = next((name for name in numbers if not name.startswith("published")), None)
+        if measured is not None:
+            pairs = [(row[measured], row["published"]) for row in finite_rows(table)]
+            differences += [abs(first - second) for first, second in pairs if None not in (first, second)]
+    if not differences:
+        return None
+    values = "value" if len(differences) == 1 else "values"
+    return (
+        f"{len(differences)} published {values} beside measured ones: they differ by "
+        f"{statistics.median(differences):.3g} (median) and {max(differences):.3g} at most."
+    )

@@ -16,7 +16,8 @@ from jaxtyping import Float
 from normscope.errors import InputError
 from normscope.experiments import figures
 from normscope.experiments.base import check_choice
-from normscope.experiments.ranks import correlation_matrix
+from normscope.experiments.statistics import correlation_matrix
+from normscope.experiments.tables import Row
 from normscope.options import Correlation, NormaliseAxis
 from normscope.results.analysis import normalise
 
@@ -30,7 +31,7 @@ _SYMBOLS = {"pearson": "r", "spearman": figures.RHO}
 _NAMES = {"pearson": "Pearson's r", "spearman": f"Spearman's {figures.RHO}"}
 
 
-class Way(NamedTuple):
+class MapComparison(NamedTuple):
     """One way of comparing maps."""
 
     correlation: Correlation = "pearson"
@@ -51,13 +52,13 @@ class Way(NamedTuple):
         return f"{self.label}, {scaled[self.normalisation]}"
 
 
-PUBLISHED = Way("pearson", "none")
+PUBLISHED = MapComparison("pearson", "none")
 """What the published similarities are."""
 
 
-def ways(
+def map_comparisons(
     experiment: str, correlations: Sequence[Correlation], normalisations: Sequence[NormaliseAxis]
-) -> tuple[Way, ...]:
+) -> tuple[MapComparison, ...]:
     """All combinations, each once; refuses those that do not exist."""
     if not correlations or not normalisations:
         raise InputError(f"{experiment}: name at least one correlation and one normalisation.")
@@ -65,12 +66,32 @@ def ways(
         check_choice(experiment, "correlations", correlation, get_args(Correlation))
     for axis in normalisations:
         check_choice(experiment, "normalisations", axis, get_args(NormaliseAxis))
-    return tuple(dict.fromkeys(Way(correlation, axis) for correlation in correlations for axis in normalisations))
+    return tuple(
+        dict.fromkeys(MapComparison(correlation, axis) for correlation in correlations for axis in normalisations)
+    )
 
 
-def similarities(maps: xr.DataArray, asked: Sequence[Way]) -> Float[np.ndarray, "way layer which which"]:
+def similarities(
+    maps: xr.DataArray, comparisons: Sequence[MapComparison]
+) -> Float[np.ndarray, "comparison layer which which"]:
     """How alike any two of the maps `[layer, which, query, key]` of a layer are; cells that do not exist are left out."""
     ordered = maps.transpose("layer", ..., "query", "key")
-    scaled = {axis: normalise(ordered, axis).values for axis in dict.fromkeys(way.normalisation for way in asked)}
+    scaled = {
+        axis: normalise(ordered, axis).values for axis in {comparison.normalisation for comparison in comparisons}
+    }
     flat = {axis: values.reshape(*values.shape[:2], -1) for axis, values in scaled.items()}
-    return np.stack([correlation_matrix(flat[way.normalisation], way.correlation) for way in asked])
+    return np.stack([correlation_matrix(flat[axis], correlation) for correlation, axis in comparisons])
+
+
+# ---- findings ----------------------------------------------------------------------------------------------------------
+
+
+def first_comparison(rows: list[Row]) -> list[Row]:
+    """The rows of the first way in which maps were compared; older tables do not name the correlation."""
+    labels = [name for name in MapComparison._fields if name in rows[0]]
+    return [row for row in rows if all(row[name] == rows[0][name] for name in labels)]
+
+
+def correlation_name(row: Row) -> str:
+    """The correlation of a row, for a sentence."""
+    return "correlation (Pearson's r)" if row.get("correlation") == "pearson" else "rank correlation"

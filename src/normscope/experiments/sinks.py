@@ -20,9 +20,8 @@ from matplotlib.figure import Figure
 from normscope.errors import InputError
 from normscope.experiments import figures, tables
 from normscope.experiments.base import FIRST, Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
-from normscope.experiments.exact import Moments
-from normscope.experiments.heads import head_maps
-from normscope.experiments.partial import Partial
+from normscope.experiments.partial import Moments, Partial
+from normscope.experiments.tables import Row
 from normscope.measures import Decomposition
 from normscope.measures.vectors import HiddenNorms, ValueNorms
 from normscope.plots.style import SEQUENTIAL
@@ -64,6 +63,11 @@ class Sinks(Experiment):
         "share": "share of these keys in the map of the whole layer",
         "correlation": "Pearson's r of weights (mean over heads) and norms after attention over cells of these keys",
     }
+    captions: ClassVar[dict[str, str]] = {
+        "sinks": "What sinks get by weights and by norms, the norms of their states, and how the two agree without "
+        "them.",
+        "sinks-heads": "The share of all sinks together in every head (across) of every layer (down).",
+    }
 
     def __post_init__(self) -> None:
         if not self.massive > 1:
@@ -80,7 +84,7 @@ class Sinks(Experiment):
         members = np.stack([of_token == place for place in range(len(CLASSES))], -1)
         own = len(observation.tokens)
         first = 1 if model.causal and own > 1 else 0
-        weights, by_head = (head_maps(observation, scope)[..., first:, :] for scope in (ATTENTION_WEIGHTS, "Attn"))
+        weights, by_head = (observation.head_maps(scope)[..., first:, :] for scope in (ATTENTION_WEIGHTS, "Attn"))
         attention, whole = (observation.map(scope)[..., first:, :own] for scope in ("Attn", model.scopes[-1]))
         found = {
             "weights": _shares(weights, members[:, None]),
@@ -118,6 +122,19 @@ class Sinks(Experiment):
                 "sinks": lambda: _figure(by_layer, means["correlation"], layers),
                 "sinks-heads": lambda: _heads_figure(by_head, layers),
             },
+        )
+
+    @classmethod
+    def sentence(cls, rows: list[Row]) -> str:
+        rows = tables.rows_with(rows, "weights", "norms", "map")
+        layers = {row["layer"] for row in rows}
+        weights, norms, whole = (
+            sum(row[name] for row in rows if row["class"] != "other") / len(layers)
+            for name in ("weights", "norms", "map")
+        )
+        return (
+            f"Sinks (first token, separators, massive states) get {weights:.0%} of the attention weights, {norms:.0%} of "
+            f"the weighted vectors' norms and {whole:.0%} of the whole layer's map (mean over layers)."
         )
 
 

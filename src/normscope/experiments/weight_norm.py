@@ -15,9 +15,10 @@ from matplotlib.figure import Figure
 
 from normscope.experiments import figures, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
-from normscope.experiments.heads import categories, categories_of, head_maps
-from normscope.experiments.histograms import LogBins, binned_spearman
 from normscope.experiments.partial import Partial, Rows
+from normscope.experiments.statistics import LogBins, binned_spearman
+from normscope.experiments.tables import Row
+from normscope.experiments.tokens import categories, categories_of
 from normscope.measures import Decomposition
 from normscope.measures.vectors import ValueNorms
 from normscope.plots.style import SEQUENTIAL
@@ -48,12 +49,15 @@ class WeightVersusNorm(Experiment):
         "error": "how far it may be from the exact value, at most (it is far nearer as a rule)",
         "pairs": "number of (layer, head, query, key)",
     }
+    captions: ClassVar[dict[str, str]] = {
+        "weight-vs-norm": "Attention weight against norm for every pair of tokens; colours count pairs.",
+    }
 
     def needs(self, model: ModelFacts) -> Needs:
         return Needs((Decomposition(maps=(ATTENTION_WEIGHTS,), heads=True), ValueNorms()))
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
-        weights = head_maps(observation, ATTENTION_WEIGHTS)
+        weights = observation.head_maps(ATTENTION_WEIGHTS)
         # Category and norm are those of the key, whatever the query: their bins are looked up once for all queries.
         of_key = categories(observation, model) * _WEIGHTS.size * _NORMS.size
         of_key = (of_key + _NORMS.places(observation.result(ValueNorms()))).astype(np.int32)
@@ -74,6 +78,10 @@ class WeightVersusNorm(Experiment):
         return Outcome(
             {"weight-vs-norm": tables.from_records(records)}, {"weight-vs-norm": lambda: _joint_figure(joint)}
         )
+
+    @classmethod
+    def sentence(cls, rows: list[Row]) -> str:
+        return tables.correlation_sentence("attention weight and norm", rows)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from normscope.explorer.payload import MOST_ANALYSES
 from normscope.families.heads import head_of, is_bare
 from normscope.families.heads.spec import Task
 from normscope.inputs.text import encodable
-from normscope.methods import methods
+from normscope.methods import available_methods
 from normscope.results.schema import NORMS
 
 _MOST_PIXELS = 25_000_000
@@ -126,7 +126,7 @@ class Reader:
         if not isinstance(model, str) or model not in self.analyzers:
             raise InputError("This server does not have that model: choose one of those it was started with.")
         analyzer, method = self.analyzers[model], entry.get("method", NORMS)
-        if method not in [one.name for one in methods("layer maps")]:
+        if method not in [one.name for one in available_methods("layer maps")]:
             raise InputError("This server does not know that method: `normscope methods` lists them.")
         if analyzer.family.reads != "text":
             return Order(analyzer, _image(entry.get("image")), method=method)

@@ -27,7 +27,7 @@ from normscope.explorer.payload import exact_map
 from normscope.explorer.requests import Order, Question, Reader, check_servable, described
 from normscope.explorer.security import Guard, Rules
 from normscope.explorer.work import Result, analyse, explain
-from normscope.methods import methods
+from normscope.methods import available_methods
 from normscope.results.analysis import Analysis
 
 _TITLE = "normscope"
@@ -103,7 +103,7 @@ class WebApp:
     async def home(self, _: Request) -> Response:
         settings = {
             "models": [described(name, analyzer) for name, analyzer in self.analyzers.items()],
-            "methods": [{"name": one.name, "summary": one.summary} for one in methods("layer maps")],
+            "methods": [{"name": one.name, "summary": one.summary} for one in available_methods("layer maps")],
             "characters": self.limits.characters,
             "tokens": self.limits.tokens,
         }

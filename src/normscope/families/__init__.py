@@ -1,6 +1,6 @@
 """The architectures normscope knows. Each is one data value in a module of its kind; this is where they are looked up.
 
-Other packages add theirs by calling `register`, or by an entry point of the group `normscope.families` that names a
+Other packages add theirs by calling `register_family`, or by an entry point of the group `normscope.families` that names a
 `Family` (or a tuple of them).
 """
 
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, cast
 
 import lazy_loader
 
+from normscope.deprecated import warn_renamed
 from normscope.errors import UnsupportedArchitectureError, listing
 
 if TYPE_CHECKING:
     from normscope.families.spec import Family
 
-__all__ = ["Family", "families", "family_of", "register"]
+__all__ = ["Family", "families", "family_of", "register", "register_family", "supported_models"]
 
 ENTRY_POINTS = "normscope.families"
 
@@ -29,13 +30,13 @@ _KINDS = ("bert", "deberta", "modern_encoders", "gpt", "llama", "mixtures", "enc
 __getattr__, _, _ = lazy_loader.attach(__name__, submod_attrs={"spec": ["Family"]})
 
 
-def register(family: Family) -> Family:
+def register_family(family: Family) -> Family:
     """Make a family known under its model types (`config.model_type`); a later one replaces an earlier one.
 
     Examples:
         >>> from dataclasses import replace
         >>> import normscope as ns
-        >>> ns.register(replace(ns.families()["bert"], name="my-bert", model_types=("my_bert",)))
+        >>> ns.register_family(replace(ns.supported_models()["bert"], name="my-bert", model_types=("my_bert",)))
         Family('my-bert', for my_bert)
     """
     for model_type in family.model_types:
@@ -43,26 +44,38 @@ def register(family: Family) -> Family:
     return family
 
 
-def families() -> dict[str, Family]:
+def supported_models() -> dict[str, Family]:
     """Every supported `config.model_type` and its family.
 
     Examples:
         >>> import normscope as ns
-        >>> ns.families()["roberta"].name
+        >>> ns.supported_models()["roberta"].name
         'roberta'
     """
     _register_installed()
     return dict(sorted(_registry().items()))
 
 
+def register(family: Family) -> Family:
+    """Deprecated name of `register_family`."""
+    warn_renamed("register", "register_family")
+    return register_family(family)
+
+
+def families() -> dict[str, Family]:
+    """Deprecated name of `supported_models`."""
+    warn_renamed("families", "supported_models")
+    return supported_models()
+
+
 def family_of(model_type: str) -> Family:
     """The family of a model type; raises with what is supported and how to add another."""
-    family = families().get(model_type)
+    family = supported_models().get(model_type)
     if family is None:
         raise UnsupportedArchitectureError(
             f"The architecture {model_type!r} is not supported: no family is registered for this config.model_type. "
-            f"Supported: {listing(families())}. To add one, describe its blocks in a normscope.Family, "
-            f"check it with normscope.testing.assert_family() and pass it to normscope.register()."
+            f"Supported: {listing(supported_models())}. To add one, describe its blocks in a normscope.Family, "
+            f"check it with normscope.testing.assert_family() and pass it to normscope.register_family()."
         )
     return family
 
@@ -85,4 +98,4 @@ def _register_installed() -> None:
     for entry_point in entry_points(group=ENTRY_POINTS):
         entry = entry_point.load()
         for family in [entry] if isinstance(entry, Family) else cast(Iterable[Family], entry):
-            register(family)
+            register_family(family)

@@ -1,29 +1,28 @@
 """The methods that can be compared, by name: what there is, what each means, what it costs.
 
-`methods()` lists them with their default options, `method(name, **options)` gives one of them.
+`available_methods()` lists them with their default options, `method(name, **options)` makes one of them. `METHODS` is the
+only list: a new method is a class in a module of this package and one line here.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from normscope.catalogue import folded, read_options, refuse_method_options
+import lazy_loader
+
+from normscope.deprecated import warn_renamed
 from normscope.errors import InputError, listing, unknown
 from normscope.methods.base import Gives, Method
-from normscope.methods.layer import LAYER_METHODS, LayerMethod, MapRequest, Propagated
-from normscope.methods.prediction import (
-    Attribution,
-    GradientNorm,
-    GradientTimesInput,
-    IntegratedGradients,
-    LeaveOneOut,
-    PullBack,
-    Random,
-)
-from normscope.methods.prediction_layers import AltiLogit, DecompX, RowOfRollout
+from normscope.registry import Registry
+
+if TYPE_CHECKING:
+    from normscope.methods.layer import LayerMethod, MapRequest, Propagated
+    from normscope.methods.prediction import Attribution
 
 __all__ = [
+    "METHODS",
     "Attribution",
     "Gives",
     "LayerMethod",
@@ -31,30 +30,62 @@ __all__ = [
     "Method",
     "Propagated",
     "attribution",
+    "available_methods",
+    "check_method_options",
     "layer_method",
     "method",
     "methods",
     "read_method",
+    "read_options",
 ]
 
-_PREDICTION_METHODS: tuple[type[Attribution], ...] = (
-    PullBack,
-    DecompX,
-    AltiLogit,
-    GradientNorm,
-    GradientTimesInput,
-    IntegratedGradients,
-    LeaveOneOut,
-    Random,
+METHODS: Registry[Method] = Registry(
+    "method",
+    {
+        "pull-back": "normscope.methods.prediction:PullBack",
+        "decompx": "normscope.methods.prediction_layers:DecompX",
+        "alti-logit": "normscope.methods.prediction_layers:AltiLogit",
+        "gradient-norm": "normscope.methods.prediction:GradientNorm",
+        "gradient-x-input": "normscope.methods.prediction:GradientTimesInput",
+        "integrated-gradients": "normscope.methods.prediction:IntegratedGradients",
+        "leave-one-out": "normscope.methods.prediction:LeaveOneOut",
+        "random": "normscope.methods.prediction:Random",
+        "norms": "normscope.methods.layer:Norms",
+        "projections": "normscope.methods.layer:ProjectionsMethod",
+        "propagated": "normscope.methods.layer:Propagated",
+        "attention-rollout": "normscope.methods.layer:AttentionRollout",
+        "globenc": "normscope.methods.layer:GlobEnc",
+        "alti": "normscope.methods.layer:Alti",
+        "value-zeroing": "normscope.methods.layer:ValueZeroingMethod",
+        "contribution-weights": "normscope.methods.layer:ContributionWeightsMethod",
+    },
+)
+"""Every method by name, in the order in which they are listed. The classes are imported when they are used."""
+
+# The classes need torch, which takes seconds to import: a command line knows the names and options of methods without it.
+__getattr__, _, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={"layer": ["LayerMethod", "MapRequest", "Propagated"], "prediction": ["Attribution"]},
 )
 
-_METHODS: tuple[type[Method], ...] = (*_PREDICTION_METHODS, *LAYER_METHODS)
-"""Every method, in the order in which they are listed."""
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+
+
+def available_methods(gives: Gives | None = None) -> list[Method]:
+    """Every method with its default options, or only those whose result is `"layer maps"` or an `"attribution"`.
+
+    Examples:
+        >>> import normscope as ns
+        >>> [method.name for method in ns.available_methods("layer maps")][:3]
+        ['norms', 'projections', 'propagated']
+    """
+    return [kind() for kind in METHODS.values() if gives is None or kind.gives == gives]
 
 
 def methods(gives: Gives | None = None) -> list[Method]:
-    """Every method with its default options, or those that give layer maps, or attributions."""
-    return [kind() for kind in _METHODS if gives is None or kind.gives == gives]
+    """Deprecated name of `available_methods`."""
+    warn_renamed("methods", "available_methods")
+    return available_methods(gives)
 
 
 def method(name: str | Method, gives: Gives | None = None, **options: Any) -> Method:
@@ -76,11 +107,8 @@ def method(name: str | Method, gives: Gives | None = None, **options: Any) -> Me
         return _fitting(name, gives)
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  (users are not checked)
         raise InputError(f"A method is named, or made by normscope.method, not {name!r:.60}.")
-    by_name = {kind.name: kind for kind in _METHODS}
-    kind = by_name.get(folded(name))
-    if kind is None:
-        raise InputError(_unknown(name, {each.name: each for each in methods(gives)}))
-    refuse_method_options(kind.name, kind().options, options)
+    kind = METHODS[_listed_name(name, gives)]
+    check_method_options(kind.name, kind().options, options)
     return _fitting(kind(**options), gives)
 
 
@@ -91,33 +119,74 @@ def read_method(name: str, pairs: Sequence[str], gives: Gives | None = None) -> 
 
 def attribution(name: str | Method, **options: Any) -> Attribution:
     """The method of an explanation; of one that gives maps of layers, the row of its rollout."""
-    asked = method(name, **options)
-    if isinstance(asked, LayerMethod):
-        return RowOfRollout(asked)
-    assert isinstance(asked, Attribution)
-    return asked
+    from normscope.methods.layer import LayerMethod  # noqa: PLC0415  (which need torch)
+    from normscope.methods.prediction import Attribution  # noqa: PLC0415
+    from normscope.methods.prediction_layers import RowOfRollout  # noqa: PLC0415
+
+    requested = method(name, **options)
+    if isinstance(requested, LayerMethod):
+        return RowOfRollout(requested)
+    assert isinstance(requested, Attribution)
+    return requested
 
 
 def layer_method(name: str | Method) -> LayerMethod:
     """The method of a name, if it gives maps of layers."""
-    asked = method(name, "layer maps")
-    assert isinstance(asked, LayerMethod)
-    return asked
+    from normscope.methods.layer import LayerMethod  # noqa: PLC0415  (which needs torch)
+
+    requested = method(name, "layer maps")
+    assert isinstance(requested, LayerMethod)
+    return requested
 
 
-def _fitting(asked: Method, gives: Gives | None) -> Method:
-    if gives is not None and asked.gives != gives:
-        use = "explain" if asked.gives == "attribution" else "analyze"
+def check_method_options(name: str, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Raise for options that a method with these defaults does not have, and for values of another type."""
+    for option, value in options.items():
+        if option not in defaults:
+            there_are = f"it has {listing(defaults)}" if defaults else "it has none"
+            raise InputError(f"The method {name!r} has no option {option!r}: {there_are}.")
+        expected = type(defaults[option])
+        fits = type(value) is expected or (expected is float and type(value) is int)
+        if expected in _WORDS and not fits:
+            raise InputError(f"The option {option!r} of the method {name!r} is {_WORDS[expected]}, not {value!r}.")
+
+
+def read_options(pairs: Sequence[str]) -> dict[str, Any]:
+    """Options of a method from texts, `option=value`: numbers and truth values are read as such."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        option, separator, value = pair.partition("=")
+        if not separator:
+            raise InputError(f"An option of a method is written name=value, not {pair!r}.")
+        options[option.strip()] = _value(value)
+    return options
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _listed_name(name: str, gives: Gives | None) -> str:
+    """The name as it is listed; an unknown one is refused with those of the methods that fit."""
+    try:
+        return METHODS.listed_name(name)
+    except InputError:
+        known = [each.name for each in available_methods(gives)]
+        raise InputError(unknown(f"There is no method {name!r}", name, "Methods", known)) from None
+
+
+def _fitting(requested: Method, gives: Gives | None) -> Method:
+    if gives is not None and requested.gives != gives:
+        use = "explain" if requested.gives == "attribution" else "analyze"
         raise InputError(
-            f"The method {asked.name!r} gives {_article(asked.gives)}, not {_article(gives)}: use `{use}`, or one of "
-            f"{listing(each.name for each in methods(gives))}."
+            f"The method {requested.name!r} gives {_article(requested.gives)}, not {_article(gives)}: use `{use}`, or one "
+            f"of {listing(each.name for each in available_methods(gives))}."
         )
-    return asked
+    return requested
 
 
 def _article(gives: Gives) -> str:
     return "an attribution" if gives == "attribution" else gives
-
-
-def _unknown(name: str, known: Mapping[str, Method]) -> str:
-    return unknown(f"There is no method {name!r}", name, "Methods", known)

@@ -242,18 +242,6 @@ class Propagated(LayerMethod):
         return [PropagatedNorms(request.layers[0], request.layers[-1], self.bias, self.max_memory)]
 
 
-LAYER_METHODS: tuple[type[LayerMethod], ...] = (
-    Norms,
-    ProjectionsMethod,
-    Propagated,
-    AttentionRollout,
-    GlobEnc,
-    Alti,
-    ValueZeroingMethod,
-    ContributionWeightsMethod,
-)
-
-
 def _projected(request: MapRequest) -> tuple[Scope, ...]:
     scopes = tuple(scope for scope in request.scopes if scope.quantity == "norm")
     if request.given and not scopes:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from normscope.errors import InputError, SelectionError
-from normscope.families import families, family_of
+from normscope.families import family_of, supported_models
 from normscope.scopes import HALF_ATTENTION_WEIGHTS, Scope, resolve, scopes_of
 
 if TYPE_CHECKING:
@@ -102,7 +102,9 @@ def _if_said(read: Callable[[], _Value]) -> _Value | None:
 
 def scopes_anywhere() -> list[Scope]:
     """The scopes of all architectures that are known by themselves, without a configuration."""
-    stacks = [stack for family in families().values() for stack in (family.stack, family.encoder) if stack is not None]
+    stacks = [
+        stack for family in supported_models().values() for stack in (family.stack, family.encoder) if stack is not None
+    ]
     chains = [components for stack in stacks if (components := _fixed(stack)) is not None]
     return [*dict.fromkeys(scope for chain in chains for scope in scopes_of(chain)), HALF_ATTENTION_WEIGHTS]
 

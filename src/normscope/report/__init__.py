@@ -20,13 +20,13 @@ from matplotlib.figure import Figure
 
 from normscope.errors import InputError
 from normscope.experiments import EXPERIMENTS
+from normscope.experiments.base import name_as_words
+from normscope.experiments.published import agreement
 from normscope.paths import PAGES, ending
 from normscope.plots.style import publication
 from normscope.report.across import Across, across_models
 from normscope.report.across_figures import drawn_across, drawn_effects, effects_across
-from normscope.report.captions import across_caption, caption
-from normscope.report.findings import agreement, finding
-from normscope.report.run import FinishedRun
+from normscope.report.run import Run
 from normscope.report.tables import ShownTable, comparison, drawn
 from normscope.report.tables import together as mean_tables
 from normscope.results.files import replacing
@@ -46,7 +46,7 @@ def tables_across(runs: Sequence[str | Path], *, together: bool = False) -> list
         >>> table.columns
         ['AttnW', 'Attn', 'AttnResW', 'AttnRes', 'AttnResLn']
     """
-    return across_models([FinishedRun.open(folder) for folder in runs], together=together)
+    return across_models([Run.open(folder) for folder in runs], together=together)
 
 
 def write_report(runs: Sequence[str | Path], out: str | Path | None = None, *, together: bool = False) -> Path:
@@ -66,7 +66,7 @@ def write_report(runs: Sequence[str | Path], out: str | Path | None = None, *, t
         raise InputError("Name at least one run's folder.")
     if together and len(runs) < 2:
         raise InputError("Several runs make one together: name at least two.")
-    finished = [FinishedRun.open(folder) for folder in runs]
+    finished = [Run.open(folder) for folder in runs]
     path = finished[0].folder / "report.html" if out is None else Path(out)
     ending(path, PAGES)
     page = _page(finished, together=together)
@@ -75,7 +75,7 @@ def write_report(runs: Sequence[str | Path], out: str | Path | None = None, *, t
     return path
 
 
-def _page(runs: list[FinishedRun], *, together: bool) -> str:
+def _page(runs: list[Run], *, together: bool) -> str:
     environment = Environment(
         loader=PackageLoader("normscope.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
@@ -102,26 +102,26 @@ def _page(runs: list[FinishedRun], *, together: bool) -> str:
     )
 
 
-def _across(runs: list[FinishedRun], *, together: bool) -> list[dict[str, Any]]:
+def _across(runs: list[Run], *, together: bool) -> list[dict[str, Any]]:
     """The tables and figures that span the models of several runs."""
     parts: list[dict[str, Any]] = [
         {"title": table.title, "table": table, "figure": _encoded(drawn_across(table)), "note": table.note}
-        | {"caption": across_caption(table.experiment)}
+        | {"caption": EXPERIMENTS[table.experiment].across_caption}
         for table in across_models(runs, together=together)
     ]
     return parts + [
         {"title": f"Effects of {effects.experiment} by depth", "table": None, "note": effects.note}
-        | {"figure": _encoded(drawn_effects(effects)), "caption": across_caption(effects.experiment)}
+        | {"figure": _encoded(drawn_effects(effects)), "caption": EXPERIMENTS[effects.experiment].across_caption}
         for effects in effects_across(runs, together=together)
     ]
 
 
-def _shown(name: str, runs: list[FinishedRun], *, together: bool) -> dict[str, Any]:
+def _shown(name: str, runs: list[Run], *, together: bool) -> dict[str, Any]:
     """Of one experiment; what a single run has is shown as it is."""
     return _together(name, runs) if together and len(runs) > 1 else _experiment(name, runs)
 
 
-def _together(name: str, runs: list[FinishedRun]) -> dict[str, Any]:
+def _together(name: str, runs: list[Run]) -> dict[str, Any]:
     """What the page shows of an experiment over several runs as one."""
     made = mean_tables(runs, name)
     figures = {title: drawn(title, table) for title, table in made.items()}
@@ -129,7 +129,7 @@ def _together(name: str, runs: list[FinishedRun]) -> dict[str, Any]:
         "title": f"mean ± deviation over {len(runs)} runs",
         "notes": list(dict.fromkeys(note for run in runs for note in run.experiments[name].get("notes", []))),
         "figures": [
-            {"caption": caption(title), "data": _encoded(figure)}
+            {"caption": _caption(name, title), "data": _encoded(figure)}
             for title, figure in figures.items()
             if figure is not None
         ],
@@ -151,7 +151,7 @@ def _encoded(figure: Figure) -> str:
     return base64.b64encode(stream.getvalue()).decode()
 
 
-def _experiment(name: str, runs: list[FinishedRun]) -> dict[str, Any]:
+def _experiment(name: str, runs: list[Run]) -> dict[str, Any]:
     """What the page shows of an experiment; with several runs, also its first table with a column for each of them."""
     return {
         "name": name,
@@ -162,7 +162,7 @@ def _experiment(name: str, runs: list[FinishedRun]) -> dict[str, Any]:
     }
 
 
-def _comparison(name: str, runs: list[FinishedRun]) -> ShownTable | None:
+def _comparison(name: str, runs: list[Run]) -> ShownTable | None:
     """Columns are named by model and folder, in full where folders of different places are called alike."""
     first = runs[0].experiments[name]["tables"][0]
     alike = len({(run.title, run.folder.name) for run in runs}) < len(runs)
@@ -171,16 +171,16 @@ def _comparison(name: str, runs: list[FinishedRun]) -> ShownTable | None:
     return None if table is None else ShownTable.of(first, table)
 
 
-def _outcome(name: str, run: FinishedRun) -> dict[str, Any]:
+def _outcome(name: str, run: Run) -> dict[str, Any]:
     contents = run.experiments[name]
     tables = [run.table(table) for table in contents["tables"]]
     return {
         "title": run.title,
-        "finding": finding(name, tables),
+        "finding": None if name not in EXPERIMENTS else EXPERIMENTS[name].finding(tables),
         "agreement": agreement(tables),
         "notes": contents.get("notes", []),
         "figures": [
-            {"caption": caption(figure), "data": base64.b64encode(run.figure(figure)).decode()}
+            {"caption": _caption(name, figure), "data": base64.b64encode(run.figure(figure)).decode()}
             for figure in contents["figures"]
         ],
         "tables": [ShownTable.of(title, table) for title, table in zip(contents["tables"], tables, strict=True)],
@@ -191,6 +191,12 @@ def _summary(experiment: str) -> str:
     """What was asked, if this version knows the experiment."""
     known = EXPERIMENTS.get(experiment)
     return "" if known is None else known.summary[:1].upper() + known.summary[1:] + "."
+
+
+def _caption(experiment: str, figure: str) -> str:
+    """What a figure shows, if this version knows the experiment; else its name as words."""
+    known = EXPERIMENTS.get(experiment)
+    return name_as_words(figure) if known is None else known.caption(figure)
 
 
 def _is_number(value: object) -> bool:

@@ -15,11 +15,13 @@ from itertools import pairwise
 from typing import Any
 
 from normscope.experiments.chain import component_name
-from normscope.experiments.published import WIKIPEDIA, Paper
-from normscope.experiments.published_values import TITLES
-from normscope.experiments.similarity import PUBLISHED, Way
+from normscope.experiments.expansion import published_rates
+from normscope.experiments.mixing import published_ratio
+from normscope.experiments.published import TITLES, WIKIPEDIA, Paper
+from normscope.experiments.scope_similarity import published_similarity
+from normscope.experiments.similarity import PUBLISHED, MapComparison
 from normscope.models.source import short_name
-from normscope.report.run import FinishedRun
+from normscope.report.run import Run
 from normscope.scopes import Scope, scopes_of
 
 Row = dict[str, Any]
@@ -97,18 +99,18 @@ class _Form:
 
     experiment: str
     title: str
-    read: Callable[[FinishedRun], dict[str, dict[str, Number]]]
+    read: Callable[[Run], dict[str, dict[str, Number]]]
     of_paper: Callable[[Paper, str], dict[str, float | None]]
     percent: bool = False
     digits: int = 3
 
 
-def across_models(runs: Sequence[FinishedRun], *, together: bool = False) -> list[Across]:
+def across_models(runs: Sequence[Run], *, together: bool = False) -> list[Across]:
     """All tables that span the runs, of those experiments that at least two rows have."""
     return [table for form in _FORMS for table in _tables(form, runs, together=together)]
 
 
-def _tables(form: _Form, runs: Sequence[FinishedRun], *, together: bool) -> Iterable[Across]:
+def _tables(form: _Form, runs: Sequence[Run], *, together: bool) -> Iterable[Across]:
     present = having_table(runs, form.experiment)
     found = [_read(form, run) for run in present]
     for variant in dict.fromkeys(variant for each in found for variant in each):
@@ -123,12 +125,12 @@ def _tables(form: _Form, runs: Sequence[FinishedRun], *, together: bool) -> Iter
         yield Across(form.experiment, title, columns, rows, note, form.percent, form.digits)
 
 
-def having_table(runs: Sequence[FinishedRun], experiment: str) -> list[FinishedRun]:
+def having_table(runs: Sequence[Run], experiment: str) -> list[Run]:
     """The runs that have an experiment, with the table of its name."""
     return [run for run in runs if experiment in run.experiments.get(experiment, {}).get("tables", [])]
 
 
-def _read(form: _Form, run: FinishedRun) -> dict[str, dict[str, Number]]:
+def _read(form: _Form, run: Run) -> dict[str, dict[str, Number]]:
     """The numbers of a run; none where the table of another version lacks a column."""
     try:
         return form.read(run)
@@ -136,7 +138,7 @@ def _read(form: _Form, run: FinishedRun) -> dict[str, dict[str, Number]]:
         return {}
 
 
-def _rows(having: Sequence[tuple[FinishedRun, dict[str, Number]]], *, together: bool) -> list[ModelRow]:
+def _rows(having: Sequence[tuple[Run, dict[str, Number]]], *, together: bool) -> list[ModelRow]:
     names = names_of([run for run, _ in having], together=together)
     rows: list[ModelRow] = []
     for name in dict.fromkeys(names):
@@ -161,7 +163,7 @@ def _pooled(name: str, seeds: Sequence[dict[str, Number]]) -> ModelRow:
     return ModelRow(name, numbers, len(seeds))
 
 
-def names_of(runs: Sequence[FinishedRun], *, together: bool = False) -> list[str]:
+def names_of(runs: Sequence[Run], *, together: bool = False) -> list[str]:
     """What the models of runs are called: by their names, with the folder where several runs have one name. `together`,
     models whose names differ in a seed alone are called alike."""
     names = [short_name(run.title) for run in runs]
@@ -178,7 +180,7 @@ def names_of(runs: Sequence[FinishedRun], *, together: bool = False) -> list[str
     ]
 
 
-def _of_papers(form: _Form, variant: str, runs: Sequence[FinishedRun]) -> list[ModelRow]:
+def _of_papers(form: _Form, variant: str, runs: Sequence[Run]) -> list[ModelRow]:
     """The papers' models, on Wikipedia and on other corpora of the papers that runs are said to be on."""
     said = [str(run.manifest["settings"].get("corpus_name", "")) for run in runs]
     rows: list[ModelRow] = []
@@ -194,7 +196,7 @@ def _of_papers(form: _Form, variant: str, runs: Sequence[FinishedRun]) -> list[M
     return rows
 
 
-def differing(runs: Sequence[FinishedRun], experiment: str) -> str:
+def differing(runs: Sequence[Run], experiment: str) -> str:
     """In what runs differ, beside the model, that a reader of their numbers has to know; empty if in nothing."""
     settings = [run.manifest["settings"] for run in runs]
     options = [each.get("experiments", {}).get(experiment, {}) for each in settings]
@@ -225,24 +227,27 @@ def _numbers(rows: Iterable[tuple[str, Row]], value: str, error: str = "") -> di
     }
 
 
-def _similarities(run: FinishedRun) -> dict[str, dict[str, Number]]:
+def _similarities(run: Run) -> dict[str, dict[str, Number]]:
     """By component, for every way in which maps were compared; older tables have rank correlations alone."""
     found: dict[str, list[tuple[str, Row]]] = {}
     for row in run.table("scope-similarity").to_pylist():
         component = component_name(Scope(row["second"]))
         if row.get("relation") == "adjacent" and row.get("layer") is None and component is not None:
-            way = Way(row.get("correlation") or "spearman", row.get("normalisation") or "none")
-            found.setdefault(way.title, []).append((component, row))
+            comparison = MapComparison(row.get("correlation") or "spearman", row.get("normalisation") or "none")
+            found.setdefault(comparison.title, []).append((component, row))
     return {title: _numbers(rows, "similarity", "standard_error") for title, rows in found.items()}
 
 
 def _published_similarities(paper: Paper, variant: str) -> dict[str, float | None]:
     if variant != PUBLISHED.title:
         return {}
-    return {component_name(Scope(second)) or "": paper.similarity(first, second) for first, second in pairwise(_BERT)}
+    return {
+        component_name(Scope(second)) or "": published_similarity(paper, first, second)
+        for first, second in pairwise(_BERT)
+    }
 
 
-def _mixing(run: FinishedRun) -> dict[str, dict[str, Number]]:
+def _mixing(run: Run) -> dict[str, dict[str, Number]]:
     rows = run.table("mixing-ratio").to_pylist()
     overall = [(row["scope"], row) for row in rows if row.get("tokens", "overall") == "overall"]
     return {"": _numbers(overall, "mean", "standard_error")}
@@ -250,10 +255,10 @@ def _mixing(run: FinishedRun) -> dict[str, dict[str, Number]]:
 
 def _published_mixing(paper: Paper, variant: str) -> dict[str, float | None]:
     del variant
-    return {scope: paper.mixing_ratio(scope) for scope in ("AttnW", "Attn", "AttnResW", "AttnRes", "AttnResLn")}
+    return {scope: published_ratio(paper, scope) for scope in ("AttnW", "Attn", "AttnResW", "AttnRes", "AttnResLn")}
 
 
-def _expansion(run: FinishedRun) -> dict[str, dict[str, Number]]:
+def _expansion(run: Run) -> dict[str, dict[str, Number]]:
     rows = run.table("expansion-rate").to_pylist()
     of_layers = [row["expansion_rate"] for row in rows if row["layer"] is not None]
     means = [(MEAN, row) for row in rows if row["layer"] is None]
@@ -267,7 +272,7 @@ def _expansion(run: FinishedRun) -> dict[str, dict[str, Number]]:
 
 def _published_expansion(paper: Paper, variant: str) -> dict[str, float | None]:
     del variant
-    return dict(zip((MEAN, MINIMUM, MAXIMUM), paper.expansion_rate(), strict=True))
+    return dict(zip((MEAN, MINIMUM, MAXIMUM), published_rates(paper), strict=True))
 
 
 _FORMS = (

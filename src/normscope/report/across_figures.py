@@ -19,10 +19,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, MultipleLocator
 
 from normscope.experiments import figures
-from normscope.experiments.published import CONLL, WIKIPEDIA, Paper
-from normscope.experiments.published_values import SHAPES, TITLES
+from normscope.experiments.groups import published_significant
+from normscope.experiments.published import CONLL, SHAPES, TITLES, WIKIPEDIA, Paper
 from normscope.report.across import MAXIMUM, MEAN, MINIMUM, Across, ModelRow, differing, having_table, names_of
-from normscope.report.run import FinishedRun
+from normscope.report.run import Run
 
 KINDS = {"ff": "the feed-forward alone", "group": "with its norms and residual"}
 """The kinds of amplification, in words."""
@@ -57,7 +57,7 @@ class Effects:
     note: str = ""
 
 
-def effects_across(runs: Sequence[FinishedRun], *, together: bool = False) -> list[Effects]:
+def effects_across(runs: Sequence[Run], *, together: bool = False) -> list[Effects]:
     """Those of every experiment on groups that at least two runs have."""
     return [
         effects
@@ -66,7 +66,7 @@ def effects_across(runs: Sequence[FinishedRun], *, together: bool = False) -> li
     ]
 
 
-def _effects(experiment: str, runs: Sequence[FinishedRun], *, together: bool) -> Effects | None:
+def _effects(experiment: str, runs: Sequence[Run], *, together: bool) -> Effects | None:
     names = names_of(runs, together=together)
     rows = [[row for row in run.table(experiment).to_pylist() if row.keys() >= _NEEDED] for run in runs]
     lines: dict[str, dict[str, list[Point]]] = {}
@@ -106,7 +106,7 @@ def _published(experiment: str) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for model, title in TITLES.items():
         paper, layers = Paper(model, _CORPORA[experiment]), SHAPES[model][1]
-        depths = [layer / layers for layer in range(1, layers + 1) if paper.significant(experiment, layer)]
+        depths = [layer / layers for layer in range(1, layers + 1) if published_significant(paper, experiment, layer)]
         if depths:
             found[f"paper: {title}"] = depths
     return found

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from normscope.errors import FileError
-from normscope.experiments.arrow import Table
+from normscope.experiments.tables import Table
 from normscope.models.source import short_name
 from normscope.paths import MANIFEST, difference, refuse_unfinished
 
@@ -20,14 +20,14 @@ _PARTS = ("model", "experiments", "settings", "versions", "finished")
 
 
 @dataclass(frozen=True)
-class FinishedRun:
+class Run:
     """A run's folder and its manifest."""
 
     folder: Path
     manifest: dict[str, Any]
 
     @classmethod
-    def open(cls, folder: str | Path) -> FinishedRun:
+    def open(cls, folder: str | Path) -> Run:
         path = Path(folder)
         manifest = path / MANIFEST
         refuse_unfinished(path)

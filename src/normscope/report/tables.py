@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from normscope.errors import InputError
 from normscope.experiments import figures
-from normscope.experiments.arrow import Column, Schema, Table
-from normscope.report.run import FinishedRun
+from normscope.experiments.tables import Column, Schema, Table
+from normscope.report.run import Run
 
 _MOST_ROWS = 400
 _LABELS = ("layer", "head", "rank", "distance", "dimension")
@@ -78,7 +78,7 @@ _OF_EXTREMES = {"maximum": max, "minimum": min}
 _MOST_LINES = 8
 
 
-def together(runs: Sequence[FinishedRun], experiment: str) -> dict[str, Table]:
+def together(runs: Sequence[Run], experiment: str) -> dict[str, Table]:
     """The tables of an experiment over all runs: those with labels by which rows can be told apart."""
     _check_options(runs, experiment)
     made: dict[str, Table] = {}
@@ -90,7 +90,7 @@ def together(runs: Sequence[FinishedRun], experiment: str) -> dict[str, Table]:
     return made
 
 
-def _check_options(runs: Sequence[FinishedRun], experiment: str) -> None:
+def _check_options(runs: Sequence[Run], experiment: str) -> None:
     first, *others = (run.manifest["settings"]["experiments"][experiment] for run in runs)
     for run, options in zip(runs[1:], others, strict=True):
         names = sorted(name for name in {*first, *options} if first.get(name) != options.get(name))

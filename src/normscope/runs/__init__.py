@@ -21,7 +21,7 @@ from normscope.analyzer import Analyzer
 from normscope.corpora import Corpus, CorpusOptions
 from normscope.errors import InputError
 from normscope.experiments import Experiment, Outcome, experiment
-from normscope.experiments.arrow import Table
+from normscope.experiments.tables import Table
 from normscope.models.options import LoadingOptions, ModelOptions
 from normscope.options import MOST_JOBS, ApproximationName, FeedForwardBaseline, Masking, StackName, ValueBias
 from normscope.runs import output

@@ -11,10 +11,9 @@ from typing import Any, get_args
 
 import torch
 
-from normscope.catalogue import refuse_exact_experiments
 from normscope.corpora import Corpus
 from normscope.errors import InputError
-from normscope.experiments import Experiment
+from normscope.experiments import Experiment, check_approximable
 from normscope.options import ApproximationName, Arithmetic, FeedForwardBaseline, Masking, StackName, ValueBias
 
 LAYOUT = 2
@@ -59,7 +58,7 @@ class Settings:
         check_choice("The arithmetic", self.dtype, (None, *get_args(Arithmetic)))
         check_choice("approximate", self.approximate, (None, *get_args(ApproximationName)))
         if self.approximate is not None:
-            refuse_exact_experiments([item.name for item in self.experiments if not item.ranks_only], self.approximate)
+            check_approximable([item.name for item in self.experiments if not item.ranks_only], self.approximate)
 
     @property
     def torch_dtype(self) -> torch.dtype | None:

@@ -21,9 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from normscope.errors import FileError
-from normscope.experiments.arrow import Schema, Table
-from normscope.experiments.exact import Moments
-from normscope.experiments.partial import Partial, Rows
+from normscope.experiments.partial import Moments, Partial, Rows
+from normscope.experiments.tables import Schema, Table
 from normscope.paths import checksum, difference
 
 SEAL = "shard.json"

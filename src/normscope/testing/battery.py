@@ -88,7 +88,7 @@ def assert_family(
         >>> from normscope.testing import assert_family
         >>> from transformers import BertConfig, BertModel
         >>> tiny = BertConfig(hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=16)
-        >>> assert_family(ns.families()["bert"], BertModel(tiny), tolerance=1e-4)
+        >>> assert_family(ns.supported_models()["bert"], BertModel(tiny), tolerance=1e-4)
     """
     family = family_in(model, family)
     inputs = dict(random_inputs(family, model) if inputs is None else inputs)

@@ -9,7 +9,7 @@ from scipy import stats
 
 import normscope as ns
 from normscope.experiments import experiment
-from normscope.experiments.faithfulness.agreement import rank_correlation
+from normscope.experiments.statistics import spearman
 from normscope.runs import run
 
 TEXTS = ["a dog saw the red cat", "it was cold in may"]
@@ -33,7 +33,7 @@ def test_correlations_are_those_of_the_attributions_themselves(analyzer: ns.Anal
     assert {(row["first"], row["second"]) for row in layers} == {("globenc", "attention-rollout")}
     (second,) = [row for row in layers if row["layer"] == 2]
     by_hand = [
-        rank_correlation(np.delete(a, row), np.delete(b, row))
+        spearman(np.delete(a, row), np.delete(b, row))
         for text in TEXTS
         for a_map, b_map in [
             (analyzer.analyze(text, method="globenc", layers=2), analyzer.analyze(text, scopes="AttnW", layers=2))
@@ -58,9 +58,9 @@ def test_methods_of_a_model_with_a_known_rule_agree_on_the_word_that_decides() -
 
 
 def test_too_little_to_rank_is_missing_and_bad_options_are_refused() -> None:
-    assert np.isnan(rank_correlation(np.array([1.0, 2.0]), np.array([1.0, 2.0])))
-    assert np.isnan(rank_correlation(np.ones(4), np.arange(4.0)))
-    assert rank_correlation(np.array([1.0, np.nan, 2.0, 5.0]), np.array([1.0, 9.0, 2.0, 3.0])) == pytest.approx(1)
+    assert np.isnan(spearman(np.array([1.0, 2.0]), np.array([1.0, 2.0])))
+    assert np.isnan(spearman(np.ones(4), np.arange(4.0)))
+    assert spearman(np.array([1.0, np.nan, 2.0, 5.0]), np.array([1.0, 9.0, 2.0, 3.0])) == pytest.approx(1)
     with pytest.raises(ns.InputError, match="prediction"):
         experiment("agreement", {"level": "words"})
     with pytest.raises(ns.InputError, match="at least one method"):

@@ -15,7 +15,7 @@ import normscope as ns
 from normscope.corpora import Corpus, Problems
 from normscope.experiments import experiment
 from normscope.experiments.faithfulness.attributions import case_of
-from normscope.experiments.faithfulness.probabilities import Probabilities
+from normscope.experiments.faithfulness.deletion import Probabilities
 from normscope.runs import run
 
 SIZE: dict[str, Any] = dict(hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20)

@@ -15,8 +15,7 @@ import normscope as ns
 from normscope.cli import main
 from normscope.corpora import Corpus, CorpusError, Problems
 from normscope.experiments import ModelFacts, experiment
-from normscope.experiments.faithfulness import published
-from normscope.experiments.faithfulness.evidence import scores
+from normscope.experiments.faithfulness.evidence import BLIMP, published_notes, published_rank, scores
 from normscope.runs import run
 from normscope.runs.spool import from_json, to_json
 
@@ -139,10 +138,10 @@ def test_bad_questions_are_refused_before_any_work(
 
 def test_published_values_stand_beside_gpt2_small_and_its_own_sets_only() -> None:
     facts = ModelFacts("openai-community/gpt2", tuple(range(1, 13)), (), "gpt2", width=768, vocabulary=50257)
-    assert published.reciprocal_rank(facts, ["ioi"], "contrastive", "alti-logit") == 1.0
-    assert published.reciprocal_rank(facts, published.BLIMP, "contrastive", "gradient-norm") == 0.546
-    assert published.reciprocal_rank(facts, ["ioi"], "plain", "alti-logit") is None
-    assert published.reciprocal_rank(facts, ["npi_present_1"], "contrastive", "alti-logit") is None
+    assert published_rank(facts, ["ioi"], "contrastive", "alti-logit") == 1.0
+    assert published_rank(facts, BLIMP, "contrastive", "gradient-norm") == 0.546
+    assert published_rank(facts, ["ioi"], "plain", "alti-logit") is None
+    assert published_rank(facts, ["npi_present_1"], "contrastive", "alti-logit") is None
     small = ModelFacts("gpt2", (1, 2), (), "gpt2", width=768, vocabulary=50257)
-    assert published.reciprocal_rank(small, ["ioi"], "contrastive", "alti-logit") is None
-    assert published.notes(small) and not published.notes(facts)
+    assert published_rank(small, ["ioi"], "contrastive", "alti-logit") is None
+    assert published_notes(small) and not published_notes(facts)

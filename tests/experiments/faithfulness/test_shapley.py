@@ -13,8 +13,7 @@ from transformers import LlamaConfig, LlamaModel
 
 import normscope as ns
 from normscope.experiments import experiment
-from normscope.experiments.faithfulness.shapley_maps import ShapleyMaps
-from normscope.experiments.faithfulness.shapley_values import exact, sampled
+from normscope.experiments.faithfulness.shapley_values import ShapleyMaps, exact, sampled
 from normscope.inputs import read_inputs
 from normscope.runs import run
 

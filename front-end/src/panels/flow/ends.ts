@@ -1,20 +1,20 @@
 /** Where it came from and where it went: the edges of the node that is followed, or else the tokens' shares of the value. */
-import { scaleLinear } from "d3-scale";
 import { bdi, h } from "../../draw/dom";
-import { nodeTitle } from "../../draw/flowgraph";
-import { type FlowView, inkOf, largest } from "../../draw/flowview";
+import { nodeTitle } from "../../draw/flowmarks";
+import { type FlowView, largest, signColour } from "../../draw/flowview";
 import { type FlowNode, touching } from "../../model/flow";
 import * as format from "../../model/format";
 import type { Store } from "../../model/store";
 import { holdsSink, label, shortLabel } from "../../model/tokens";
-import { ElementPanel } from "../panel";
+import { barLine } from "../bar";
+import { Panel } from "../panel";
 
 const MOST = 24;
 
 /** Of every row its share of the value: of an encoder's token not what the first layer takes, but all that came from it. */
-function sharesOf({ explanation, place, flow, state, stack }: FlowView): number[] {
+function sharesOf({ explanation, targetIndex, flow, state, stack }: FlowView): number[] {
   const shares = [...flow.relevance[0]!].fill(0, flow.own);
-  const source = state.part === "encoder" ? undefined : explanation.attribution(place)[1];
+  const source = state.part === "encoder" ? undefined : explanation.attribution(targetIndex)[1];
   source?.forEach((value, token) => {
     shares[flow.rows.of[stack.tokens.token.length + token]!]! += value;
   });
@@ -28,7 +28,7 @@ interface Entry {
   node: FlowNode;
 }
 
-export class Ends extends ElementPanel<FlowView> {
+export class Ends extends Panel<FlowView> {
   readonly element: HTMLElement;
 
   constructor(private readonly store: Store) {
@@ -40,7 +40,10 @@ export class Ends extends ElementPanel<FlowView> {
     const { node, flow } = view;
     if (!node) {
       const entries = sharesOf(view).map((value, row) => ({ row, value, node: { depth: 0, row } }));
-      this.element.replaceChildren(h("header", {}, h("h2", {}, "Shares of the tokens")), this.bars(view, entries));
+      this.element.replaceChildren(
+        h("header", {}, h("h2", {}, "Contributions of the tokens")),
+        this.bars(view, entries),
+      );
       return;
     }
     const { into, out } = touching(flow, node);
@@ -58,12 +61,8 @@ export class Ends extends ElementPanel<FlowView> {
       ],
     ];
     const title = h("h2", {}, bdi(nodeTitle(view, node.depth, node.row), { class: "token" }));
-    const close = h("button", {
-      type: "button",
-      class: "quiet",
-      click: () => this.store.set({ depth: -1, token: -1 }),
-    });
-    close.append("show all");
+    const showAll = (): void => this.store.set({ depth: -1, token: -1 });
+    const close = h("button", { type: "button", class: "quiet", click: showAll }, "show all");
     const relevance = h("p", { class: "note" }, `relevance ${format.signed(flow.relevance[node.depth]![node.row]!)}`);
     this.element.replaceChildren(
       h("header", {}, title, close),
@@ -71,7 +70,7 @@ export class Ends extends ElementPanel<FlowView> {
       ...sections.flatMap(([name, entries, others]) => [
         ...(entries.length > 0 || others !== 0 ? [h("h3", {}, name)] : []),
         ...(entries.length > 0 ? [this.bars(view, entries)] : []),
-        ...(others !== 0 ? [h("p", { class: "note rest" }, `smaller edges together ${format.signed(others)}`)] : []),
+        ...(others !== 0 ? [h("p", { class: "note rest" }, `sum of smaller edges ${format.signed(others)}`)] : []),
       ]),
     );
   }
@@ -79,28 +78,23 @@ export class Ends extends ElementPanel<FlowView> {
   private bars({ flow, dark, stack }: FlowView, all: Entry[]): HTMLElement {
     const entries = all.toSorted((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, MOST);
     const diverging = entries.some(({ value }) => value < 0);
-    const width = scaleLinear([0, largest(entries.map(({ value }) => value)) || 1], [0, diverging ? 50 : 100]);
+    const most = largest(entries.map(({ value }) => value)) || 1;
     return h(
       "ol",
       { class: diverging ? "bars diverging" : "bars" },
-      ...entries.map(({ row, value, node }) => {
-        const bar = h("i");
-        bar.style.width = `${width(Math.abs(value))}%`;
-        bar.style.background = inkOf(value, dark);
-        if (diverging) bar.style.marginInlineStart = value < 0 ? `${50 - width(-value)}%` : "50%";
+      entries.map(({ row, value, node }) => {
         const members = flow.rows.members[row] ?? [];
-        const token = members[0] ?? -1;
         const sink = holdsSink(stack.tokens, members);
-        return h(
-          "li",
-          {
-            click: () => this.store.set({ depth: node.depth, token }),
-            title: `${shortLabel(flow.rows.shown[row]!, 60)}${sink ? " (attention sink)" : ""}`,
-          },
-          h("button", { type: "button", class: sink ? "key sink" : "key" }, bdi(label(flow.rows.shown[row]!))),
-          h("span", { class: "track" }, bar),
-          h("span", { class: "value" }, format.signed(value)),
-        );
+        const text = flow.rows.shown[row]!;
+        return barLine({
+          name: h("button", { type: "button", class: sink ? "key sink" : "key" }, bdi(label(text))),
+          size: value / most,
+          diverging,
+          colour: signColour(value, dark),
+          value: format.signed(value),
+          title: `${shortLabel(text, 60)}${sink ? " (attention sink)" : ""}`,
+          choose: () => this.store.set({ depth: node.depth, token: members[0] ?? -1 }),
+        });
       }),
     );
   }

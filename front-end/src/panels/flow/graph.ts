@@ -1,15 +1,15 @@
 /** The flow graph on the page: nodes and edges to point at, a node to follow by click or keys. */
 import { bdi, h } from "../../draw/dom";
-import { type Drawing, drawFlow, LABEL_SIZE, nodeTitle, TARGET_LENGTH } from "../../draw/flowgraph";
+import { type FlowDrawing, flowDrawing, LABEL_SIZE, nodeTitle, TARGET_LENGTH } from "../../draw/flowmarks";
 import type { FlowView } from "../../draw/flowview";
-import { labelFont } from "../../draw/paint";
+import { type Mark, svgDocument, textWidth } from "../../draw/marks";
 import { type Streams, streams } from "../../draw/streams";
 import { type FlowNode, followed, touching } from "../../model/flow";
 import * as format from "../../model/format";
 import { clamp } from "../../model/state";
 import type { Store } from "../../model/store";
 import { cut, isolated, phrase, shortLabel } from "../../model/tokens";
-import { ElementPanel } from "../panel";
+import { Panel } from "../panel";
 
 /** Pixels of the window that everything above and below the graph takes. */
 const CHROME = 190;
@@ -19,15 +19,16 @@ const SMALLEST_COLUMN = 5;
 const SMALLEST_LABEL = 74;
 const DIMMED = 0.08;
 
-export class FlowGraph extends ElementPanel<FlowView> {
+export class FlowGraph extends Panel<FlowView> {
   readonly element: HTMLElement;
   private readonly holder = h("div", { class: "flow-graph", tabindex: 0, role: "application" });
   private readonly tooltip = h("div", { class: "tooltip", hidden: true });
   private readonly none = h("p", { class: "note" });
-  private readonly measure = document.createElement("canvas").getContext("2d")!;
   private view: FlowView | null = null;
   private at: Streams | null = null;
-  private drawing: Drawing | null = null;
+  private drawn: FlowDrawing | null = null;
+  /** In the order of the flow's edges. */
+  private bands: SVGElement[] = [];
   private drawnWidth = 0;
 
   constructor(private readonly store: Store) {
@@ -38,14 +39,17 @@ export class FlowGraph extends ElementPanel<FlowView> {
     this.holder.addEventListener("pointerleave", () => this.rest());
     this.holder.addEventListener("click", (event) => this.clicked(event));
     this.holder.addEventListener("keydown", (event) => this.typed(event));
-    this.life.observeSize(this.element, () => {
+    this.lifetime.observeSize(this.element, () => {
       if (this.view && Math.abs(this.element.clientWidth - this.drawnWidth) > 1) this.update(this.view);
     });
   }
 
-  /** The picture as it is now. */
-  get picture(): SVGSVGElement {
-    return this.drawing!.svg;
+  /** The graph as it is shown now: edges that do not touch the followed node are dimmed. */
+  get drawing(): FlowDrawing {
+    const { marks, ...size } = this.drawn!;
+    const { view } = this;
+    const parts = view?.node ? followed(view.flow, view.node) : null;
+    return { ...size, marks: parts ? marks.map((mark) => dimmed(mark, parts)) : marks };
   }
 
   update(view: FlowView): void {
@@ -63,21 +67,18 @@ export class FlowGraph extends ElementPanel<FlowView> {
       labels,
       target,
     });
-    this.drawing = drawFlow(view, this.at);
-    this.holder.replaceChildren(this.drawing.svg);
-    this.holder.setAttribute("aria-label", this.told(view));
+    this.drawn = flowDrawing(view, this.at);
+    const svg = svgDocument(this.drawn.marks, this.drawn.width, this.drawn.height);
+    this.bands = [];
+    for (const band of svg.querySelectorAll<SVGElement>(".band")) this.bands[Number(band.dataset.edge)] = band;
+    this.holder.replaceChildren(svg);
+    this.holder.setAttribute("aria-label", describe(view));
     this.holder.dataset.drawn = String(view.flow.edges.length);
     this.rest();
   }
 
-  private told({ flow, target }: FlowView): string {
-    const size = `${flow.rows.shown.length} tokens through ${flow.layers} layers, ${flow.edges.length} edges`;
-    return `Flow to ${phrase(target.name)}: ${size}. Arrow keys choose a node to follow, Escape lets it go.`;
-  }
-
   private widest(texts: string[]): number {
-    this.measure.font = labelFont(LABEL_SIZE + 2, true);
-    return Math.max(...texts.map((text) => this.measure.measureText(isolated(text)).width));
+    return Math.max(...texts.map((text) => textWidth(isolated(text), { size: LABEL_SIZE, weight: 600 })));
   }
 
   /** Show the edges of the node that is followed, or all. */
@@ -90,12 +91,11 @@ export class FlowGraph extends ElementPanel<FlowView> {
 
   /** How much of each edge is lit, from 0 to 1; all of everything without. */
   private light(parts: Float32Array | null): void {
-    const stubs = this.drawing?.svg.querySelector<SVGElement>(".stubs");
+    const stubs = this.holder.querySelector<SVGElement>(".stubs");
     if (stubs) stubs.style.opacity = parts ? String(DIMMED) : "";
-    this.drawing?.bands.forEach((band, index) => {
-      const part = parts ? (parts[index] ?? 0) : 1;
-      band.style.opacity = part >= 1 ? "" : String(Math.max(DIMMED, Math.min(1, 0.15 + 1.4 * part)));
-      if (part < 0.01) band.style.opacity = String(DIMMED);
+    this.bands.forEach((band, index) => {
+      const opacity = parts ? brightness(parts[index] ?? 0) : 1;
+      band.style.opacity = opacity >= 1 ? "" : String(opacity);
     });
   }
 
@@ -115,15 +115,15 @@ export class FlowGraph extends ElementPanel<FlowView> {
           (layer === node.depth && to === node.row) || (layer === node.depth + 1 && from === node.row) ? 1 : 0,
         ),
       );
-      this.say(event, ...this.nodeTold(view, node));
+      this.showTooltip(event, ...this.nodeLines(view, node));
     } else if (index === undefined) this.rest();
     else {
       this.rest();
-      this.say(event, ...this.edgeTold(view, Number(index)));
+      this.showTooltip(event, ...this.edgeLines(view, Number(index)));
     }
   }
 
-  private nodeTold(view: FlowView, node: FlowNode): Node[] {
+  private nodeLines(view: FlowView, node: FlowNode): Node[] {
     const { flow } = view;
     const { depth, row } = node;
     const { into, out } = touching(flow, node);
@@ -140,14 +140,14 @@ export class FlowGraph extends ElementPanel<FlowView> {
     for (const { from, value } of into.slice(0, 3)) {
       lines.push(h("span", {}, "\u2190 ", name(from), ` ${format.signed(value)}`));
     }
-    if (flow.rest.into[depth]![row] !== 0) line("\u2190 smaller edges", flow.rest.into[depth]![row]!);
+    if (flow.rest.into[depth]![row] !== 0) line("\u2190 sum of smaller edges", flow.rest.into[depth]![row]!);
     for (const { to, value } of out.slice(0, 3))
       lines.push(h("span", {}, "\u2192 ", name(to), ` ${format.signed(value)}`));
-    if (flow.rest.out[depth]![row] !== 0) line("\u2192 smaller edges", flow.rest.out[depth]![row]!);
+    if (flow.rest.out[depth]![row] !== 0) line("\u2192 sum of smaller edges", flow.rest.out[depth]![row]!);
     return lines;
   }
 
-  private edgeTold({ flow }: FlowView, index: number): Node[] {
+  private edgeLines({ flow }: FlowView, index: number): Node[] {
     const { layer, from, to, value } = flow.edges[index]!;
     const name = (at: number): HTMLElement => bdi(shortLabel(flow.rows.shown[at]!, 24));
     return [
@@ -156,7 +156,7 @@ export class FlowGraph extends ElementPanel<FlowView> {
     ];
   }
 
-  private say(event: PointerEvent, ...lines: Node[]): void {
+  private showTooltip(event: PointerEvent, ...lines: Node[]): void {
     const frame = this.element.getBoundingClientRect();
     this.tooltip.replaceChildren(...lines);
     this.tooltip.hidden = false;
@@ -201,4 +201,25 @@ export class FlowGraph extends ElementPanel<FlowView> {
       row: clamp(start.row + step[1], 0, view.flow.rows.shown.length - 1),
     });
   }
+}
+
+/** How bright an edge is of which a part is lit. */
+function brightness(part: number): number {
+  if (part >= 1) return 1;
+  return part < 0.01 ? DIMMED : Math.max(DIMMED, Math.min(1, 0.15 + 1.4 * part));
+}
+
+/** A mark with its edges as bright as the parts of them that are lit. */
+function dimmed(mark: Mark, parts: Float32Array): Mark {
+  if (mark.kind === "group") return { ...mark, marks: mark.marks.map((inner) => dimmed(inner, parts)) };
+  if (mark.kind !== "path" || mark.opacity === undefined) return mark;
+  const edge = mark.data?.edge;
+  const bright = edge === undefined ? DIMMED : brightness(parts[Number(edge)] ?? 0);
+  return { ...mark, opacity: mark.opacity * bright };
+}
+
+/** The graph for a screen reader. */
+function describe({ flow, target }: FlowView): string {
+  const size = `${flow.rows.shown.length} tokens through ${flow.layers} layers, ${flow.edges.length} edges`;
+  return `Flow to ${phrase(target.name)}: ${size}. Arrow keys choose a node to follow, Escape shows all again.`;
 }

@@ -2,12 +2,13 @@
 import { inkOn } from "../../draw/colour";
 import { bdi, h, sized } from "../../draw/dom";
 import { type FlowView, largest, signs, tint } from "../../draw/flowview";
+import { type Mark, paintMarks } from "../../draw/marks";
 import { picture } from "../../draw/picture";
 import * as format from "../../model/format";
 import type { TokenTable } from "../../model/payload";
 import type { Store } from "../../model/store";
 import { holdsSink, label, unitsOf } from "../../model/tokens";
-import { ElementPanel } from "../panel";
+import { Panel } from "../panel";
 
 const SIZE = 300;
 
@@ -18,13 +19,13 @@ interface Shown {
   part: "decoder" | "encoder";
 }
 
-export class AttributionText extends ElementPanel<FlowView> {
+export class AttributionText extends Panel<FlowView> {
   readonly element: HTMLElement;
   private readonly box = h("div", { class: "ribbon" });
   private readonly sinks = h(
     "p",
     { class: "hint" },
-    "Dashed: an attention sink. Much attention goes there whatever the token is, so a large share tells little about the word.",
+    "Dashed: an attention sink. It receives much attention whatever its token is, so a large share says little about the word.",
   );
   private readonly image = h("canvas", { class: "patches", role: "img" });
 
@@ -41,13 +42,13 @@ export class AttributionText extends ElementPanel<FlowView> {
   }
 
   update(view: FlowView): void {
-    const { explanation, place } = view;
-    const [own, source] = explanation.attribution(place);
+    const { explanation, targetIndex } = view;
+    const [own, source] = explanation.attribution(targetIndex);
     const stacks: Shown[] = [
-      { name: "target", table: explanation.part("decoder").tokens, values: own!, part: "decoder" },
+      { name: "target", table: explanation.stack("decoder").tokens, values: own!, part: "decoder" },
     ];
     if (source)
-      stacks.push({ name: "source", table: explanation.part("encoder").tokens, values: source, part: "encoder" });
+      stacks.push({ name: "source", table: explanation.stack("encoder").tokens, values: source, part: "encoder" });
     const limit = largest([...own!, ...(source ?? [])]);
     this.image.hidden = explanation.picture === null;
     this.box.hidden = explanation.picture !== null;
@@ -95,21 +96,24 @@ export class AttributionText extends ElementPanel<FlowView> {
     const shown = explanation.picture!;
     const height = Math.round((SIZE * shown.height) / shown.width);
     const context = sized(this.image, SIZE, height);
-    context.drawImage(picture(shown), 0, 0, SIZE, height);
     const rows = Math.max(...(tokens.row ?? [0])) + 1;
     const columns = Math.max(...(tokens.column ?? [0])) + 1;
     const colours = signs(limit, dark);
-    tokens.token.forEach((_, token) => {
+    const size = { width: SIZE / columns, height: height / rows };
+    const patches = [...tokens.token.keys()].flatMap((token): Mark[] => {
       const [row, column] = [tokens.row?.[token] ?? -1, tokens.column?.[token] ?? -1];
-      if (row < 0 || column < 0) return;
-      const [x, y, width, tall] = [(column * SIZE) / columns, (row * height) / rows, SIZE / columns, height / rows];
+      if (row < 0 || column < 0) return [];
+      const box = { x: column * size.width, y: row * size.height, ...size };
       const value = flow.relevance[0]![flow.rows.of[token]!]!;
-      context.globalAlpha = 0.25 + 0.6 * Math.sqrt(Math.abs(value) / (limit || 1));
-      context.fillStyle = tint(value, colours);
-      context.fillRect(x, y, width, tall);
-      context.globalAlpha = 1;
-      if (node && flow.rows.of[token] === node.row) context.strokeRect(x, y, width, tall);
+      const opacity = 0.25 + 0.6 * Math.sqrt(Math.abs(value) / (limit || 1));
+      const followed = node !== null && flow.rows.of[token] === node.row;
+      return [
+        { kind: "rect", ...box, fill: tint(value, colours), opacity },
+        ...(followed ? [{ kind: "rect", ...box, stroke: "#000000" } as const] : []),
+      ];
     });
+    const image = { x: 0, y: 0, width: SIZE, height };
+    paintMarks(context, [{ kind: "bitmap", ...image, bitmap: picture(shown), smooth: true }, ...patches]);
     this.image.setAttribute("aria-label", `Image of ${rows} by ${columns} patches, tinted by attribution`);
   }
 }

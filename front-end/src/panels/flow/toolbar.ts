@@ -1,30 +1,30 @@
 /** What is explained, how much of the flow is drawn, and in which units. */
-import { type Choice, menu, popover, segmented } from "../../draw/controls";
+import { type Choice, type Control, menu, popover } from "../../draw/controls";
 import { h } from "../../draw/dom";
-import { ROLLOUT, type State } from "../../model/state";
+import { ROLLOUT } from "../../model/state";
 import type { Store } from "../../model/store";
 import type { Targets } from "../../model/targets";
 import { kindsOf, shortLabel, unitsOf } from "../../model/tokens";
-import { Bar, UNITS } from "../bar";
+import { BaseToolbar } from "../basetoolbar";
 
-export class FlowToolbar extends Bar {
+export class FlowToolbar extends BaseToolbar {
   readonly element: HTMLElement;
 
   constructor(
     store: Store,
     views: Choice[],
     private readonly targets: Targets,
-    encoder: boolean,
+    hasEncoder: boolean,
   ) {
     super(store, views);
     this.element = h(
       "div",
       { class: "toolbar", role: "group", "aria-label": "What is explained and how it is shown" },
-      encoder ? this.stacks() : null,
+      hasEncoder && this.stacks(),
       this.target(),
       this.token(),
       this.share(),
-      this.units(),
+      this.units((state) => kindsOf(targets.at(state).explanation.stack(state.part).keys)),
       h("div", { class: "end" }, this.view(), popover("Display", "display", this.theme())),
     );
   }
@@ -32,58 +32,47 @@ export class FlowToolbar extends Bar {
   private target(): HTMLElement {
     const control = menu("Explain", [], (value) => this.store.set(this.targets.choose(Number(value))));
     control.element.classList.add("target");
-    let filled = "";
-    this.syncs.push((state) => {
-      const choices = this.targets.choices();
-      if (filled !== JSON.stringify(choices)) {
-        filled = JSON.stringify(choices);
-        control.fill(choices);
-      }
-      control.set(String(this.targets.fitted(state.target)));
-    });
-    return control.element;
+    return this.add(control, (state) => ({
+      value: String(this.targets.fitted(state.target)),
+      choices: this.targets.choices(),
+    }));
   }
 
-  /** Where a rollout goes to. */
+  /** The token that a rollout leads to. */
   private token(): HTMLElement | null {
     const { tokens } = this.targets;
     if (!tokens) return null;
-    const choices = unitsOf(tokens, { kind: "token", special: true }).shown.map((text, index) => ({
-      value: String(index),
-      label: shortLabel(text, 24),
-    }));
+    const names = unitsOf(tokens, { kind: "token", special: true }).shown;
+    const choices = names.map((text, index) => ({ value: String(index), label: shortLabel(text, 24) }));
     const control = menu("Token", choices, (value) => this.store.set({ query: Number(value), depth: -1, token: -1 }));
-    this.syncs.push((state) => {
-      control.element.hidden = this.targets.fitted(state.target) !== ROLLOUT;
-      control.set(String(state.query));
-    });
-    return control.element;
+    return this.add(control, (state) => ({
+      value: String(state.query),
+      hidden: this.targets.fitted(state.target) !== ROLLOUT,
+    }));
   }
 
   private share(): HTMLElement {
-    const input = h("input", {
-      type: "range",
-      min: 1,
-      max: 100,
-      "aria-label": "Share of the flow",
-      input: () => this.store.set({ share: Number(input.value) }),
-    });
-    const shown = h("output", {});
-    this.syncs.push((state) => {
-      input.value = String(state.share);
-      shown.textContent = `${state.share} %`;
-    });
-    const title = "In every layer the fewest edges that carry this share of what flows through it";
-    return h("label", { class: "menu share", title }, h("span", {}, "Share of the flow"), input, shown);
+    const slider = shareSlider((share) => this.store.set({ share }));
+    return this.add(slider, (state) => ({ value: String(state.share) }));
   }
+}
 
-  private units(): HTMLElement {
-    const control = segmented("Units", UNITS, (value) => this.store.set({ units: value as State["units"] }));
-    this.syncs.push((state) => {
-      control.set(state.units);
-      const { explanation } = this.targets.at(state);
-      control.allow(kindsOf(explanation.part(state.part).keys));
-    });
-    return control.element;
-  }
+function shareSlider(choose: (share: number) => void): Control {
+  const name = "Share of the flow";
+  const title = "In every layer, the fewest edges that carry this share of its flow";
+  const input = h("input", {
+    type: "range",
+    min: 1,
+    max: 100,
+    "aria-label": name,
+    input: () => choose(Number(input.value)),
+  });
+  const output = h("output");
+  return {
+    element: h("label", { class: "menu share", title }, h("span", {}, name), input, output),
+    update: ({ value }) => {
+      input.value = value;
+      output.textContent = `${value} %`;
+    },
+  };
 }

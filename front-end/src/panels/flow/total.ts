@@ -3,9 +3,9 @@ import { bdi, h } from "../../draw/dom";
 import type { FlowView } from "../../draw/flowview";
 import * as format from "../../model/format";
 import { cut, holdsSink, phrase } from "../../model/tokens";
-import { ElementPanel } from "../panel";
+import { Panel } from "../panel";
 
-export class Total extends ElementPanel<FlowView> {
+export class Total extends Panel<FlowView> {
   readonly element: HTMLElement;
   private readonly title = h("h2");
   private readonly sum = h("dl", { class: "sum" });
@@ -16,9 +16,9 @@ export class Total extends ElementPanel<FlowView> {
     this.element = h("section", { class: "card total" }, h("header", {}, this.title), this.sum, this.proof);
   }
 
-  update({ explanation, target, place }: FlowView): void {
-    const [own, source] = explanation.attribution(place);
-    const { tokens } = explanation.part("decoder");
+  update({ explanation, target, targetIndex }: FlowView): void {
+    const [own, source] = explanation.attribution(targetIndex);
+    const { tokens } = explanation.stack("decoder");
     const sunk = own!.filter((_, token) => holdsSink(tokens, [token]));
     const rest = own!.filter((_, token) => !holdsSink(tokens, [token]));
     const parts: [string, Float32Array][] = [
@@ -26,11 +26,11 @@ export class Total extends ElementPanel<FlowView> {
     ];
     if (sunk.length > 0) parts.unshift(["attention sinks", sunk]);
     if (source) parts.push(["source tokens", source]);
-    this.title.replaceChildren("What adds up to ", bdi(cut(phrase(target.name), 40), { class: "token" }));
+    this.title.replaceChildren("Sum of the contributions to ", bdi(cut(phrase(target.name), 40), { class: "token" }));
     this.sum.replaceChildren(
       ...parts.flatMap(([name, values]) => line(name, total(values), "")),
       ...(explanation.estimate ? [] : line("biases", target.bias, "")),
-      ...line(explanation.estimate ? "the state" : "the model\u2019s own value", target.value, "result"),
+      ...line(explanation.estimate ? "the state" : "the model\u2019s value", target.value, "result"),
     );
     this.proof.textContent =
       explanation.estimate ??

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 from matplotlib.figure import Figure
-from scipy import stats
 
 from normscope.corpora.item import Item
 from normscope.errors import InputError, UnsupportedArchitectureError
-from normscope.experiments import figures, tables
+from normscope.experiments import figures, statistics, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
-from normscope.experiments.faithfulness import intervals
 from normscope.experiments.faithfulness.attributions import case_of, notes_of, shares_by, unavailable
 from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, PREDICTIONS, RESAMPLES, MethodTrial, named_method
 from normscope.experiments.partial import Partial, Rows
+from normscope.experiments.tables import Row
 from normscope.plots.style import SEQUENTIAL
 from normscope.results.analysis import Analysis
 from normscope.scopes import HALF_ATTENTION_WEIGHTS, basis
@@ -58,6 +57,10 @@ class Agreement(MethodTrial):
         "low": "lower end of the 95 % bootstrap interval over texts",
         "high": "its upper end",
         "sequences": "number of texts",
+    }
+    captions: ClassVar[dict[str, str]] = {
+        "agreement": "Rank correlation of any two methods in what they call important for the prediction.",
+        "agreement-layers": "Rank correlation of the maps of any two methods, mean over layers.",
     }
 
     def __post_init__(self) -> None:
@@ -117,11 +120,11 @@ class Agreement(MethodTrial):
             raise InputError(f"{self.name}: no text has {_FEWEST} tokens that can be ranked.")
         rows = partial.rows["rows"].select("SELECT * FROM rows ORDER BY layer, first, second, sequence").to_pylist()
         by = ("layer", "first", "second")
-        interval = bind(intervals.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
-        groups = intervals.grouped([{**row, "method": "spearman"} for row in rows], by, "spearman")
+        interval = bind(statistics.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
+        groups = statistics.grouped([{**row, "method": "spearman"} for row in rows], by, "spearman")
         records = [
             {name: record[name] for name in (*by, "low", "high", "sequences")} | {"spearman": record["mean"]}
-            for record in intervals.means(groups, by, interval)
+            for record in statistics.means(groups, by, interval)
         ]
         to_prediction = [record | {"layer": None} for record in records if record["layer"] == PREDICTION]
         of_layers = [record for record in records if record["layer"] != PREDICTION]
@@ -134,6 +137,15 @@ class Agreement(MethodTrial):
             made["agreement-layers"] = tables.from_records(of_layers, _PAIRS)
             drawn["agreement-layers"] = bind(_figure, of_layers, self.layer_names, "maps, mean over layers")
         return Outcome(made, drawn, notes_of(partial))
+
+    @classmethod
+    def sentence(cls, rows: list[Row]) -> str:
+        known = [row for row in tables.rows_with(rows, "spearman") if "random" not in (row["first"], row["second"])]
+        low, high = (choose(known, key=lambda row: row["spearman"]) for choose in (min, max))
+        return (
+            f"{high['first']} and {high['second']} agree most (rank correlation {high['spearman']:.2f}), {low['first']} and "
+            f"{low['second']} least ({low['spearman']:.2f})."
+        )
 
 
 _ROWS = pa.schema(
@@ -160,20 +172,11 @@ def _pairs(maps: dict[str, np.ndarray], sequence: int, layers: list[int]) -> lis
     rows: list[dict[str, Any]] = []
     for first, second in combinations(maps, 2):
         for index, layer in enumerate(layers):
-            found = [rank_correlation(a, b) for a, b in zip(maps[first][index], maps[second][index], strict=True)]
+            found = [statistics.spearman(a, b) for a, b in zip(maps[first][index], maps[second][index], strict=True)]
             known = [value for value in found if np.isfinite(value)]
             label = {"sequence": sequence, "layer": layer, "first": first, "second": second}
             rows.append({**label, "spearman": float(np.mean(known)) if known else float("nan")})
     return rows
-
-
-def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
-    """Spearman's rho over what both have; NaN for fewer than three, or where one of them is constant."""
-    both = np.isfinite(first) & np.isfinite(second)
-    if both.sum() < _FEWEST or np.ptp(first[both]) == 0 or np.ptp(second[both]) == 0:
-        return float("nan")
-    rho: Any = stats.spearmanr(first[both], second[both])
-    return float(rho.statistic)
 
 
 def _figure(records: list[dict[str, Any]], names: tuple[str, ...], title: str) -> Figure:

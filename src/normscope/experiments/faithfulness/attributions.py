@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from normscope.corpora.item import Item
 from normscope.errors import InputError, UnsupportedArchitectureError
-from normscope.experiments.arrow import Table
 from normscope.experiments.faithfulness.base import named_method, task_of
 from normscope.experiments.partial import Partial, Rows
+from normscope.experiments.tables import Table
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import DirectionQuestion, LogitQuestion, Question, Wanted
 from normscope.explain.task import Asked

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from normscope.corpora.item import Item
 from normscope.errors import HeadError, InputError, listing
+from normscope.experiments import tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
 from normscope.experiments.partial import Partial
+from normscope.experiments.tables import Row
 from normscope.families.heads import head_of, is_bare
 
 if TYPE_CHECKING:
@@ -87,12 +89,19 @@ class MethodTrial(Trial):
     @property
     def names(self) -> tuple[str, ...]:
         """The methods asked for; `all` stands for all of them."""
-        from normscope.methods import methods  # noqa: PLC0415  (methods know the analyzer, which experiments do not)
+        from normscope.methods import available_methods  # noqa: PLC0415  (methods know the analyzer, which experiments do not)
 
-        return tuple(each.name for each in methods()) if ALL in self.methods else self.methods
+        return tuple(each.name for each in available_methods()) if ALL in self.methods else self.methods
 
     def calls(self, model: ModelFacts, length: int) -> int:
         return sum(named_method(name).calls(length) for name in self.names)
+
+    @classmethod
+    def sentence(cls, rows: list[Row]) -> str:
+        measure = rows[0]["measure"]
+        means = [row for row in tables.rows_with(rows, "mean") if row["measure"] == measure]
+        low, high = (choose(means, key=lambda row: row["mean"]) for choose in (min, max))
+        return f"{measure}: from {low['mean']:.3g} ({low['method']}) to {high['mean']:.3g} ({high['method']})."
 
 
 def task_of(analyzer: Analyzer) -> str:

@@ -1,8 +1,7 @@
 """deletion: what happens to a prediction when the tokens that a method calls important are taken away, or kept alone.
 
 For classifiers, masked and causal language models. Tokens are masked, dropped or replaced by the mean embedding: the
-choice matters, so that every way there is stands in the tables.
-"""
+choice matters, so that every way there is stands in the tables."""
 
 from __future__ import annotations
 
@@ -16,16 +15,28 @@ from matplotlib.figure import Figure
 
 from normscope.corpora.item import Item
 from normscope.errors import InputError
-from normscope.experiments import figures, tables
+from normscope.experiments import figures, statistics, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
-from normscope.experiments.exact import Moments
-from normscope.experiments.faithfulness import curves, intervals
+from normscope.experiments.faithfulness import curves
 from normscope.experiments.faithfulness.attributions import case_of, notes_of, shares_by, unavailable
 from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, PREDICTIONS, RESAMPLES, MethodTrial
-from normscope.experiments.faithfulness.drawing import bars
-from normscope.experiments.faithfulness.probabilities import Probabilities
-from normscope.experiments.partial import Partial, Rows
+from normscope.experiments.figures import method_bars
+from normscope.experiments.partial import Moments, Partial, Rows
 from normscope.explain.removal import Removal
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from normscope.experiments.faithfulness.attributions import Case
+from normscope.explain.model_values import Values
+from normscope.explain.probabilities import has_probabilities
+from normscope.explain.removal import NO_ROW, without
+from normscope.inputs import TokenSequence
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -36,6 +47,11 @@ _GRID = np.linspace(0, 1, 11)
 
 _FEWEST = 2
 """A text with fewer tokens that can be taken away has no order to try."""
+
+Removed = frozenset[int]
+"""Places of tokens that are taken away."""
+
+_TOKENS_AT_ONCE = 2048
 
 
 @dataclass(frozen=True)
@@ -72,6 +88,13 @@ class Deletion(MethodTrial):
         "order": "most or least important first",
         "share": "share of the tokens taken away",
         "probability": "mean probability of the label predicted for the whole text; where several may be true, by itself",
+    }
+    captions: ClassVar[dict[str, str]] = {
+        "deletion-comprehensiveness": "How far the prediction falls when the tokens that a method ranks first are "
+        "taken away.",
+        "deletion-curves": "The probability of the prediction while tokens are taken away, most or least important "
+        "first.",
+        "deletion-srg": "The gap between both orders of deletion, by method; more is better.",
     }
 
     def __post_init__(self) -> None:
@@ -130,10 +153,10 @@ class Deletion(MethodTrial):
         order = {name: place for place, name in enumerate(self.names)}
         rows = sorted(table.to_pylist(), key=lambda row: (row["removal"], order[row["method"]], row["sequence"]))
         by = ("removal", "measure")
-        interval = bind(intervals.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
-        groups = intervals.grouped(rows, by)
-        records = intervals.means(groups, by, interval)
-        differences = intervals.differences(groups, by, self.reference, interval)
+        interval = bind(statistics.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
+        groups = statistics.grouped(rows, by)
+        records = statistics.means(groups, by, interval)
+        differences = statistics.differences(groups, by, self.reference, interval)
         mean = partial.moments["curves"].mean()
         axes = {"removal": self.removals, "method": self.names, "order": ("most", "least"), "share": _GRID.tolist()}
         made = {
@@ -201,4 +224,68 @@ def _on_grid(curve: curves.Curve) -> np.ndarray:
 
 
 def _bars(records: list[dict[str, Any]], measure: str) -> Figure:
-    return bars([record for record in records if record["measure"] == measure], "removal", label=measure)
+    return method_bars([record for record in records if record["measure"] == measure], "removal", label=measure)
+
+
+class Probabilities:
+    """The probability of the label that the model gives the whole input, as a function of the tokens taken away."""
+
+    def __init__(self, analyzer: Analyzer, case: Case) -> None:
+        self.analyzer, self.case = analyzer, case
+        self.values = Values(analyzer, case.sequence, case.question)
+        if not has_probabilities(analyzer.model, self.values.logits.shape[-1]):
+            raise InputError(
+                f"{analyzer.name} gives a number and no probabilities (a regression): nothing is predicted."
+            )
+        self._kept: dict[tuple[object, ...], float] = {}
+        self.calls = 1
+
+    def removals(self) -> tuple[Removal, ...]:
+        """The ways in which tokens of this model can be taken away."""
+        has_mask = getattr(self.analyzer.tokenizer, "mask_token_id", None) is not None
+        return ("mask", "drop", "mean") if has_mask else ("drop", "mean")
+
+    def without(self, removed: Sequence[Removed], removal: Removal) -> np.ndarray:
+        """The probability without each of these sets of tokens; NaN where nothing is left to read."""
+        keys = [self._key(each, removal) for each in removed]
+        asked = {key: each for key, each in zip(keys, removed, strict=True) if key not in self._kept}
+        if asked:
+            self.calls += len(asked)
+            ask = self._of_states if removal == "mean" else self._of_sequences
+            self._kept.update(zip(asked, ask(list(asked.values()), removal), strict=True))
+        return np.array([self._kept[key] for key in keys])
+
+    def _key(self, removed: Removed, removal: Removal) -> tuple[object, ...]:
+        """What the model reads: token ids and the row of the answer, or the places of mean states."""
+        if removal == "mean":
+            return ("mean", *sorted(removed))
+        sequence, rows = self._changed(removed, removal)
+        return (*sequence.features["input_ids"], tuple(rows))
+
+    def _changed(self, removed: Removed, removal: Removal) -> tuple[TokenSequence, list[int]]:
+        case = self.case
+        return without(self.analyzer, case.sequence, case.question, self.values.rows, removed, removal)
+
+    def _of_sequences(self, removed: Sequence[Removed], removal: Removal) -> list[float]:
+        changed = [self._changed(each, removal) for each in removed]
+        readable = [place for place, (sequence, rows) in enumerate(changed) if len(sequence) and rows[0] != NO_ROW]
+        answers = [float("nan")] * len(removed)
+        if readable:
+            sequences, rows = zip(*(changed[place] for place in readable), strict=True)
+            values = self.values.of_sequences(sequences, rows, probabilities=True)[:, 0].tolist()
+            for place, value in zip(readable, values, strict=True):
+                answers[place] = float(value)
+        return answers
+
+    def _of_states(self, removed: Sequence[Removed], removal: Removal) -> list[float]:
+        (states,) = self.values.entering
+        mean, answers = states.mean(1)[0], list[float]()
+        at_once = max(1, _TOKENS_AT_ONCE // states.shape[1])
+        with torch.no_grad():
+            for start in range(0, len(removed), at_once):
+                some = removed[start : start + at_once]
+                changed = states.repeat(len(some), 1, 1)
+                for row, places in enumerate(some):
+                    changed[row, sorted(places)] = mean
+                answers += self.values.of_states(changed, probabilities=True)[:, 0].tolist()
+        return answers

@@ -6,6 +6,7 @@ tokens by what they put into the logit of the good word, alone (plain) or agains
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial as bind
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,14 +17,15 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from normscope.corpora.item import Item
-from normscope.experiments import tables
-from normscope.experiments.base import Outcome, RunFacts, check_choice
-from normscope.experiments.faithfulness import intervals, published
+from normscope.experiments import statistics, tables
+from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
 from normscope.experiments.faithfulness.attributions import notes_of, shares_by, unavailable
 from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, RESAMPLES, MethodTrial
-from normscope.experiments.faithfulness.drawing import bars
+from normscope.experiments.figures import method_bars
 from normscope.experiments.partial import Partial, Rows
+from normscope.experiments.published import Paper
 from normscope.explain.question import LogitQuestion, Wanted
+from normscope.models.source import short_name
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -31,6 +33,25 @@ if TYPE_CHECKING:
 QUESTIONS = ("contrastive", "plain")
 MEASURES = ("reciprocal_rank", "mass")
 MEAN_OF_SETS = "mean of sets"
+
+IOI = "ioi"
+BLIMP = frozenset(
+    {
+        "anaphor_gender_agreement",
+        "anaphor_number_agreement",
+        "animate_subject_passive",
+        "determiner_noun_agreement_1",
+        "determiner_noun_agreement_irregular_1",
+        "determiner_noun_agreement_with_adjective_1",
+        "determiner_noun_agreement_with_adj_irregular_1",
+        "npi_present_1",
+        "distractor_agreement_relational_noun",
+    }
+)
+"""The nine sets of BLiMP whose evidence is known (Yin & Neubig 2022)."""
+
+_GPT2 = ("gpt2", 12, 768, 50257)
+"""Type, layers, width and vocabulary of GPT-2 small."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +86,9 @@ class EvidenceExperiment(MethodTrial):
         "sequence": "place of the row in the corpus, from 0",
         "value": "the measure of one row",
     }
+    captions: ClassVar[dict[str, str]] = {
+        "evidence": "How well each method finds the words that decide, with 95 % intervals.",
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,23 +122,23 @@ class EvidenceExperiment(MethodTrial):
         order = {name: place for place, name in enumerate(self.names)}
         rows = sorted(table.to_pylist(), key=lambda row: (row["set"], order[row["method"]], row["sequence"]))
         by = ("set", "question", "measure")
-        interval = bind(intervals.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
-        groups = intervals.grouped(rows, by)
-        records = [self._published(record, facts) for record in intervals.means(groups, by, interval)]
+        interval = bind(statistics.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
+        groups = statistics.grouped(rows, by)
+        records = [self._published(record, facts) for record in statistics.means(groups, by, interval)]
         records += _means_of_sets(records, facts)
-        differences = intervals.differences(groups, by, self.reference, interval)
+        differences = statistics.differences(groups, by, self.reference, interval)
         made = {
             "evidence": tables.from_records(records, _MEANS),
             "evidence-differences": tables.from_records(differences, _DIFFERENCES),
             "evidence-rows": table,
         }
         drawn = {f"evidence-{question}": bind(_figure, records, question) for question in QUESTIONS}
-        return Outcome(made, drawn, [*published.notes(facts.model), *notes_of(partial)])
+        return Outcome(made, drawn, [*published_notes(facts.model), *notes_of(partial)])
 
     def _published(self, record: dict[str, Any], facts: RunFacts) -> dict[str, Any]:
         value = None
         if record["measure"] == "reciprocal_rank" and self.order == "signed":
-            value = published.reciprocal_rank(facts.model, {record["set"]}, record["question"], record["method"])
+            value = published_rank(facts.model, {record["set"]}, record["question"], record["method"])
         return record | {"published": value}
 
 
@@ -148,7 +172,7 @@ def _means_of_sets(records: list[dict[str, Any]], facts: RunFacts) -> list[dict[
         | {"mean": float(np.mean([record["mean"] for record in several]))}
         | {"low": None, "high": None, "sequences": sum(record["sequences"] for record in several)}
         | {
-            "published": published.reciprocal_rank(facts.model, collections, question, method)
+            "published": published_rank(facts.model, collections, question, method)
             if measure == "reciprocal_rank"
             else None
         }
@@ -157,10 +181,34 @@ def _means_of_sets(records: list[dict[str, Any]], facts: RunFacts) -> list[dict[
     ]
 
 
+def _is_gpt2_small(model: ModelFacts) -> bool:
+    """Whether a model is GPT-2 small, by name and by shape."""
+    shape = (model.model_type, len(model.layers), model.width, model.vocabulary)
+    return short_name(model.name) == "gpt2" and shape == _GPT2
+
+
+def published_rank(model: ModelFacts, collections: Collection[str], question: str, method: str) -> float | None:
+    """The mean reciprocal rank of a method on a set, or on the mean of the nine sets of BLiMP (Ferrando et al. 2023).
+
+    Their method `logit` (.731 and 1.0) is not one of normscope's.
+    """
+    corpus = {frozenset({IOI}): "ioi", BLIMP: "blimp"}.get(frozenset(collections), "")
+    if question != "contrastive" or not _is_gpt2_small(model):
+        return None
+    return Paper("gpt2", corpus).value(EvidenceExperiment.name, "reciprocal_rank", method)
+
+
+def published_notes(model: ModelFacts) -> list[str]:
+    """Why a run has no published values."""
+    if _is_gpt2_small(model):
+        return []
+    return [f"No published values: those of ALTI-Logit's table are for GPT-2 small, and the model is {model.name!r}."]
+
+
 def _figure(records: list[dict[str, Any]], question: str) -> Figure:
     wanted = [
         record
         for record in records
         if record["question"] == question and record["measure"] == "reciprocal_rank" and record["low"] is not None
     ]
-    return bars(wanted, "set", label="mean reciprocal rank", limits=(0.0, 1.0))
+    return method_bars(wanted, "set", label="mean reciprocal rank", limits=(0.0, 1.0))

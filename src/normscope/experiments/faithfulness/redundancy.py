@@ -22,13 +22,13 @@ from torch import Tensor
 from normscope.chain.trace import Attention, LayerTrace
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
-from normscope.experiments import figures, tables
+from normscope.experiments import figures, statistics, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts
-from normscope.experiments.faithfulness import intervals
 from normscope.experiments.faithfulness.base import CONFIDENCE, PREDICTIONS, RESAMPLES, Trial, task_of
 from normscope.experiments.faithfulness.skipping import Component, components_of, continued, without
 from normscope.experiments.partial import Partial, Rows
-from normscope.experiments.similarity import COLUMNS, Way, similarities, ways
+from normscope.experiments.similarity import COLUMNS, MapComparison, map_comparisons, similarities
+from normscope.experiments.tables import Row
 from normscope.inputs import TokenSequence
 from normscope.measures import Decomposition, KeptTraces
 from normscope.options import Correlation, NormaliseAxis
@@ -70,14 +70,17 @@ class Redundancy(Trial):
         "spearman": "rank correlation of the change of the map with the effect, over layers (and heads)",
         "count": "number of components that are compared",
     }
+    captions: ClassVar[dict[str, str]] = {
+        "redundancy": "How much each component changes the map, beside what the model loses without it.",
+    }
 
     def __post_init__(self) -> None:
-        _ = self.way
+        _ = self.comparison
 
     @property
-    def way(self) -> Way:
+    def comparison(self) -> MapComparison:
         """The way in which maps are compared."""
-        return ways(self.name, (self.correlation,), (self.normalisation,))[0]
+        return map_comparisons(self.name, (self.correlation,), (self.normalisation,))[0]
 
     def calls(self, model: ModelFacts, length: int) -> int:
         components = len(model.scopes[-1].components)
@@ -91,7 +94,9 @@ class Redundancy(Trial):
         traces, decomposition = KeptTraces(), Decomposition(maps=tuple(analyzer.scopes))
         (measured,) = analyzer.measure([sequence], [traces, decomposition])
         analysis = analyzer.analysis_of(measured)
-        similar = similarities(analysis.dataset["map"].transpose("layer", "scope", "query", "key"), (self.way,))[0]
+        similar = similarities(analysis.dataset["map"].transpose("layer", "scope", "query", "key"), (self.comparison,))[
+            0
+        ]
         rows: list[dict[str, Any]] = []
         for index, (layer, trace) in enumerate(measured.main[traces].items()):
             skipped = [each for each in components_of(trace) if self.heads or each.head is None]
@@ -112,7 +117,7 @@ class Redundancy(Trial):
         if component.head is not None:
             step = trace.steps[component.place]
             assert isinstance(step, Attention)
-            return float(similarities(_with_and_without(step, component.head), (self.way,))[0, 0, 0, 1])
+            return float(similarities(_with_and_without(step, component.head), (self.comparison,))[0, 0, 0, 1])
         place = sum(1 for step in trace.steps[: component.place] if step.name)
         return float(similar[place, place + 1])
 
@@ -122,17 +127,27 @@ class Redundancy(Trial):
         table = partial.rows["rows"].select("SELECT * FROM rows ORDER BY sequence, layer, component, head")
         rows = table.to_pylist()
         by = ("layer", "component", "head")
-        interval = bind(intervals.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
+        interval = bind(statistics.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
         records: list[dict[str, Any]] = []
         for measure in _MEASURES:
-            groups = intervals.grouped([{**row, "method": measure} for row in rows], by, measure)
-            records += [_renamed(record) for record in intervals.means(groups, by, interval)]
+            groups = statistics.grouped([{**row, "method": measure} for row in rows], by, measure)
+            records += [_renamed(record) for record in statistics.means(groups, by, interval)]
         records.sort(key=lambda r: (_MEASURES.index(r["measure"]), r["component"], r["layer"], r["head"] or 0))
         made = {
-            "redundancy": tables.from_records([{**record, **self.way._asdict()} for record in records], _MEANS),
+            "redundancy": tables.from_records([{**record, **self.comparison._asdict()} for record in records], _MEANS),
             "redundancy-agreement": tables.from_records(_agreement(records), _AGREEMENT),
         }
-        return Outcome(made, {"redundancy": bind(_figure, records, facts.model, self.way)})
+        return Outcome(made, {"redundancy": bind(_figure, records, facts.model, self.comparison)})
+
+    @classmethod
+    def sentence(cls, rows: list[Row]) -> str:
+        means = tables.rows_with(rows, "mean")
+        known = [row for row in means if row["measure"] == "change" and row["head"] is None]
+        low, high = (choose(known, key=lambda row: row["mean"]) for choose in (min, max))
+        return (
+            f"{high['component']} of layer {high['layer']} changes the map most ({high['mean']:.2g}), {low['component']} of "
+            f"layer {low['layer']} least ({low['mean']:.2g})."
+        )
 
 
 _ROWS = pa.schema(
@@ -141,7 +156,7 @@ _ROWS = pa.schema(
 )
 _MEANS = pa.schema(
     {"layer": pa.int64(), "component": pa.string(), "head": pa.int64(), "measure": pa.string()}
-    | {name: pa.string() for name in Way._fields}
+    | {name: pa.string() for name in MapComparison._fields}
     | {name: pa.float64() for name in ("mean", "low", "high")}
     | {"sequences": pa.int64()}
 )
@@ -214,10 +229,14 @@ def _agreement(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return made
 
 
-def _figure(records: list[dict[str, Any]], model: ModelFacts, way: Way) -> Figure:
+def _figure(records: list[dict[str, Any]], model: ModelFacts, comparison: MapComparison) -> Figure:
     """The change of the map and the effect of skipping, by layer, for all components but heads."""
     measured = [name for name in _MEASURES if any(r["measure"] == name for r in records)]
-    labels = {"change": f"change of the map, 1 - {way.symbol}", "loss_change": "loss gained", "turn": "1 - cosine"}
+    labels = {
+        "change": f"change of the map, 1 - {comparison.symbol}",
+        "loss_change": "loss gained",
+        "turn": "1 - cosine",
+    }
     figure, grid = figures.panels(len(measured), width=4.2, height=3.2)
     for axes, measure in zip(grid, measured, strict=True):
         series: dict[str, np.ndarray] = {}

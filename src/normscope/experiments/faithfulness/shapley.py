@@ -17,12 +17,12 @@ from scipy import stats
 
 from normscope.corpora.item import Item
 from normscope.errors import InputError
-from normscope.experiments import figures, tables
+from normscope.experiments import figures, statistics, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
-from normscope.experiments.faithfulness import intervals
 from normscope.experiments.faithfulness.base import CONFIDENCE, RESAMPLES, Trial
-from normscope.experiments.faithfulness.shapley_maps import BIAS_ROLES, FEWEST, QueryValues, ShapleyMaps
+from normscope.experiments.faithfulness.shapley_values import BIAS_ROLES, FEWEST, QueryValues, ShapleyMaps
 from normscope.experiments.partial import Partial, Rows
+from normscope.experiments.tables import Row
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -69,6 +69,9 @@ class Shapley(Trial):
         "shapley": "the key's share of the row by Shapley values",
         "gap": "integrated minus shapley",
     }
+    captions: ClassVar[dict[str, str]] = {
+        "shapley-layers": "Agreement of maps by integrated gradients with those by Shapley values, by layer.",
+    }
 
     def __post_init__(self) -> None:
         check_choice(self.name, "bias", self.bias, (*BIAS_ROLES, "both"))
@@ -109,7 +112,7 @@ class Shapley(Trial):
             raise InputError(f"{self.name}: no text has {FEWEST} tokens.")
         table = partial.rows["rows"].select("SELECT * FROM rows ORDER BY sequence, layer, bias, query")
         rows = table.to_pylist()
-        interval = bind(intervals.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
+        interval = bind(statistics.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
         records = [
             record
             for layer in (None, *facts.model.layers)
@@ -125,6 +128,14 @@ class Shapley(Trial):
             "shapley-queries": table,
         }
         return Outcome(made, {"shapley-layers": bind(_figure, records, facts.model)})
+
+    @classmethod
+    def sentence(cls, rows: list[Row]) -> str:
+        row = next(row for row in rows if row["layer"] is None and row["measure"] == "spearman")
+        return (
+            f"Maps by integrated gradients and by Shapley values have a rank correlation of {row['mean']:.2f} "
+            f"({row['low']:.2f} to {row['high']:.2f})."
+        )
 
 
 _ROWS = pa.schema(
@@ -168,7 +179,7 @@ def _largest(each: QueryValues, tokens: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _records(rows: list[dict[str, Any]], layer: int | None, interval: intervals.Interval) -> list[dict[str, Any]]:
+def _records(rows: list[dict[str, Any]], layer: int | None, interval: statistics.Interval) -> list[dict[str, Any]]:
     """The means of every measure over the texts."""
     records: list[dict[str, Any]] = []
     for name in _MEASURES if rows else ():

@@ -234,7 +234,7 @@ class Family:
 
     Examples:
         >>> import normscope as ns
-        >>> family = ns.families()["bert"]
+        >>> family = ns.supported_models()["bert"]
         >>> family.stack.blocks, family.stack.causal, family.reads
         ('encoder.layer.*', False, 'text')
     """

@@ -1,5 +1,5 @@
-/** One of the two halves of the explorer, maps and flows, of which one is shown at a time. */
-import type { Ink } from "./draw/paint";
+/** One of the two sections of the explorer, maps and flows, of which one is shown at a time. */
+import type { Ink } from "./draw/ink";
 import type { Figure } from "./exports/figure";
 import type { State } from "./model/state";
 import type { Panel } from "./panels/panel";
@@ -16,8 +16,8 @@ export interface Scene {
   look: Look;
 }
 
-/** What of the current view can be taken away. */
-export interface Takeaway {
+/** What can be exported of the current view. */
+export interface Exportable {
   /** The name of a file, without its ending. */
   name(): string;
   /** How precise the data is. */
@@ -27,8 +27,7 @@ export interface Takeaway {
   json(): Promise<string>;
 }
 
-export interface Part extends Panel<Scene> {
-  readonly takeaway: Takeaway;
+export interface Section extends Panel<Scene> {
+  readonly exportable: Exportable;
   readonly shortcuts: Shortcut[];
-  hide(hidden: boolean): void;
 }

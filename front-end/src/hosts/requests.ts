@@ -1,24 +1,24 @@
-/** What is asked of the web app, and how it stands in the address, so that reloading and sharing bring it back. */
+/** A request to the web app, and its form in the address, so that it survives reloading and can be shared. */
 
 /** One analysis. An image cannot be in an address. */
-export interface Analysed {
+export interface AnalysisInput {
   text: string;
   model: string;
   method: string;
 }
 
-export interface Asked extends Analysed {
+export interface AnalysisRequest extends AnalysisInput {
   /** A second text of the same input, for models that read pairs; and what the decoder of an encoder-decoder reads. */
   pair: string;
   reply: string;
   heads: boolean;
-  /** What to show beside it. */
-  other: Analysed | null;
+  /** A second analysis to compare with. */
+  other: AnalysisInput | null;
 }
 
 const NORMS = "norms";
 
-export function formatAsked({ text, model, method, pair, reply, heads, other }: Asked): string {
+export function formatAnalysisRequest({ text, model, method, pair, reply, heads, other }: AnalysisRequest): string {
   const query = new URLSearchParams();
   const set = (name: string, value: string, usual = ""): void => {
     if (value !== usual) query.set(name, value);
@@ -37,8 +37,8 @@ export function formatAsked({ text, model, method, pair, reply, heads, other }: 
   return query.toString();
 }
 
-/** What a fragment asks for; null where it names no text. */
-export function parseAsked(fragment: string): Asked | null {
+/** The request of a fragment; null where it has no text. */
+export function parseAnalysisRequest(fragment: string): AnalysisRequest | null {
   const query = new URLSearchParams(fragment.replace(/^#/u, ""));
   const text = query.get("text");
   if (text === null) return null;
@@ -57,8 +57,8 @@ export function parseAsked(fragment: string): Asked | null {
 
 const NAMES = new Set(["text", "model", "method", "pair", "reply", "heads", "text2", "model2", "method2"]);
 
-/** The part of a fragment that says how things are looked at. */
-export function looked(fragment: string): string {
+/** A fragment without its request: the state of the view. */
+export function withoutRequest(fragment: string): string {
   const query = new URLSearchParams(fragment.replace(/^#/u, ""));
   for (const name of NAMES) query.delete(name);
   return query.toString();

@@ -1,9 +1,13 @@
-"""ff-norms and outlier-dimensions (2024, Figures 10 and 11): what the feed-forward puts out beside what bypasses it."""
+"""outlier-dimensions (2024, Figure 11): dimensions of the feed-forward and the gamma of the norm after it.
+
+The dimensions with the smallest gamma are removed from the feed-forward's output, and the maps before and after the
+feed-forward compared with and without them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial as bind
+from statistics import fmean
 from typing import ClassVar
 
 import numpy as np
@@ -12,56 +16,22 @@ from matplotlib.figure import Figure
 
 from normscope.errors import InputError
 from normscope.experiments import chain, figures, published, tables
-from normscope.experiments.arrow import Table
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
-from normscope.experiments.exact import Moments
-from normscope.experiments.partial import Partial
-from normscope.experiments.similarity import COLUMNS, PUBLISHED, Way, similarities, ways
+from normscope.experiments.partial import Moments, Partial
+from normscope.experiments.similarity import (
+    COLUMNS,
+    PUBLISHED,
+    MapComparison,
+    correlation_name,
+    first_comparison,
+    map_comparisons,
+    similarities,
+)
+from normscope.experiments.tables import Row, Table
 from normscope.measures import Decomposition
 from normscope.measures.removal import MapWithoutDimensions
-from normscope.measures.vectors import FeedForwardDimensions, FeedForwardNorms
+from normscope.measures.vectors import FeedForwardDimensions
 from normscope.options import Correlation, NormaliseAxis
-
-_VECTORS = ("ff_output", "bypass")
-
-
-@dataclass(frozen=True)
-class FeedForwardNormsExperiment(Experiment):
-    """Option `masked`: whether tokens are masked first."""
-
-    masked: bool = True
-
-    name: ClassVar[str] = "ff-norms"
-    paper: ClassVar[str] = "Kobayashi et al. 2024"
-    shows: ClassVar[str] = "Figure 10"
-    summary: ClassVar[str] = "norm of the feed-forward's output beside the norm of what bypasses it"
-    columns: ClassVar[dict[str, str]] = {
-        "layer": "layer, from 1",
-        "vector": "ff_output, or bypass: the vector that the residual adds back",
-        "mean": "mean L2 norm over all tokens",
-        "deviation": "standard deviation",
-        "count": "number of tokens",
-    }
-
-    def needs(self, model: ModelFacts) -> Needs:
-        return Needs((FeedForwardNorms(),), masked=self.masked)
-
-    def observe(self, observation: Observation, model: ModelFacts) -> Partial:
-        return Partial(moments={"norms": Moments.of(np.moveaxis(observation.result(FeedForwardNorms()), -1, 0))})
-
-    def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
-        norms = partial.moments["norms"]
-        values = {"mean": norms.mean(), "deviation": norms.deviation(), "count": norms.count}
-        table = tables.tidy({"layer": facts.model.layers, "vector": _VECTORS}, values)
-        return Outcome({"ff-norms": table}, {"ff-norms": lambda: _norms_figure(norms.mean(), facts.model)})
-
-
-def _norms_figure(mean: np.ndarray, model: ModelFacts) -> Figure:
-    figure, (axes,) = figures.panels(1, width=4.6, height=3.4)
-    series = {"feed-forward output": mean[:, 0], "bypassed by the residual": mean[:, 1]}
-    figures.lines(axes, model.layers, series, label="mean L2 norm")
-    axes.set_ylim(bottom=0)
-    return figure
 
 
 @dataclass(frozen=True)
@@ -97,16 +67,21 @@ class OutlierDimensions(Experiment):
         "the paper's (a note says why not)",
         "published_after": "the paper's value without the removed dimensions",
     }
+    captions: ClassVar[dict[str, str]] = {
+        "outlier-dimensions": "Mean absolute value of every dimension of the feed-forward, by the gamma of the norm "
+        "after it.",
+        "outlier-dimensions-removal": "Correlation of the maps around the feed-forward, with and without its outliers.",
+    }
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction < 1:
             raise InputError(f"{self.name}: fraction is between 0 and 1, not {self.fraction}.")
-        _ = self.ways
+        _ = self.comparisons
 
     @property
-    def ways(self) -> tuple[Way, ...]:
+    def comparisons(self) -> tuple[MapComparison, ...]:
         """All ways in which maps are compared."""
-        return ways(self.name, self.correlations, self.normalisations)
+        return map_comparisons(self.name, self.correlations, self.normalisations)
 
     def needs(self, model: ModelFacts) -> Needs:
         maps = Decomposition(maps=chain.feed_forward(model.scopes))
@@ -116,7 +91,7 @@ class OutlierDimensions(Experiment):
         before, after = (observation.analysis.map(scope) for scope in chain.feed_forward(model.scopes))
         removed = after.copy(data=observation.result(MapWithoutDimensions(self.fraction)))
         maps = xr.concat([before, after, removed], "which", coords="minimal", compat="override")
-        found = similarities(maps, self.ways)[:, :, 0, 1:]
+        found = similarities(maps, self.comparisons)[:, :, 0, 1:]
         dimensions, tokens = observation.result(FeedForwardDimensions()), len(observation.tokens)
         return Partial(
             moments={
@@ -132,8 +107,13 @@ class OutlierDimensions(Experiment):
         values = partial.moments["sums"].total.value() / partial.counts["tokens"]
         dimensions = np.concatenate([values, partial.moments["gamma"].mean()], 1)
         paper = published.paper_of(facts, self.name, masked=True)
-        removal = np.array([paper.outlier_removal(layer) for layer in model.layers], np.float64)
-        known = np.stack([removal if way == PUBLISHED else np.full_like(removal, np.nan) for way in self.ways])
+        removal = np.array(
+            [[paper.value(self.name, which, layer=layer) for which in ("before", "after")] for layer in model.layers],
+            np.float64,
+        )
+        known = np.stack(
+            [removal if comparison == PUBLISHED else np.full_like(removal, np.nan) for comparison in self.comparisons]
+        )
         similarity = self._table(model, found, known)
         count = max(1, round(self.fraction * dimensions.shape[-1]))
         removed = dimensions[:, 2].argsort(-1, kind="stable").argsort(-1, kind="stable") < count
@@ -145,14 +125,14 @@ class OutlierDimensions(Experiment):
             {"outlier-dimensions": similarity, "outlier-dimensions-values": by_dimension},
             {
                 "outlier-dimensions": bind(_dimensions_figure, dimensions, removed, model),
-                "outlier-dimensions-removal": bind(_removal_figure, self.ways, found, model),
+                "outlier-dimensions-removal": bind(_removal_figure, self.comparisons, found, model),
             },
             paper.notes,
         )
 
     def _table(self, model: ModelFacts, found: Moments, known: np.ndarray) -> Table:
         """From the similarities and the published ones `[way, layer, before or after]`."""
-        mean, error, shape = found.mean(), found.standard_error(), (len(self.ways), len(model.layers))
+        mean, error, shape = found.mean(), found.standard_error(), (len(self.comparisons), len(model.layers))
         table = tables.tidy(
             {"way": range(shape[0]), "layer": model.layers},
             {
@@ -165,10 +145,19 @@ class OutlierDimensions(Experiment):
                 "published_after": known[..., 1],
             },
         ).drop_columns("way")
-        for place, label in enumerate(Way._fields):
-            names = [way[place] for way in self.ways for _ in model.layers]
+        for place, label in enumerate(MapComparison._fields):
+            names = [comparison[place] for comparison in self.comparisons for _ in model.layers]
             table = table.add_column(place, label, [names])
         return table
+
+    @classmethod
+    def sentence(cls, rows: list[Row]) -> str:
+        first = tables.rows_with(first_comparison(rows), "before", "after")
+        before, after = (fmean(row[name] for row in first) for name in ("before", "after"))
+        return (
+            f"The maps before and after the feed-forward have a {correlation_name(first[0])} of {before:.2f}, and of "
+            f"{after:.2f} without its outlier dimensions (mean over layers)."
+        )
 
 
 def _dimensions_figure(dimensions: np.ndarray, removed: np.ndarray, model: ModelFacts) -> Figure:
@@ -187,13 +176,13 @@ def _dimensions_figure(dimensions: np.ndarray, removed: np.ndarray, model: Model
     return figure
 
 
-def _removal_figure(asked: tuple[Way, ...], found: Moments, model: ModelFacts) -> Figure:
+def _removal_figure(asked: tuple[MapComparison, ...], found: Moments, model: ModelFacts) -> Figure:
     figure, grid = figures.panels(len(asked), width=4.2, height=3.2)
     names, mean, error = ("all dimensions", "without outliers"), found.mean(), found.standard_error()
     low = np.floor(10 * float(np.nanmin(mean))) / 10
-    for place, (axes, way) in enumerate(zip(grid, asked, strict=True)):
+    for place, (axes, comparison) in enumerate(zip(grid, asked, strict=True)):
         series, errors = (dict(zip(names, values[place].T, strict=True)) for values in (mean, error))
-        label = f"{way.symbol} of the maps around FF"
-        figures.lines(axes, model.layers, series, label=label, title=way.title, errors=errors)
+        label = f"{comparison.symbol} of the maps around FF"
+        figures.lines(axes, model.layers, series, label=label, title=comparison.title, errors=errors)
         axes.set_ylim(low - 0.02, 1.02)
     return figure

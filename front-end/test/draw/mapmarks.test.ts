@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { groupNames } from "../../src/draw/paint";
+import { groupNames } from "../../src/draw/mapmarks";
 
 describe("names of key groups", () => {
   const widthOf = (text: string): number => 6 * text.length;

@@ -1,0 +1,69 @@
+"""Old names that still work for one minor version, each with a `DeprecationWarning`: modules, functions and keywords."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, ParamSpec, TypeVar
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+MOVED_MODULES = {
+    "normscope.corpus_run": "normscope.runs",
+    "normscope.corpus_run.cluster": "normscope.runs.ray",
+    "normscope.explain.export": "normscope.output.explanation_export",
+    "normscope.explain.explanation": "normscope.results.explanation",
+    "normscope.explain.flow": "normscope.results.flow",
+    "normscope.export": "normscope.output.export",
+    "normscope.files": "normscope.results.files",
+    "normscope.materialised": "normscope.testing.oracle",
+    "normscope.model_options": "normscope.models.options",
+    "normscope.planner": "normscope.estimate",
+    "normscope.selection": "normscope.results.select",
+    "normscope.terminal": "normscope.output.terminal",
+    "normscope.trace": "normscope.chain.trace",
+}
+"""The modules of version 0.2 that have moved, by their old names."""
+
+
+class MovedModules(MetaPathFinder, Loader):
+    """Imports a module that has moved under its old name: both names are the same module."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in MOVED_MODULES else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        new_name = MOVED_MODULES[module.__name__]
+        warn_renamed(module.__name__, new_name, stacklevel=2)
+        sys.modules[module.__name__] = import_module(new_name)
+
+
+def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:
+    """Warn of an old name, by default at the line that calls the function which warns."""
+    message = f"{old} is deprecated and will be removed in the next minor version: use {new}."
+    warnings.warn(message, DeprecationWarning, stacklevel=stacklevel + 1)
+
+
+def renamed_keywords(
+    **new_names: str,
+) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
+    """Decorator: a function also takes keywords by their old names, given as `old="new"`."""
+
+    def decorate(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+        @wraps(function)
+        def wrapper(*arguments: Any, **keywords: Any) -> Any:
+            for old in new_names.keys() & keywords.keys():
+                warn_renamed(f"The keyword {old!r} of {function.__name__}", repr(new_names[old]))
+                keywords[new_names[old]] = keywords.pop(old)
+            return function(*arguments, **keywords)
+
+        return wrapper
+
+    return decorate

@@ -84,9 +84,10 @@ test-portable: $(INSTALLED) ## Run the tests as other machines would: instructio
 	$(BIN)/python tools/portable.py $(PORTABLE)
 
 .PHONY: lint
-lint: $(INSTALLED) ## Check style and format
+lint: $(INSTALLED) ## Check style, format, and which module imports which
 	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/ruff format --check $(CHECKED)
+	PYTHONPATH=src $(BIN)/lint-imports --no-cache --no-logo
 
 .PHONY: types
 types: $(INSTALLED) ## Check types

@@ -28,7 +28,7 @@ SIZES = {
 
 def main() -> None:
     table = Table(title="Computed by the planner, not measured")
-    for column in ("model", "tokens", "what", "operations", "memory beside the model", "one accelerator", "rack of 72"):
+    for column in ("model", "tokens", "what", "operations", "memory above the model", "one accelerator", "rack of 72"):
         table.add_column(column)
     for name, config in SIZES.items():
         with torch.device("meta"):

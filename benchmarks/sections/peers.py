@@ -209,7 +209,7 @@ SECTION = Section(
         *SUBJECT,
         Column("what", "what"),
         Column("seconds", "time", "{:.3f} s"),
-        Column("ratio", "beside the forward pass", "{:.1f}x"),
+        Column("ratio", "relative to the forward pass", "{:.1f}x"),
         Column("note", "note"),
     ),
     rows,

@@ -113,9 +113,9 @@ SECTION = Section(
     (
         *SUBJECT,
         Column("what", "what"),
-        Column("foretold", "foretold", "{:.3f} s"),
+        Column("foretold", "predicted", "{:.3f} s"),
         Column("seconds", "measured", "{:.3f} s"),
-        Column("ratio", "foretold / measured", "{:.2f}"),
+        Column("ratio", "predicted / measured", "{:.2f}"),
     ),
     rows,
 )

@@ -14,19 +14,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normscope.chain.fold import Point, Rules, forward
 from normscope.chain.linear import deviation, scale_, shift, sloped
 from normscope.chain.trace import (
     Attention,
     Expert,
     FeedForward,
-    Fork,
     Gated,
     LayerTrace,
     Linear,
     Normalise,
     OwnFeedForward,
-    Residual,
-    Scale,
     Step,
 )
 from normscope.options import FeedForwardBaseline, ff_baseline_of
@@ -47,35 +45,25 @@ class BiasBaseline:
 
     def applied(self, trace: LayerTrace) -> LayerTrace:
         """The trace with the baselines of its feed-forwards."""
-        current, bypasses, steps = torch.zeros_like(trace.hidden), list[Tensor](), list[Step]()
+        rules, point, steps = _BiasRules(self.counted), Point(torch.zeros_like(trace.hidden)), list[Step]()
         for step in trace.steps:
-            match step:
-                case Fork():
-                    bypasses.append(current)
-                case Attention():
-                    current = self._brought(step)
-                case Residual():
-                    current = current + bypasses.pop()
-                case Scale():
-                    current = current * step.factor
-                case Normalise():
-                    current = _normalised(step, current)
-                case OwnFeedForward():
-                    read = self._read(step)
-                    begun = _starting(step, read)
-                    steps.append(begun)
-                    current = current + _through(begun, read)
-                    continue
-                case FeedForward():
-                    begun = _starting(step, current)
-                    steps.append(begun)
-                    current = _through(begun, current)
-                    continue
-            steps.append(step)
+            steps.append(rules.starting(step, point.value) if isinstance(step, FeedForward) else step)
+            point = forward(point, steps[-1], rules)
         return replace(trace, steps=tuple(steps))
 
-    def _brought(self, step: Attention) -> Bias:
-        """What an attention brings to every query of no token."""
+
+@dataclass(frozen=True)
+class _BiasRules(Rules[Tensor]):
+    """What every component makes of the bias of each query."""
+
+    counted: Counted
+
+    def starting(self, step: FeedForward, bias: Bias) -> FeedForward:
+        """The step with what enters its activations of no token, if `bias` is what the chain has reached there."""
+        read = self._read(step) if isinstance(step, OwnFeedForward) else bias
+        return replace(step, experts=tuple(replace(each, baselines=_entering(each, read)) for each in step.experts))
+
+    def attention(self, step: Attention, value: Bias) -> Bias:
         output = step.output.flatten(0, 1)
         bias = output.new_zeros(step.weights.shape[1], output.shape[-1])
         if step.bias is not None:
@@ -85,6 +73,21 @@ class BiasBaseline:
             context = step.weights.sum(-1, keepdim=True) * values if values.shape[1] == 1 else step.weights @ values
             bias = bias + context.transpose(0, 1).flatten(1) @ output
         return bias
+
+    def normalise(self, step: Normalise, value: Bias) -> Bias:
+        scaled = scale_(step.norm, value / deviation(step.norm, step.state_before)[:, None])
+        constant = shift(step.norm)
+        return scaled if constant is None else scaled + constant
+
+    def feed_forward(self, step: FeedForward, value: Bias) -> Bias:
+        output = torch.zeros_like(value)
+        for network in sloped(step):
+            hidden = network.hidden(value[None, network.rows]) + network.hidden_bias
+            output.index_add_(0, network.rows, network.out(hidden, bias=0)[0])
+        return output
+
+    def own_feed_forward(self, step: OwnFeedForward, value: Bias) -> Bias:
+        return value + self.feed_forward(step, self._read(step))
 
     def _values(self, step: Attention) -> Float[Tensor, "head constant d_head"] | None:
         """The share of the values that belongs to no token: one for all keys, or one for each."""
@@ -96,8 +99,8 @@ class BiasBaseline:
         return constant_values(step.source)
 
     def _read(self, step: OwnFeedForward) -> Bias:
-        """What a feed-forward beside the attention reads of no token: all of it is the token's, but for a norm's shift where
-        states are what counts."""
+        """What a parallel feed-forward reads that belongs to no token: where states count, the shift of its norm; else
+        nothing."""
         bias = torch.zeros_like(step.hidden)
         constant = None if step.norm is None or self.counted != "states" else shift(step.norm.norm)
         return bias if constant is None else bias + constant
@@ -108,16 +111,6 @@ def baseline(asked: FeedForwardBaseline, counted: Counted) -> BiasBaseline | Non
     return BiasBaseline(counted) if ff_baseline_of(asked) == "bias" else None
 
 
-def _normalised(step: Normalise, bias: Bias) -> Bias:
-    scaled, constant = scale_(step.norm, bias / deviation(step.norm, step.state_before)[:, None]), shift(step.norm)
-    return scaled if constant is None else scaled + constant
-
-
-def _starting(step: FeedForward, bias: Bias) -> FeedForward:
-    """The step with what enters its activations of no token."""
-    return replace(step, experts=tuple(replace(each, baselines=_entering(each, bias)) for each in step.experts))
-
-
 def _entering(expert: Expert, bias: Bias) -> tuple[Float[Tensor, "row f"], ...]:
     network = expert.network
     linears = (network.gate, network.up) if isinstance(network, Gated) else (network.first,)
@@ -126,12 +119,3 @@ def _entering(expert: Expert, bias: Bias) -> tuple[Float[Tensor, "row f"], ...]:
 
 def _affine(linear: Linear, vectors: Float[Tensor, "row d"]) -> Float[Tensor, "row f"]:
     return vectors @ linear.weight.T if linear.bias is None else vectors @ linear.weight.T + linear.bias
-
-
-def _through(step: FeedForward, bias: Bias) -> Bias:
-    """What a feed-forward makes of the bias."""
-    made = torch.zeros_like(bias)
-    for network in sloped(step):
-        hidden = network.hidden(bias[None, network.rows]) + network.hidden_bias
-        made.index_add_(0, network.rows, network.out(hidden, bias=0)[0])
-    return made

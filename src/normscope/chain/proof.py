@@ -8,16 +8,16 @@ steps of a head. Each is compared by itself, so that the roundings of one do not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normscope.chain.fold import Point, Rules, forward
 from normscope.chain.head_trace import Activate, Average, EncoderEnd, HeadStep, HeadTrace, Pick, Products, Scale, Shift
 from normscope.chain.rounding import Computed, attended, entering_neurons, fed_forward, values_from
-from normscope.chain.trace import Attention, FeedForward, Fork, LayerTrace, Linear, Normalise, OwnFeedForward, Residual
-from normscope.chain.trace import Scale as ScaleOfBranch
+from normscope.chain.trace import Attention, FeedForward, LayerTrace, Linear, Normalise, OwnFeedForward
 from normscope.errors import CompletenessError
 from normscope.pullback.head import narrowed
 from normscope.scopes import scopes_of
@@ -75,51 +75,42 @@ class Proof:
             )
 
 
-class _Layer:
-    """One way along the chain of a block. After every state that the model shows, the way goes on from the model's own."""
+class _Layer(Rules[Computed]):
+    """The chain of a block computed again. After every state that the model shows, it continues from the model's own."""
 
     def __init__(self, proof: Proof, trace: LayerTrace, place: str, components: int, values: bool) -> None:
         self.proof, self.trace, self.place, self.values = proof, trace, place, values
         named = [index + 1 for index, step in enumerate(trace.steps) if step.name]
         self.end = named[min(components, len(named)) - 1] if components else 0
         self.scopes = iter(scopes_of(trace.components, weights=False))
-        self.bypasses: list[Computed] = []
 
     def run(self) -> None:
-        current = Computed.from_model(self.trace.hidden)
+        point = Point(Computed.from_model(self.trace.hidden))
         for step, state in zip(self.trace.steps[: self.end], self.trace.states[: self.end], strict=True):
-            current = self._after(step, current)
+            point = forward(point, step, self)
             scope = next(self.scopes) if step.name else ""
             if state is not None:
-                self._same(current, state, f"the state after {scope} is not", step.name)
-                current = Computed.from_model(state)
+                self._same(point.value, state, f"the state after {scope} is not", step.name)
+                point = replace(point, value=Computed.from_model(state))
 
     def _same(self, computed: Computed, own: Tensor, what: str, of: str, groups: int = 1) -> None:
         self.proof.same(computed, own, f"In {self.place} {what}", of, groups)
 
-    def _after(self, step: object, current: Computed) -> Computed:
-        match step:
-            case Fork():
-                self.bypasses.append(current)
-                return current
-            case Residual():
-                return current + self.bypasses.pop()
-            case ScaleOfBranch():
-                return current * step.factor
-            case Attention():
-                self._prove_values(step)
-                return attended(step)
-            case Normalise():
-                self._same(current, step.state_before, "what a norm reads is not", "the component before it")
-                return Computed.from_model(step.state_before).normalised(step.norm)
-            case OwnFeedForward():
-                self._prove_neurons(step, self._beside(step))
-                return current + fed_forward(step, step.hidden)
-            case FeedForward():
-                self._prove_neurons(step, current)
-                return fed_forward(step, current.value)
-            case _:
-                raise TypeError(f"no rule for {type(step).__name__}")
+    def attention(self, step: Attention, value: Computed) -> Computed:
+        self._prove_values(step)
+        return attended(step)
+
+    def normalise(self, step: Normalise, value: Computed) -> Computed:
+        self._same(value, step.state_before, "what a norm reads is not", "the component before it")
+        return Computed.from_model(step.state_before).normalised(step.norm)
+
+    def feed_forward(self, step: FeedForward, value: Computed) -> Computed:
+        self._prove_neurons(step, value)
+        return fed_forward(step, value.value)
+
+    def own_feed_forward(self, step: OwnFeedForward, value: Computed) -> Computed:
+        self._prove_neurons(step, self._read_by(step))
+        return value + fed_forward(step, step.hidden)
 
     def _prove_values(self, step: Attention) -> None:
         """A sum over keys cannot see which key a value belongs to: each is made again of its own key's state."""
@@ -137,7 +128,7 @@ class _Layer:
             for computed, own in zip(entering_neurons(expert, entering), expert.pre_activations, strict=True):
                 self._same(computed, own, "what enters the neurons is not", "the first matrix of the feed-forward")
 
-    def _beside(self, step: OwnFeedForward) -> Computed:
+    def _read_by(self, step: OwnFeedForward) -> Computed:
         if step.norm is not None:
             normalised = Computed.from_model(step.norm.state_before).normalised(step.norm.norm)
             self._same(normalised, step.hidden, "what the feed-forward reads is not", "the norm before it")

@@ -113,6 +113,10 @@ class Normalise:
     state_before: Float[Tensor, "query d"]
     name: ClassVar[str] = "Ln"
 
+    def select(self, rows: QueryRows) -> Normalise:
+        """The same for some of the query rows."""
+        return replace(self, state_before=self.state_before[rows])
+
 
 @dataclass(frozen=True)
 class ValueSource:
@@ -147,6 +151,10 @@ class Attention(ABC):
     @abstractmethod
     def keys(self, trace: LayerTrace) -> slice:
         """Where its keys lie among all keys of a trace: the sequence's own tokens first, then the encoder's."""
+
+    def select(self, rows: QueryRows) -> Attention:
+        """The same for some of the query rows."""
+        return replace(self, weights=self.weights[:, rows])
 
     @property
     def linear_source(self) -> ValueSource:
@@ -251,11 +259,17 @@ class OwnFeedForward(FeedForward):
 
     def select(self, rows: QueryRows) -> OwnFeedForward:
         experts = _select_experts(self.experts, rows, len(self.hidden))
-        norm = None if self.norm is None else replace(self.norm, state_before=self.norm.state_before[rows])
+        norm = None if self.norm is None else self.norm.select(rows)
         return replace(self, experts=experts, hidden=self.hidden[rows], norm=norm)
 
 
-Step = Fork | Attention | Scale | Residual | Normalise | FeedForward
+Wiring = Fork | Residual | Scale
+"""Steps that open, close and scale branches: they hold no tensors."""
+
+Transformation = Attention | Normalise | FeedForward
+"""Steps that transform what they read."""
+
+Step = Wiring | Transformation
 
 
 @dataclass(frozen=True)
@@ -296,15 +310,7 @@ class LayerTrace:
 
 
 def _select(step: Step, rows: QueryRows) -> Step:
-    match step:
-        case Attention():
-            return replace(step, weights=step.weights[:, rows])
-        case Normalise():
-            return replace(step, state_before=step.state_before[rows])
-        case FeedForward():
-            return step.select(rows)
-        case Fork() | Scale() | Residual():
-            return step
+    return step if isinstance(step, Wiring) else step.select(rows)
 
 
 def _select_experts(experts: tuple[Expert, ...], rows: QueryRows, count: int) -> tuple[Expert, ...]:

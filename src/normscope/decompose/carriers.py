@@ -16,8 +16,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.chain.linear import SlopedNetwork, scale_, shift
-from normscope.chain.trace import Attention, CrossAttention, Norm, QueryRows
+from normscope.chain.fold import Rules
+from normscope.chain.linear import SlopedNetwork, deviation, scale_, shift, sloped
+from normscope.chain.trace import (
+    Attention,
+    CrossAttention,
+    FeedForward,
+    Norm,
+    Normalise,
+    OwnFeedForward,
+    QueryRows,
+)
+from normscope.errors import UnsupportedArchitectureError
 
 if TYPE_CHECKING:
     from normscope.decompose.factored import KeyGroup
@@ -54,6 +64,12 @@ class Carrier(ABC):
         Keys that no query of the carrier can see may be cut off at the end.
         """
 
+    def __add__(self, bypass: Carrier) -> Carrier:
+        return self.add(opened(bypass))
+
+    def __mul__(self, factor: float) -> Carrier:
+        return self.scaled(factor)
+
 
 @dataclass(frozen=True, kw_only=True)
 class OpenCarrier(Carrier):
@@ -82,6 +98,16 @@ class OpenCarrier(Carrier):
     @abstractmethod
     def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[slice, Carrier]]:
         """FF: yields the result for all query rows, tile by tile. A tile is valid until the next one is asked for."""
+
+
+def opened(carrier: Carrier) -> OpenCarrier:
+    """The carrier, if any component may follow it."""
+    if isinstance(carrier, OpenCarrier):
+        return carrier
+    raise UnsupportedArchitectureError(
+        "The chain of this block has an attention, a feed-forward or a residual branch after its feed-forward. "
+        "Maps exist only for blocks in which the feed-forward is the last of these."
+    )
 
 
 # ---- Squared norms of weighted sums from Gram matrices: `||sum_h a_h U_h||^2 = a^T G a`, in float64, since heads
@@ -217,3 +243,25 @@ class Summed(OpenCarrier):
 
     def maps(self) -> dict[int, Float[Tensor, "query key"]]:
         return {}
+
+
+@dataclass(frozen=True)
+class CarrierRules(Rules[Carrier]):
+    """What the components of a chain do to a carrier, up to a feed-forward that reads what the chain has reached."""
+
+    causal: bool
+    bias_apart: bool = False
+    """Whether the value projection's bias counts with the bias."""
+
+    def attention(self, step: Attention, value: Carrier) -> OpenCarrier:
+        return opened(value).attend(step, causal=self.causal, bias_apart=self.bias_apart)
+
+    def normalise(self, step: Normalise, value: Carrier) -> Carrier:
+        return value.normalise(step.norm, deviation(step.norm, step.state_before))
+
+    def feed_forward(self, step: FeedForward, value: Carrier) -> Carrier:
+        raise NotImplementedError("a feed-forward expands a carrier tile by tile: fold up to it, then from every tile")
+
+    def own_feed_forward(self, step: OwnFeedForward, value: Carrier) -> Carrier:
+        own = Sums.of_tokens(step.hidden, value.sums.queries).feed_forward(sloped(step))
+        return value.add(Summed(sums=own))

@@ -12,23 +12,32 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.chain.linear import SlopedNetwork, deviation, sloped
+from normscope.chain.fold import Point, forward
+from normscope.chain.linear import SlopedNetwork, sloped
 from normscope.chain.trace import (
     Attention,
     CrossAttention,
     FeedForward,
-    Fork,
     LayerTrace,
     Norm,
     Normalise,
-    OwnFeedForward,
     QueryRows,
     Residual,
-    Scale,
+    SequentialFeedForward,
 )
 from normscope.decompose.approximate.request import Approximation, Reached
 from normscope.decompose.approximate.sketch import Later
-from normscope.decompose.carriers import OTHERS, SELF, SOURCE, SOURCE_TOKENS, Carrier, OpenCarrier, Summed, Sums
+from normscope.decompose.carriers import (
+    OTHERS,
+    SELF,
+    SOURCE,
+    SOURCE_TOKENS,
+    Carrier,
+    CarrierRules,
+    OpenCarrier,
+    Sums,
+    opened,
+)
 from normscope.decompose.dense import Dense, Projected
 from normscope.decompose.factored import Factored
 from normscope.errors import UnsupportedArchitectureError
@@ -97,7 +106,7 @@ class Junction:
     index: int
     trace: LayerTrace
     carrier: OpenCarrier
-    bypasses: list[OpenCarrier]
+    bypasses: tuple[OpenCarrier, ...]
 
     @cached_property
     def networks(self) -> list[SlopedNetwork]:
@@ -108,7 +117,8 @@ class Junction:
     def select(self, rows: QueryRows) -> Junction:
         """The same for some of the query rows."""
         trace = self.trace.select(rows, after=self.index - 1)
-        return Junction(self.index, trace, self.carrier.select(rows), [each.select(rows) for each in self.bypasses])
+        bypasses = tuple(bypass.select(rows) for bypass in self.bypasses)
+        return Junction(self.index, trace, self.carrier.select(rows), bypasses)
 
 
 class Walk:
@@ -125,7 +135,7 @@ class Walk:
         without: Mapping[str, Int[Tensor, " dimension"]] | None = None,
     ) -> None:
         self.trace, self.maps, self.ratios, self.heads = trace, maps, ratios, heads
-        self.bias_apart = value_bias == "bias"
+        self.rules = CarrierRules(trace.causal, value_bias == "bias")
         self.without = dict(without or {})
         self.result = LayerResult()
         self.everything = torch.arange(len(trace.queries), device=trace.queries.device)
@@ -139,12 +149,12 @@ class Walk:
         )
 
     def run(self, carrier: OpenCarrier) -> LayerResult:
-        self._follow(carrier, [], self.trace, slice(None), start=0)
+        self._follow(Point(carrier), self.trace, slice(None), start=0)
         return self.result
 
     def until_feed_forward(self, carrier: OpenCarrier) -> Junction | None:
         """Go no farther than to the first feed-forward that reads what the chain has reached, if it comes to one."""
-        return self._until_feed_forward(carrier, [], self.trace, slice(None), start=0)
+        return self._until_feed_forward(Point(carrier), self.trace, slice(None), start=0)
 
     def branch(self) -> Walk:
         """A walk that goes on from here, while this one stays where it is."""
@@ -159,41 +169,26 @@ class Walk:
         for tile, result in tiles:
             self._note(index, result, state if state is None else state[tile], tile)
             self._note_without(result, tile)
-            bypasses = [bypass.select(tile) for bypass in junction.bypasses]
-            self._follow(result, bypasses, trace.select(tile, after=index), tile, index + 1)
+            bypasses = tuple(bypass.select(tile) for bypass in junction.bypasses)
+            self._follow(Point(result, bypasses), trace.select(tile, after=index), tile, index + 1)
 
-    def _follow(
-        self, carrier: Carrier, bypasses: list[OpenCarrier], trace: LayerTrace, rows: QueryRows, start: int
-    ) -> None:
-        """Resume from the step `start`. `rows` are those of the whole trace that `carrier` and `trace` hold."""
-        junction = self._until_feed_forward(carrier, bypasses, trace, rows, start)
+    def _follow(self, point: Point[Carrier], trace: LayerTrace, rows: QueryRows, start: int) -> None:
+        """Resume from the step `start`. `rows` are those of the whole trace that `point` and `trace` hold."""
+        junction = self._until_feed_forward(point, trace, rows, start)
         if junction is not None:
             self.go_on(junction, junction.carrier.feed_forward(junction.networks))
 
     def _until_feed_forward(
-        self, carrier: Carrier, bypasses: list[OpenCarrier], trace: LayerTrace, rows: QueryRows, start: int
+        self, point: Point[Carrier], trace: LayerTrace, rows: QueryRows, start: int
     ) -> Junction | None:
         for index in range(start, self.end):
-            match step := trace.steps[index]:
-                case Fork():
-                    bypasses = [*bypasses, _opened(carrier)]
-                    continue
-                case Attention():
-                    carrier = _opened(carrier).attend(step, causal=trace.causal, bias_apart=self.bias_apart)
-                    self._note_attention(step, carrier)
-                case Residual():
-                    *bypasses, bypass = bypasses
-                    carrier = carrier.add(bypass)
-                case Scale():
-                    carrier = carrier.scaled(step.factor)
-                case Normalise():
-                    carrier = carrier.normalise(step.norm, deviation(step.norm, step.state_before))
-                case OwnFeedForward():
-                    own = Sums.of_tokens(step.hidden, trace.queries).feed_forward(sloped(step))
-                    carrier = carrier.add(Summed(sums=own))
-                case FeedForward():
-                    return Junction(index, trace, _opened(carrier), bypasses)
-            self._note(index, carrier, trace.states[index], rows)
+            step = trace.steps[index]
+            if isinstance(step, SequentialFeedForward):
+                return Junction(index, trace, opened(point.value), tuple(map(opened, point.bypasses)))
+            point = forward(point, step, self.rules)
+            if isinstance(step, Attention):
+                self._note_attention(step, opened(point.value))
+            self._note(index, point.value, trace.states[index], rows)
         return None
 
     def later(self, junction: Junction) -> Later:
@@ -280,16 +275,6 @@ class Walk:
             return values
         after = torch.arange(values.shape[-1], device=values.device) > self.trace.queries[rows][:, None]
         return values.masked_fill(after, math.nan)
-
-
-def _opened(carrier: Carrier) -> OpenCarrier:
-    """The carrier, if any component may follow it."""
-    if isinstance(carrier, OpenCarrier):
-        return carrier
-    raise UnsupportedArchitectureError(
-        "The chain of this block has an attention, a feed-forward or a residual branch after its feed-forward. "
-        "Maps exist only for blocks in which the feed-forward is the last of these."
-    )
 
 
 def _source_share(sums: Sums) -> Float[Tensor, " query"]:

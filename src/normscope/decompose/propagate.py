@@ -15,21 +15,21 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from normscope.chain.fold import Point, Wired, fold
 from normscope.chain.linear import SlopedNetwork, deviation, scale_, shift, sloped
 from normscope.chain.trace import (
     Attention,
     CrossAttention,
     FeedForward,
-    Fork,
     LayerNorm,
     LayerTrace,
     Linear,
     Norm,
     Normalise,
     OwnFeedForward,
-    Residual,
-    Scale,
+    Step,
     ValueSource,
+    Wiring,
 )
 from normscope.pullback.block import constant_values
 
@@ -154,7 +154,7 @@ class Block:
         """
         device = self.input.device
         memory = None if memory is None else memory.to(device)
-        return _Walk(self, vectors.to(device), memory, columns.bias, share).run()
+        return _Carry(self, vectors.to(device), memory, columns.bias, share).run()
 
 
 def _memory(step: CrossAttention) -> Float[Tensor, "key d"]:
@@ -162,10 +162,10 @@ def _memory(step: CrossAttention) -> Float[Tensor, "key d"]:
     return step.source.states
 
 
-_Step = _Attending | _Normalising | _Feeding | Fork | Residual | Scale
+_Prepared = _Attending | _Normalising | _Feeding
 
 
-def _prepared(step: object) -> _Step:
+def _prepared(step: Step) -> Wiring | _Prepared:
     match step:
         case Attention():
             return _Attending.of(step)
@@ -173,14 +173,12 @@ def _prepared(step: object) -> _Step:
             return _Normalising.of(step)
         case FeedForward():
             return _Feeding.of(step)
-        case Fork() | Residual() | Scale():
-            return step
         case _:
-            raise TypeError(f"no step of a chain: {step!r}")
+            return step
 
 
-class _Walk:
-    """One way along a chain. Where the bias is a column, constants are added to it, and shared out if asked."""
+class _Carry(Wired[Tensor, _Prepared]):
+    """Vectors carried along a chain. Where the bias is a column, constants are added to it, and shared out if requested."""
 
     def __init__(self, block: Block, vectors: Vectors, memory: Memory | None, bias: bool, share: BiasShare) -> None:
         self.block, self.entering, self.memory, self.bias = block, vectors, memory, bias
@@ -188,27 +186,25 @@ class _Walk:
         self.first = block.length - len(vectors)
 
     def run(self) -> Vectors:
-        current, bypasses = self.entering, list[Tensor]()
-        for step in self.block.steps:
-            match step:
-                case Fork():
-                    bypasses.append(current)
-                case _Attending():
-                    current = self._attend(step)
-                case Residual():
-                    current = current + bypasses.pop()
-                    # The bias of an attention is shared out here, once the token's own vector is there too.
-                    self._share(current)
-                case Scale():
-                    current = current * step.factor
-                case _Normalising():
-                    current = self._normalise(step, current)
-                case _Feeding(beside=True):
-                    read = self.entering if step.norm is None else self._normalise(step.norm, self.entering)
-                    current = current + self._feed(step, read)
-                case _Feeding():
-                    current = self._feed(step, current)
-        return current
+        return fold(self.block.steps, self, Point(self.entering)).value
+
+    def transform(self, step: _Prepared, value: Vectors) -> Vectors:
+        match step:
+            case _Attending():
+                return self._attend(step)
+            case _Normalising():
+                return self._normalise(step, value)
+            case _Feeding(beside=True):
+                read = self.entering if step.norm is None else self._normalise(step.norm, self.entering)
+                return value + self._feed(step, read)
+            case _Feeding():
+                return self._feed(step, value)
+
+    def add(self, value: Vectors, bypass: Vectors) -> Vectors:
+        """The bias of an attention is shared out here, where the token's own vector has been added too."""
+        total = value + bypass
+        self._share(total)
+        return total
 
     def _attend(self, step: _Attending) -> Vectors:
         if not step.cross:

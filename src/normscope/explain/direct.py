@@ -5,20 +5,13 @@ Used by ALTI-Logit. Feed-forwards and later attentions are left out; norms act b
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.chain.trace import (
-    Attention,
-    CrossAttention,
-    FeedForward,
-    Fork,
-    LayerTrace,
-    Normalise,
-    OwnFeedForward,
-    Residual,
-    Scale,
-)
+from normscope.chain.fold import Point, Rules, fold_back
+from normscope.chain.trace import Attention, FeedForward, LayerTrace, Normalise, OwnFeedForward
 from normscope.pullback.block import Covector, PulledAttention, constant_values, pull_back_norm
 
 
@@ -28,31 +21,32 @@ def direct_attention(trace: LayerTrace, covector: Covector) -> tuple[Float[Tenso
     Keys are the sequence's own tokens, then the encoder's. Only what is linear in a token's state counts.
     """
     covector = covector.to(trace.hidden.device)
-    brought = covector.new_zeros(len(covector), trace.length + trace.source_length)
-    bypasses: list[Covector] = []
-    for step in reversed(trace.steps):
-        match step:
-            case Residual():
-                bypasses.append(covector)
-            case Fork():
-                covector = covector + bypasses.pop()
-            case Normalise():
-                covector = pull_back_norm(step, covector)
-            case Scale():
-                covector = covector * step.factor
-            case Attention():
-                start = trace.length if isinstance(step, CrossAttention) else 0
-                keys = step.values.shape[1]
-                brought[:, start : start + keys] += _by_key(step, covector)
-                covector = covector.new_zeros(covector.shape)
-            case FeedForward():
-                covector = covector if isinstance(step, OwnFeedForward) else covector.new_zeros(covector.shape)
-    return brought, covector
+    rules = _Direct(trace, covector.new_zeros(len(covector), trace.length + trace.source_length))
+    return rules.by_key, fold_back(trace.steps, rules, Point(covector)).value
+
+
+@dataclass(frozen=True)
+class _Direct(Rules[Tensor]):
+    """Covectors that go back through norms and residuals alone; at attentions, what they meet there is added to `by_key`."""
+
+    trace: LayerTrace
+    by_key: Float[Tensor, "target every_key"]
+
+    def attention(self, step: Attention, value: Covector) -> Covector:
+        self.by_key[:, step.keys(self.trace)] += _by_key(step, value)
+        return value.new_zeros(value.shape)
+
+    def normalise(self, step: Normalise, value: Covector) -> Covector:
+        return pull_back_norm(step, value)
+
+    def feed_forward(self, step: FeedForward, value: Covector) -> Covector:
+        return value.new_zeros(value.shape)
+
+    def own_feed_forward(self, step: OwnFeedForward, value: Covector) -> Covector:
+        return value
 
 
 def _by_key(step: Attention, covector: Covector) -> Float[Tensor, "target key"]:
-    heads, d_head, _ = step.output.shape
-    at_context = (covector @ step.output.flatten(0, 1).T).unflatten(-1, (heads, d_head)).transpose(1, 2)
     constant = constant_values(step.linear_source)
     values = step.values if constant is None else step.values - constant
-    return PulledAttention(step, at_context).edges(values).sum(1)
+    return PulledAttention.of(step, covector).edges(values).sum(1)

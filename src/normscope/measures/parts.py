@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.chain.linear import deviation, sloped
-from normscope.chain.trace import Attention, FeedForward, Fork, LayerTrace, Normalise, OwnFeedForward, Residual, Scale
-from normscope.decompose.carriers import Summed, Sums
+from normscope.chain.fold import Point, fold
+from normscope.chain.trace import Attention, LayerTrace, Normalise, Residual
+from normscope.decompose.carriers import Carrier, CarrierRules, Sums
 from normscope.decompose.dense import TILE_VECTORS, Dense
 from normscope.decompose.factored import Factored
 from normscope.scopes import ATTENTIONS
@@ -43,24 +43,9 @@ def place_of(trace: LayerTrace, components: int) -> int:
 
 def carried(trace: LayerTrace, end: int) -> Factored:
     """The decomposition after the first `end` steps, none of which is a feed-forward of what attention brought."""
-    carrier, bypasses = Factored.of_tokens(trace), list[Factored]()
-    for step in trace.steps[:end]:
-        match step:
-            case Fork():
-                bypasses.append(carrier)
-            case Attention():
-                carrier = carrier.attend(step, causal=trace.causal)
-            case Residual():
-                carrier = carrier.add(bypasses.pop())
-            case Scale():
-                carrier = carrier.scaled(step.factor)
-            case Normalise():
-                carrier = carrier.normalise(step.norm, deviation(step.norm, step.state_before))
-            case OwnFeedForward():
-                own = Sums.of_tokens(step.hidden, trace.queries).feed_forward(sloped(step))
-                carrier = carrier.add(Summed(sums=own))
-            case FeedForward():
-                raise NotImplementedError("parts are not factored after a feed-forward")
+    start = Point[Carrier](Factored.of_tokens(trace))
+    carrier = fold(trace.steps[:end], CarrierRules(causal=trace.causal), start).value
+    assert isinstance(carrier, Factored)
     return carrier
 
 

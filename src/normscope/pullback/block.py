@@ -7,24 +7,23 @@ transpose and no part vector is ever formed: the cost of a backward pass. What i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normscope.chain.fold import Point, Rules, backward
 from normscope.chain.linear import SlopedNetwork, deviation, scale_back, shift, sloped
 from normscope.chain.trace import (
     Attention,
     FeedForward,
-    Fork,
     LayerNorm,
     LayerTrace,
     Linear,
     Normalise,
     OwnFeedForward,
-    Residual,
-    Scale,
+    SequentialFeedForward,
     ValueSource,
 )
 
@@ -37,6 +36,13 @@ class PulledAttention:
 
     attention: Attention
     covector: Float[Tensor, "target head query d_head"]
+
+    @staticmethod
+    def of(attention: Attention, covector: Covector) -> PulledAttention:
+        """From the covectors at the attention's output."""
+        heads, d_head, _ = attention.output.shape
+        flat = covector @ attention.output.flatten(0, 1).T
+        return PulledAttention(attention, flat.unflatten(-1, (heads, d_head)).transpose(1, 2))
 
     def scores(self, values: Float[Tensor, "head key d_head"]) -> Float[Tensor, "target head query key"]:
         """`a[h, i, j] <values[h, j] W_O[h], g_i>`: what every key brings to every query by every head."""
@@ -91,84 +97,72 @@ def pull_back_block(trace: LayerTrace, covectors: Covector | Mapping[int, Covect
     Targets come out in the order in which the way back meets them: those of the latest point first.
     """
     entries = {len(trace.steps): covectors} if isinstance(covectors, Tensor) else covectors
-    return _Walk(trace, entries).run()
+    return _PullBack(trace, entries).run()
 
 
-class _Walk:
-    """One way back along a chain."""
+class _PullBack(Rules[Tensor]):
+    """The rules for covectors, and what they leave on their way: biases, and what reaches attentions and feed-forwards."""
 
     def __init__(self, trace: LayerTrace, entries: Mapping[int, Covector]) -> None:
         self.trace, self.entries = trace, entries
-        empty = trace.hidden.new_zeros(0, *trace.hidden.shape)
-        self.covector: Covector = empty
-        self.bias: Float[Tensor, "target query"] = empty[..., 0]
+        self.empty: Covector = trace.hidden.new_zeros(0, *trace.hidden.shape)
+        self.bias: Float[Tensor, "target query"] = self.empty[..., 0]
         self.through_feed_forward = self.bias
-        self.bypasses: list[Covector] = []
         self.own: PulledFeedForward | None = None
         self.attentions: list[PulledAttention] = []
 
     def run(self) -> PulledBlock:
+        point = Point(self.empty)
         for index in range(max(self.entries), 0, -1):
             if index in self.entries:
-                self._enter(self.entries[index])
-            self._step(index - 1)
+                point = replace(point, value=self._enter(point.value, self.entries[index]))
+            step = self.trace.steps[index - 1]
+            point = backward(point, step, self)
+            if isinstance(step, SequentialFeedForward):
+                share = (point.value * _state_before(self.trace, index - 1)).sum(-1)
+                self.through_feed_forward = self.through_feed_forward + share
         attentions = tuple(reversed(self.attentions))
-        return PulledBlock(self.covector, attentions, self.own, self.through_feed_forward, self.bias)
+        return PulledBlock(point.value, attentions, self.own, self.through_feed_forward, self.bias)
 
-    def _enter(self, covector: Covector) -> None:
+    def _enter(
+        self, covector: Float[Tensor, "before query d"], more: Float[Tensor, "more query d"]
+    ) -> Float[Tensor, "before+more query d"]:
         """More targets, after those that are already on their way."""
-        zero = covector.new_zeros(covector.shape[:2])
-        self.covector = torch.cat([self.covector, covector])
+        zero = more.new_zeros(more.shape[:2])
         self.bias = torch.cat([self.bias, zero])
         self.through_feed_forward = torch.cat([self.through_feed_forward, zero])
+        return torch.cat([covector, more])
 
-    def _step(self, index: int) -> None:
-        match step := self.trace.steps[index]:
-            case Residual():
-                self.bypasses.append(self.covector)
-            case Fork():
-                # Targets that entered inside the branch have no bypass: its residual comes after them.
-                if self.bypasses:
-                    bypass = self.bypasses.pop()
-                    self.covector = torch.cat([self.covector[: len(bypass)] + bypass, self.covector[len(bypass) :]])
-            case Normalise():
-                self.covector = self._normalise(step)
-            case Scale():
-                self.covector = self.covector * step.factor
-            case OwnFeedForward():
-                self.own = PulledFeedForward(step, self._feed_forward(step))
-                self.through_feed_forward = self.through_feed_forward + self.own.shares()
-            case FeedForward():
-                self.covector = self._feed_forward(step)
-                entering = _state_before(self.trace, index)
-                self.through_feed_forward = self.through_feed_forward + (self.covector * entering).sum(-1)
-            case Attention():
-                self._attend(step)
+    def add(self, value: Covector, bypass: Float[Tensor, "before query d"]) -> Covector:
+        """Targets that entered inside the branch have no bypass: its residual comes after them."""
+        return torch.cat([value[: len(bypass)] + bypass, value[len(bypass) :]])
 
-    def _attend(self, step: Attention) -> None:
+    def attention(self, step: Attention, value: Covector) -> Covector:
         if step.bias is not None:
-            self.bias = self.bias + self.covector @ step.bias
-        heads, d_head, _ = step.output.shape
-        flat = self.covector @ step.output.flatten(0, 1).T
-        at_context = flat.unflatten(-1, (heads, d_head)).transpose(1, 2)
-        self.attentions.append(PulledAttention(step, at_context))
-        self.covector = torch.zeros_like(self.covector)
+            self.bias = self.bias + value @ step.bias
+        self.attentions.append(PulledAttention.of(step, value))
+        return torch.zeros_like(value)
 
-    def _normalise(self, step: Normalise) -> Covector:
+    def normalise(self, step: Normalise, value: Covector) -> Covector:
         constant = shift(step.norm)
         if constant is not None:
-            self.bias = self.bias + self.covector @ constant
-        return pull_back_norm(step, self.covector)
+            self.bias = self.bias + value @ constant
+        return pull_back_norm(step, value)
 
-    def _feed_forward(self, step: FeedForward) -> Covector:
+    def own_feed_forward(self, step: OwnFeedForward, value: Covector) -> Covector:
+        self.own = PulledFeedForward(step, self.feed_forward(step, value))
+        self.through_feed_forward = self.through_feed_forward + self.own.shares()
+        return value
+
+    def feed_forward(self, step: FeedForward, value: Covector) -> Covector:
         networks = sloped(step)
-        if len(networks) == 1 and len(networks[0].rows) == self.covector.shape[1]:
-            pulled, bias = _pull_back_network(networks[0], self.covector)
+        if len(networks) == 1 and len(networks[0].rows) == value.shape[1]:
+            pulled, bias = _pull_back_network(networks[0], value)
             self.bias = self.bias + bias
             return pulled
-        pulled = torch.zeros_like(self.covector)
+        pulled = torch.zeros_like(value)
         for network in networks:
-            at_input, bias = _pull_back_network(network, self.covector[:, network.rows])
+            at_input, bias = _pull_back_network(network, value[:, network.rows])
             pulled = pulled.index_add(1, network.rows, at_input)
             self.bias = self.bias.index_add(1, network.rows, bias)
         return pulled

@@ -4,7 +4,7 @@ model goes on from there by itself."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,9 +12,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normscope.capture import blocks_of
-from normscope.chain.trace import Attention, FeedForward, Fork, LayerTrace, Normalise, OwnFeedForward, Residual, Scale
+from normscope.chain.fold import Point, fold, forward
+from normscope.chain.trace import Attention, LayerTrace, SequentialFeedForward, Step
+from normscope.decompose.replay import Replay
 from normscope.inputs import TokenSequence
-from normscope.measures.value_zeroing import attention_output, feed_forward, normalise
 from normscope.models.model import Model
 
 _TOKENS_AT_ONCE = 2048
@@ -46,31 +47,25 @@ def components_of(trace: LayerTrace) -> Iterator[Component]:
 def without(trace: LayerTrace, skipped: Component | None) -> Float[Tensor, "token d"]:
     """The block's output without a component: an attention, a head or a feed-forward brings nothing, a residual is not
     added, a norm changes nothing. Attention weights and routers are those of the model's own pass."""
-    current, bypasses = trace.hidden, list[Tensor]()
-    rows = range(len(trace.hidden))
-    for place, step in enumerate(trace.steps):
-        skips = skipped is not None and place == skipped.place
-        match step:
-            case Fork():
-                bypasses.append(current)
-            case Attention():
-                current = attention_output(step)
-                if skips and skipped is not None:
-                    current = (
-                        torch.zeros_like(current) if skipped.head is None else current - _of_head(step, skipped.head)
-                    )
-            case Residual():
-                bypass = bypasses.pop()
-                current = current if skips else current + bypass
-            case Scale():
-                current = current * step.factor
-            case Normalise():
-                current = current if skips else normalise(step.norm, current)
-            case OwnFeedForward():
-                current = current if skips else current + feed_forward(step, step.hidden, rows)
-            case FeedForward():
-                current = torch.zeros_like(current) if skips else feed_forward(step, current, rows)
-    return current
+    replay, start = Replay(), Point(trace.hidden)
+    if skipped is None:
+        return fold(trace.steps, replay, start).value
+    step = trace.steps[skipped.place]
+    before = fold(trace.steps[: skipped.place], replay, start)
+    after = forward(before, step, replay)
+    after = replace(after, value=_skipping(step, skipped.head, before.value, after.value))
+    return fold(trace.steps[skipped.place + 1 :], replay, after).value
+
+
+def _skipping(step: Step, head: int | None, before: Tensor, after: Tensor) -> Float[Tensor, "token d"]:
+    """What a step leaves of the state before it, and of what it made of that, if it (or one head of it) is skipped."""
+    match step:
+        case Attention() if head is not None:
+            return after - _of_head(step, head)
+        case Attention() | SequentialFeedForward():
+            return torch.zeros_like(after)
+        case _:
+            return before
 
 
 def _of_head(step: Attention, head: int) -> Float[Tensor, "query d"]:

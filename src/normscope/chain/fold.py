@@ -1,0 +1,145 @@
+"""The walk along the chain of a block, written once: forwards for what the chain carries, backwards for covectors.
+
+A branch opens at a `Fork` and closes at a `Residual`. With `F` all that acts on the branch,
+
+    forwards   y = F(x) + x        what the fork set aside is added after the branch
+    backwards  g_x = F^T(g_y) + g_y        the covector that the residual set aside is added before the branch
+
+so both folds keep a stack of bypasses, and only the kind of step that opens and closes a branch differs. What is carried (a
+state, a decomposition, its bias, a covector) is up to the rules: one method for each component of the method. A fold can
+stop at any step and go on later, from a `Point` that may have been changed in between.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar, runtime_checkable
+
+from normscope.chain.trace import (
+    Attention,
+    FeedForward,
+    Fork,
+    Normalise,
+    OwnFeedForward,
+    Residual,
+    Scale,
+    Transformation,
+    Wiring,
+)
+
+Summand = TypeVar("Summand")
+
+
+@runtime_checkable
+class Carried(Protocol):
+    """What a chain can carry: values that branches add up and scale."""
+
+    def __add__(self: Summand, bypass: Summand, /) -> Summand: ...
+
+    def __mul__(self: Summand, factor: float, /) -> Summand: ...
+
+
+Value = TypeVar("Value", bound=Carried)
+Component = TypeVar("Component")
+
+
+@dataclass(frozen=True)
+class Point(Generic[Value]):
+    """A point of a chain: the value there, and the values that bypass the open branches, the innermost last."""
+
+    value: Value
+    bypasses: tuple[Value, ...] = ()
+
+
+class Wired(ABC, Generic[Value, Component]):
+    """What a fold needs to know of a chain whose components are of any type: how they transform a value, how values add."""
+
+    @abstractmethod
+    def transform(self, step: Component, value: Value) -> Value:
+        """The value on the other side of a component."""
+
+    def add(self, value: Value, bypass: Value) -> Value:
+        """The value with what bypassed the branch."""
+        return value + bypass
+
+
+class Rules(Wired[Value, Transformation]):
+    """The rules for the components of a trace: for each the value after it (or, backwards, before it)."""
+
+    @abstractmethod
+    def attention(self, step: Attention, value: Value) -> Value:
+        """ATTN, CROSS."""
+
+    @abstractmethod
+    def normalise(self, step: Normalise, value: Value) -> Value:
+        """LN."""
+
+    @abstractmethod
+    def feed_forward(self, step: FeedForward, value: Value) -> Value:
+        """FF that reads the state which the chain has reached."""
+
+    @abstractmethod
+    def own_feed_forward(self, step: OwnFeedForward, value: Value) -> Value:
+        """FF parallel to the attention, which reads the query's own token and adds to the value."""
+
+    def transform(self, step: Transformation, value: Value) -> Value:
+        match step:
+            case Attention():
+                return self.attention(step, value)
+            case Normalise():
+                return self.normalise(step, value)
+            case OwnFeedForward():
+                return self.own_feed_forward(step, value)
+            case FeedForward():
+                return self.feed_forward(step, value)
+
+
+def forward(point: Point[Value], step: Wiring | Component, rules: Wired[Value, Component]) -> Point[Value]:
+    """One step along the chain."""
+    match step:
+        case Fork():
+            return _opened(point)
+        case Residual():
+            return _closed(point, rules)
+        case _:
+            return _within(point, step, rules)
+
+
+def backward(point: Point[Value], step: Wiring | Component, rules: Wired[Value, Component]) -> Point[Value]:
+    """One step back along the chain. A covector that started inside a branch has no bypass to meet at its fork."""
+    match step:
+        case Residual():
+            return _opened(point)
+        case Fork():
+            return _closed(point, rules) if point.bypasses else point
+        case _:
+            return _within(point, step, rules)
+
+
+def fold(steps: Sequence[Wiring | Component], rules: Wired[Value, Component], start: Point[Value]) -> Point[Value]:
+    """Along all the steps."""
+    for step in steps:
+        start = forward(start, step, rules)
+    return start
+
+
+def fold_back(steps: Sequence[Wiring | Component], rules: Wired[Value, Component], start: Point[Value]) -> Point[Value]:
+    """Back along all the steps, the last one first."""
+    for step in reversed(steps):
+        start = backward(start, step, rules)
+    return start
+
+
+def _opened(point: Point[Value]) -> Point[Value]:
+    return Point(point.value, (*point.bypasses, point.value))
+
+
+def _closed(point: Point[Value], rules: Wired[Value, Component]) -> Point[Value]:
+    return Point(rules.add(point.value, point.bypasses[-1]), point.bypasses[:-1])
+
+
+def _within(point: Point[Value], step: Scale | Component, rules: Wired[Value, Component]) -> Point[Value]:
+    value = point.value * step.factor if isinstance(step, Scale) else rules.transform(step, point.value)
+    return replace(point, value=value)

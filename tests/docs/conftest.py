@@ -1,4 +1,4 @@
-"""A folder to run the documentation's code in: tiny models under the names that the pages use, and the files they read."""
+"""A folder for running the code on the pages: tiny models under the names that the pages use, and the files they read."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
 
 @pytest.fixture(autouse=True)
 def registries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a page registers is forgotten after it."""
+    """Restores the registries after each page."""
     families, heads = import_module("normscope.families"), import_module("normscope.families.heads")
     known = families.supported_models()
     monkeypatch.setattr(families, "_registry", lambda: known)
@@ -110,7 +110,7 @@ def registries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Gives the folder of the tiny model that stands for a name, which is made when it is first asked for."""
+    """Returns the folder of the tiny model that stands for a name, created on first request."""
     folder = tmp_path_factory.mktemp("models")
 
     def model(name: str) -> Path:

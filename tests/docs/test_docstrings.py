@@ -28,7 +28,7 @@ _ENTRY = re.compile(r"^::: (\S+)\n((?:    .*\n)*)", re.MULTILINE)
 
 
 def entries() -> Iterator[tuple[str, Any]]:
-    """What the page of the API lists, with its name: functions, classes and their public members, but for errors."""
+    """What the page of the API lists, with its name: functions, classes and their public members, except errors."""
     for name, settings in _ENTRY.findall((DOCS / "reference" / "api.md").read_text(encoding="utf-8")):
         entry, options = pkgutil.resolve_name(name), (yaml.safe_load(settings) or {}).get("options", {})
         if name == "normscope.errors":
@@ -83,9 +83,9 @@ def test_a_public_name_has_an_example_that_works(
     documentation = _docstring(ENTRIES[name] if name in ENTRIES else getattr(ns, name.removeprefix("normscope.")))
     example = doctest.DocTestParser().get_doctest(documentation, dict(names), name, None, None)
     assert example.examples, f"{name} has no example"
-    said: list[str] = []
-    results = doctest.DocTestRunner(verbose=False).run(example, out=said.append)
-    assert results.failed == 0, "".join(said)
+    printed: list[str] = []
+    results = doctest.DocTestRunner(verbose=False).run(example, out=printed.append)
+    assert results.failed == 0, "".join(printed)
 
 
 @pytest.mark.parametrize("name", ENTRIES)

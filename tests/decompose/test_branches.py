@@ -10,7 +10,7 @@ from normscope.chain.linear import scale_, scale_back
 from normscope.chain.trace import LayerTrace, Linear, Normalise
 from normscope.decompose import Approximation, Branches, decompose
 from normscope.decompose.approximate import main_slope as approximate
-from normscope.decompose.factored import KeyGroup
+from normscope.decompose.key_groups import KeyGroup
 from normscope.decompose.maps import Walk
 from normscope.scopes import scopes_of
 

@@ -8,9 +8,9 @@ The first two are open: any component may follow. After the activation only line
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import torch
 from jaxtyping import Float, Int
@@ -27,13 +27,8 @@ from normscope.chain.trace import (
     OwnFeedForward,
     QueryRows,
 )
+from normscope.decompose.key_groups import KeyGroup
 from normscope.errors import UnsupportedArchitectureError
-
-if TYPE_CHECKING:
-    from normscope.decompose.factored import KeyGroup
-
-SELF, SOURCE = 0, 1
-"""The two groups of keys: the sequence's own tokens, and those of the encoder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,26 +103,6 @@ def opened(carrier: Carrier) -> OpenCarrier:
         "The chain of this block has an attention, a feed-forward or a residual branch after its feed-forward. "
         "Maps exist only for blocks in which the feed-forward is the last of these."
     )
-
-
-# ---- Squared norms of weighted sums from Gram matrices: `||sum_h a_h U_h||^2 = a^T G a`, in float64, since heads
-# cancel.
-
-NUMBERS = 1_000_000
-"""How many float64 numbers each of the products may hold at once."""
-
-
-def gram_matrices(factors: Iterable[Float[Tensor, "_ head d"]]) -> Float[Tensor, "key head head"]:
-    """The products of every two heads of a key, some keys after the other."""
-    return torch.cat([doubles @ doubles.mT for doubles in (some.double() for some in factors)])
-
-
-def squared_norms(
-    weights: Float[Tensor, "key query head"], grams: Float[Tensor, "key head head"]
-) -> Float[Tensor, "key query"]:
-    """The squared norms of the sums of each key's factors with these weights."""
-    doubles = weights.double()
-    return (doubles @ grams).mul_(doubles).sum(-1).clamp_(min=0)
 
 
 # ---- For each query, the vector of its own token, the sum of all others, and the bias.

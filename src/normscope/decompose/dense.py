@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import torch
 from jaxtyping import Float, Int
@@ -19,11 +19,9 @@ from torch import Tensor
 
 from normscope.chain.linear import SlopedNetwork, scale_
 from normscope.chain.trace import Norm, QueryRows
-from normscope.decompose.carriers import BIAS, OWN, SELF, Carrier, OpenCarrier, Sums
+from normscope.decompose.carriers import BIAS, OWN, Carrier, OpenCarrier, Sums
+from normscope.decompose.key_groups import SELF, KeyGroup
 from normscope.options import Products
-
-if TYPE_CHECKING:
-    from normscope.decompose.factored import KeyGroup
 
 TOLERANCE: dict[Products, float] = {"tf32": 1e-2, "bf16": 5e-2}
 """The completeness error above which a result is refused, with such products."""

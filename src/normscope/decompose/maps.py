@@ -27,19 +27,10 @@ from normscope.chain.trace import (
 )
 from normscope.decompose.approximate.request import Approximation, Reached
 from normscope.decompose.approximate.sketch import Later
-from normscope.decompose.carriers import (
-    OTHERS,
-    SELF,
-    SOURCE,
-    SOURCE_TOKENS,
-    Carrier,
-    CarrierRules,
-    OpenCarrier,
-    Sums,
-    opened,
-)
+from normscope.decompose.carriers import OTHERS, SOURCE_TOKENS, Carrier, CarrierRules, OpenCarrier, Sums, opened
 from normscope.decompose.dense import Dense, Projected
 from normscope.decompose.factored import Factored
+from normscope.decompose.key_groups import SELF, SOURCE
 from normscope.errors import UnsupportedArchitectureError
 from normscope.scopes import scopes_of, weights_scope
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from normscope.chain.measure import Reach
 from normscope.chain.trace import Attention, CrossAttention, LayerTrace
-from normscope.decompose.carriers import SELF, SOURCE
+from normscope.decompose.key_groups import SELF, SOURCE
 from normscope.measures.maps import LayerMaps, MapMeasure, MapSheet
 from normscope.measures.parts import place_of
 from normscope.measures.projection import state_after

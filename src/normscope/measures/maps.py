@@ -14,7 +14,7 @@ from torch import Tensor
 
 from normscope.chain.measure import Errors, LayerMeasure
 from normscope.chain.trace import LayerTrace, QueryRows
-from normscope.decompose.carriers import SOURCE
+from normscope.decompose.key_groups import SOURCE
 from normscope.measures.decomposition import by_scope, error_variables, head_variables
 from normscope.results import schema
 from normscope.scopes import Scope

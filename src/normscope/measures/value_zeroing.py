@@ -16,8 +16,8 @@ from torch import Tensor
 
 from normscope.chain.fold import Point, fold, forward
 from normscope.chain.trace import Attention, CrossAttention, LayerTrace
-from normscope.decompose.carriers import SELF, SOURCE
 from normscope.decompose.dense import TILE_VECTORS
+from normscope.decompose.key_groups import SELF, SOURCE
 from normscope.decompose.replay import Replay
 from normscope.measures.maps import LayerMaps, MapMeasure, MapSheet, scope_through
 from normscope.measures.parts import relative_error

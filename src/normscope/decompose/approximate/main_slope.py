@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import torch
 from jaxtyping import Float, Int
@@ -29,12 +29,10 @@ from normscope.decompose.approximate.sketch import (
     Whole,
     views_of,
 )
-from normscope.decompose.carriers import NUMBERS, SELF, Carrier, OpenCarrier, Sums, gram_matrices, squared_norms
+from normscope.decompose.carriers import Carrier, OpenCarrier, Sums
 from normscope.decompose.dense import Memory, Projected, add_product
+from normscope.decompose.key_groups import NUMBERS, SELF, KeyGroup, gram_matrices, squared_norms
 from normscope.errors import UnsupportedArchitectureError
-
-if TYPE_CHECKING:
-    from normscope.decompose.factored import KeyGroup
 
 Views = list[Float[Tensor, "head d_head d"]]
 """The output projection of a term as it joined the chain, and after every norm since."""

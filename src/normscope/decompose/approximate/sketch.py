@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import torch
 from jaxtyping import Float, Int
@@ -18,9 +18,7 @@ from torch import Tensor
 from normscope.chain.linear import scale_, scale_back
 from normscope.chain.trace import Norm
 from normscope.decompose.carriers import OpenCarrier
-
-if TYPE_CHECKING:
-    from normscope.decompose.factored import KeyGroup
+from normscope.decompose.key_groups import KeyGroup
 
 _KEYS = 64
 _ROWS_PER_KEY = 4

@@ -24,7 +24,7 @@ from normscope.errors import CompletenessError
 from normscope.estimate.planning import costs, lengths_of
 from normscope.families.spec import Stack
 from normscope.inputs import Batch, TokenSequence
-from normscope.measures import Measure, Reach
+from normscope.measures import CaptureDepth, Measure
 from normscope.measures.request import Request, StackRequest, query_positions
 from normscope.models.model import Model
 
@@ -123,9 +123,9 @@ class _Fold:
     begun: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
     @cached_property
-    def reach(self) -> Reach:
+    def reach(self) -> CaptureDepth:
         components = self.stack.topology_of(self.model.config).components()
-        return reduce(Reach.__or__, (measure.reach(components) for measure in self.request.measures))
+        return reduce(CaptureDepth.__or__, (measure.reach(components) for measure in self.request.measures))
 
     def side(self, lengths: Sequence[int], source_lengths: Sequence[int] | None = None) -> Side:
         long = max(lengths) >= LONG and all(measure.by_rows for measure in self.request.measures)

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, BertConfig, BertModel
 
 import normscope as ns
 from normscope.chain.baseline import BiasBaseline, baseline
-from normscope.chain.linear import sloped
+from normscope.chain.linear import linearised
 from normscope.chain.trace import FeedForward, LayerTrace, Plain
 from normscope.decompose import decompose, mixing_ratios
 from normscope.errors import InputError
@@ -60,7 +60,7 @@ def test_the_bias_keeps_what_the_network_makes_of_it_alone(topology: str) -> Non
     """`g(z) W2 + b2` of the state without any token, by the model's own function, written out."""
     trace = started(make_trace(topology, Shape(dtype=FLOAT64)))
     for step in (step for step in trace.steps if isinstance(step, FeedForward)):
-        for expert, made in zip(step.experts, sloped(step), strict=True):
+        for expert, made in zip(step.experts, linearised(step), strict=True):
             assert expert.baselines is not None
             network = expert.network
             if isinstance(network, Plain):

@@ -16,7 +16,7 @@ import normscope as ns
 from normscope.chain.trace import LayerTrace
 from normscope.decompose import decompose
 from normscope.inputs import TokenSequence, read_inputs
-from normscope.measures import ArrayMeasure, Decomposition, KeptTraces, LayerMeasure, Measure, Reach, joined
+from normscope.measures import ArrayMeasure, CaptureDepth, Decomposition, KeptTraces, LayerMeasure, Measure, joined
 from normscope.measures.removal import MapWithoutDimensions
 from normscope.measures.vectors import HiddenNorms
 from normscope.runs import run
@@ -111,19 +111,19 @@ def test_decompositions_that_count_the_value_bias_differently_stay_apart() -> No
 @pytest.mark.parametrize(
     ("one", "other", "both"),
     [
-        (Reach(1), Reach(4), Reach(4)),
-        (Reach(2), Reach(None), Reach(None)),
-        (Reach(0), Reach(0), Reach(0)),
+        (CaptureDepth(1), CaptureDepth(4), CaptureDepth(4)),
+        (CaptureDepth(2), CaptureDepth(None), CaptureDepth(None)),
+        (CaptureDepth(0), CaptureDepth(0), CaptureDepth(0)),
     ],
 )
-def test_two_reaches_join_to_the_farther_of_each(one: Reach, other: Reach, both: Reach) -> None:
+def test_two_reaches_join_to_the_farther_of_each(one: CaptureDepth, other: CaptureDepth, both: CaptureDepth) -> None:
     assert one | other == other | one == both
 
 
 def test_a_decomposition_reaches_as_far_as_its_last_scope() -> None:
-    assert Decomposition(maps=(ATTN,), ratios=(FF,)).reach(CHAIN) == Reach(4)
-    assert Decomposition(ratios=(RES,), value_bias="bias").reach(CHAIN) == Reach(2)
-    assert HiddenNorms().reach(CHAIN) == Reach()
+    assert Decomposition(maps=(ATTN,), ratios=(FF,)).reach(CHAIN) == CaptureDepth(4)
+    assert Decomposition(ratios=(RES,), value_bias="bias").reach(CHAIN) == CaptureDepth(2)
+    assert HiddenNorms().reach(CHAIN) == CaptureDepth()
 
 
 # ---- the fold ------------------------------------------------------------------------------------------------------------
@@ -175,8 +175,8 @@ def test_the_capture_goes_as_far_as_the_farthest_measure(
 ) -> None:
     @dataclass(frozen=True)
     class Near(Noted):
-        def reach(self, components: Sequence[str]) -> Reach:
-            return Reach(0)
+        def reach(self, components: Sequence[str]) -> CaptureDepth:
+            return CaptureDepth(0)
 
     near = Near("near")
     bert.measure(sequences(4), [near, *measures])

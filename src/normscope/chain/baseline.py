@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normscope.chain.fold import Point, Rules, forward
-from normscope.chain.linear import deviation, scale_, shift, sloped
+from normscope.chain.linear import deviation, linearised, scale_, shift
 from normscope.chain.trace import (
     Attention,
     Expert,
@@ -81,7 +81,7 @@ class _BiasRules(Rules[Tensor]):
 
     def feed_forward(self, step: FeedForward, value: Bias) -> Bias:
         output = torch.zeros_like(value)
-        for network in sloped(step):
+        for network in linearised(step):
             hidden = network.hidden(value[None, network.rows]) + network.hidden_bias
             output.index_add_(0, network.rows, network.out(hidden, bias=0)[0])
         return output

@@ -1,13 +1,13 @@
 """The walk along the chain of a block, written once: forwards for what the chain carries, backwards for covectors.
 
-A branch opens at a `Fork` and closes at a `Residual`. With `F` all that acts on the branch,
+A branch opens at a `Fork` and closes at a `Residual`. With `F` everything between the two,
 
-    forwards   y = F(x) + x        what the fork set aside is added after the branch
-    backwards  g_x = F^T(g_y) + g_y        the covector that the residual set aside is added before the branch
+    forwards:   y  = F(x) + x            the value that the fork set aside is added after the branch
+    backwards:  g_x = F^T(g_y) + g_y     the covector that the residual set aside is added before the branch
 
-so both folds keep a stack of bypasses, and only the kind of step that opens and closes a branch differs. What is carried (a
-state, a decomposition, its bias, a covector) is up to the rules: one method for each component of the method. A fold can
-stop at any step and go on later, from a `Point` that may have been changed in between.
+so both folds keep a stack of bypasses and differ only in which step opens a branch and which one closes it. What is carried
+(a state, a decomposition, its bias, a covector) is up to the `Rules`: one method for each component. A fold can stop at any
+step and continue from the `Point` it reached, which may have been changed in between.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Point(Generic[Value]):
     bypasses: tuple[Value, ...] = ()
 
 
-class Wired(ABC, Generic[Value, Component]):
-    """What a fold needs to know of a chain whose components are of any type: how they transform a value, how values add."""
+class ChainRules(ABC, Generic[Value, Component]):
+    """The rules for a chain whose components are of any type: how each transforms a value, and how branches add up."""
 
     @abstractmethod
     def transform(self, step: Component, value: Value) -> Value:
@@ -65,7 +65,7 @@ class Wired(ABC, Generic[Value, Component]):
         return value + bypass
 
 
-class Rules(Wired[Value, Transformation]):
+class Rules(ChainRules[Value, Transformation]):
     """The rules for the components of a trace: for each the value after it (or, backwards, before it)."""
 
     @abstractmethod
@@ -96,7 +96,7 @@ class Rules(Wired[Value, Transformation]):
                 return self.feed_forward(step, value)
 
 
-def forward(point: Point[Value], step: Wiring | Component, rules: Wired[Value, Component]) -> Point[Value]:
+def forward(point: Point[Value], step: Wiring | Component, rules: ChainRules[Value, Component]) -> Point[Value]:
     """One step along the chain."""
     match step:
         case Fork():
@@ -107,7 +107,7 @@ def forward(point: Point[Value], step: Wiring | Component, rules: Wired[Value, C
             return _within(point, step, rules)
 
 
-def backward(point: Point[Value], step: Wiring | Component, rules: Wired[Value, Component]) -> Point[Value]:
+def backward(point: Point[Value], step: Wiring | Component, rules: ChainRules[Value, Component]) -> Point[Value]:
     """One step back along the chain. A covector that started inside a branch has no bypass to meet at its fork."""
     match step:
         case Residual():
@@ -118,14 +118,16 @@ def backward(point: Point[Value], step: Wiring | Component, rules: Wired[Value, 
             return _within(point, step, rules)
 
 
-def fold(steps: Sequence[Wiring | Component], rules: Wired[Value, Component], start: Point[Value]) -> Point[Value]:
+def fold(steps: Sequence[Wiring | Component], rules: ChainRules[Value, Component], start: Point[Value]) -> Point[Value]:
     """Along all the steps."""
     for step in steps:
         start = forward(start, step, rules)
     return start
 
 
-def fold_back(steps: Sequence[Wiring | Component], rules: Wired[Value, Component], start: Point[Value]) -> Point[Value]:
+def fold_back(
+    steps: Sequence[Wiring | Component], rules: ChainRules[Value, Component], start: Point[Value]
+) -> Point[Value]:
     """Back along all the steps, the last one first."""
     for step in reversed(steps):
         start = backward(start, step, rules)
@@ -136,10 +138,10 @@ def _opened(point: Point[Value]) -> Point[Value]:
     return Point(point.value, (*point.bypasses, point.value))
 
 
-def _closed(point: Point[Value], rules: Wired[Value, Component]) -> Point[Value]:
+def _closed(point: Point[Value], rules: ChainRules[Value, Component]) -> Point[Value]:
     return Point(rules.add(point.value, point.bypasses[-1]), point.bypasses[:-1])
 
 
-def _within(point: Point[Value], step: Scale | Component, rules: Wired[Value, Component]) -> Point[Value]:
+def _within(point: Point[Value], step: Scale | Component, rules: ChainRules[Value, Component]) -> Point[Value]:
     value = point.value * step.factor if isinstance(step, Scale) else rules.transform(step, point.value)
     return replace(point, value=value)

@@ -43,7 +43,7 @@ def shift(norm: Norm) -> Float[Tensor, " d"] | None:
 
 
 @dataclass(frozen=True)
-class SlopedNetwork:
+class LinearisedNetwork:
     """A network with its activation replaced by slopes: for each row it serves, linear in what enters it.
 
     `x -> (sum_b slopes_b * (x @ projections_b.T)) @ output.T`, with one branch `b` for a plain network and two for a gated
@@ -81,12 +81,12 @@ class SlopedNetwork:
         return vectors
 
 
-def sloped(step: FeedForward) -> list[SlopedNetwork]:
+def linearised(step: FeedForward) -> list[LinearisedNetwork]:
     """The networks of a feed-forward at the model's own pre-activations."""
-    return [_sloped(expert) for expert in step.experts]
+    return [_linearised(expert) for expert in step.experts]
 
 
-def _sloped(expert: Expert) -> SlopedNetwork:
+def _linearised(expert: Expert) -> LinearisedNetwork:
     network = expert.network
     match network:
         case Plain():
@@ -97,7 +97,7 @@ def _sloped(expert: Expert) -> SlopedNetwork:
             slopes, constant = _gated_slopes(network, expert)
     weights = expert.weights[:, None]
     scaled = tuple(slope * weights for slope in slopes)
-    return SlopedNetwork(expert.rows, expert.weights, projections, scaled, constant * weights, output)
+    return LinearisedNetwork(expert.rows, expert.weights, projections, scaled, constant * weights, output)
 
 
 _Slopes = tuple[Float[Tensor, "row f"], ...]

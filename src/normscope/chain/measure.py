@@ -26,15 +26,15 @@ Errors = Mapping[str, Float[Tensor, " query"]]
 
 
 @dataclass(frozen=True)
-class Reach:
+class CaptureDepth:
     """How far a capture goes: through `components` of the chain (`None`: all)."""
 
     components: int | None = None
 
-    def __or__(self, other: Reach) -> Reach:
+    def __or__(self, other: CaptureDepth) -> CaptureDepth:
         """As far as both need."""
         counts = (self.components, other.components)
-        return Reach(None if None in counts else max(count for count in counts if count is not None))
+        return CaptureDepth(None if None in counts else max(count for count in counts if count is not None))
 
 
 class Measure(ABC, Generic[State, Result]):
@@ -45,9 +45,9 @@ class Measure(ABC, Generic[State, Result]):
         """Whether it takes the trace of a layer in blocks of query rows, one after the other."""
         return False
 
-    def reach(self, components: Sequence[str]) -> Reach:
+    def reach(self, components: Sequence[str]) -> CaptureDepth:
         """How far along a chain of components it looks."""
-        return Reach()
+        return CaptureDepth()
 
     @abstractmethod
     def start(self) -> State:

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.chain.fold import Rules
-from normscope.chain.linear import SlopedNetwork, deviation, scale_, shift, sloped
+from normscope.chain.linear import LinearisedNetwork, deviation, linearised, scale_, shift
 from normscope.chain.trace import (
     Attention,
     CrossAttention,
@@ -91,7 +91,7 @@ class OpenCarrier(Carrier):
         """RES: adds the decomposition that went around."""
 
     @abstractmethod
-    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[slice, Carrier]]:
+    def feed_forward(self, networks: list[LinearisedNetwork]) -> Iterator[tuple[slice, Carrier]]:
         """FF: yields the result for all query rows, tile by tile. A tile is valid until the next one is asked for."""
 
 
@@ -176,7 +176,7 @@ class Sums:
             rows[BIAS] += constant
         return Sums(rows, self.queries)
 
-    def feed_forward(self, networks: list[SlopedNetwork]) -> Sums:
+    def feed_forward(self, networks: list[LinearisedNetwork]) -> Sums:
         rows = torch.zeros_like(self.rows)
         for network in networks:
             hidden = network.hidden(self.rows[:, network.rows])
@@ -213,7 +213,7 @@ class Summed(OpenCarrier):
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Summed:
         return Summed(sums=self.sums.normalise(norm, deviation))
 
-    def feed_forward(self, networks: list[SlopedNetwork]) -> Iterator[tuple[slice, Summed]]:
+    def feed_forward(self, networks: list[LinearisedNetwork]) -> Iterator[tuple[slice, Summed]]:
         yield slice(None), Summed(sums=self.sums.feed_forward(networks))
 
     def maps(self) -> dict[int, Float[Tensor, "query key"]]:
@@ -238,5 +238,5 @@ class CarrierRules(Rules[Carrier]):
         raise NotImplementedError("a feed-forward expands a carrier tile by tile: fold up to it, then from every tile")
 
     def own_feed_forward(self, step: OwnFeedForward, value: Carrier) -> Carrier:
-        own = Sums.of_tokens(step.hidden, value.sums.queries).feed_forward(sloped(step))
+        own = Sums.of_tokens(step.hidden, value.sums.queries).feed_forward(linearised(step))
         return value.add(Summed(sums=own))

@@ -1,7 +1,12 @@
-"""The one large product of a feed-forward, in full or in less precision.
+"""The dense form, the carrier after the activation: the part vectors of one tile of queries after another.
 
-TF32 is torch's own setting, made for the product and undone after it; devices without it multiply as before. For bfloat16
-both operands are rounded; what is added up stays as it was.
+The slopes of a feed-forward differ by query, so that parts can no longer stay factored. For a tile of queries `i`,
+
+    part[i, j] = (c_i * sum_h a[h, i, j] * P[h, j]) @ W2,    P[h, j] = values[h, j] @ output[h] @ W1
+
+is expanded and multiplied by the second matrix in one large product: `2 n^2 F d` operations per layer, the floor for exact
+maps. All norms after the feed-forward are taken from the same tile, in place. The product can run in TF32 (torch's own
+setting, restored afterwards; devices without it multiply as usual) or in bfloat16 (both operands are rounded).
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.chain.linear import SlopedNetwork, scale_
+from normscope.chain.linear import LinearisedNetwork, scale_
 from normscope.chain.trace import Norm, QueryRows
 from normscope.decompose.carriers import BIAS, OWN, Carrier, OpenCarrier, Sums
 from normscope.decompose.key_groups import SELF, KeyGroup
@@ -69,10 +74,7 @@ def _tf32(allowed: bool) -> Generator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-# ---- The carrier after the activation: for a tile of queries, every part as a vector.
-#
-# `parts` is working memory that `expand` fills tile by tile, and operations change it in place: every norm after the
-# feed-forward is taken from the same tile.
+# ---- The carrier of one tile. `parts` is a buffer that `Expansion` fills tile by tile, and operations change it in place.
 
 
 @final
@@ -115,11 +117,6 @@ class Dense(Carrier):
 
 
 # ---- FF on a factored decomposition: from factors to the part vectors of one tile of queries after another.
-#
-# The slopes differ by query, so parts can no longer stay factored. What the keys put into the neurons, `a P` with the
-# first matrix already in `P`, is multiplied by the slopes and goes through the second matrix in one large
-# multiplication per tile: `2 n^2 F d` operations a layer, the floor for exact maps, beside which everything else here
-# is small.
 
 TILE_VECTORS = 4096
 """How many part vectors a tile holds: many queries share what is read of the keys' factors."""
@@ -131,7 +128,7 @@ TILE_NEURONS = 1024
 """How many neurons are expanded at a time: enough to keep the matrix multiplication busy, few enough to stay in cache."""
 
 
-class Memory:
+class Buffers:
     """Buffers by name, reused from tile to tile."""
 
     def __init__(self, like: Tensor) -> None:
@@ -148,7 +145,7 @@ class Memory:
 class Projected:
     """What every head of a key puts into every neuron, `P`: made when first needed, for all who share it."""
 
-    def __init__(self, groups: tuple[KeyGroup, ...], network: SlopedNetwork) -> None:
+    def __init__(self, groups: tuple[KeyGroup, ...], network: LinearisedNetwork) -> None:
         self._groups, self._network = groups, network
 
     @cached_property
@@ -168,17 +165,17 @@ class Expansion:
         self,
         sums: Sums,
         groups: tuple[KeyGroup, ...],
-        networks: list[SlopedNetwork],
+        networks: list[LinearisedNetwork],
         products: Products | None = None,
         projected: Projected | None = None,
     ) -> None:
         self.queries, self.groups, self.d = sums.queries, groups, sums.rows.shape[-1]
         everything = torch.arange(len(sums.queries), device=sums.queries.device)
         self.one_for_all = len(networks) == 1 and torch.equal(networks[0].rows, everything)
-        self.memory = Memory(sums.rows)
+        self.buffers = Buffers(sums.rows)
         self.weights = [group.scaled_weights for group in groups]
         self.networks = [
-            ExpandedNetwork(network, groups, sums, self.memory, products, projected or Projected(groups, network))
+            ExpandedNetwork(network, groups, sums, self.buffers, products, projected or Projected(groups, network))
             for network in networks
         ]
 
@@ -219,7 +216,7 @@ class Expansion:
     def _parts(self, rows: slice, visible: list[int]) -> tuple[Tensor, Tensor]:
         """Part vectors and biases of a tile, added up over the networks that serve it."""
         weights = [of_group[:keys, rows] for of_group, keys in zip(self.weights, visible, strict=True)]
-        parts = self.memory("parts", sum(visible), len(self.queries[rows]), self.d)
+        parts = self.buffers("parts", sum(visible), len(self.queries[rows]), self.d)
         if self.one_for_all:
             self.networks[0].write(parts, weights, rows, self.queries[rows])
             return parts, self.networks[0].bias[rows]
@@ -228,7 +225,7 @@ class Expansion:
         for network in self.networks:
             local, place = network.serving(rows)
             if len(local):
-                of_expert = self.memory("expert", len(parts), len(local), self.d)
+                of_expert = self.buffers("expert", len(parts), len(local), self.d)
                 network.write(of_expert, [each[:, local] for each in weights], place, self.queries[rows][local])
                 parts[:, local] += of_expert
                 bias[local] += network.bias[place]
@@ -240,14 +237,14 @@ class ExpandedNetwork:
 
     def __init__(
         self,
-        network: SlopedNetwork,
+        network: LinearisedNetwork,
         groups: tuple[KeyGroup, ...],
         sums: Sums,
-        memory: Memory,
+        buffers: Buffers,
         products: Products | None,
         projected: Projected,
     ) -> None:
-        self.network, self.groups, self.memory, self.projected = network, groups, memory, projected
+        self.network, self.groups, self.buffers, self.projected = network, groups, buffers, projected
         self.products: Products | None = products
         # Two vectors per query go through by themselves: its own part (the diagonal) and its bias.
         hidden = network.hidden(sums.rows[[OWN, BIAS]][:, network.rows])
@@ -299,14 +296,14 @@ class ExpandedNetwork:
     def _hidden(self, weights: list[Tensor], slopes: list[Tensor], neurons: slice) -> Float[Tensor, "key_row f"]:
         """What every key puts into a tile of the activated neurons of every query."""
         queries, width = slopes[0].shape
-        hidden = self.memory("hidden", sum(len(of_group) for of_group in weights), queries, width)
+        hidden = self.buffers("hidden", sum(len(of_group) for of_group in weights), queries, width)
         start = 0
         for of_group, projected in zip(weights, self.projected.by_group, strict=True):
             keys = len(of_group)
             target = hidden[start : start + keys]
             torch.bmm(of_group, projected[0][:keys, :, neurons], out=target).mul_(slopes[0])
             for branch, slope in zip(projected[1:], slopes[1:], strict=True):
-                more = self.memory("branch", *target.shape)
+                more = self.buffers("branch", *target.shape)
                 target += torch.bmm(of_group, branch[:keys, :, neurons], out=more).mul_(slope)
             start += keys
         return hidden.flatten(0, 1)

@@ -1,8 +1,13 @@
-"""The carrier up to the activation: parts as attention weights times per-head factors, never expanded to n x n x d.
+"""The factored form, the carrier up to the activation: attention weights times one vector per head and key.
 
-Until the activation every step is one linear map for all queries, or one scalar per query, so
-`part[i, j] = scale_i * sum_h a[h, i, j] * values[h, j] @ output[h]` off the diagonal: linear maps go onto `output` (weights
-only), scalars into `scale`. The diagonal `part[i, i]`, which the residual adds to, is the `own` row of the sums.
+Until the activation every step is either one linear map for all queries (output projection, centring, gamma) or one scalar
+per query (a deviation, the factor of a branch). Off the diagonal, parts are therefore
+
+    part[i, j] = scale_i * sum_h a[h, i, j] * values[h, j] @ output[h]
+
+where linear maps act on `output`, which holds weights only, and scalars on `scale`: nothing of size n x n x d exists. The
+diagonal `part[i, i]`, which residuals add to, is the `own` row of the sums. Norms follow from the Gram matrix `G` of each
+key's factors `U_h = values[h, j] @ output[h]`: `||sum_h a_h U_h||^2 = a^T G a`.
 """
 
 from __future__ import annotations
@@ -14,11 +19,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.chain.linear import SlopedNetwork
+from normscope.chain.linear import LinearisedNetwork
 from normscope.chain.trace import Attention, LayerTrace, Norm, QueryRows
 from normscope.decompose.approximate.main_slope import Approximate, ApproximateExpansion
 from normscope.decompose.approximate.request import Approximation
-from normscope.decompose.approximate.sketch import Later
+from normscope.decompose.approximate.sketch import RestOfChain
 from normscope.decompose.carriers import OpenCarrier, Sums
 from normscope.decompose.dense import Dense, Expansion, Projected
 from normscope.decompose.key_groups import SELF, KeyGroup
@@ -59,14 +64,18 @@ class Factored(OpenCarrier):
         return Factored(sums=self.sums.normalise(norm, deviation), groups=groups)
 
     def feed_forward(
-        self, networks: list[SlopedNetwork], products: Products | None = None, projected: Projected | None = None
+        self, networks: list[LinearisedNetwork], products: Products | None = None, projected: Projected | None = None
     ) -> Iterator[tuple[slice, Dense]]:
         yield from Expansion(self.sums, self.groups, networks, products, projected).tiles()
 
     def approximate_feed_forward(
-        self, networks: list[SlopedNetwork], approximation: Approximation, later: Later, projected: Projected | None
+        self,
+        networks: list[LinearisedNetwork],
+        approximation: Approximation,
+        rest: RestOfChain,
+        projected: Projected | None,
     ) -> Iterator[tuple[slice, Approximate]]:
-        yield from ApproximateExpansion(self.sums, self.groups, networks, approximation, later, projected).tiles()
+        yield from ApproximateExpansion(self.sums, self.groups, networks, approximation, rest, projected).tiles()
 
     def maps(self) -> dict[int, Float[Tensor, "query key"]]:
         maps = {group.kind: group.norms() for group in self.groups}

@@ -1,4 +1,9 @@
-"""What a decomposition gives: the numbers of one layer, by scope."""
+"""Maps and mixing ratios of one layer: a fold of a carrier along the chain, with the requested numbers noted at every scope.
+
+Up to the feed-forward there is one factored carrier for all queries. The feed-forward expands it tile by tile, and the rest
+of the chain is followed for each tile. The walk can also stop at the feed-forward (`FeedForwardInput`) and continue from
+there several times: exactly or approximately, for all queries or for a sample (`Branches`).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.chain.fold import Point, forward
-from normscope.chain.linear import SlopedNetwork, sloped
+from normscope.chain.linear import LinearisedNetwork, linearised
 from normscope.chain.trace import (
     Attention,
     CrossAttention,
@@ -26,7 +31,7 @@ from normscope.chain.trace import (
     SequentialFeedForward,
 )
 from normscope.decompose.approximate.request import Approximation, Reached
-from normscope.decompose.approximate.sketch import Later
+from normscope.decompose.approximate.sketch import RestOfChain
 from normscope.decompose.carriers import OTHERS, SOURCE_TOKENS, Carrier, CarrierRules, OpenCarrier, Sums, opened
 from normscope.decompose.dense import Dense, Projected
 from normscope.decompose.factored import Factored
@@ -85,13 +90,11 @@ class LayerResult:
         return replace(self, scopes=list(self.scopes), **tables)
 
 
-# ---- One pass along the chain of a block, noting down what is asked for at each scope.
-#
-# A walk may stop where the feed-forward begins, a `Junction`, from where several ways lead on.
+# ---- One pass along the chain of a block, noting the requested numbers at each scope.
 
 
 @dataclass(frozen=True)
-class Junction:
+class FeedForwardInput:
     """Where a walk has come to a feed-forward, the step `index`: what enters it, and what goes around it."""
 
     index: int
@@ -100,16 +103,16 @@ class Junction:
     bypasses: tuple[OpenCarrier, ...]
 
     @cached_property
-    def networks(self) -> list[SlopedNetwork]:
+    def networks(self) -> list[LinearisedNetwork]:
         step = self.trace.steps[self.index]
         assert isinstance(step, FeedForward)
-        return sloped(step)
+        return linearised(step)
 
-    def select(self, rows: QueryRows) -> Junction:
+    def select(self, rows: QueryRows) -> FeedForwardInput:
         """The same for some of the query rows."""
         trace = self.trace.select(rows, after=self.index - 1)
         bypasses = tuple(bypass.select(rows) for bypass in self.bypasses)
-        return Junction(self.index, trace, self.carrier.select(rows), bypasses)
+        return FeedForwardInput(self.index, trace, self.carrier.select(rows), bypasses)
 
 
 class Walk:
@@ -143,7 +146,7 @@ class Walk:
         self._follow(Point(carrier), self.trace, slice(None), start=0)
         return self.result
 
-    def until_feed_forward(self, carrier: OpenCarrier) -> Junction | None:
+    def until_feed_forward(self, carrier: OpenCarrier) -> FeedForwardInput | None:
         """Go no farther than to the first feed-forward that reads what the chain has reached, if it comes to one."""
         return self._until_feed_forward(Point(carrier), self.trace, slice(None), start=0)
 
@@ -153,46 +156,46 @@ class Walk:
         other.result = self.result.copy()
         return other
 
-    def go_on(self, junction: Junction, tiles: Iterator[tuple[slice, Carrier]]) -> None:
+    def go_on(self, entering: FeedForwardInput, tiles: Iterator[tuple[slice, Carrier]]) -> None:
         """Go on from a feed-forward with what it gives out, tile by tile."""
-        index, trace = junction.index, junction.trace
+        index, trace = entering.index, entering.trace
         state = trace.states[index]
         for tile, result in tiles:
             self._note(index, result, state if state is None else state[tile], tile)
             self._note_without(result, tile)
-            bypasses = tuple(bypass.select(tile) for bypass in junction.bypasses)
+            bypasses = tuple(bypass.select(tile) for bypass in entering.bypasses)
             self._follow(Point(result, bypasses), trace.select(tile, after=index), tile, index + 1)
 
     def _follow(self, point: Point[Carrier], trace: LayerTrace, rows: QueryRows, start: int) -> None:
         """Resume from the step `start`. `rows` are those of the whole trace that `point` and `trace` hold."""
-        junction = self._until_feed_forward(point, trace, rows, start)
-        if junction is not None:
-            self.go_on(junction, junction.carrier.feed_forward(junction.networks))
+        entering = self._until_feed_forward(point, trace, rows, start)
+        if entering is not None:
+            self.go_on(entering, entering.carrier.feed_forward(entering.networks))
 
     def _until_feed_forward(
         self, point: Point[Carrier], trace: LayerTrace, rows: QueryRows, start: int
-    ) -> Junction | None:
+    ) -> FeedForwardInput | None:
         for index in range(start, self.end):
             step = trace.steps[index]
             if isinstance(step, SequentialFeedForward):
-                return Junction(index, trace, opened(point.value), tuple(map(opened, point.bypasses)))
+                return FeedForwardInput(index, trace, opened(point.value), tuple(map(opened, point.bypasses)))
             point = forward(point, step, self.rules)
             if isinstance(step, Attention):
                 self._note_attention(step, opened(point.value))
             self._note(index, point.value, trace.states[index], rows)
         return None
 
-    def later(self, junction: Junction) -> Later:
+    def rest_of_chain(self, entering: FeedForwardInput) -> RestOfChain:
         """The norms after a feed-forward, as far as the walk goes, and which of the bypasses join where."""
         norms: list[Norm] = []
         joined: list[tuple[int, OpenCarrier]] = []
-        waiting = list(junction.bypasses)
-        for step in self.trace.steps[junction.index + 1 : self.end]:
+        waiting = list(entering.bypasses)
+        for step in self.trace.steps[entering.index + 1 : self.end]:
             if isinstance(step, Normalise):
                 norms.append(step.norm)
             elif isinstance(step, Residual) and waiting:
                 joined.append((len(norms), waiting.pop()))
-        return Later(tuple(norms), tuple(joined))
+        return RestOfChain(tuple(norms), tuple(joined))
 
     def _note(self, index: int, carrier: Carrier, state: Tensor | None, rows: QueryRows) -> None:
         scope, sums = self.scope_after[index], carrier.sums
@@ -290,39 +293,39 @@ class Branches:
 
     def __init__(self, walk: Walk) -> None:
         self.walk = walk
-        self.junction = walk.until_feed_forward(Factored.of_tokens(walk.trace))
+        self.entering = walk.until_feed_forward(Factored.of_tokens(walk.trace))
 
     def result(self, approximation: Approximation | None = None) -> LayerResult:
         """Everything that the walk asks for, for all queries."""
         walk = self.walk.branch()
-        if self.junction is not None:
-            walk.go_on(self.junction, self._tiles(walk, self.junction, approximation))
+        if self.entering is not None:
+            walk.go_on(self.entering, self._tiles(walk, self.entering, approximation))
         return walk.result
 
     def sample(
         self, rows: Int[Tensor, " row"], scopes: Sequence[str], approximation: Approximation | None = None
     ) -> dict[str, Float[Tensor, "row key"]]:
         """The maps of some queries at scopes from the feed-forward on."""
-        if self.junction is None:
+        if self.entering is None:
             return {scope: self.walk.result.maps[scope][rows] for scope in scopes}
-        junction = self.junction.select(rows)
-        walk = Walk(junction.trace, maps=scopes, ratios=scopes)
-        walk.go_on(junction, self._tiles(walk, junction, approximation))
+        entering = self.entering.select(rows)
+        walk = Walk(entering.trace, maps=scopes, ratios=scopes)
+        walk.go_on(entering, self._tiles(walk, entering, approximation))
         return walk.result.maps
 
     def _tiles(
-        self, walk: Walk, junction: Junction, approximation: Approximation | None
+        self, walk: Walk, entering: FeedForwardInput, approximation: Approximation | None
     ) -> Iterator[tuple[slice, Carrier]]:
-        carrier, networks = junction.carrier, junction.networks
+        carrier, networks = entering.carrier, entering.networks
         assert isinstance(carrier, Factored)
         if approximation is None or approximation.products is not None:
             products = None if approximation is None else approximation.products
             return carrier.feed_forward(networks, products, self._projected)
-        return carrier.approximate_feed_forward(networks, approximation, walk.later(junction), self._projected)
+        return carrier.approximate_feed_forward(networks, approximation, walk.rest_of_chain(entering), self._projected)
 
     @cached_property
     def _projected(self) -> Projected | None:
         """What every key puts into the neurons, where one network serves all queries."""
-        assert self.junction is not None
-        networks = self.junction.networks
-        return Projected(self.junction.carrier.groups, networks[0]) if len(networks) == 1 else None
+        assert self.entering is not None
+        networks = self.entering.networks
+        return Projected(self.entering.carrier.groups, networks[0]) if len(networks) == 1 else None

@@ -1,8 +1,12 @@
 """Parts carried through a whole stack of blocks: what every input token put into every state, layer after layer.
 
-With weights, deviations and slopes fixed a block is affine, so that the vectors of each input token go through it by
-themselves, as in one more forward pass without its queries, keys and activations. What belongs to no token is one more
-column. Pure mathematics on traces that were captured below attention.
+With weights, deviations and slopes fixed a block is affine, so that the vectors of each input token `k` go through it by
+themselves, as in one more forward pass without its queries, keys and activations:
+
+    part_l[i, k] = (the linear half of block l applied to part_{l-1}[:, k])[i]
+
+What belongs to no token is one more column, to which the constants are added. Pure mathematics on traces that were captured
+below attention.
 """
 
 from __future__ import annotations
@@ -15,8 +19,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.chain.fold import Point, Wired, fold
-from normscope.chain.linear import SlopedNetwork, deviation, scale_, shift, sloped
+from normscope.chain.fold import ChainRules, Point, fold
+from normscope.chain.linear import LinearisedNetwork, deviation, linearised, scale_, shift
 from normscope.chain.trace import (
     Attention,
     CrossAttention,
@@ -126,15 +130,15 @@ class _Normalising:
 class _Feeding:
     """FF: its networks with their slopes; beside an attention, also the norm between the block's input and what it reads."""
 
-    networks: list[SlopedNetwork]
+    networks: list[LinearisedNetwork]
     beside: bool
     norm: _Normalising | None
 
     @staticmethod
     def of(step: FeedForward) -> _Feeding:
         if isinstance(step, OwnFeedForward):
-            return _Feeding(sloped(step), True, None if step.norm is None else _Normalising.of(step.norm))
-        return _Feeding(sloped(step), False, None)
+            return _Feeding(linearised(step), True, None if step.norm is None else _Normalising.of(step.norm))
+        return _Feeding(linearised(step), False, None)
 
 
 class Block:
@@ -177,7 +181,7 @@ def _prepared(step: Step) -> Wiring | _Prepared:
             return step
 
 
-class _Carry(Wired[Tensor, _Prepared]):
+class _Carry(ChainRules[Tensor, _Prepared]):
     """Vectors carried along a chain. Where the bias is a column, constants are added to it, and shared out if requested."""
 
     def __init__(self, block: Block, vectors: Vectors, memory: Memory | None, bias: bool, share: BiasShare) -> None:
@@ -245,7 +249,7 @@ class _Carry(Wired[Tensor, _Prepared]):
 
     def _through(
         self,
-        network: SlopedNetwork,
+        network: LinearisedNetwork,
         vectors: Vectors,
         served: Int[Tensor, " row"],
         write: Callable[[slice, Vectors], object],
@@ -263,7 +267,7 @@ class _Carry(Wired[Tensor, _Prepared]):
             write(chunk, fed)
 
     def _hidden(
-        self, network: SlopedNetwork, vectors: Vectors, served: Int[Tensor, " row"]
+        self, network: LinearisedNetwork, vectors: Vectors, served: Int[Tensor, " row"]
     ) -> Float[Tensor, "row column f"]:
         """What the vectors put into the activated neurons; biases are shared out before the activation, as DecompX does."""
         total: Tensor | None = None

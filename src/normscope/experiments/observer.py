@@ -21,7 +21,7 @@ from normscope.experiments.faithfulness.base import Trial
 from normscope.experiments.links import AlignedPair
 from normscope.experiments.partial import Moments, Partial
 from normscope.inputs import NO_WORD, TokenSequence, with_targets
-from normscope.measures import Decomposition, Measure, Reach, joined
+from normscope.measures import CaptureDepth, Decomposition, Measure, joined
 from normscope.measures.approximated import approximation
 from normscope.options import ApproximationName, FeedForwardBaseline, Masking, StackName, ValueBias
 from normscope.request import refuse_unknown_ids
@@ -100,7 +100,7 @@ class Plan:
     def _proved(self, measures: Sequence[Measure[Any, Any]]) -> list[Measure[Any, Any]]:
         """The measures, each once, and a decomposition that proves the chain as far as any of them looks."""
         components = self.model.scopes[-1].components
-        reach = reduce(Reach.__or__, (measure.reach(components) for measure in measures), Reach(1))
+        reach = reduce(CaptureDepth.__or__, (measure.reach(components) for measure in measures), CaptureDepth(1))
         proof = Decomposition(ratios=(Scope.of(components[: reach.components]),))
         return joined(self._counted(measure) for measure in (*measures, proof))
 

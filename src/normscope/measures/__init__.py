@@ -3,7 +3,7 @@
 This is the one way from a trace to numbers. It knows `decompose` and traces, but no model, file or picture.
 """
 
-from normscope.chain.measure import ArrayMeasure, KeptTraces, LayerMeasure, Measure, Reach
+from normscope.chain.measure import ArrayMeasure, CaptureDepth, KeptTraces, LayerMeasure, Measure
 from normscope.measures.decomposition import Decomposition, joined
 
-__all__ = ["ArrayMeasure", "Decomposition", "KeptTraces", "LayerMeasure", "Measure", "Reach", "joined"]
+__all__ = ["ArrayMeasure", "CaptureDepth", "Decomposition", "KeptTraces", "LayerMeasure", "Measure", "joined"]

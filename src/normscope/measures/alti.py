@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from normscope.chain.measure import Reach
+from normscope.chain.measure import CaptureDepth
 from normscope.chain.trace import LayerTrace
-from normscope.measures.maps import LayerMaps, MapMeasure, MapSheet
+from normscope.measures.maps import KeyMap, LayerMaps, MapMeasure
 from normscope.measures.parts import carried, components_to_attentions, place_after_attentions, tiles
 from normscope.measures.projection import state_after
 from normscope.scopes import Scope
@@ -24,17 +24,17 @@ class AltiMaps(MapMeasure):
 
     quantity: ClassVar[str] = "contribution"
 
-    def reach(self, components: Sequence[str]) -> Reach:
-        return Reach(components_to_attentions(components))
+    def reach(self, components: Sequence[str]) -> CaptureDepth:
+        return CaptureDepth(components_to_attentions(components))
 
     def of_layer(self, trace: LayerTrace) -> LayerMaps:
         place = place_after_attentions(trace)
         scope = Scope.of(step.name for step in trace.steps[:place])
         carrier, state = carried(trace, place), state_after(trace, place)
-        sheet = MapSheet(trace)
+        key_map = KeyMap(trace)
         for rows, tile in tiles(carrier):
             size = state[rows].abs().sum(-1)
             closer = (size - (state[rows] - tile.parts).abs_().sum(-1)).clamp_(min=0)
             for kind, keys in tile.extents.items():
-                sheet.write(kind, rows, closer[keys].T)
-        return LayerMaps({scope: sheet.shares()}, errors={scope: carrier.sums.error_against(state)})
+                key_map.write(kind, rows, closer[keys].T)
+        return LayerMaps({scope: key_map.shares()}, errors={scope: carrier.sums.error_against(state)})

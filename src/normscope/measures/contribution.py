@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.chain.measure import Reach
+from normscope.chain.measure import CaptureDepth
 from normscope.chain.trace import Attention, CrossAttention, LayerTrace
 from normscope.decompose.key_groups import SELF, SOURCE
-from normscope.measures.maps import LayerMaps, MapMeasure, MapSheet
+from normscope.measures.maps import KeyMap, LayerMaps, MapMeasure
 from normscope.measures.parts import place_of
 from normscope.measures.projection import state_after
 from normscope.scopes import ATTENTIONS, Scope, scopes_of
@@ -30,8 +30,8 @@ class ContributionWeights(MapMeasure):
     heads: bool = False
     quantity: ClassVar[str] = "aligned norm"
 
-    def reach(self, components: Sequence[str]) -> Reach:
-        return Reach(1 + max(place for place, component in enumerate(components) if component in ATTENTIONS))
+    def reach(self, components: Sequence[str]) -> CaptureDepth:
+        return CaptureDepth(1 + max(place for place, component in enumerate(components) if component in ATTENTIONS))
 
     def of_layer(self, trace: LayerTrace) -> LayerMaps:
         maps = LayerMaps()
@@ -60,6 +60,6 @@ def _scores(step: Attention, direction: Float[Tensor, "query d"]) -> Float[Tenso
 def _over_all_keys(
     kind: int, scores: Float[Tensor, "query key"], trace: LayerTrace
 ) -> Float[Tensor, "query every_key"]:
-    sheet = MapSheet(trace)
-    sheet.write(kind, slice(None), scores)
-    return sheet.values
+    key_map = KeyMap(trace)
+    key_map.write(kind, slice(None), scores)
+    return key_map.values

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from normscope.chain.measure import Errors, Measure, Reach
+from normscope.chain.measure import CaptureDepth, Errors, Measure
 from normscope.chain.trace import FeedForward, LayerTrace
 from normscope.decompose import Approximation, LayerResult, Reached, decompose, mixing_ratios
 from normscope.decompose.dense import TOLERANCE
@@ -69,10 +69,10 @@ class Decomposition(Measure[dict[int, LayerResult], DecomposedLayers]):
         if self.value_bias not in ("token", "bias"):
             raise InputError(f"value_bias is 'token' or 'bias', not {self.value_bias!r}.")
 
-    def reach(self, components: Sequence[str]) -> Reach:
+    def reach(self, components: Sequence[str]) -> CaptureDepth:
         # What is left out of a norm depends on the norm after the feed-forward, so that the whole chain is needed.
         reached = None if self.without else components_needed((*self.maps, *self.ratios), components)
-        return Reach(reached)
+        return CaptureDepth(reached)
 
     def of_layer(self, trace: LayerTrace) -> LayerResult:
         if not self.maps:

@@ -53,7 +53,7 @@ class MapMeasure(LayerMeasure[LayerMaps]):
         return variables | error_variables([layer.errors for layer in layers])
 
 
-class MapSheet:
+class KeyMap:
     """A map over the keys of both groups that is filled tile by tile; what is never written is missing (NaN)."""
 
     def __init__(self, trace: LayerTrace) -> None:

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.chain.measure import Errors, LayerMeasure, Reach
+from normscope.chain.measure import CaptureDepth, Errors, LayerMeasure
 from normscope.chain.trace import CrossAttention, Fork, LayerTrace
 from normscope.measures.decomposition import by_scope, error_variables
 from normscope.pullback.block import PulledBlock, pull_back_block
@@ -47,8 +47,8 @@ class Projections(LayerMeasure[LayerProjection]):
     heads: bool = False
     alone: bool = False
 
-    def reach(self, components: Sequence[str]) -> Reach:
-        return Reach(components_needed(self.scopes, components))
+    def reach(self, components: Sequence[str]) -> CaptureDepth:
+        return CaptureDepth(components_needed(self.scopes, components))
 
     def of_layer(self, trace: LayerTrace) -> LayerProjection:
         ends = _ends(trace)

@@ -19,7 +19,7 @@ from normscope.chain.trace import Attention, CrossAttention, LayerTrace
 from normscope.decompose.dense import TILE_VECTORS
 from normscope.decompose.key_groups import SELF, SOURCE
 from normscope.decompose.replay import Replay
-from normscope.measures.maps import LayerMaps, MapMeasure, MapSheet, scope_through
+from normscope.measures.maps import KeyMap, LayerMaps, MapMeasure, scope_through
 from normscope.measures.parts import relative_error
 from normscope.measures.projection import state_after
 
@@ -31,7 +31,7 @@ class ValueZeroing(MapMeasure):
     quantity: ClassVar[str] = "cosine distance"
 
     def of_layer(self, trace: LayerTrace) -> LayerMaps:
-        scope, sheet = scope_through(trace.components, len(trace.components)), MapSheet(trace)
+        scope, key_map = scope_through(trace.components, len(trace.components)), KeyMap(trace)
         replay, point, attended = Replay(), Point(trace.hidden), dict[int, Point[Tensor]]()
         for index, step in enumerate(trace.steps):
             point = forward(point, step, replay)
@@ -45,9 +45,9 @@ class ValueZeroing(MapMeasure):
             for rows, removed in _removals(step, trace, causal=trace.causal and kind == SELF):
                 changed = Point(point.value[rows] - removed, tuple(bypass[rows] for bypass in point.bypasses))
                 later = trace.select(rows, after=index).steps[index + 1 :]
-                sheet.write(kind, rows, _turned(plain[rows], fold(later, replay, changed).value).T)
+                key_map.write(kind, rows, _turned(plain[rows], fold(later, replay, changed).value).T)
         errors = relative_error(plain, state_after(trace, len(trace.steps)))
-        return LayerMaps({scope: sheet.shares()}, errors={scope: errors})
+        return LayerMaps({scope: key_map.shares()}, errors={scope: errors})
 
 
 def _removals(

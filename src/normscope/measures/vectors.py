@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.chain.linear import sloped
+from normscope.chain.linear import linearised
 from normscope.chain.measure import ArrayMeasure
 from normscope.chain.trace import Attention, FeedForward, Fork, LayerTrace, Normalise, OwnFeedForward
 from normscope.decompose.carriers import Sums
@@ -70,7 +70,7 @@ def feed_forward_output(trace: LayerTrace) -> Float[Tensor, "query d"]:
     place = feed_forward_place(trace)
     state, step = trace.states[place], trace.steps[place]
     if isinstance(step, OwnFeedForward):
-        return Sums.of_tokens(step.hidden, trace.queries).feed_forward(sloped(step)).rows.sum(0)
+        return Sums.of_tokens(step.hidden, trace.queries).feed_forward(linearised(step)).rows.sum(0)
     if state is None:
         raise UnsupportedArchitectureError("The model does not show the state after its feed-forward.")
     return state

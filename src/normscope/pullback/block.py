@@ -1,7 +1,13 @@
 """The pull-back of covectors through one block, from any point of its chain to its attentions and its input.
 
-With attention weights, deviations and slopes fixed, every step is affine, so that a covector goes back through its
-transpose and no part vector is ever formed: the cost of a backward pass. What it makes of a step's bias is kept apart.
+With attention weights, deviations and slopes fixed, every step is affine, `y = A x + b`, so that a covector `g` at its
+output acts on its input as
+
+    <g, y> = <A^T g, x> + <g, b>
+
+and no part vector is ever formed: all of it costs as much as a backward pass. At an attention the covector of query `i`
+meets every key as `score[h, i, j] = a[h, i, j] <values[h, j] @ output[h], g_i>`. The shares `<g, b>` of the biases are added
+up, so that everything together is again `<g, y>`.
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normscope.chain.fold import Point, Rules, backward
-from normscope.chain.linear import SlopedNetwork, deviation, scale_back, shift, sloped
+from normscope.chain.linear import LinearisedNetwork, deviation, linearised, scale_back, shift
 from normscope.chain.trace import (
     Attention,
     FeedForward,
@@ -155,7 +161,7 @@ class _PullBack(Rules[Tensor]):
         return value
 
     def feed_forward(self, step: FeedForward, value: Covector) -> Covector:
-        networks = sloped(step)
+        networks = linearised(step)
         if len(networks) == 1 and len(networks[0].rows) == value.shape[1]:
             pulled, bias = _pull_back_network(networks[0], value)
             self.bias = self.bias + bias
@@ -174,7 +180,7 @@ def pull_back_norm(step: Normalise, covector: Float[Tensor, "*batch d"]) -> Floa
 
 
 def _pull_back_network(
-    network: SlopedNetwork, covector: Float[Tensor, "target row d"]
+    network: LinearisedNetwork, covector: Float[Tensor, "target row d"]
 ) -> tuple[Float[Tensor, "target row d"], Float[Tensor, "target row"]]:
     """FF: `g -> sum over branches of W (c * (W2 g))`, and what it makes of the biases."""
     at_neurons = covector @ network.output.weight

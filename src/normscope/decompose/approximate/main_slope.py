@@ -1,6 +1,13 @@
-"""Terms of approximate parts that are known in factored form: exact norms by themselves, and their products with the rest.
+"""The main slope: approximate parts after a feed-forward as a factored term plus a remainder of few neurons.
 
-They follow the components after the feed-forward; each stage is made once and serves all tiles.
+With `m` the median over queries of the slopes `c_i`,
+
+    part[i, j] = (m * z[i, j]) @ W2 + ((c_i - m) * z[i, j]) @ W2
+
+The first term is one linear map for all queries and stays in factored form, as do the terms that residuals bring back: their
+norms are exact, and only their products with the remainder are needed. The remainder is computed on the neurons that matter
+most for each query, and may be seen through a sketch. The factored terms follow the components after the feed-forward; each
+stage is computed once and serves all tiles.
 """
 
 from __future__ import annotations
@@ -14,23 +21,23 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.chain.linear import SlopedNetwork, scale_
+from normscope.chain.linear import LinearisedNetwork, scale_
 from normscope.chain.trace import Norm
 from normscope.decompose.approximate.patterns import PatternMatrices, Patterns
 from normscope.decompose.approximate.request import Approximation
 from normscope.decompose.approximate.sketch import (
     Directions,
-    Later,
-    Lens,
     Pairs,
+    ProjectedTerms,
+    Projection,
+    RestOfChain,
     Samples,
-    Seen,
     Sketch,
     Whole,
     views_of,
 )
 from normscope.decompose.carriers import Carrier, OpenCarrier, Sums
-from normscope.decompose.dense import Memory, Projected, add_product
+from normscope.decompose.dense import Buffers, Projected, add_product
 from normscope.decompose.key_groups import NUMBERS, SELF, KeyGroup, gram_matrices, squared_norms
 from normscope.errors import UnsupportedArchitectureError
 
@@ -39,22 +46,22 @@ Views = list[Float[Tensor, "head d_head d"]]
 
 
 @final
-class Known:
+class FactoredTerms:
     """By group of keys, the output projections of the known terms up to one point of the chain, and their squares there."""
 
-    def __init__(self, outputs: dict[int, list[Views]], values: dict[int, Tensor], lens: Lens) -> None:
-        self.outputs, self.values, self.lens = outputs, values, lens
-        self._next: dict[str, Known] = {}
+    def __init__(self, outputs: dict[int, list[Views]], values: dict[int, Tensor], projection: Projection) -> None:
+        self.outputs, self.values, self.projection = outputs, values, projection
+        self._next: dict[str, FactoredTerms] = {}
         self._seen: dict[int, Tensor] = {}
         self._alone: dict[int, KeyGroup] = {}
         self._grams: dict[int, Tensor] = {}
 
-    def joined(self, groups: Sequence[KeyGroup]) -> Known:
+    def joined(self, groups: Sequence[KeyGroup]) -> FactoredTerms:
         """With the terms that a residual brings back, for all tiles the same."""
 
-        def make() -> Known:
+        def make() -> FactoredTerms:
             outputs = {kind: list(terms) for kind, terms in self.outputs.items()}
-            known = Known(outputs, self.values, self.lens)
+            known = FactoredTerms(outputs, self.values, self.projection)
             for group in groups:
                 if not outputs[group.kind]:
                     known._alone[group.kind] = group
@@ -63,25 +70,25 @@ class Known:
 
         return self._once("joined", make)
 
-    def normalised(self, norm: Norm) -> Known:
-        def make() -> Known:
+    def normalised(self, norm: Norm) -> FactoredTerms:
+        def make() -> FactoredTerms:
             outputs = {
                 kind: [[*views, scale_(norm, views[-1].clone())] for views in terms]
                 for kind, terms in self.outputs.items()
             }
-            return Known(outputs, self.values, self.lens.normalised(norm))
+            return FactoredTerms(outputs, self.values, self.projection.normalised(norm))
 
         return self._once("normalised", make)
 
-    def _once(self, step: str, make: Callable[[], Known]) -> Known:
+    def _once(self, step: str, make: Callable[[], FactoredTerms]) -> FactoredTerms:
         if step not in self._next:
             self._next[step] = make()
         return self._next[step]
 
     def factors(self, kind: int) -> Float[Tensor, "key term_head direction"]:
-        """The factors of every key, term and head, as the lens shows them."""
+        """The factors of every key, term and head, as the projection shows them."""
         if kind not in self._seen:
-            terms = [torch.bmm(self.values[kind], self.lens.through(views)) for views in self.outputs[kind]]
+            terms = [torch.bmm(self.values[kind], self.projection.through(views)) for views in self.outputs[kind]]
             self._seen[kind] = torch.cat(terms).transpose(0, 1).contiguous()
         return self._seen[kind]
 
@@ -102,10 +109,10 @@ class Known:
 
 @final
 @dataclass(frozen=True)
-class KnownTerms(Seen):
+class WeightedTerms(ProjectedTerms):
     """The sums of the known terms of one group of keys, with the weights that some queries give them."""
 
-    known: Known
+    known: FactoredTerms
     kind: int
     weights: Float[Tensor, "key row term_head"]
 
@@ -121,10 +128,6 @@ class KnownTerms(Seen):
 
 
 # ---- FF approximately: norms after the feed-forward without the `2 n^2 F d` operations that exact ones need.
-#
-# A sketch looks at the parts along a few directions only. A main slope splits them into what the median slopes make
-# of them, which stays in factored form, and a remainder: each query's most important neurons with the difference of
-# their slopes. How well that works is measured elsewhere; here is only how it is computed.
 
 FOLDED_VECTORS = 8192
 """How many part vectors a tile holds when none of them is expanded to all neurons."""
@@ -143,9 +146,9 @@ class ApproximateExpansion:
         self,
         sums: Sums,
         groups: tuple[KeyGroup, ...],
-        networks: list[SlopedNetwork],
+        networks: list[LinearisedNetwork],
         approximation: Approximation,
-        later: Later,
+        rest: RestOfChain,
         projected: Projected | None = None,
     ) -> None:
         everything = torch.arange(len(sums.queries), device=sums.queries.device)
@@ -154,13 +157,13 @@ class ApproximateExpansion:
                 "Approximate maps exist for feed-forwards with one network for all tokens, not for mixtures of experts. "
                 "Leave out approximate."
             )
-        self.groups, self.network, self.approximation, self.later = groups, networks[0], approximation, later
+        self.groups, self.network, self.approximation, self.rest = groups, networks[0], approximation, rest
         self.projected = projected or Projected(groups, self.network)
         if not self.expands:
             self.projected.forget()
         self.sums = sums.feed_forward(networks)
         self.weights = [group.scaled_weights for group in groups]
-        self.memory = Memory(sums.rows)
+        self.buffers = Buffers(sums.rows)
         slopes = self.network.slopes
         self.main = [slope.median(0).values for slope in slopes] if approximation.neurons < 1 else None
         self.slopes = slopes if self.main is None else tuple(s - m for s, m in zip(slopes, self.main, strict=True))
@@ -204,7 +207,9 @@ class ApproximateExpansion:
 
     def _of_patterns(self, folded: Sequence[Float[Tensor, "_ f"]]) -> Float[Tensor, "pattern _ direction"]:
         branches = [self._around(each, patterns.slopes) for each, patterns in zip(folded, self.patterns, strict=True)]
-        return torch.cat([each.unflatten(1, (-1, self.lens.second.shape[1])).transpose(0, 1) for each in branches])
+        return torch.cat(
+            [each.unflatten(1, (-1, self.projection.second.shape[1])).transpose(0, 1) for each in branches]
+        )
 
     @cached_property
     def chosen(self) -> Int[Tensor, "query chosen"] | None:
@@ -235,18 +240,18 @@ class ApproximateExpansion:
         return hidden.flatten(0, 1) @ self.network.output.weight.T
 
     @cached_property
-    def lens(self) -> Lens:
+    def projection(self) -> Projection:
         matrix, width = self.network.output.weight.T, self.approximation.width(len(self.network.output.weight))
         if width == matrix.shape[1]:
             return Whole(matrix)
         remainders = torch.cat([self._sampled_remainders(place) for place in range(len(self.groups))])
-        parts = Samples(views_of(remainders, self.later.norms))
-        known = self.later.known_samples(self.pairs)
+        parts = Samples(views_of(remainders, self.rest.norms))
+        known = self.rest.known_samples(self.pairs)
         if self.main is not None:
             main = [pairs.parts(self._main(place)) for place, pairs in enumerate(self.pairs)]
-            known = [Samples(views_of(torch.cat(main), self.later.norms)), *known]
+            known = [Samples(views_of(torch.cat(main), self.rest.norms)), *known]
         directions = Directions(parts, known, width, self.approximation.seed)
-        return Sketch.of(matrix, self.later.norms, directions)
+        return Sketch.of(matrix, self.rest.norms, directions)
 
     # ---- tiles ---------------------------------------------------------------------------------------------------------
 
@@ -254,7 +259,7 @@ class ApproximateExpansion:
         outputs = {
             group.kind: [] if self.main is None else [[self._main(place)]] for place, group in enumerate(self.groups)
         }
-        stage = Known(outputs, {group.kind: group.values for group in self.groups}, self.lens)
+        stage = FactoredTerms(outputs, {group.kind: group.values for group in self.groups}, self.projection)
         keys = sum(len(group.weights) for group in self.groups)
         height = max(1, (EXPANDED_VECTORS if self.expands else FOLDED_VECTORS) // keys)
         for start in range(0, len(self.sums.queries), height):
@@ -287,7 +292,7 @@ class ApproximateExpansion:
         return expanding < folding
 
     def _remainders(self, place: int, rows: slice) -> Float[Tensor, "row key direction"]:
-        """What a tile's queries add to the main part, as the lens shows it."""
+        """What a tile's queries add to the main part, as the projection shows it."""
         if self.chosen is not None:
             return self._of_chosen(place, rows, self.chosen[rows])
         if self.patterns:
@@ -296,7 +301,7 @@ class ApproximateExpansion:
 
     def _expanded(self, place: int, rows: slice) -> Float[Tensor, "row key direction"]:
         """`(a P * c) S`, some keys and neurons at a time: what is expanded stays in cache."""
-        weights, second = self.weights[place][:, rows], self.lens.second
+        weights, second = self.weights[place][:, rows], self.projection.second
         out = second.new_empty(*weights.shape[:2], second.shape[1])
         some = max(1, EXPANDED_NUMBERS // (NEURONS * weights.shape[1]))
         for first in range(0, len(weights), some):
@@ -313,7 +318,7 @@ class ApproximateExpansion:
         weights = self.weights[place][keys, rows]
         total: Tensor | None = None
         for branch, (projected, slope) in enumerate(zip(self.projected.by_group[place], self.slopes, strict=True)):
-            target = self.memory(f"branch {branch}", *weights.shape[:2], neurons.stop - neurons.start)
+            target = self.buffers(f"branch {branch}", *weights.shape[:2], neurons.stop - neurons.start)
             torch.bmm(weights, projected[keys, :, neurons], out=target).mul_(slope[rows, neurons])
             total = target if total is None else total.add_(target)
         assert total is not None
@@ -326,12 +331,12 @@ class ApproximateExpansion:
             around = self._around(folded, slope[rows])
             matrices = around if matrices is None else matrices.add_(around)
         assert matrices is not None
-        matrices = matrices.unflatten(1, (-1, self.lens.second.shape[1])).transpose(0, 1)
+        matrices = matrices.unflatten(1, (-1, self.projection.second.shape[1])).transpose(0, 1)
         return torch.bmm(self._weighted_values(place, rows), matrices)
 
     def _around(self, folded: Float[Tensor, "_ f"], slopes: Float[Tensor, "several f"]) -> Float[Tensor, "_ out"]:
         """`K diag(c) S` for several slopes `c`, side by side, in one product."""
-        scaled = slopes.T[..., None] * self.lens.second[:, None]
+        scaled = slopes.T[..., None] * self.projection.second[:, None]
         return folded @ scaled.flatten(1)
 
     def _weighted_values(self, place: int, rows: slice) -> Float[Tensor, "row key value"]:
@@ -343,7 +348,7 @@ class ApproximateExpansion:
         self, place: int, rows: slice, chosen: Int[Tensor, "row chosen"]
     ) -> Float[Tensor, "row key direction"]:
         """The same for the neurons that each query has chosen."""
-        second = self.lens.second
+        second = self.projection.second
         if self.expands:
             hidden = self._hidden(place, rows, slice(0, len(self.weights[place])), slice(0, len(second)))
             hidden = hidden.gather(2, chosen.expand(len(hidden), -1, -1)).transpose(0, 1)
@@ -360,7 +365,7 @@ class ApproximateExpansion:
         rows = [each.index_select(0, neurons) for each in self.by_neuron[place]]
         folded = [each.mul_(slope[:, None]) for each, slope in zip(rows, slopes, strict=True)]
         total = folded[0] if len(folded) == 1 else folded[0].add_(folded[1])
-        return total.T @ self.lens.second[neurons]
+        return total.T @ self.projection.second[neurons]
 
 
 @final
@@ -368,10 +373,10 @@ class ApproximateExpansion:
 class Approximate(Carrier):
     """A tile after the feed-forward: its sums exactly, its parts as known terms (`weights` of `stage`) plus a remainder.
 
-    `vectors` are the remainders as the stage's lens shows them, still to be multiplied by `scale`.
+    `vectors` are the remainders as the stage's projection shows them, still to be multiplied by `scale`.
     """
 
-    stage: Known
+    stage: FactoredTerms
     weights: dict[int, list[Float[Tensor, "_ row head"]]]
     vectors: dict[int, Float[Tensor, "row _ direction"]]
     scale: Float[Tensor, " row"]
@@ -389,11 +394,11 @@ class Approximate(Carrier):
         return self._times(self.sums.scaled(factor), self.stage, self.vectors, torch.full_like(self.scale, factor))
 
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Approximate:
-        vectors = {kind: self.stage.lens.normalise(norm, each) for kind, each in self.vectors.items()}
+        vectors = {kind: self.stage.projection.normalise(norm, each) for kind, each in self.vectors.items()}
         return self._times(self.sums.normalise(norm, deviation), self.stage.normalised(norm), vectors, 1 / deviation)
 
     def _times(
-        self, sums: Sums, stage: Known, vectors: dict[int, Tensor], factor: Float[Tensor, " row"]
+        self, sums: Sums, stage: FactoredTerms, vectors: dict[int, Tensor], factor: Float[Tensor, " row"]
     ) -> Approximate:
         weights = {kind: [each * factor[:, None] for each in terms] for kind, terms in self.weights.items()}
         return Approximate(sums=sums, stage=stage, weights=weights, vectors=vectors, scale=self.scale * factor)
@@ -407,5 +412,5 @@ class Approximate(Carrier):
 
     def _norms(self, kind: int) -> Float[Tensor, "row key"]:
         terms = self.weights[kind]
-        known = KnownTerms(self.stage, kind, torch.cat(terms, dim=-1)) if terms else None
-        return self.stage.lens.norms(self.vectors[kind], self.scale, known)
+        known = WeightedTerms(self.stage, kind, torch.cat(terms, dim=-1)) if terms else None
+        return self.stage.projection.norms(self.vectors[kind], self.scale, known)

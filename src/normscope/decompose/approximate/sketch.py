@@ -1,6 +1,12 @@
-"""Sampled pairs of tokens, and their parts along the chain after a feed-forward.
+"""Sketches: norms of parts after the feed-forward, estimated from products with a few directions.
 
-From them a sketch learns along which directions parts lie.
+With `S` of k rows instead of d, multiplied into the second matrix of the feed-forward, only `S p` of a part `p` is computed:
+
+    ||p||^2  ~  ||(S p) along the main directions||^2 + ||(S p) along the random ones||^2
+
+Two thirds of the rows are the main directions, along which sampled parts lie, so that little is left for the others, which
+are random in the remaining space and scaled for its size. One set of directions serves every scope: it is made for vectors
+stacked as they are after each norm that follows. A `Projection` is either a `Sketch` or `Whole`, which keeps every number.
 """
 
 from __future__ import annotations
@@ -61,7 +67,7 @@ class Pairs:
 
 
 @dataclass(frozen=True)
-class Later:
+class RestOfChain:
     """The chain after a feed-forward: its norms, and the bypasses that join with the number of norms before them."""
 
     norms: tuple[Norm, ...] = ()
@@ -78,17 +84,13 @@ class Later:
         return samples
 
 
-# ---- What approximate parts are looked at through: all numbers of a vector, or a few directions that serve every
-# scope.
-#
-# A lens follows the norms after the feed-forward. `Whole` keeps every number; `Sketch` keeps the products with a few
-# directions, of which most are those along which sampled parts lie, and the others random in what is left.
+# ---- Projections of approximate parts: all numbers of a vector, or its products with a few directions.
 
 _MAIN = 2 / 3
 """The share of directions along which sampled parts lie."""
 
 _KNOWN = 0.5
-"""How much the sampled known terms count beside the sampled parts, when directions are sought."""
+"""How much the sampled known terms count relative to the sampled parts, when directions are sought."""
 
 _RANDOM_PRODUCTS = 0.5
 """How much of the products with known terms is taken from the random directions: noise against bias."""
@@ -96,8 +98,8 @@ _RANDOM_PRODUCTS = 0.5
 _TINY = 1e-30
 
 
-class Seen(ABC):
-    """Known terms of parts, as a lens shows them."""
+class ProjectedTerms(ABC):
+    """Known terms of parts, projected."""
 
     @abstractmethod
     def vectors(self) -> Float[Tensor, "row key direction"]:
@@ -112,17 +114,17 @@ class Seen(ABC):
         """Their squared norms, in float64."""
 
 
-class Lens(ABC):
-    """A way to look at the parts that a feed-forward gives out, at one point of the chain after it."""
+class Projection(ABC):
+    """What is computed of the parts that a feed-forward outputs, at one point of the chain after it."""
 
     @property
     @abstractmethod
     def second(self) -> Float[Tensor, "f direction"]:
-        """What a neuron gives out, as the lens shows it."""
+        """The projected output of every neuron."""
 
     @abstractmethod
-    def normalised(self, norm: Norm) -> Lens:
-        """The lens after a norm."""
+    def normalised(self, norm: Norm) -> Projection:
+        """The projection after a norm."""
 
     @abstractmethod
     def normalise(self, norm: Norm, vectors: Float[Tensor, "... direction"]) -> Float[Tensor, "... direction"]:
@@ -137,14 +139,14 @@ class Lens(ABC):
 
     @abstractmethod
     def norms(
-        self, vectors: Float[Tensor, "row key direction"], scale: Float[Tensor, " row"], known: Seen | None
+        self, vectors: Float[Tensor, "row key direction"], scale: Float[Tensor, " row"], known: ProjectedTerms | None
     ) -> Float[Tensor, "row key"]:
         """The norms of parts that are seen so, times the `scale`, with the `known` terms that belong to them."""
 
 
 @final
 @dataclass(frozen=True)
-class Whole(Lens):
+class Whole(Projection):
     """Every number of a part: nothing is left out."""
 
     matrix: Float[Tensor, "f d"]
@@ -163,7 +165,7 @@ class Whole(Lens):
         return views[-1]
 
     def norms(
-        self, vectors: Float[Tensor, "row key d"], scale: Float[Tensor, " row"], known: Seen | None
+        self, vectors: Float[Tensor, "row key d"], scale: Float[Tensor, " row"], known: ProjectedTerms | None
     ) -> Float[Tensor, "row key"]:
         if known is None:
             return vectors.norm(dim=-1) * scale[:, None]
@@ -228,7 +230,7 @@ class Directions:
 
 @final
 @dataclass(frozen=True)
-class Sketch(Lens):
+class Sketch(Projection):
     """Products of every part with a few directions; all views of a part are estimated from the same products."""
 
     directions: Directions
@@ -264,7 +266,7 @@ class Sketch(Lens):
         return torch.cat([along, left * factor], dim=-1)
 
     def norms(
-        self, vectors: Float[Tensor, "row key direction"], scale: Float[Tensor, " row"], known: Seen | None
+        self, vectors: Float[Tensor, "row key direction"], scale: Float[Tensor, " row"], known: ProjectedTerms | None
     ) -> Float[Tensor, "row key"]:
         squares = self._squares(vectors)
         if known is None:

@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.chain.linear import SlopedNetwork, sloped
-from normscope.chain.measure import LayerMeasure, Reach
+from normscope.chain.linear import LinearisedNetwork, linearised
+from normscope.chain.measure import CaptureDepth, LayerMeasure
 from normscope.chain.trace import Expert, FeedForward, Gated, LayerTrace, OwnFeedForward, Plain
 from normscope.errors import UnsupportedArchitectureError
 from normscope.measures.parts import carried, tiles
@@ -110,8 +110,8 @@ class ShapleyMaps(LayerMeasure[list[QueryValues]]):
     biases: tuple[BiasRole, ...] = BIAS_ROLES
     seed: int = 0
 
-    def reach(self, components: Sequence[str]) -> Reach:
-        return Reach(components=1 + list(components).index("Ff"))
+    def reach(self, components: Sequence[str]) -> CaptureDepth:
+        return CaptureDepth(components=1 + list(components).index("Ff"))
 
     def of_layer(self, trace: LayerTrace) -> list[QueryValues]:
         index = feed_forward_place(trace)
@@ -122,7 +122,7 @@ class ShapleyMaps(LayerMeasure[list[QueryValues]]):
                 "reads only the query's own token, or there are two stacks."
             )
         assert isinstance(step, FeedForward)
-        state, networks = feed_forward_input(trace).double(), sloped(step)
+        state, networks = feed_forward_input(trace).double(), linearised(step)
         chosen = set(_spread(trace, self.queries))
         results: list[QueryValues] = []
         for rows, tile in tiles(carried(trace, index)):
@@ -164,7 +164,7 @@ class _Query:
     parts: Float[Tensor, "key d"]
     bias: Float[Tensor, " d"]
     row: int
-    serving: list[tuple[Expert, SlopedNetwork, int]]
+    serving: list[tuple[Expert, LinearisedNetwork, int]]
 
     @property
     def count(self) -> int:
@@ -220,13 +220,15 @@ def neurons_of(expert: Expert) -> Neurons:
             )
 
 
-def _biases(network: SlopedNetwork) -> Float[Tensor, "branch f"]:
+def _biases(network: LinearisedNetwork) -> Float[Tensor, "branch f"]:
     neurons = network.slopes[0].shape[-1]
     none = network.slopes[0].new_zeros(neurons, dtype=torch.float64)
     return torch.stack([none if linear.bias is None else linear.bias.double() for linear in network.projections])
 
 
-def _serving(step: FeedForward, networks: list[SlopedNetwork], row: int) -> Iterator[tuple[Expert, SlopedNetwork, int]]:
+def _serving(
+    step: FeedForward, networks: list[LinearisedNetwork], row: int
+) -> Iterator[tuple[Expert, LinearisedNetwork, int]]:
     """The networks that serve a query, with its place among those of each."""
     for expert, network in zip(step.experts, networks, strict=True):
         for index in torch.nonzero(expert.rows == row)[:, 0].tolist():

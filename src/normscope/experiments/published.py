@@ -92,8 +92,8 @@ def _values() -> Mapping[_Key, float]:
     values: dict[_Key, float] = {}
     for row in csv.DictReader(text.splitlines()):
         layer = int(row["layer"]) if row["layer"] else None
-        labels = (row[name] for name in ("experiment", "quantity", "model", "corpus", "component"))
-        values[_Key(*labels, layer)] = float(row["value"])
+        key = _Key(row["experiment"], row["quantity"], row["model"], row["corpus"], row["component"], layer)
+        values[key] = float(row["value"])
     return values
 
 

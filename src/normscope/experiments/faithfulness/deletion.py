@@ -1,16 +1,19 @@
-"""deletion: what happens to a prediction when the tokens that a method calls important are taken away, or kept alone.
+"""deletion: what happens to a prediction when the tokens that a method ranks first are removed, or kept alone.
 
 For classifiers, masked and causal language models. Tokens are masked, dropped or replaced by the mean embedding: the
-choice matters, so that every way there is stands in the tables."""
+choice matters, so the tables have every one of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial as bind
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import torch
 from matplotlib.figure import Figure
 
 from normscope.corpora.item import Item
@@ -18,24 +21,13 @@ from normscope.errors import InputError
 from normscope.experiments import figures, statistics, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
 from normscope.experiments.faithfulness import curves
-from normscope.experiments.faithfulness.attributions import case_of, notes_of, shares_by, unavailable
+from normscope.experiments.faithfulness.attributions import Case, case_of, notes_of, shares_by, unavailable
 from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, PREDICTIONS, RESAMPLES, MethodTrial
 from normscope.experiments.figures import method_bars
 from normscope.experiments.partial import Moments, Partial, Rows
-from normscope.explain.removal import Removal
-
-if TYPE_CHECKING:
-    from normscope.analyzer import Analyzer
-
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-import torch
-
-from normscope.experiments.faithfulness.attributions import Case
 from normscope.explain.model_values import Values
 from normscope.explain.probabilities import has_probabilities
-from normscope.explain.removal import NO_ROW, without
+from normscope.explain.removal import NO_ROW, Removal, without
 from normscope.inputs import TokenSequence
 
 if TYPE_CHECKING:
@@ -43,13 +35,13 @@ if TYPE_CHECKING:
 
 REMOVALS: tuple[Removal, ...] = ("mask", "drop", "mean")
 _GRID = np.linspace(0, 1, 11)
-"""Shares of tokens taken away at which mean curves are drawn."""
+"""Shares of removed tokens at which mean curves are drawn."""
 
 _FEWEST = 2
-"""A text with fewer tokens that can be taken away has no order to try."""
+"""Minimum number of tokens that can be removed: with fewer there is no order to try."""
 
 Removed = frozenset[int]
-"""Places of tokens that are taken away."""
+"""Indices of removed tokens."""
 
 _TOKENS_AT_ONCE = 2048
 
@@ -228,7 +220,10 @@ def _bars(records: list[dict[str, Any]], measure: str) -> Figure:
 
 
 class Probabilities:
-    """The probability of the label that the model gives the whole input, as a function of the tokens taken away."""
+    """The probability of the label that the model predicts for the whole input, as a function of the removed tokens.
+
+    Inputs run in batches, each once: probabilities are cached by what the model reads.
+    """
 
     def __init__(self, analyzer: Analyzer, case: Case) -> None:
         self.analyzer, self.case = analyzer, case
@@ -241,7 +236,7 @@ class Probabilities:
         self.calls = 1
 
     def removals(self) -> tuple[Removal, ...]:
-        """The ways in which tokens of this model can be taken away."""
+        """The kinds of removal that this model allows."""
         has_mask = getattr(self.analyzer.tokenizer, "mask_token_id", None) is not None
         return ("mask", "drop", "mean") if has_mask else ("drop", "mean")
 
@@ -256,7 +251,7 @@ class Probabilities:
         return np.array([self._cache[key] for key in keys])
 
     def _key(self, removed: Removed, removal: Removal) -> tuple[object, ...]:
-        """What the model reads: token ids and the row of the answer, or the places of mean states."""
+        """What the model reads: token ids and the row of the prediction, or the indices of mean states."""
         if removal == "mean":
             return ("mean", *sorted(removed))
         sequence, rows = self._changed(removed, removal)
@@ -285,7 +280,7 @@ class Probabilities:
             for start in range(0, len(removed), at_once):
                 some = removed[start : start + at_once]
                 changed = states.repeat(len(some), 1, 1)
-                for row, places in enumerate(some):
-                    changed[row, sorted(places)] = mean
+                for row, tokens in enumerate(some):
+                    changed[row, sorted(tokens)] = mean
                 answers += self.values.of_states(changed, probabilities=True)[:, 0].tolist()
         return answers

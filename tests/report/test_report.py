@@ -214,4 +214,13 @@ def test_published_values_are_compared_and_old_tables_say_nothing() -> None:
     )
     assert agreement([table.drop_columns(["published"])]) is None
     assert EXPERIMENTS["mixing-ratio"].finding([table]) is None
-    assert EXPERIMENTS["no-such-experiment"].finding([table]) is None
+    assert EXPERIMENTS["mixing-ratio"].finding([]) is None
+
+
+def test_an_experiment_that_this_version_does_not_know_has_figures_named_in_words_and_no_finding(copy: Path) -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["experiments"]["no-such-one"] = manifest["experiments"].pop("mixing-ratio")
+
+    page = write_report([changed(copy, change)]).read_text()
+    _, _, section = page.partition('<h2 id="no-such-one">')
+    assert "<figcaption>Mixing ratio</figcaption>" in section and 'class="finding"' not in section

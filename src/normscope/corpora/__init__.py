@@ -1,4 +1,4 @@
-"""Corpora: what a sequence is, in each of the formats that people keep texts in, and from there to tokenized items.
+"""Corpora: readers for common text formats, and their sequences as tokenized items.
 
 Readers give records with their place in the file; the encoder tokenizes them. Rows that cannot be used are noted with file
 and line, left out or refused, and counted.

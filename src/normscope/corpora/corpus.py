@@ -1,4 +1,6 @@
-"""Hugging Face `datasets`: a dataset of the hub by name, or one saved to a folder. Needs the package (an extra)."""
+"""The corpus of a run: where its sequences come from and how they are cut, with the same options in Python and on the
+command line. The readers parse each format, and the encoder tokenizes. Datasets of the Hugging Face hub, or saved to a
+folder, need the package `datasets` (an extra)."""
 
 from __future__ import annotations
 
@@ -59,8 +61,7 @@ def _numbered(rows: Any, where: str) -> Iterator[tuple[str, Any]]:
         raise CorpusError(f"The dataset {where} breaks off after row {number}: {error}") from error
 
 
-# ---- A corpus: where its sequences come from and how they are cut, as one value that says the same in Python and on
-# the command line. Reading a format is the readers' concern, tokenizing the encoder's.
+# ---- The corpus ------------------------------------------------------------------------------------------------------
 
 Format = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "conll", "clark", "pairs", "evidence", "dataset"]
 Unit = Literal["line", "paragraph", "packed"]

@@ -15,7 +15,7 @@ MASKED_SHARE = 0.12
 
 @dataclass(frozen=True)
 class Item:
-    """A tokenized sequence with its place in the corpus.
+    """A tokenized sequence with its index in the corpus.
 
     `entities` has for every token the number of its entity, -1 outside. With `target`, the sequence is to be translated:
     `source_words` and `target_words` have the index of every token's word (-1: none), and `gold` aligns the words.
@@ -43,7 +43,7 @@ class Item:
 def masked(item: Item, mask_id: int, mask_token: str, seed: int) -> Item:
     """The item with `max(1, int(0.12 * n))` of its `n` tokens that are not special replaced by the mask token.
 
-    Which ones depends on the seed and the item's place in the corpus alone.
+    Which ones depends on the seed and the item's index in the corpus alone.
     """
     sequence = item.sequence
     candidates = np.flatnonzero(~np.asarray(sequence.special, bool))

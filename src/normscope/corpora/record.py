@@ -1,4 +1,4 @@
-"""One row of a corpus as a reader gives it, before any tokenizer has seen it."""
+"""One row of a corpus as a reader returns it, before tokenization; and the problems of rows."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class EvidenceTokens:
-    """The first tokens in which a good and a bad continuation differ, and the places of the evidence in the sequence."""
+    """The first tokens in which a good and a bad continuation differ, and the indices of the evidence in the sequence."""
 
     collection: str
     good: int
@@ -85,7 +85,7 @@ class Record:
     evidence: Evidence | None = None
 
     def texts(self) -> Iterator[str]:
-        """All that a tokenizer will be given."""
+        """All texts that will be tokenized."""
         yield from (self.text,) if isinstance(self.text, str) else self.text or ()
         for words in (self.words, self.tokens, self.target):
             yield from words or ()
@@ -93,8 +93,7 @@ class Record:
             yield from (self.evidence.good, self.evidence.bad, self.evidence.words)
 
 
-# ---- What is wrong with a corpus: rows that cannot be used are noted with their place, left out or refused, and
-# counted.
+# ---- Problems: rows that cannot be used are recorded with their location, left out or refused, and counted -----------
 
 Policy = Literal["skip", "refuse"]
 

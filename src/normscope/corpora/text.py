@@ -1,7 +1,7 @@
 """Lines of a text file, decoded one by one: a line that is not UTF-8 is a problem of that line, not of the file.
 
-A line ends with a line feed and with nothing else, so that its number is the one that every editor shows, and its words are
-what spaces and tabs part: a no-break space, or a line separator of Unicode, is a character of a word.
+A line ends with a line feed and with nothing else, so its number is the one that every editor shows. Words are separated by
+spaces and tabs: a no-break space, or a line separator of Unicode, is a character of a word.
 """
 
 from __future__ import annotations

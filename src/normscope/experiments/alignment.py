@@ -2,7 +2,8 @@
 
 The decoder reads the reference. A row belongs to its output token (AWO) or to its input token (AWI). Whether the
 end of the sentence takes part in the choice of the best source word decides on some data who wins, so both are computed. AER
-is counted over the whole corpus."""
+is counted over the whole corpus.
+"""
 
 from __future__ import annotations
 

@@ -2,11 +2,13 @@
 
 Every map is scaled so that its columns sum to 1; the map after the feed-forward minus the map before it is the
 amplification of each (query, key) pair, averaged over all occurrences of the two subword types. The same for the whole
-group of norm, feed-forward, residual and norm, and for the norm after the feed-forward; the lists mark shared pairs.
-A corpus has hundreds of millions of pairs, so sums are whole numbers in Parquet rows that DuckDB adds up out of core.
+group of norm, feed-forward, residual and norm, and for the norm after the feed-forward; the lists mark pairs that they
+share. A corpus has hundreds of millions of pairs, so sums are whole numbers in Parquet rows that DuckDB adds up
+out of core.
 
 The papers sort their top pairs by hand. Here a pair of types is of the first kind of `CATEGORIES` that most of its
-occurrences are."""
+occurrences are.
+"""
 
 from __future__ import annotations
 

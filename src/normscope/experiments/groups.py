@@ -2,7 +2,8 @@
 
 As in the paper, a pair is an ordered pair of subword types: its amplification is the mean over its occurrences, and what
 was seen once is left out. The group is compared with all other pairs, weighted so that their token distances are distributed
-as the group's (`matching`); the difference of the means is tested by an unpaired bootstrap, layer by layer."""
+as the group's (`matching`); the difference of the means is tested by an unpaired bootstrap, layer by layer.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Subwords become words by summing over the source and averaging over the target. Each target word is linked to its best source
 word. The end-of-sentence token may take part, and then a word for which it is best has no link (as the authors of the 2020
-paper have it), or is left out, and then every word has one."""
+paper have it), or is left out, and then every word has one.
+"""
 
 from __future__ import annotations
 

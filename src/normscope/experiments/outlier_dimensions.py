@@ -1,7 +1,8 @@
 """outlier-dimensions (2024, Figure 11): dimensions of the feed-forward and the gamma of the norm after it.
 
 The dimensions with the smallest gamma are removed from the feed-forward's output, and the maps before and after the
-feed-forward compared with and without them."""
+feed-forward compared with and without them.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Partial results: what a sequence adds to an experiment, and how two such contributions become one.
+"""Partial results of an experiment: what some sequences contribute, and how two contributions are merged.
 
 Three kinds of content cover every experiment: moments (exact sums), counts (whole numbers) and rows (a bag of table rows).
-Merging is associative and commutative; whoever uses rows puts them in order first. No files and no processes here: a chunk
-of rows may *lie* in a Parquet file, which only DuckDB reads, out of core."""
+Merging is associative and commutative; experiments sort rows before they use them. Nothing here writes files or starts
+processes, but a chunk of rows may be in a Parquet file, which DuckDB reads out of core.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,12 @@ _LOW = 2.0**_LOW_BITS
 
 @dataclass(frozen=True)
 class ExactSum:
-    """An array of sums, each exact to 2**-60."""
+    """An array of sums that do not depend on the order of adding.
+
+    Numbers are added as integers, so merging is associative to the last bit. A value is held in two whole numbers,
+    `value = (high + low / 2**40) / 2**20`: a resolution of 2**-60 and a range of about 8e12 for a sum. That is why a
+    resumed, sharded or parallel run has exactly the same tables as an undisturbed one.
+    """
 
     high: np.ndarray
     low: np.ndarray

@@ -17,11 +17,11 @@ from normscope.options import Correlation
 # ---- Correlations ----------------------------------------------------------------------------------------------------
 
 _ROUNDING = 1e-12
-"""What is left of a constant series, relative to its norm, when its mean is taken from it."""
+"""Relative norm below which a centred series counts as constant."""
 
 
 def average_ranks(values: Float[np.ndarray, "*batch n"]) -> Float[np.ndarray, "*batch n"]:
-    """Ranks from 1 along the last axis; equal values share the mean of their ranks."""
+    """Ranks from 1 along the last axis; equal values share the mean of their ranks, as in `scipy.stats.rankdata`."""
     ranks = np.empty(values.shape)
     for index in np.ndindex(values.shape[:-1]):
         order = values[index].argsort()
@@ -47,6 +47,9 @@ def correlations(values: Float[Tensor, "*batch series n"]) -> Float[Tensor, "*ba
 
 def correlation_matrix(maps: np.ndarray, kind: Correlation) -> np.ndarray:
     """`[batch, series, n]` to `[batch, series, series]`: Pearson's r or Spearman's rho of every pair of series of a batch.
+
+    One matrix product for all pairs: the same numbers as `scipy.stats.pearsonr` and `spearmanr`, in a small fraction of
+    their time for hundreds of maps.
 
     Missing values (NaN) are left out: over the entries that exist in every series, if those are the same for all, and
     otherwise pair by pair over the entries that exist in both. NaN where there are fewer than two of them.
@@ -84,7 +87,10 @@ def _pair_by_pair(maps: Float[np.ndarray, "batch series n"], there: np.ndarray, 
 
 @dataclass(frozen=True)
 class LogBins:
-    """Bins of equal width in log10, from `10**low` to `10**high`; what lies outside goes to the outermost bins."""
+    """Bins of equal width in log10, from `10**low` to `10**high`; values outside are counted in the outermost bins.
+
+    Histograms are rows of bins and counts, whole numbers that add up exactly whatever the size of the corpus.
+    """
 
     low: int
     high: int
@@ -96,7 +102,7 @@ class LogBins:
 
     @property
     def half_width(self) -> float:
-        """By what share of itself a value is off when it is replaced by the middle of its bin, at most."""
+        """The largest relative error of a value that is replaced by the middle of its bin."""
         return 10.0 ** (0.5 / self.per_decade) - 1
 
     def places(self, values: np.ndarray) -> np.ndarray:

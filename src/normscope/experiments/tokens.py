@@ -1,4 +1,4 @@
-"""What tokens are, for experiments that compare groups of them: categories (2020) and types."""
+"""Categories of tokens (2020) and token types, for experiments that compare groups of tokens."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ CATEGORIES = (CLS, SEP, PUNCTUATION, "other")
 
 
 def categories_of(model: ModelFacts) -> tuple[str, ...]:
-    """The categories of a model's tokens: of a causal model, the first token is one by itself."""
+    """The categories of a model's tokens: in a causal model, the first token is a category of its own."""
     return (*CATEGORIES, FIRST) if model.causal else CATEGORIES
 
 
 def categories(observation: Observation, model: ModelFacts) -> np.ndarray:
-    """For every token the place of its category in `categories_of(model)`."""
+    """For every token the index of its category in `categories_of(model)`."""
     found = np.full(len(observation.tokens), CATEGORIES.index("other"))
     for index, (token, special) in enumerate(zip(observation.tokens, observation.special, strict=True)):
         role = model.roles.get(token) if special else None

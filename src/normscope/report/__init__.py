@@ -1,6 +1,6 @@
-"""One self-contained HTML page about one run or several, side by side: figures, tables, and how they came about.
+"""One self-contained HTML page about one run or several, side by side: figures, tables, and manifests.
 
-Everything is inside the file: figures as data, styles inline, and one small script, known by its hash, that sorts tables.
+The file is self-contained: figures as data, styles inline, and one small script, allowed by its hash, that sorts tables.
 The page is a template that escapes every text.
 """
 
@@ -70,7 +70,7 @@ def write_report(runs: Sequence[str | Path], out: str | Path | None = None, *, t
     if not runs:
         raise InputError("Name at least one run's folder.")
     if together and len(runs) < 2:
-        raise InputError("Several runs make one together: name at least two.")
+        raise InputError("Pooling (together) needs several runs: name at least two.")
     finished = [Run.open(folder) for folder in runs]
     path = finished[0].folder / "report.html" if out is None else Path(out)
     ending(path, PAGES)
@@ -124,12 +124,12 @@ def _across(runs: list[Run], *, together: bool) -> list[dict[str, Any]]:
 
 
 def _shown(name: str, runs: list[Run], *, together: bool) -> dict[str, Any]:
-    """Of one experiment; what a single run has is shown as it is."""
+    """The section of one experiment; a single run is shown as it is."""
     return _pooled(name, runs) if together and len(runs) > 1 else _experiment(name, runs)
 
 
 def _pooled(name: str, runs: list[Run]) -> dict[str, Any]:
-    """What the page shows of an experiment over several runs as one."""
+    """The section of an experiment over several runs as one."""
     tables = pooled_tables(runs, name)
     figures = {title: drawn(title, table) for title, table in tables.items()}
     outcome = {
@@ -159,7 +159,7 @@ def _encoded(figure: Figure) -> str:
 
 
 def _experiment(name: str, runs: list[Run]) -> dict[str, Any]:
-    """What the page shows of an experiment; with several runs, also its first table with a column for each of them."""
+    """The section of an experiment; with several runs, also its first table with a column for each of them."""
     return {
         "name": name,
         "summary": _summary(name),
@@ -170,7 +170,7 @@ def _experiment(name: str, runs: list[Run]) -> dict[str, Any]:
 
 
 def _comparison(name: str, runs: list[Run]) -> ShownTable | None:
-    """Columns are named by model and folder, in full where folders of different places are called alike."""
+    """Columns are named by model and folder, with the full path where names of folders are not unique."""
     first = runs[0].experiments[name]["tables"][0]
     alike = len({(run.title, run.folder.name) for run in runs}) < len(runs)
     names = [f"{run.title} ({run.folder if alike else run.folder.name})" for run in runs]

@@ -34,7 +34,7 @@ _BERT = scopes_of(["Attn", "Res", "Ln", "Ff", "Res", "Ln"])
 
 @dataclass(frozen=True)
 class Number:
-    """A measured or published value; the error is its standard error over sequences or, of several runs, the deviation
+    """A measured or published value; the error is its standard error over sequences or, for several runs, the deviation
     over them. `published` is the paper's value for the same model, corpus and masking."""
 
     value: float
@@ -189,8 +189,8 @@ def _pooled(name: str, seeds: Sequence[dict[str, Number]]) -> ModelRow:
 
 
 def names_of(runs: Sequence[Run], *, together: bool = False) -> list[str]:
-    """What the models of runs are called: by their names, with the folder where several runs have one name. `together`,
-    models whose names differ in a seed alone are called alike."""
+    """The labels of the models of runs: their names, with the folder where several runs have one name. With `together`,
+    models whose names differ in a seed alone share a label."""
     names = [short_name(run.title) for run in runs]
     if together:
         return [_SEED.sub("", name) for name in names]
@@ -245,7 +245,7 @@ MEAN, MINIMUM, MAXIMUM = "mean", "minimum", "maximum"
 
 
 def _numbers(rows: Iterable[tuple[str, Row]], value: str, error: str = "") -> dict[str, Number]:
-    """The numbers of rows by column, those that are there."""
+    """The numbers of rows by column, without missing ones."""
     return {
         column: Number(row[value], row.get(error), row.get("published"))
         for column, row in rows

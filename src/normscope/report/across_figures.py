@@ -1,6 +1,6 @@
-"""What feed-forwards do to words and entities, across models: the effects of `word-split` and `entities` by depth.
+"""Figures that span models: those of the tables in `across`, and the effects of `word-split` and `entities` by depth.
 
-Models have different numbers of layers, so that a layer's place is its depth: its number by that of all layers.
+Models have different numbers of layers, so the position of a layer is its depth: its number divided by that of all layers.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Effects:
 
 
 def effects_across(runs: Sequence[Run], *, together: bool = False) -> list[Effects]:
-    """Those of every experiment on groups that at least two runs have."""
+    """The effects of every experiment on groups that at least two runs have."""
     return [
         effects
         for experiment in _CORPORA
@@ -169,7 +169,7 @@ def drawn_across(table: Across) -> Figure:
 
 
 def _dots(table: Across) -> Figure:
-    count, at = len(table.columns), _places(table)
+    count, at = len(table.columns), _heights(table)
     figure, grid = figures.panels(count, columns=count, width=max(1.35, 2.6 / count), height=_height(at))
     for axes, column in zip(grid, table.columns, strict=True):
         for row, height in zip(table.rows, at, strict=True):
@@ -208,7 +208,7 @@ def _dot(axes: Axes, table: Across, row: ModelRow, column: str, height: float) -
 
 def _ranges(table: Across) -> Figure:
     """Means over layers, with lines from the smallest layer to the largest; a ratio has a logarithmic axis."""
-    at = _places(table)
+    at = _heights(table)
     figure, (axes,) = figures.panels(1, width=6.2, height=_height(at))
     for row, height in zip(table.rows, at, strict=True):
         ends = [row.numbers[column].value for column in (MINIMUM, MAXIMUM) if column in row.numbers]
@@ -224,8 +224,8 @@ def _ranges(table: Across) -> Figure:
     return figure
 
 
-def _places(table: Across) -> list[float]:
-    """How far down each row is."""
+def _heights(table: Across) -> list[float]:
+    """The vertical position of each row."""
     return [index + (_GAP if row.of_paper else 0.0) for index, row in enumerate(table.rows)]
 
 

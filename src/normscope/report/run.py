@@ -1,4 +1,4 @@
-"""A finished run as its folder holds it: manifest, tables and figures, of this version and of older ones."""
+"""A finished run in its folder: manifest, tables and figures, of this version and of older ones."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Run:
             raise FileError(f"The figure {name!r} of {str(self.folder)!r} cannot be read: {error}.") from error
 
     def _checked(self, name: str) -> Path:
-        """A file of the run; refused where it is not as the run wrote it. Older manifests have no checksums."""
+        """A file of the run; raises if it is not as the run wrote it. Older manifests have no checksums."""
         path = self.folder / name
         files = self.manifest.get("files")
         how = None if not isinstance(files, dict) else difference(path, files.get(name))
@@ -76,7 +76,7 @@ class Run:
         return path
 
     def facts(self) -> dict[str, str]:
-        """What a reader wants to know first."""
+        """The facts at the top of a report."""
         manifest, settings = self.manifest, self.manifest["settings"]
         corpus = settings.get("corpus") or {}
         changes = ", ".join(f"{kind}: {count}" for kind, count in manifest["rows_left_out_or_changed"].items())

@@ -1,7 +1,7 @@
 """A corpus run: experiments over a corpus in shards, in one pass, with tables, figures and a manifest.
 
 Every finished shard is on disk before it counts as done, so that whatever ends a run, the same command resumes it and gives
-the same tables to the last bit. What is computed for a sequence is the experiments' concern.
+the same tables to the last bit. What is computed for a sequence is up to the experiments.
 """
 
 from __future__ import annotations

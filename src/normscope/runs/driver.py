@@ -24,7 +24,7 @@ from normscope.experiments.observer import APPROXIMATION, COMPLETENESS, Plan, ch
 from normscope.models.options import ModelOptions
 from normscope.runs.engines import IDENTITY, ChangedModelError, Engine, Work, WorkerError
 from normscope.runs.folder import RunFolder
-from normscope.runs.progress import shown
+from normscope.runs.progress import reported
 from normscope.runs.settings import Settings
 from normscope.runs.spool import Spool
 
@@ -116,7 +116,7 @@ class Driver:
         counts = self._written(engine, Work(self.plan, model, self.analyzer.facts, len(missing)))
         state = f"sequences are done and kept in {self.folder.name!r}. The same command resumes the run."
         try:
-            for count in shown(counts, total=self.spool.sequences, done=done, progress=progress):
+            for count in reported(counts, total=self.spool.sequences, done=done, progress=progress):
                 done += count
         except KeyboardInterrupt as error:
             raise RunInterrupted(f"Interrupted: {done} of {self.spool.sequences} {state}") from error

@@ -1,4 +1,4 @@
-"""The folder of a run: it belongs to one run, and only one process works in it at a time. It may have a mirror at a URL.
+"""The folder of a run: it belongs to one run, and one process at a time works in it. It may have a mirror at a URL.
 
 Nothing in a folder is touched unless a run's own file shows that the folder is a run's, or the folder is empty.
 """
@@ -54,7 +54,7 @@ class RunFolder:
         return Shards(self.path / "shards", self.mirror)
 
     def claim(self, record: dict[str, Any], *, overwrite: bool) -> None:
-        """Make the folder that of the run with these settings, or see that it already is; remove what a kill left."""
+        """Claims the folder for the run with these settings, or checks that it is its own; removes unfinished files."""
         existing = _record(self.path)
         if existing != record:
             if existing is not None and not overwrite:
@@ -96,7 +96,7 @@ class RunFolder:
 
 @contextmanager
 def mirrored_folder(url: str) -> Generator[RunFolder]:
-    """A folder on this machine for as long as it is needed, with the run at a URL as its mirror."""
+    """A temporary folder on this machine, with the run at a URL as its mirror."""
     mirror = Mirror(url)
     names = {name for name in mirror.names() if not name.startswith(".")}
     if names and SETTINGS not in names:
@@ -110,7 +110,7 @@ def mirrored_folder(url: str) -> Generator[RunFolder]:
 
 @contextmanager
 def locked_folder(path: Path) -> Generator[RunFolder]:
-    """The folder, made if need be and locked. Without a claim it is left as it was."""
+    """The folder, created if needed and locked. Without a claim it is left unchanged."""
     made = _make(path)
     lock = FileLock(str(path / _LOCK), timeout=0)
     try:

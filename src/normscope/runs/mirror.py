@@ -79,7 +79,7 @@ class Mirror:
                     ) from error
 
     def keep_shards(self, folder: Path, names: Iterable[str]) -> None:
-        """See that exactly the shards of these names are at the URL: new ones are copied before old ones are removed."""
+        """Makes the shards at the URL exactly these: new ones are copied before old ones are removed."""
         wanted, present = {f"{name}{_ARCHIVE}" for name in names}, self._shards()
         for name in sorted(wanted - present):
             with self._reached(), self._making(_SHARDS, name) as file, tarfile.open(fileobj=file, mode="w|") as archive:
@@ -97,7 +97,7 @@ class Mirror:
 
     @contextmanager
     def _making(self, *names: str) -> Generator[Any]:
-        """A file to write that takes its name when the block ends well."""
+        """A file that gets its name when the block ends without an error."""
         *folders, name = "/".join(names).split("/")
         self._files.makedirs(self._path(*folders), exist_ok=True)
         temporary = self._path(*folders, f".{name}-{os.getpid()}")

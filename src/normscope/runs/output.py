@@ -1,4 +1,7 @@
-"""The manifest of a run: what was requested, what was found, and what was done with the sequences."""
+"""The output of a run: tables as Parquet and CSV, figures as SVG and PNG, and the manifest.
+
+The manifest records what was requested, what was found, and what was done with the sequences.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,7 @@ def _cannot_mask(plan: Plan) -> str:
 
 
 def _masking(item: Experiment, plan: Plan) -> dict[str, Any]:
-    """Whether an experiment was shown masked sequences, and why (not)."""
+    """Whether an experiment saw masked sequences, and why (not)."""
     needs = item.needs(plan.model)
     if not needs.corpus:
         reason = "it reads no sequences"
@@ -89,8 +92,7 @@ def _masking(item: Experiment, plan: Plan) -> dict[str, Any]:
     return {"masked": plan.masks(needs), "masking": reason}
 
 
-# ---- The output of a run: tables as Parquet and CSV, figures as SVG and PNG, and the manifest that says how they
-# came about.
+# ---- Tables and figures ----------------------------------------------------------------------------------------------
 
 _PACKAGES = (
     "normscope",
@@ -107,7 +109,7 @@ _PACKAGES = (
 
 
 def write(folder: Path, outcomes: Mapping[str, Outcome], manifest: dict[str, Any]) -> None:
-    """Write tables and figures, note their names and checksums in the manifest, and write that last."""
+    """Writes tables and figures, records their names and checksums in the manifest, and writes the manifest last."""
     try:
         for name in ("tables", "figures"):
             (folder / name).mkdir(exist_ok=True)
@@ -125,7 +127,7 @@ def write(folder: Path, outcomes: Mapping[str, Outcome], manifest: dict[str, Any
 
 
 def _write_outcome(folder: Path, outcome: Outcome) -> list[Path]:
-    """Write the tables and figures of an experiment; where they are."""
+    """Writes the tables and figures of an experiment; returns their paths."""
     written: list[Path] = []
     for name, table in outcome.tables.items():
         for suffix, write_table in (("parquet", pq.write_table), ("csv", pa_csv.write_csv)):

@@ -22,14 +22,14 @@ class _Rate(ProgressColumn):
         return Text("" if speed is None else f"{speed:.1f} sequences/s", style="progress.data.speed")
 
 
-def shown(counts: Iterable[int], *, total: int, done: int, progress: bool | None) -> Iterator[int]:
+def reported(counts: Iterable[int], *, total: int, done: int, progress: bool | None) -> Iterator[int]:
     """Passes on counts of finished sequences, with a progress bar if requested and standard error can show it."""
     if progress is None and not sys.stderr.isatty():
-        return _told(counts, total, done)
-    return _drawn(counts, total, done, visible=progress is not False)
+        return _printed(counts, total, done)
+    return _bar(counts, total, done, visible=progress is not False)
 
 
-def _told(counts: Iterable[int], total: int, done: int) -> Iterator[int]:
+def _printed(counts: Iterable[int], total: int, done: int) -> Iterator[int]:
     start = last = time.monotonic()
     now_done = done
     for count in counts:
@@ -42,7 +42,7 @@ def _told(counts: Iterable[int], total: int, done: int) -> Iterator[int]:
         yield count
 
 
-def _drawn(counts: Iterable[int], total: int, done: int, *, visible: bool) -> Iterator[int]:
+def _bar(counts: Iterable[int], total: int, done: int, *, visible: bool) -> Iterator[int]:
     columns = (
         TextColumn("Analysing"),
         BarColumn(),

@@ -66,7 +66,7 @@ class Ray:
 
 @dataclass(frozen=True)
 class Share:
-    """How many workers there are, and what each of them holds."""
+    """The number of workers, and the resources of each."""
 
     workers: int
     cpus: int
@@ -102,7 +102,7 @@ def share_of(
 
 
 def _machines() -> list[dict[str, float]]:
-    """What each machine of the cluster has that is alive."""
+    """The resources of each live machine of the cluster."""
     try:
         return [node["Resources"] for node in ray.nodes() if node["Alive"]]
     except (RuntimeError, exceptions.RayError) as error:
@@ -175,7 +175,7 @@ class _Pool:
         self._busy[actor.load.remote()] = (actor, None)
 
     def _next(self, waiting: Iterator[Shard]) -> Iterator[Finished]:
-        """Wait for a call to end, and give its actor the next shard."""
+        """Waits for a call to end, and passes the next shard to its actor."""
         ended, _ = ray.wait([*self._busy], num_returns=1, timeout=_SECONDS_BETWEEN_LOOKS)
         if not ended:
             self._look_for_machines()
@@ -219,7 +219,7 @@ class _Pool:
             )
 
     def _replace(self, actor: Any, shard: Shard | None, error: exceptions.RayError) -> None:
-        """A new actor in the place of one that was lost, whose shard is computed again."""
+        """Replaces a lost actor; its shard is computed again."""
         ray.kill(actor)
         index = None if shard is None else shard.index
         if not getattr(error, "preempted", False):

@@ -1,7 +1,8 @@
-"""The seal of a shard: which shard of which run it is, with the size and checksum of each of its files.
+"""The files of a shard: partial results, and the seal that proves that they are complete.
 
-It is written before the shard has its name, and checked whenever the shard is read: a flipped bit, a lost file, or the
-folder of another shard in this one's place would otherwise become a wrong table.
+Sums and counts are in one `.npz` file, rows in Parquet files that stay on disk. The seal records which shard of which run it
+is, with the size and checksum of each file. It is written before the shard gets its name, and checked whenever the shard is
+read: a flipped bit, a lost file, or the folder of another shard would otherwise become a wrong table.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SEAL = "shard.json"
 
 
 def write_seal(folder: Path, run: str, name: str) -> None:
-    """Seal a folder as the shard of that name, of the run with that identity."""
+    """Seals a folder as the shard of that name, of the run with that identity."""
     files = {path.name: checksum(path) for path in sorted(folder.iterdir())}
     seal = {"run": run, "shard": name, "files": files}
     (folder / SEAL).write_text(json.dumps(seal, indent=1) + "\n", encoding="utf-8")
@@ -41,7 +42,7 @@ def is_sealed(folder: Path) -> bool:
 
 
 def broken_seal(folder: Path, run: str, name: str) -> str | None:
-    """What shows that a folder is not the shard it should be, as it was published; `None` where nothing does."""
+    """Why a folder is not the shard that it should be, as it was published; `None` if it is."""
     try:
         seal: Any = json.loads((folder / SEAL).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -61,11 +62,9 @@ def broken_seal(folder: Path, run: str, name: str) -> str | None:
     return f"{strange[0]} is none of its files" if strange else None
 
 
-# ---- The files of partial results in one folder: sums and counts in one `.npz`, rows in Parquet files that stay on
-# disk.
+# ---- Partial results -------------------------------------------------------------------------------------------------
 #
-# Rows that are already in files are taken over as they are, or written anew as one file, in a memory that does not
-# grow with them.
+# Rows that are already in files are reused as they are, or rewritten as one file, in constant memory.
 
 _SUMS = "sums.npz"
 _BETWEEN = "|"
@@ -96,7 +95,7 @@ def read(folder: Path) -> dict[str, Partial]:
 
 
 def keep(folder: Path) -> None:
-    """See that the files of a folder outlast a power failure, before what they were made of is removed."""
+    """Flushes the files of a folder to disk, before the files that they replace are removed."""
     for path in folder.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())
@@ -155,7 +154,7 @@ def _take_over(path: Path, target: Path) -> None:
 
 
 def _joined(target: Path, rows: Rows, paths: list[Path]) -> bool:
-    """Write the rows of all files as one; whether that was possible."""
+    """Writes the rows of all files as one; returns whether that was possible."""
     schemas = [pq.read_schema(path) for path in paths]
     if any(not schema.equals(schemas[0]) for schema in schemas):
         return False
@@ -170,7 +169,7 @@ def _joined(target: Path, rows: Rows, paths: list[Path]) -> bool:
 
 
 def _summed(target: Path, rows: Rows, schema: Schema) -> bool:
-    """Write one row for rows of equal keys; not where a sum would leave the range of its column."""
+    """Writes one row for rows of equal keys, unless a sum would leave the range of its column."""
     keys = ", ".join(f'"{key}"' for key in rows.keys)
     try:
         with rows.database() as connection:

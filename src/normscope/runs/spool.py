@@ -1,4 +1,7 @@
-"""Tokenized items as plain JSON values and back, so that they can wait on disk without a pickle."""
+"""The tokenized corpus on disk during a run: read and tokenized once, then read shard by shard.
+
+Items are stored as plain JSON, without pickles. The file has no name, so nothing of it remains however the run ends.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def to_json(item: Item) -> dict[str, Any]:
 
 
 def from_json(value: dict[str, Any]) -> Item:
-    """The item that `to_json` was given."""
+    """The inverse of `to_json`."""
     return Item(
         number=value["number"],
         where=value["where"],
@@ -79,10 +82,9 @@ def _array(numbers: list[int] | None) -> np.ndarray | None:
     return None if numbers is None else np.array(numbers, np.int64)
 
 
-# ---- The tokenized corpus on disk while a run needs it: read and tokenized once, then handed out shard by shard.
+# ---- The spool -------------------------------------------------------------------------------------------------------
 #
-# The file has no name, so that nothing of it stays however the run ends. Each shard is a compressed block of JSON,
-# after a checksum of it and of its place.
+# Each shard is a compressed block of JSON, after a checksum of the block and of its index.
 
 _CHECKED = 16
 """Bytes of a checksum."""
@@ -90,7 +92,7 @@ _CHECKED = 16
 
 @dataclass(frozen=True)
 class Shard:
-    """A fixed stretch of the corpus: its place, and its sequences."""
+    """A fixed range of the corpus: its index, and its sequences."""
 
     index: int
     items: list[Item]
@@ -132,7 +134,7 @@ class Spool:
         return len(self._starts) - 1
 
     def sequences_of(self, index: int) -> int:
-        """How many sequences a shard has."""
+        """The number of sequences of a shard."""
         return min(self._shard_size, self.sequences - index * self._shard_size)
 
     def shards(self, wanted: Callable[[int], bool]) -> Iterator[Shard]:

@@ -1,7 +1,8 @@
-"""deletion: what happens to a prediction when the tokens that a method calls important are taken away, or kept alone.
+"""deletion: what happens to a prediction when the tokens that a method ranks first are removed, or kept alone.
 
 For classifiers, masked and causal language models. Tokens are masked, dropped or replaced by the mean embedding: the
-choice matters, so that every way there is stands in the tables."""
+choice matters, so the tables have every one of them.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +35,13 @@ if TYPE_CHECKING:
 
 REMOVALS: tuple[Removal, ...] = ("mask", "drop", "mean")
 _GRID = np.linspace(0, 1, 11)
-"""Shares of tokens taken away at which mean curves are drawn."""
+"""Shares of removed tokens at which mean curves are drawn."""
 
 _FEWEST = 2
-"""A text with fewer tokens that can be taken away has no order to try."""
+"""Minimum number of tokens that can be removed: with fewer there is no order to try."""
 
 Removed = frozenset[int]
-"""Places of tokens that are taken away."""
+"""Indices of removed tokens."""
 
 _TOKENS_AT_ONCE = 2048
 
@@ -219,7 +220,10 @@ def _bars(records: list[dict[str, Any]], measure: str) -> Figure:
 
 
 class Probabilities:
-    """The probability of the label that the model gives the whole input, as a function of the tokens taken away."""
+    """The probability of the label that the model predicts for the whole input, as a function of the removed tokens.
+
+    Inputs run in batches, each once: probabilities are cached by what the model reads.
+    """
 
     def __init__(self, analyzer: Analyzer, case: Case) -> None:
         self.analyzer, self.case = analyzer, case
@@ -232,7 +236,7 @@ class Probabilities:
         self.calls = 1
 
     def removals(self) -> tuple[Removal, ...]:
-        """The ways in which tokens of this model can be taken away."""
+        """The kinds of removal that this model allows."""
         has_mask = getattr(self.analyzer.tokenizer, "mask_token_id", None) is not None
         return ("mask", "drop", "mean") if has_mask else ("drop", "mean")
 
@@ -247,7 +251,7 @@ class Probabilities:
         return np.array([self._cache[key] for key in keys])
 
     def _key(self, removed: Removed, removal: Removal) -> tuple[object, ...]:
-        """What the model reads: token ids and the row of the answer, or the places of mean states."""
+        """What the model reads: token ids and the row of the prediction, or the indices of mean states."""
         if removal == "mean":
             return ("mean", *sorted(removed))
         sequence, rows = self._changed(removed, removal)
@@ -276,7 +280,7 @@ class Probabilities:
             for start in range(0, len(removed), at_once):
                 some = removed[start : start + at_once]
                 changed = states.repeat(len(some), 1, 1)
-                for row, places in enumerate(some):
-                    changed[row, sorted(places)] = mean
+                for row, tokens in enumerate(some):
+                    changed[row, sorted(tokens)] = mean
                 answers += self.values.of_states(changed, probabilities=True)[:, 0].tolist()
         return answers

@@ -1,7 +1,8 @@
 """Shapley values of a feed-forward's input vectors next to their integrated gradients, for some queries of a layer.
 
 The neurons read a sum over players, the tokens; what belongs to no token is always present, or one more player. Values are
-exact, over all coalitions, or estimated from sampled permutations. Everything is in float64."""
+exact, over all coalitions, or estimated from sampled permutations. Everything is in float64.
+"""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ def _ranks_only(name: str, options: Mapping[str, Any]) -> bool:
     return bool(needed) and needed.items() <= options.items()
 
 
-def check_corpus(names: Sequence[str], corpus: str | None, options: CorpusOptions, ranks: Path | None) -> None:
+def check_corpus(names: Sequence[str], corpus: str | None, options: CorpusOptions, ranks: str | Path | None) -> None:
     """Refuse a corpus that is missing where one is needed, or whose options or file do not exist."""
     from normscope.corpora import Corpus, CorpusError
 

@@ -99,9 +99,10 @@ def with_keywords(keywords: type, *kinds: type) -> Callable[[_Function], _Functi
     A type checker reads them from `**options: Unpack[...]`; `help` and the completion of a notebook read the signature.
     """
     defaults = {field.name: field.default for kind in kinds for field in fields(kind)}
+    types = {name: getattr(kind, "__forward_arg__", kind) for name, kind in inspect.get_annotations(keywords).items()}
     shown = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=annotation)
-        for name, annotation in inspect.get_annotations(keywords).items()
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=defaults[name], annotation=kind)
+        for name, kind in types.items()
     ]
 
     def decorate(function: _Function) -> _Function:
@@ -242,6 +243,16 @@ def _chosen(name: Any, known: Sequence[Any], message: str) -> Any:
 # ---- The options of each call, and the keywords that type it: `Analyzer` and `run` say what they mean.
 
 
+_Baseline = Annotated[
+    FeedForwardBaseline,
+    Documentation(
+        "Start the integrated gradients of feed-forwards at 'zero', as in the papers, or at the 'bias': what no token put "
+        "in."
+    ),
+]
+_Truncate = Annotated[bool, Documentation("Cut a text that is longer than the model takes, instead of refusing it.")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Conventions:
     """What the decomposition counts where; the defaults are those of the papers."""
@@ -249,13 +260,7 @@ class Conventions:
     value_bias: Annotated[
         ValueBias, Documentation("Count the bias of the value projection with the 'token' or with the 'bias'.")
     ] = "token"
-    ff_baseline: Annotated[
-        FeedForwardBaseline,
-        Documentation(
-            "Start the integrated gradients of feed-forwards at 'zero', as in the papers, or at the 'bias': what no token "
-            "put in."
-        ),
-    ] = "zero"
+    ff_baseline: _Baseline = "zero"
 
 
 class ConventionOptions(TypedDict, total=False):
@@ -271,9 +276,7 @@ class Selection:
 
     scopes: str | Sequence[str] | None = None
     layers: int | Sequence[int] | None = None
-    truncate: Annotated[
-        bool, Documentation("Cut a text that is longer than the model takes, instead of refusing it.")
-    ] = False
+    truncate: _Truncate = False
     dtype: Dtype | None = None
 
 
@@ -422,17 +425,8 @@ class ExplainRequest:
         Documentation("How to attribute; `normscope methods` lists the methods.", command_line_type=str, panel=_HOW),
     ] = "pull-back"
     heads: Annotated[bool, Documentation("Also keep the edges of every head (in a .nc).", panel=_HOW)] = False
-    ff_baseline: Annotated[
-        FeedForwardBaseline,
-        Documentation(
-            "Start the integrated gradients of feed-forwards at 'zero', as in the papers, or at the 'bias': what no token "
-            "put in.",
-            panel=_HOW,
-        ),
-    ] = "zero"
-    truncate: Annotated[
-        bool, Documentation("Cut a text that is longer than the model takes, instead of refusing it.")
-    ] = False
+    ff_baseline: _Baseline = "zero"
+    truncate: _Truncate = False
     dtype: Dtype | None = None
     max_memory: Annotated[
         int | None,

@@ -41,7 +41,6 @@ from normscope.models.options import DeviceMap
 from normscope.options import (
     AnalysisOptions,
     AnalysisRequest,
-    ConventionOptions,
     EstimateOptions,
     EstimateRequest,
     ExplainOptions,
@@ -223,10 +222,11 @@ class Analyzer(Subject):
         asked = AnalysisRequest(**options)
         method, value_bias = layer_method(asked.method), value_bias_of(asked.value_bias)
         sequences, single = asking.read(self, inputs, asked.target, words=pretokenized, truncate=asked.truncate)
-        conventions: ConventionOptions = {"value_bias": value_bias, "ff_baseline": asked.ff_baseline}
-        wanted = asking.wanted_of(asked, projections=asked.projections, **conventions)
+        wanted = asking.wanted_of(
+            asked, projections=asked.projections, value_bias=value_bias, ff_baseline=asked.ff_baseline
+        )
         request = asking.map_request(self, method, wanted, asked)
-        facts = {**self.facts, **conventions, **method.facts}
+        facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline, **method.facts}
         if asked.out is not None:
             return streaming.analysis(Pass(self, request), sequences, facts, asked.out, asked.on_progress)
         if asked.max_memory is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -30,7 +30,7 @@ from normscope.cli.console import (
 from normscope.cli.expansion import Expansion, expanded
 from normscope.methods import METHODS, method
 from normscope.models.options import ModelOptions
-from normscope.options import ExplainRequest
+from normscope.options import ExplainOptions, ExplainRequest
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -113,11 +113,10 @@ def explain_command(
     analyzer = load_analyzer(model)
     labels = {name: _label(analyzer, request.get(name)) for name in ("target", "against")}
     direction = {"direction": "state"} if state else {}
-    request |= {**labels, **direction, "method": _method(method, option or []), "max_memory": memory}
+    computed = {**labels, **direction, "method": _method(method, option or []), "max_memory": memory}
     with working("Explaining", "layers") as on_progress:
-        explanation = analyzer.explain(
-            read_text(analyzer, text, pair, as_text=as_text), on_progress=on_progress, **request
-        )
+        keywords = cast(ExplainOptions, {**request, **computed, "on_progress": on_progress})
+        explanation = analyzer.explain(read_text(analyzer, text, pair, as_text=as_text), **keywords)
     if explanation.note:
         say(explanation.note, "yellow")
     if words:

@@ -113,7 +113,7 @@ def test_a_batch_holds_about_two_thousand_tokens_padding_included(lengths: list[
 
 
 def test_words_keep_the_boundaries_that_the_user_gave(analyzer: ns.Analyzer) -> None:
-    analysis = look(analyzer, ["unaffable", "cat's", "mat"], words=True)
+    analysis = look(analyzer, ["unaffable", "cat's", "mat"], pretokenized=True)
     assert analysis.tokens == ["[CLS]", "una", "##ffa", "##ble", "cat", "'", "s", "mat", "[SEP]"]
     assert words_of(analysis) == [-1, 0, 0, 0, 1, 1, 1, 2, -1]
     assert analysis.words().tokens == ["[CLS]", "unaffable", "cat ' s", "mat", "[SEP]"]
@@ -121,17 +121,17 @@ def test_words_keep_the_boundaries_that_the_user_gave(analyzer: ns.Analyzer) -> 
 
 
 def test_lists_of_words_give_a_list(analyzer: ns.Analyzer) -> None:
-    analyses = look(analyzer, [["a", "cat"], ["cats"]], words=True)
+    analyses = look(analyzer, [["a", "cat"], ["cats"]], pretokenized=True)
     assert [analysis.tokens for analysis in analyses] == [["[CLS]", "a", "cat", "[SEP]"], ["[CLS]", "cats", "[SEP]"]]
 
 
 def test_a_pair_of_lists_of_words_is_one_input(analyzer: ns.Analyzer) -> None:
-    analysis = look(analyzer, (["a", "cat's"], ["mat"]), words=True)
+    analysis = look(analyzer, (["a", "cat's"], ["mat"]), pretokenized=True)
     assert words_of(analysis) == [-1, 0, 1, 1, 1, -1, 2, -1]
 
 
 def test_two_words_in_a_tuple_are_words_and_no_pair(analyzer: ns.Analyzer) -> None:
-    assert look(analyzer, ("a", "cat"), words=True).tokens == ["[CLS]", "a", "cat", "[SEP]"]
+    assert look(analyzer, ("a", "cat"), pretokenized=True).tokens == ["[CLS]", "a", "cat", "[SEP]"]
 
 
 # ---- encodings and ids -------------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_an_empty_text_is_refused(analyzer: ns.Analyzer, text: Any) -> None:
 @pytest.mark.parametrize("words", [[], [""], [" ", ""], ([], [])])
 def test_empty_words_are_refused(analyzer: ns.Analyzer, words: Any) -> None:
     with pytest.raises(ns.InputError, match="is empty"):
-        look(analyzer, words, words=True)
+        look(analyzer, words, pretokenized=True)
 
 
 def test_one_empty_text_among_others_is_refused(analyzer: ns.Analyzer) -> None:
@@ -269,7 +269,7 @@ def test_an_empty_list_is_refused(analyzer: ns.Analyzer) -> None:
     [
         (["a", 3], r"Item 1 of the list is a int \(3\), not a text"),
         (["a", None], r"Item 1 of the list is a NoneType \(None\)"),
-        ([["a", "cat"]], r"Item 0 of the list is a list.*words=True"),
+        ([["a", "cat"]], r"Item 0 of the list is a list.*pretokenized=True"),
         (("a", 3), r"Item 1 of the list is a int"),
         (3, "Expected a text.*but got int: 3"),
         (None, "Expected a text.*but got NoneType"),
@@ -284,7 +284,7 @@ def test_what_is_no_text_is_refused(analyzer: ns.Analyzer, inputs: Any, message:
 @pytest.mark.parametrize("inputs", ["a cat", ["a", 3]])
 def test_what_are_no_words_is_refused(analyzer: ns.Analyzer, inputs: Any) -> None:
     with pytest.raises(ns.InputError, match="list of words"):
-        look(analyzer, inputs, words=True)
+        look(analyzer, inputs, pretokenized=True)
 
 
 @pytest.mark.parametrize(

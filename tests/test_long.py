@@ -152,7 +152,7 @@ def test_an_interrupted_stream_leaves_nothing_behind(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        analyzer.analyze(IDS, out=tmp_path / "maps.zarr", tell=stop)
+        analyzer.analyze(IDS, out=tmp_path / "maps.zarr", on_progress=stop)
     assert not list(tmp_path.iterdir())
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Unpack, cast, overload
+from typing import Any, Unpack, cast, overload
 
 import torch
 import xarray as xr
@@ -19,38 +19,46 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from normscope import request as asking
 from normscope.chain.baseline import BiasBaseline, baseline
 from normscope.chain.trace import LayerTrace
+from normscope.deprecated import renamed_keywords
 from normscope.errors import InputError
 from normscope.estimate import Clock, Estimate
 from normscope.estimate import request as planned
 from normscope.estimate.planning import asked_of, explained_of, lengths_of, plan, refuse_memory
 from normscope.explain.parse import checked, read_question
 from normscope.explain.pulling import PullRequest
-from normscope.explain.question import LabelName, Wanted
+from normscope.explain.question import Wanted
 from normscope.explain.task import Asked
 from normscope.families.spec import Stack
 from normscope.inputs import ImageInput, Input, Target, TokenSequence
 from normscope.measures import Decomposition, KeptTraces, Measure
-from normscope.measures.approximated import Approximate, approximation
 from normscope.measures.request import check_arithmetic
-from normscope.methods import LayerMethod, MapRequest, Method, attribution, layer_method
+from normscope.methods import LayerMethod, attribution, layer_method
 from normscope.methods.across import AcrossLayers
 from normscope.methods.maps import maps_by
-from normscope.methods.prediction import Attribution, PullBack
+from normscope.methods.prediction import Attribution
 from normscope.models.loading import load_model, sketched_model
 from normscope.models.model import Model
 from normscope.models.options import DeviceMap, ModelOptions
 from normscope.options import (
+    AnalysisOptions,
+    AnalysisRequest,
+    EstimateOptions,
+    EstimateRequest,
+    ExplainOptions,
+    ExplainRequest,
     FeedForwardBaseline,
-    Products,
+    MixingOptions,
+    MixingRequest,
     StackName,
+    Text,
     ValueBias,
     ff_baseline_of,
     stack_name,
     value_bias_of,
     whole_number,
+    with_keywords,
 )
 from normscope.passes import Measured, Pass, Tell
-from normscope.request import AnalysisOptions, ExplainOptions, MixingOptions, Text, Vector
 from normscope.results import from_pass as results
 from normscope.results import schema
 from normscope.results import zarr as streaming
@@ -191,31 +199,13 @@ class Analyzer(Model):
     ) -> list[Analysis]: ...
     @overload
     def analyze(
-        self, inputs: Input | ImageInput, *, words: bool = ..., **options: Unpack[AnalysisOptions]
+        self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[AnalysisOptions]
     ) -> Analysis | list[Analysis]: ...
 
+    @renamed_keywords(tell="on_progress", words="pretokenized")
+    @with_keywords(AnalysisOptions, AnalysisRequest)
     def analyze(
-        self,
-        inputs: Input | ImageInput,
-        *,
-        target: Target | None = None,
-        scopes: str | Sequence[str] | None = None,
-        layers: int | Sequence[int] | None = None,
-        queries: int | Sequence[int] | None = None,
-        heads: bool = False,
-        method: str | LayerMethod = schema.NORMS,
-        projections: bool = False,
-        approximate: str | Approximate | None = None,
-        products: Products | None = None,
-        words: bool = False,
-        truncate: bool = False,
-        value_bias: ValueBias = "token",
-        ff_baseline: FeedForwardBaseline = "zero",
-        dtype: torch.dtype | None = None,
-        progress: bool | None = None,
-        tell: Tell | None = None,
-        max_memory: int | None = None,
-        out: str | Path | None = None,
+        self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[AnalysisOptions]
     ) -> Analysis | list[Analysis]:
         """Attribution maps of one input, or of each of a list.
 
@@ -223,6 +213,9 @@ class Analyzer(Model):
             inputs: a text, a pair of texts, a list of these, a `BatchEncoding`, or token ids. One input (also an
                 encoding of one sequence) gives an `Analysis`; a list gives a list, batched inside, with exactly what
                 each gives alone. For a vision model, an image: a path, a PIL image, an array, or its `pixel_values`.
+            pretokenized: the inputs are lists of words.
+
+        Keyword Args:
             target: for an encoder-decoder model, the text (or texts, or token ids) that the decoder gives out; without it
                 the model generates one. The decoder reads the start token and all of it, but for an end token that closes
                 it. The result is the decoder's analysis, with the encoder's as `.encoder`.
@@ -239,16 +232,16 @@ class Analyzer(Model):
                 reached.
             products: multiply the parts with the feed-forward's second matrix in `"tf32"` or `"bf16"`, on devices that are
                 faster in it. The result says so as for approximate maps, and its parts have to add up less exactly.
-            words: the inputs are lists of words.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
             value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
             ff_baseline: where the integrated gradients of feed-forwards start: at `"zero"` (as in the papers), or at the
                 `"bias"`, what enters an activation without any token.
             dtype: arithmetic of the decomposition (default float32, or float64 for a float64 model).
             progress: show a progress bar (default: for long lists in a terminal).
-            tell: called with the layers done and their number before each layer of each input; may raise, to cancel.
-            max_memory: bytes that the analysis may take beside the model. What would take more, as `estimate` counts it, is
-                refused before it starts. With `out` it is not looked at.
+            on_progress: callback, called with the layers done and their number before each layer of each input; may raise,
+                to cancel.
+            max_memory: bytes that the analysis may take in addition to the model. What would take more, as `estimate`
+                counts it, is refused before it starts. With `out` it is not looked at.
             out: a Zarr folder (`"maps.zarr"`, needs the extra `zarr`) that the norm maps of one input are written to layer
                 by layer, instead of being kept in memory. It opens as any other result, reading what is looked at.
 
@@ -266,24 +259,24 @@ class Analyzer(Model):
             >>> [len(analysis.tokens) for analysis in analyzer.analyze(["A text.", "Another text of the list."])]
             [5, 8]
         """
-        chosen, value_bias = layer_method(method), value_bias_of(value_bias)
-        sequences, single = asking.read(self, inputs, target, words=words, truncate=truncate)
-        wanted = MapRequest(
-            *((), scopes is not None, heads, value_bias, projections),
-            approximate=approximation(approximate, products),
-            ff_baseline=ff_baseline,
+        asked = AnalysisRequest(**options)
+        method, value_bias = layer_method(asked.method), value_bias_of(asked.value_bias)
+        sequences, single = asking.read(self, inputs, asked.target, words=pretokenized, truncate=asked.truncate)
+        wanted = asking.wanted_of(
+            asked, projections=asked.projections, value_bias=value_bias, ff_baseline=asked.ff_baseline
         )
-        request = asking.map_request(self, chosen, wanted, scopes, layers, queries, dtype)
-        facts = {**self.facts, "value_bias": value_bias, "ff_baseline": ff_baseline, **chosen.facts}
-        if out is not None:
-            return streaming.analysis(Pass(self, request), sequences, facts, out, tell)
-        if max_memory is not None:
-            refuse_memory(self, request, lengths_of(sequences), max_memory)
-        if chosen.across_layers:
-            run = AcrossLayers(self, chosen, request, ff_baseline)
-            analyses = run.analyses(sequences, asking.layers_asked(self, layers), queries, tell)
+        request = asking.map_request(self, method, wanted, asked)
+        facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline, **method.facts}
+        if asked.out is not None:
+            return streaming.analysis(Pass(self, request), sequences, facts, asked.out, asked.on_progress)
+        if asked.max_memory is not None:
+            refuse_memory(self, request, lengths_of(sequences), asked.max_memory)
+        if method.across_layers:
+            run = AcrossLayers(self, method, request, asked.ff_baseline)
+            layers = asking.layers_asked(self, asked.layers)
+            analyses = run.analyses(sequences, layers, asked.queries, asked.on_progress)
         else:
-            measured = Pass(self, request).over(sequences, progress=progress, tell=tell)
+            measured = Pass(self, request).over(sequences, progress=asked.progress, tell=asked.on_progress)
             analyses = [results.analysis(item, facts) for item in measured]
         return analyses[0] if single else analyses
 
@@ -313,23 +306,13 @@ class Analyzer(Model):
     ) -> list[xr.DataArray]: ...
     @overload
     def mixing_ratios(
-        self, inputs: Input | ImageInput, *, words: bool = ..., **options: Unpack[MixingOptions]
+        self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[MixingOptions]
     ) -> xr.DataArray | list[xr.DataArray]: ...
 
+    @renamed_keywords(tell="on_progress", words="pretokenized")
+    @with_keywords(MixingOptions, MixingRequest)
     def mixing_ratios(
-        self,
-        inputs: Input | ImageInput,
-        *,
-        target: Target | None = None,
-        scopes: str | Sequence[str] | None = None,
-        layers: int | Sequence[int] | None = None,
-        words: bool = False,
-        truncate: bool = False,
-        value_bias: ValueBias = "token",
-        ff_baseline: FeedForwardBaseline = "zero",
-        dtype: torch.dtype | None = None,
-        progress: bool | None = None,
-        tell: Tell | None = None,
+        self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[MixingOptions]
     ) -> xr.DataArray | list[xr.DataArray]:
         """Mixing ratios `[scope, layer, query]` without any map, for about the price of a few forward passes.
 
@@ -340,13 +323,15 @@ class Analyzer(Model):
             >>> ratios.shape, bool(ratios.sel(scope="AttnRes").mean() < ratios.sel(scope="AttnW").mean())
             ((2, 6, 5), True)
         """
-        own, _ = asking.scopes_asked(self, scopes)
-        value_bias = value_bias_of(value_bias)
+        asked = MixingRequest(**options)
+        own, _ = asking.scopes_asked(self, asked.scopes)
+        value_bias = value_bias_of(asked.value_bias)
         measure = Decomposition(ratios=tuple(own), value_bias=value_bias)
-        request = asking.request(self, [measure], [], layers, None, dtype, baseline(ff_baseline, value_bias))
-        sequences, single = asking.read(self, inputs, target, words=words, truncate=truncate)
-        measured = Pass(self, request).over(sequences, progress=progress, tell=tell)
-        facts = {**self.facts, "value_bias": value_bias, "ff_baseline": ff_baseline}
+        start = baseline(asked.ff_baseline, value_bias)
+        request = asking.request(self, [measure], [], asked.layers, None, asked.dtype, start)
+        sequences, single = asking.read(self, inputs, asked.target, words=pretokenized, truncate=asked.truncate)
+        measured = Pass(self, request).over(sequences, progress=asked.progress, tell=asked.on_progress)
+        facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline}
         ratios = [results.mixing_ratios(item, facts) for item in measured]
         return ratios[0] if single else ratios
 
@@ -358,32 +343,21 @@ class Analyzer(Model):
     ) -> list[Explanation]: ...
     @overload
     def explain(
-        self, inputs: Input | ImageInput, *, words: bool = ..., **options: Unpack[ExplainOptions]
+        self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[ExplainOptions]
     ) -> Explanation | list[Explanation]: ...
 
+    @renamed_keywords(tell="on_progress", words="pretokenized")
+    @with_keywords(ExplainOptions, ExplainRequest)
     def explain(
-        self,
-        inputs: Input | ImageInput,
-        *,
-        target: LabelName | Sequence[int] | None = None,
-        against: LabelName | None = None,
-        at: int | None = None,
-        continue_for: int | None = None,
-        direction: Vector | Literal["state"] | None = None,
-        reply: str | Sequence[int] | None = None,
-        method: str | Method = PullBack.name,
-        heads: bool = False,
-        ff_baseline: FeedForwardBaseline = "zero",
-        words: bool = False,
-        truncate: bool = False,
-        dtype: torch.dtype | None = None,
-        max_memory: int | None = None,
-        tell: Tell | None = None,
+        self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[ExplainOptions]
     ) -> Explanation | list[Explanation]:
         """What made the model say this: the attribution of a logit to the input tokens, exactly, through all layers.
 
         Args:
             inputs: as in `analyze`; each input of a list is explained by itself.
+            pretokenized: the inputs are lists of words.
+
+        Keyword Args:
             target: what to explain. A causal model: the word (or the whole continuation, token by token) that follows; a
                 masked model: the word at the mask; a classifier: a label; an encoder-decoder: the text that it gives out,
                 each token at its own row. By default what the model itself predicts. A token id or a list of them (just
@@ -404,11 +378,10 @@ class Analyzer(Model):
             heads: also keep the edges of every head, `[layer, head, query, key]`.
             ff_baseline: as in `analyze`, for the pull-back and DecompX. What belongs to no token is here all that is not
                 linear in the states that enter a layer.
-            words: the inputs are lists of words.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
             dtype: arithmetic of the pull-back (default float32, or float64 for a float64 model).
             max_memory: bytes that the traces of the layers may take. Layers that do not fit are captured again.
-            tell: called with the layers done and their number; may raise, to cancel.
+            on_progress: callback, called with the layers done and their number; may raise, to cancel.
 
         Raises:
             CompletenessError: if relevance and biases do not add up to the model's own value at every layer, or if a
@@ -421,21 +394,23 @@ class Analyzer(Model):
             >>> analyzer.explain("The opera singer sang.", direction="state", at=3, method="gradient-x-input").adds_up
             False
         """
-        check_arithmetic(dtype)
-        way = attribution(method)
-        if heads and not way.follows:
+        asked = ExplainRequest(**options)
+        check_arithmetic(asked.dtype)
+        method = attribution(asked.method)
+        if asked.heads and not method.follows:
             raise InputError(
-                f"The method {way.facts['method']!r} does not follow single heads: leave out heads, or use 'pull-back'."
+                f"The method {method.facts['method']!r} does not follow single heads: leave out heads, or use "
+                f"'pull-back'."
             )
-        if ff_baseline_of(ff_baseline) != "zero" and not way.through_slopes:
+        if ff_baseline_of(asked.ff_baseline) != "zero" and not method.through_slopes:
             raise InputError(
-                f"The method {way.facts['method']!r} has no baseline of feed-forwards: leave out ff_baseline, or use "
+                f"The method {method.facts['method']!r} has no baseline of feed-forwards: leave out ff_baseline, or use "
                 f"'pull-back' or 'decompx'."
             )
-        wanted = checked(target, against, at, continue_for, direction, reply)
-        sequences, single = asking.read_sources(self, inputs, words=words, truncate=truncate)
-        request = PullRequest(heads, dtype, max_memory, tell, ff_baseline)
-        explanations = [self._explain(item, wanted, way, request) for item in sequences]
+        wanted = checked(asked.target, asked.against, asked.at, asked.continue_for, asked.direction, asked.reply)
+        sequences, single = asking.read_sources(self, inputs, words=pretokenized, truncate=asked.truncate)
+        request = PullRequest(asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline)
+        explanations = [self._explain(item, wanted, method, request) for item in sequences]
         return explanations[0] if single else explanations
 
     def _explain(
@@ -445,34 +420,29 @@ class Analyzer(Model):
         asking.refuse_unknown_ids(self, sequence)
         return Explanation.from_tree(method.explain(Asked(self, sequence, question, request)))
 
+    @renamed_keywords(words="pretokenized")
+    @with_keywords(EstimateOptions, EstimateRequest)
     def estimate(
         self,
         inputs: Input | ImageInput | int | Sequence[int],
         *,
         target: Input | int | Sequence[int] | None = None,
-        scopes: str | Sequence[str] | None = None,
-        layers: int | Sequence[int] | None = None,
-        queries: int | Sequence[int] | None = None,
-        heads: bool = False,
-        approximate: str | Approximate | None = None,
-        products: Products | None = None,
-        maps: bool = True,
-        words: bool = False,
-        truncate: bool = False,
-        dtype: torch.dtype | None = None,
-        timed: bool = True,
-        clock: Clock = time.perf_counter,
+        pretokenized: bool = False,
+        **options: Unpack[EstimateOptions],
     ) -> Estimate:
         """What `analyze` (or, without `maps`, `mixing_ratios`) would take: operations, memory and time, before it starts.
 
         Args:
             inputs: texts or images as in `analyze`, or a number of tokens, or a list of such numbers.
-            target: of an encoder-decoder model, the texts or numbers of tokens that the decoder reads; without it, as many
-                as its source has. What the model would generate cannot be foretold.
+            target: for an encoder-decoder model, the texts or numbers of tokens that the decoder reads; without it, as
+                many as its source has. What the model would generate is not known in advance.
+
+        Keyword Args:
+            maps: whether to estimate `analyze`, or else `mixing_ratios`.
             approximate: as in `analyze`. With `"fast"` the estimate is the most that its search takes.
             products: as in `analyze`. They change the time that is measured, not the operations that are counted.
             timed: measure this machine for about a second, to know the time. A model on the meta device has none.
-            clock: what tells the seconds, such as `time.process_time` on a busy machine.
+            clock: returns the time in seconds, such as `time.process_time` on a busy machine.
 
         The other arguments are those of `analyze`.
 
@@ -481,16 +451,18 @@ class Analyzer(Model):
             >>> print(estimate)
             512 tokens: 21.1 Gflop, 111 MB of memory, 6.3 MB of results
         """
-        if maps:
-            wanted = MapRequest((), scopes is not None, heads, approximate=approximation(approximate, products))
-            request = asking.map_request(self, layer_method(schema.NORMS), wanted, scopes, layers, queries, dtype)
+        asked = EstimateRequest(**options)
+        if asked.maps:
+            request = asking.map_request(self, layer_method(schema.NORMS), asking.wanted_of(asked), asked)
         else:
-            own, _ = asking.scopes_asked(self, scopes)
-            request = asking.request(self, [Decomposition(ratios=tuple(own))], [], layers, queries, dtype)
-        lengths = planned.lengths(self, inputs, target, words=words, truncate=truncate)
-        short_run = planned.short_analysis(self, request) if timed else None
-        return plan(self, asked_of(self, request), lengths, short_run=short_run, clock=clock)
+            own, _ = asking.scopes_asked(self, asked.scopes)
+            measure = Decomposition(ratios=tuple(own))
+            request = asking.request(self, [measure], [], asked.layers, asked.queries, asked.dtype)
+        lengths = planned.lengths(self, inputs, target, words=pretokenized, truncate=asked.truncate)
+        short_run = planned.short_analysis(self, request) if asked.timed else None
+        return plan(self, asked_of(self, request), lengths, short_run=short_run, clock=asked.clock)
 
+    @renamed_keywords(words="pretokenized")
     def estimate_explanation(
         self,
         inputs: Input | ImageInput | int | Sequence[int],
@@ -498,7 +470,7 @@ class Analyzer(Model):
         target: Input | int | Sequence[int] | None = None,
         values: int = 1,
         heads: bool = False,
-        words: bool = False,
+        pretokenized: bool = False,
         truncate: bool = False,
         dtype: torch.dtype | None = None,
         timed: bool = True,
@@ -522,7 +494,7 @@ class Analyzer(Model):
             raise InputError(f"At least one value is explained, not {count}.")
         check_arithmetic(dtype)
         stacks = explained_of(self, count, dtype, heads=heads, head=True)
-        lengths = planned.lengths(self, inputs, target, words=words, truncate=truncate)
+        lengths = planned.lengths(self, inputs, target, words=pretokenized, truncate=truncate)
         short_run = planned.short_explanation(self, self.explain, dtype, heads=heads) if timed else None
         return plan(self, stacks, lengths, short_run=short_run, clock=clock)
 

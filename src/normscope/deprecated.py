@@ -41,14 +41,14 @@ class MovedModules(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         new_name = MOVED_MODULES[module.__name__]
-        warn_renamed(module.__name__, new_name, stacklevel=2)
+        warn_renamed(module.__name__, new_name)
         sys.modules[module.__name__] = import_module(new_name)
 
 
-def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:
-    """Warn of an old name, by default at the line that calls the function which warns."""
+def warn_renamed(old: str, new: str) -> None:
+    """Warn of an old name, at the line that calls the function which calls this one."""
     message = f"{old} is deprecated and will be removed in the next minor version: use {new}."
-    warnings.warn(message, DeprecationWarning, stacklevel=stacklevel + 1)
+    warnings.warn(message, DeprecationWarning, stacklevel=3)
 
 
 def renamed_keywords(

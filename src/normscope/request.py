@@ -1,6 +1,6 @@
-"""What is asked of a model: inputs, scopes, layers and measures, checked against what the model has.
+"""Requests resolved against a model: inputs, scopes, layers and measures, checked against what the model has.
 
-Owns the errors about them. `Analyzer` asks; `passes` does what is asked.
+Owns the errors about them. `options` declares requests, `Analyzer` resolves them here, and `passes` does the work.
 """
 
 from __future__ import annotations
@@ -8,28 +8,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
-from pathlib import Path
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Unpack, cast
 
-import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor
 
 from normscope.chain.baseline import BiasBaseline, baseline
 from normscope.errors import InputError, SelectionError
-from normscope.explain.question import LabelName
 from normscope.inputs import Target, TokenSequence, read_images, read_inputs, with_targets
 from normscope.measures import Measure
-from normscope.measures.approximated import Approximate
+from normscope.measures.approximated import approximation
 from normscope.measures.request import Request, StackRequest
-from normscope.methods.base import Method
 from normscope.methods.layer import LayerMethod, MapRequest
 from normscope.models.config import no_layer, no_target
 from normscope.models.model import Model
-from normscope.options import FeedForwardBaseline, Products, ValueBias, whole_numbers
-from normscope.passes import Tell
+from normscope.options import ConventionOptions, MapSelection, whole_numbers
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, with_derived
+
+
+class _MapOptions(ConventionOptions, total=False):
+    projections: bool
+
 
 # ---- inputs ------------------------------------------------------------------------------------------------------------
 
@@ -144,84 +143,28 @@ def layers_asked(model: Model, layers: int | Sequence[int] | None) -> list[int]:
     return sorted(set(asked))
 
 
-def map_request(
-    model: Model,
-    method: LayerMethod,
-    wanted: MapRequest,
-    scopes: str | Sequence[str] | None,
-    layers: int | Sequence[int] | None,
-    queries: int | Sequence[int] | None,
-    dtype: torch.dtype | None,
-) -> Request:
+def wanted_of(selection: MapSelection, **others: Unpack[_MapOptions]) -> MapRequest:
+    """What a method needs to know of a request for maps."""
+    approximate = approximation(selection.approximate, selection.products)
+    return MapRequest((), selection.scopes is not None, selection.heads, approximate=approximate, **others)
+
+
+def map_request(model: Model, method: LayerMethod, wanted: MapRequest, selection: MapSelection) -> Request:
     """What a method measures of each stack."""
-    own, of_encoder = scopes_asked(model, scopes)
+    own, of_encoder = scopes_asked(model, selection.scopes)
     stacks = [
-        StackRequest(method.measures(replace(wanted, scopes=tuple(each), layers=needed)), needed)
-        for each, needed in (
-            (own, method.layers_needed(layers_asked(model, layers))),
-            (of_encoder, method.layers_needed(encoder_layers_asked(model, layers))),
+        StackRequest(method.measures(replace(wanted, scopes=tuple(scopes), layers=needed)), needed)
+        for scopes, needed in (
+            (own, method.layers_needed(layers_asked(model, selection.layers))),
+            (of_encoder, method.layers_needed(encoder_layers_asked(model, selection.layers))),
         )
-        if each and needed
+        if scopes and needed
     ]
     counted = "states" if method.across_layers else wanted.value_bias
     start = baseline(wanted.ff_baseline, counted)
-    return Request(stacks[0], stacks[1] if len(stacks) > 1 else None, queries, dtype, start)
+    encoder = stacks[1] if len(stacks) > 1 else None
+    return Request(stacks[0], encoder, selection.queries, selection.dtype, start)
 
 
 def _is_image(inputs: Any) -> bool:
     return isinstance(inputs, Image.Image) or (isinstance(inputs, Mapping) and "pixel_values" in inputs)
-
-
-# ---- The options of the analyzer's calls as types, so that a checker knows them; the calls themselves say what they
-# mean.
-
-Text = str | tuple[str, str]
-"""One text, or a pair of them."""
-
-Vector = Tensor | np.ndarray | Sequence[float]
-"""A vector of torch, of numpy, or of plain numbers."""
-
-
-class MixingOptions(TypedDict, total=False):
-    """Options of `Analyzer.mixing_ratios`, which says what they mean."""
-
-    target: Target | None
-    scopes: str | Sequence[str] | None
-    layers: int | Sequence[int] | None
-    truncate: bool
-    value_bias: ValueBias
-    ff_baseline: FeedForwardBaseline
-    dtype: torch.dtype | None
-    progress: bool | None
-    tell: Tell | None
-
-
-class AnalysisOptions(MixingOptions, total=False):
-    """Options of `Analyzer.analyze`, which says what they mean."""
-
-    queries: int | Sequence[int] | None
-    heads: bool
-    method: str | LayerMethod
-    projections: bool
-    max_memory: int | None
-    approximate: str | Approximate | None
-    products: Products | None
-    out: str | Path | None
-
-
-class ExplainOptions(TypedDict, total=False):
-    """Options of `Analyzer.explain`, which says what they mean."""
-
-    target: LabelName | Sequence[int] | None
-    against: LabelName | None
-    at: int | None
-    continue_for: int | None
-    direction: Vector | Literal["state"] | None
-    reply: str | Sequence[int] | None
-    method: str | Method
-    heads: bool
-    ff_baseline: FeedForwardBaseline
-    truncate: bool
-    dtype: torch.dtype | None
-    max_memory: int | None
-    tell: Tell | None

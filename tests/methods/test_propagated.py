@@ -152,6 +152,8 @@ def test_the_rollout_of_propagated_maps_is_their_shares() -> None:
 def test_progress_counts_the_layers_of_all_inputs() -> None:
     told: list[tuple[int, int]] = []
     double("bert").analyze(
-        {"input_ids": [[5, 6, 7], [8, 9, 10]]}, method="propagated", tell=lambda done, total: told.append((done, total))
+        {"input_ids": [[5, 6, 7], [8, 9, 10]]},
+        method="propagated",
+        on_progress=lambda done, total: told.append((done, total)),
     )
     assert told == [(0, 4), (1, 4), (2, 4), (3, 4)]

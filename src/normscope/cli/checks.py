@@ -16,7 +16,7 @@ from normscope.experiments import EXPERIMENTS, check_approximable, check_experim
 from normscope.methods import METHODS, check_method_options, read_options
 from normscope.models.config import refuse_layer, refuse_scope, refuse_stacks
 from normscope.models.options import ModelOptions
-from normscope.options import MOST_JOBS, normalise_axis
+from normscope.options import MOST_JOBS, MapSelectionOptions, normalise_axis
 from normscope.paths import FIGURES, MAPS, NETCDF, PAGES, RESULTS, TABLES, ending, kind
 from normscope.scopes import ATTENTIONS, Scope
 
@@ -101,7 +101,9 @@ def check_page(out: Path | None) -> None:
         ending(out, PAGES)
 
 
-def check_approximation(approximate: str | None, products: str | None) -> None:
+def check_approximation(options: MapSelectionOptions) -> None:
+    """Raise if maps are to be approximate in two ways."""
+    approximate, products = options.get("approximate"), options.get("products")
     if approximate is not None and products is not None:
         raise InputError(f"Ask for --approximate {approximate} or for --products {products}, not for both.")
 
@@ -129,8 +131,9 @@ def check_explanation_file(out: Path | None, flow: float | None) -> None:
         raise InputError(f"The share of the flow is above 0 and at most 1, not {flow}.")
 
 
-def check_question(target: str | None, against: str | None, continue_for: int | None, *, state: bool) -> None:
-    """Refuse a question that contradicts itself."""
+def check_question(request: Mapping[str, Any], *, state: bool) -> None:
+    """Raise if the options of an explanation contradict each other."""
+    target, against, continue_for = (request.get(name) for name in ("target", "against", "continue_for"))
     if state and (against is not None or continue_for is not None):
         raise InputError("--state takes the place of --against and --continue-for: give one of them.")
     if continue_for is None:
@@ -191,7 +194,7 @@ def _ranks_only(name: str, options: Mapping[str, Any]) -> bool:
     return bool(needed) and needed.items() <= options.items()
 
 
-def check_corpus(names: Sequence[str], corpus: str | None, options: CorpusOptions, ranks: Path | None) -> None:
+def check_corpus(names: Sequence[str], corpus: str | None, options: CorpusOptions, ranks: str | Path | None) -> None:
     """Refuse a corpus that is missing where one is needed, or whose options or file do not exist."""
     from normscope.corpora import Corpus, CorpusError
 

@@ -24,6 +24,7 @@ from normscope.paths import FIGURES, NETCDF, PAGE, TABLES
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
+    from normscope.options import AnalysisOptions
     from normscope.results.analysis import Analysis
 
 _UNLIMITED = 100_000
@@ -93,6 +94,12 @@ def read_text(analyzer: Analyzer, text: str, pair: str | None, *, as_text: bool 
     if not as_text and analyzer.family.reads == "text" and is_image(text):
         raise InputError(f"{text!r} is the file of an image, and {analyzer.name} reads text.")
     return text if pair is None else (text, pair)
+
+
+def analyse(analyzer: Analyzer, inputs: str | tuple[str, str], request: AnalysisOptions) -> Analysis:
+    """The analysis of a text, with its progress on the terminal."""
+    with analysing() as on_progress:
+        return analyzer.analyze(inputs, **{**request, "on_progress": on_progress})
 
 
 def units_of(analysis: Analysis, *, words: bool, no_special: bool, encoder: bool) -> Analysis:

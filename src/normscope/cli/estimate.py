@@ -14,6 +14,7 @@ from normscope.cli.console import given_texts, load_analyzer, read_text, result_
 from normscope.cli.expansion import expanded
 from normscope.errors import InputError
 from normscope.models.options import ModelOptions
+from normscope.options import MapSelectionOptions
 
 if TYPE_CHECKING:
     from normscope.estimate import Estimate
@@ -33,7 +34,8 @@ _MOST, _MOST_INPUTS = 10**9, 10**6
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
-    add_command(app, "estimate", expanded(estimate_command, model=options.MODEL), *EXAMPLES)
+    computed = options.of_analysis("truncate", "approximate", "products")
+    add_command(app, "estimate", expanded(estimate_command, computed=computed, model=options.MODEL), *EXAMPLES)
 
 
 def estimate_command(
@@ -92,9 +94,6 @@ def estimate_command(
     heads: Annotated[
         bool, typer.Option("--heads", help="Also what single heads do.", rich_help_panel=_COUNTED)
     ] = False,
-    approximate: options.Approximate = None,
-    products: options.Products = None,
-    truncate: options.Truncate = False,
     as_text: options.AsText = False,
     explain: Annotated[
         bool,
@@ -117,6 +116,7 @@ def estimate_command(
     no_time: Annotated[bool, typer.Option("--no-time", help="Count only, without a second of measuring.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The numbers as JSON.")] = False,
     *,
+    computed: MapSelectionOptions,
     model: ModelOptions,
 ) -> None:
     """Say what an analysis takes before it starts: operations, memory, time.
@@ -126,15 +126,16 @@ def estimate_command(
     """
     if (text is None) == (tokens is None):
         raise InputError("Give a text or a number of tokens (--tokens), one of the two.")
-    if text is None and (pair is not None or truncate):
+    if text is None and (pair is not None or "truncate" in computed):
         raise InputError("--pair and --truncate are for a text: give one instead of --tokens.")
     if target is not None and target_tokens is not None:
         raise InputError("Give a target or its number of tokens (--target-tokens), one of the two.")
-    if explain and any((scope, queries, layer, mixing, approximate, products)):
+    approximate = computed.keys() & {"approximate", "products"}
+    if explain and any((scope, queries, layer, mixing, approximate)):
         raise InputError("--explain goes through all layers: leave out the options of maps.")
-    if mixing and any((heads, approximate, products)):
+    if mixing and any((heads, approximate)):
         raise InputError("Mixing ratios take no maps: leave out --heads, --approximate and --products.")
-    check_approximation(approximate, products)
+    check_approximation(computed)
     read, (pair, target) = given_texts(text or "", pair, target, as_text=as_text)
     if text is not None:
         check_text(read)
@@ -143,16 +144,15 @@ def estimate_command(
     common: dict[str, Any] = {
         "target": _several(target if target is not None else target_tokens, inputs),
         "heads": heads,
-        "truncate": truncate,
         "timed": not no_time,
+        **computed,
     }
     asked = _several(tokens if text is None else read_text(analyzer, read, pair, as_text=as_text), inputs)
     if explain:
         counted = analyzer.estimate_explanation(asked, values=values, **common)
     else:
         rows = None if queries is None else list(range(queries))
-        of_maps = {"scopes": scope, "layers": layer, "queries": rows, "approximate": approximate, "products": products}
-        counted = analyzer.estimate(asked, maps=not mixing, **of_maps, **common)
+        counted = analyzer.estimate(asked, maps=not mixing, scopes=scope, layers=layer, queries=rows, **common)
     if as_json:
         typer.echo(_json(counted))
         return

@@ -21,20 +21,21 @@ _MOST_CHOICES_IN_A_COLUMN = 4
 
 @dataclass(frozen=True)
 class Expansion:
-    """The options that stand for one parameter: the dataclass they come from, what they are given to, and their panel.
+    """The options that stand for one parameter: the dataclass they come from, what builds the parameter, and their panel.
 
-    `without` names fields that have no option: the command gives them otherwise.
+    `only` names the fields that have an option here, and `without` those that have none; by default all have one.
     """
 
     kind: type
     build: Callable[..., Any]
-    panel: str
+    panel: str | None = None
     without: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
 
     def fields(self) -> dict[str, DocumentedField]:
         """The fields that have an option, by the names of their parameters."""
-        known = documented_fields(self.kind)
-        return {_parameter_name(field): field for field in known if field.name not in self.without}
+        known = [field for field in documented_fields(self.kind) if field.name not in self.without]
+        return {_parameter_name(field): field for field in known if self.only is None or field.name in self.only}
 
 
 def expanded(command: Callable[..., None], **expansions: Expansion) -> Callable[..., None]:
@@ -71,14 +72,14 @@ def _flags(field: DocumentedField) -> tuple[str, ...]:
     return field.documentation.flags or (f"--{field.name.replace('_', '-')}",)
 
 
-def _parameter(name: str, field: DocumentedField, panel: str) -> inspect.Parameter:
+def _parameter(name: str, field: DocumentedField, panel: str | None) -> inspect.Parameter:
     simpler = field.documentation.command_line_type
     kind = field.type if simpler is None else simpler | None if field.default is None else simpler
     annotation = Annotated[kind, _option(field, panel)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation)
 
 
-def _option(field: DocumentedField, panel: str) -> Any:
+def _option(field: DocumentedField, panel: str | None) -> Any:
     flag = isinstance(field.default, bool)
     text, metavar = field.documentation.text, None
     if get_origin(field.type) is Literal and len(get_args(field.type)) > _MOST_CHOICES_IN_A_COLUMN:
@@ -86,7 +87,7 @@ def _option(field: DocumentedField, panel: str) -> Any:
     return typer.Option(
         *_flags(field),
         help=text,
-        show_default=field.default is not None and not flag,
+        show_default=field.default not in (None, "") and not flag,
         metavar=metavar,
-        rich_help_panel=panel,
+        rich_help_panel=field.documentation.panel or panel,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -27,9 +27,10 @@ from normscope.cli.console import (
     say_written,
     working,
 )
-from normscope.cli.expansion import expanded
+from normscope.cli.expansion import Expansion, expanded
 from normscope.methods import METHODS, method
 from normscope.models.options import ModelOptions
+from normscope.options import ExplainOptions, ExplainRequest
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -53,52 +54,16 @@ METHODS_EXAMPLES = (
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    add_command(app, "explain", expanded(explain_command, model=options.MODEL), *EXAMPLES)
+    request = Expansion(ExplainRequest, dict)
+    add_command(app, "explain", expanded(explain_command, request=request, model=options.MODEL), *EXAMPLES)
     add_command(app, "methods", methods_command, *METHODS_EXAMPLES)
 
 
 def explain_command(
     text: options.TextArgument,
+    *,
     pair: options.Pair = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target",
-            "-t",
-            help="A word, a whole continuation, or a label; the text that an encoder-decoder gives out. Mind the space "
-            "before a word. Default: what the model predicts.",
-            show_default=False,
-            rich_help_panel=_ASKED,
-        ),
-    ] = None,
-    against: Annotated[
-        str | None,
-        typer.Option(
-            "--against",
-            help="Another word or label: why the one rather than the other.",
-            show_default=False,
-            rich_help_panel=_ASKED,
-        ),
-    ] = None,
-    at: Annotated[
-        int | None,
-        typer.Option(
-            "--at",
-            help="The position (from 0, or negative from the end) of the token whose prediction is explained. "
-            "Default: the last, the mask, or the only one.",
-            show_default=False,
-            rich_help_panel=_ASKED,
-        ),
-    ] = None,
-    continue_for: Annotated[
-        int | None,
-        typer.Option(
-            "--continue-for",
-            help="Let the model continue the text by at most this many tokens, and explain each.",
-            show_default=False,
-            rich_help_panel=_ASKED,
-        ),
-    ] = None,
+    request: dict[str, Any],
     state: Annotated[
         bool,
         typer.Option(
@@ -107,30 +72,12 @@ def explain_command(
             rich_help_panel=_ASKED,
         ),
     ] = False,
-    method: Annotated[
-        str,
-        typer.Option("--method", help="How to attribute; `normscope methods` lists the ways.", rich_help_panel=_HOW),
-    ] = "pull-back",
     option: Annotated[
         list[str] | None,
         typer.Option(
             "--option",
             metavar="NAME=VALUE",
             help="An option of the method, such as steps=100. May be given several times.",
-            show_default=False,
-            rich_help_panel=_HOW,
-        ),
-    ] = None,
-    heads: Annotated[
-        bool,
-        typer.Option("--heads", help="Also keep the edges of every head (in a .nc).", rich_help_panel=_HOW),
-    ] = False,
-    ff_baseline: options.FeedForwardBaseline = "zero",
-    max_memory: Annotated[
-        str | None,
-        typer.Option(
-            "--max-memory",
-            help="Memory that the layers' traces may take, such as 500M or 2G. What does not fit is computed again.",
             show_default=False,
             rich_help_panel=_HOW,
         ),
@@ -146,9 +93,7 @@ def explain_command(
         ),
     ] = None,
     out: options.Out = None,
-    truncate: options.Truncate = False,
     as_text: options.AsText = False,
-    *,
     model: ModelOptions,
 ) -> None:
     """Show what made the model say this: what each token puts into a logit.
@@ -159,27 +104,19 @@ def explain_command(
     """
     text, (pair,) = given_texts(text, pair, as_text=as_text)
     check_text(text, pair)
-    check_method(method, option or [], heads=heads)
-    check_question(target, against, continue_for, state=state)
+    method: str = request.get("method", ExplainRequest.method)
+    check_method(method, option or [], heads=request.get("heads", False))
+    check_question(request, state=state)
     check_explanation_file(out, flow)
-    memory = read_bytes(max_memory)
+    memory = read_bytes(request.get("max_memory"))
     check_model(model)
     analyzer = load_analyzer(model)
-    with working("Explaining", "layers") as tell:
-        explanation = analyzer.explain(
-            read_text(analyzer, text, pair, as_text=as_text),
-            target=_label(analyzer, target),
-            against=_label(analyzer, against),
-            at=at,
-            continue_for=continue_for,
-            direction="state" if state else None,
-            method=_method(method, option or []),
-            heads=heads,
-            ff_baseline=ff_baseline,
-            max_memory=memory,
-            truncate=truncate,
-            tell=tell,
-        )
+    labels = {name: _label(analyzer, request.get(name)) for name in ("target", "against")}
+    direction = {"direction": "state"} if state else {}
+    computed = {**labels, **direction, "method": _method(method, option or []), "max_memory": memory}
+    with working("Explaining", "layers") as on_progress:
+        keywords = cast(ExplainOptions, {**request, **computed, "on_progress": on_progress})
+        explanation = analyzer.explain(read_text(analyzer, text, pair, as_text=as_text), **keywords)
     if explanation.note:
         say(explanation.note, "yellow")
     if words:

@@ -13,7 +13,7 @@ from normscope.cli import options
 from normscope.cli.checks import check_model, check_page, check_results, check_text
 from normscope.cli.commands import add_command
 from normscope.cli.console import (
-    analysing,
+    analyse,
     given_texts,
     load_analyzer,
     read_text,
@@ -26,11 +26,11 @@ from normscope.cli.console import (
 from normscope.cli.expansion import expanded
 from normscope.errors import InputError, NormscopeError
 from normscope.models.options import ModelOptions
+from normscope.options import AnalysisOptions
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
     from normscope.explorer.packing import Precision
-    from normscope.request import AnalysisOptions
     from normscope.results.analysis import Analysis
     from normscope.results.explanation import Explanation
 
@@ -51,7 +51,8 @@ SERVE_EXAMPLES = (
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    add_command(app, "explore", expanded(explore, model=options.MODEL), *EXPLORE_EXAMPLES)
+    computed = options.of_analysis(*options.CONVENTIONS, "approximate")
+    add_command(app, "explore", expanded(explore, computed=computed, model=options.MODEL), *EXPLORE_EXAMPLES)
     add_command(app, "serve", expanded(serve, loading=options.LOADING), *SERVE_EXAMPLES)
 
 
@@ -91,12 +92,9 @@ def explore(
     precision: Annotated[
         str, typer.Option("--precision", help="Values quantised for 'display', or 'full' float32 (a larger file).")
     ] = "display",
-    truncate: options.Truncate = False,
     as_text: options.AsText = False,
-    value_bias: options.ValueBias = "token",
-    ff_baseline: options.FeedForwardBaseline = "zero",
-    approximate: options.Approximate = None,
     *,
+    computed: AnalysisOptions,
     model: ModelOptions,
 ) -> None:
     """Write one HTML file in which to explore the maps of a text.
@@ -122,28 +120,15 @@ def explore(
     for each in (model, *([] if compare_model is None else [other_model])):
         check_model(each, layer=layer, target=target)
     first = load_analyzer(model)
-    asked: AnalysisOptions = {
-        "target": target,
-        "layers": layer,
-        "heads": heads,
-        "truncate": truncate,
-        "value_bias": value_bias,
-        "ff_baseline": ff_baseline,
-        "approximate": approximate,
-    }
-    analyses = [_analysed(first, read_text(first, text, pair, as_text=as_text), asked)]
+    request: AnalysisOptions = {**computed, "target": target, "layers": layer, "heads": heads}
+    analyses = [analyse(first, read_text(first, text, pair, as_text=as_text), request)]
     if compare is not None or compare_model is not None:
         second = first if compare_model is None else load_analyzer(other_model)
         other = read_text(second, *((text, pair) if compare is None else (compare, None)), as_text=as_text)
-        analyses.append(_analysed(second, other, asked))
+        analyses.append(analyse(second, other, request))
     for analysis in analyses:
         say_approximate(analysis)
     _write(analyses, out, page_precision)
-
-
-def _analysed(analyzer: Analyzer, text: str | tuple[str, str], asked: AnalysisOptions) -> Analysis:
-    with analysing() as tell:
-        return analyzer.analyze(text, **{**asked, "tell": tell})
 
 
 def _write(results: Sequence[Analysis | Explanation], out: Path, precision: Precision) -> None:

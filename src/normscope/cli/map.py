@@ -20,7 +20,7 @@ from normscope.cli.checks import (
 )
 from normscope.cli.commands import add_command
 from normscope.cli.console import (
-    analysing,
+    analyse,
     given_texts,
     load_analyzer,
     read_text,
@@ -35,6 +35,7 @@ from normscope.cli.expansion import expanded
 from normscope.errors import SelectionError
 from normscope.models.config import no_encoder
 from normscope.models.options import ModelOptions
+from normscope.options import AnalysisOptions
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
 
 if TYPE_CHECKING:
@@ -57,8 +58,10 @@ GROWTH_EXAMPLES = (
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    add_command(app, "map", expanded(map_command, model=options.MODEL), *MAP_EXAMPLES)
-    add_command(app, "growth", expanded(growth_command, model=options.MODEL), *GROWTH_EXAMPLES)
+    of_map = options.of_analysis(*options.CONVENTIONS, "approximate", "products")
+    of_growth = options.of_analysis(*options.CONVENTIONS)
+    add_command(app, "map", expanded(map_command, computed=of_map, model=options.MODEL), *MAP_EXAMPLES)
+    add_command(app, "growth", expanded(growth_command, computed=of_growth, model=options.MODEL), *GROWTH_EXAMPLES)
 
 
 def map_command(
@@ -83,18 +86,14 @@ def map_command(
     no_special: options.NoSpecial = False,
     encoder: options.Encoder = False,
     out: options.Out = None,
-    truncate: options.Truncate = False,
     as_text: options.AsText = False,
-    value_bias: options.ValueBias = "token",
-    ff_baseline: options.FeedForwardBaseline = "zero",
-    approximate: options.Approximate = None,
-    products: options.Products = None,
     *,
+    computed: AnalysisOptions,
     model: ModelOptions,
 ) -> None:
     """Show the attribution map of a text, or write it to a file.
 
-    Rows are queries (whose state it is), columns are keys (the tokens that it is made of). Only what is asked for is
+    Rows are queries (whose state it is), columns are keys (the tokens that it is made of). Only what is requested is
     computed. On the terminal the default is the last layer, in a file all layers. With --out the map is written as a picture
     (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
     """
@@ -102,25 +101,19 @@ def map_command(
     check_text(text, pair)
     check_map_file(out, scope, normalise)
     check_head(head, scope)
-    check_approximation(approximate, products)
+    check_approximation(computed)
     check_model(model, scopes=scope_names(scope), layer=layer, encoder=encoder, target=target)
     analyzer = load_analyzer(model)
     scopes = _scopes(analyzer, scope, head, encoder=encoder)
     layers = layer if layer is not None or out is not None else analyzer.layers[-1]
-    with analysing() as tell:
-        analysis = analyzer.analyze(
-            read_text(analyzer, text, pair, as_text=as_text),
-            target=target,
-            scopes=_computed(scopes, encoder=encoder),
-            layers=layers,
-            heads=head is not None,
-            truncate=truncate,
-            value_bias=value_bias,
-            ff_baseline=ff_baseline,
-            approximate=approximate,
-            products=products,
-            tell=tell,
-        )
+    request: AnalysisOptions = {
+        **computed,
+        "target": target,
+        "scopes": _computed(scopes, encoder=encoder),
+        "layers": layers,
+        "heads": head is not None,
+    }
+    analysis = analyse(analyzer, read_text(analyzer, text, pair, as_text=as_text), request)
     say_approximate(analysis)
     analysis = units_of(analysis, words=words, no_special=no_special, encoder=encoder)
     if out is None:
@@ -147,11 +140,9 @@ def growth_command(
     words: options.Words = False,
     no_special: options.NoSpecial = False,
     encoder: options.Encoder = False,
-    truncate: options.Truncate = False,
     as_text: options.AsText = False,
-    value_bias: options.ValueBias = "token",
-    ff_baseline: options.FeedForwardBaseline = "zero",
     *,
+    computed: AnalysisOptions,
     model: ModelOptions,
 ) -> None:
     """Draw how the map of one layer grows, component by component.
@@ -166,16 +157,8 @@ def growth_command(
     if layer is None:
         layer = analyzer.layers[-1]
         say(f"Layer {layer}, the last; choose another with --layer.")
-    with analysing() as tell:
-        analysis = analyzer.analyze(
-            read_text(analyzer, text, pair, as_text=as_text),
-            target=target,
-            layers=layer,
-            truncate=truncate,
-            value_bias=value_bias,
-            ff_baseline=ff_baseline,
-            tell=tell,
-        )
+    request: AnalysisOptions = {**computed, "target": target, "layers": layer}
+    analysis = analyse(analyzer, read_text(analyzer, text, pair, as_text=as_text), request)
     analysis = units_of(analysis, words=words, no_special=no_special, encoder=encoder)
     with working(f"Drawing {out}"):
         from normscope.output.export import write_figure

@@ -12,6 +12,7 @@ from normscope.cli.commands import add_command
 from normscope.cli.console import analysing, given_texts, load_analyzer, read_text, result_console, say_written, working
 from normscope.cli.expansion import expanded
 from normscope.models.options import ModelOptions
+from normscope.options import MixingOptions
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -25,7 +26,8 @@ EXAMPLES = (
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
-    add_command(app, "mix", expanded(mix_command, model=options.MODEL), *EXAMPLES)
+    computed = options.of_analysis(*options.CONVENTIONS)
+    add_command(app, "mix", expanded(mix_command, computed=computed, model=options.MODEL), *EXAMPLES)
 
 
 def mix_command(
@@ -45,11 +47,9 @@ def mix_command(
     layer: options.Layer = None,
     no_special: options.NoSpecial = False,
     out: options.Out = None,
-    truncate: options.Truncate = False,
     as_text: options.AsText = False,
-    value_bias: options.ValueBias = "token",
-    ff_baseline: options.FeedForwardBaseline = "zero",
     *,
+    computed: MixingOptions,
     model: ModelOptions,
 ) -> None:
     """Show mixing ratios: how much of each token's state comes from other tokens.
@@ -64,16 +64,10 @@ def mix_command(
     check_model(model, scopes=scope_names(scope), layer=layer, target=target)
     analyzer = load_analyzer(model)
     scopes = None if scope == ALL else [scope or analyzer.scopes[-1]]
-    with analysing() as tell:
+    request: MixingOptions = {**computed, "target": target, "scopes": scopes, "layers": layer}
+    with analysing() as on_progress:
         ratios: xr.DataArray = analyzer.mixing_ratios(
-            read_text(analyzer, text, pair, as_text=as_text),
-            target=target,
-            scopes=scopes,
-            layers=layer,
-            truncate=truncate,
-            value_bias=value_bias,
-            ff_baseline=ff_baseline,
-            tell=tell,
+            read_text(analyzer, text, pair, as_text=as_text), **{**request, "on_progress": on_progress}
         )
     if no_special:
         ratios = ratios.isel(query=~ratios["query_special"].values)

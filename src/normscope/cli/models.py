@@ -85,7 +85,7 @@ def check_command(
 def _analyze(analyzer: Analyzer, text: str | None) -> Analysis:
     inputs, target = _probe(analyzer, text)
     with analysing() as tell:
-        analysis = analyzer.analyze(inputs, target=target, tell=tell)
+        analysis = analyzer.analyze(inputs, target=target, on_progress=tell)
     return analysis[0] if isinstance(analysis, list) else analysis
 
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from normscope import options as choices
 from normscope.cli.expansion import Expansion
 from normscope.models.options import ModelOptions
+from normscope.options import AnalysisRequest
 
 _MODEL = "The model"
 _SHOWN = "What is shown"
@@ -18,7 +18,16 @@ MODEL = Expansion(ModelOptions, ModelOptions, _MODEL)
 """The options of a command that loads one model: its parameter is a `ModelOptions`."""
 
 LOADING = Expansion(ModelOptions, ModelOptions, _MODEL, without=("model",))
-"""The same but the model itself, for a command that loads several in the same way."""
+"""The same except the model itself, for a command that loads several in the same way."""
+
+
+def of_analysis(*names: str) -> Expansion:
+    """Options of `Analyzer.analyze` and its relatives, by the names of their keywords: the parameter is a dict of those."""
+    return Expansion(AnalysisRequest, dict, only=names)
+
+
+CONVENTIONS = ("truncate", "value_bias", "ff_baseline")
+"""The options of every command that decomposes a text."""
 
 NamePart = Annotated[
     str | None,
@@ -43,7 +52,7 @@ Target = Annotated[
     str | None,
     typer.Option(
         "--target",
-        help="For an encoder-decoder model, the text that the decoder gives out and reads. Default: what the model "
+        help="For an encoder-decoder model, the text that the decoder outputs and reads. Default: what the model "
         "generates.",
         show_default=False,
     ),
@@ -52,40 +61,8 @@ Encoder = Annotated[
     bool,
     typer.Option(
         "--encoder",
-        help="Of an encoder-decoder model, show the encoder instead of the decoder.",
+        help="Show the encoder of an encoder-decoder model instead of its decoder.",
         rich_help_panel=_SHOWN,
-    ),
-]
-Truncate = Annotated[
-    bool,
-    typer.Option("--truncate", help="Cut a text that is longer than the model takes, instead of refusing it."),
-]
-ValueBias = Annotated[
-    choices.ValueBias,
-    typer.Option("--value-bias", help="Count the bias of the value projection with the 'token' or with the 'bias'."),
-]
-FeedForwardBaseline = Annotated[
-    choices.FeedForwardBaseline,
-    typer.Option(
-        "--ff-baseline",
-        help="Start the integrated gradients of feed-forwards at 'zero', as in the papers, or at the 'bias': what no token "
-        "put in.",
-    ),
-]
-Approximate = Annotated[
-    choices.ApproximationName | None,
-    typer.Option(
-        "--approximate",
-        help="Approximate the maps from the feed-forward on, and say how near they come to exact ones on sampled queries.",
-        show_default=False,
-    ),
-]
-Products = Annotated[
-    choices.Products | None,
-    typer.Option(
-        "--products",
-        help="Less precise products in the feed-forward, for devices that are faster in them; the error is said.",
-        show_default=False,
     ),
 ]
 Layer = Annotated[

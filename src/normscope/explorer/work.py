@@ -16,6 +16,7 @@ from normscope.errors import InputError, NormscopeError
 from normscope.explorer.payload import payload_json
 from normscope.explorer.predictions import predictions_of, reply_of
 from normscope.explorer.requests import Order, Question, task_of
+from normscope.options import AnalysisOptions
 from normscope.results.analysis import Analysis
 from normscope.results.explanation import Explanation
 from normscope.results.schema import NORMS
@@ -119,15 +120,15 @@ def explain(
             against=question.against,
             at=question.at,
             reply=reply_of(order),
-            tell=told,
+            on_progress=told,
         )
     return Result([], payload_json(cast(Explanation, explanation)).encode("ascii"))
 
 
 def _analysis(order: Order, heads: bool, tell: Callable[[int, int], None]) -> Analysis:
     inputs = cast(Any, order.inputs)
-    options: dict[str, Any] = {"heads": heads, "method": order.method, "progress": False, "tell": tell}
-    return order.analyzer.analyze(inputs, target=order.target, **options)
+    options: AnalysisOptions = {"target": order.target, "heads": heads, "method": order.method}
+    return order.analyzer.analyze(inputs, **{**options, "progress": False, "on_progress": tell})
 
 
 def _predictions(order: Order) -> list[dict[str, Any]]:
@@ -141,7 +142,7 @@ def _explained(order: Order, known: list[dict[str, Any]], tell: Callable[[int, i
     """The explanation of the last thing that is predicted; none where nobody said what to predict."""
     at = known[-1]["position"] if known and task_of(order.analyzer) == "masked-lm" else None
     try:
-        made = order.analyzer.explain(cast(Any, order.inputs), target=order.target, at=at, tell=tell)
+        made = order.analyzer.explain(cast(Any, order.inputs), target=order.target, at=at, on_progress=tell)
     except NormscopeError:
         return []
     return [cast(Explanation, made)]

@@ -19,7 +19,7 @@ from normscope.options import is_whole
 Input = (
     str | tuple[str, str] | Sequence[str | tuple[str, str] | Sequence[str]] | BatchEncoding | Mapping[str, Any] | Tensor
 )
-"""A text, a pair of texts, a list of these (or, with `words=True`, lists of words), an encoding, or token ids."""
+"""A text, a pair of texts, a list of these (or, with `pretokenized=True`, lists of words), an encoding, or token ids."""
 
 _MODEL_FEATURES = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 _IGNORED_FEATURES = ("special_tokens_mask", "offset_mapping", "length", "labels", "overflow_to_sample_mapping")
@@ -102,7 +102,7 @@ def _texts(inputs: Any, *, words: bool) -> tuple[list[Any], bool]:
             raise InputError(
                 f"Item {place} of the list is a {type(item).__name__} ({item!r:.60}), "
                 f"not a {'list of words' if words else 'text'} or a pair of them."
-                + ("" if words else " For pre-split words, say words=True.")
+                + ("" if words else " For pre-split words, say pretokenized=True.")
             )
     return items, False
 

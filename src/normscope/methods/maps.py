@@ -9,8 +9,9 @@ import torch
 from normscope import request as requests
 from normscope.inputs import TokenSequence
 from normscope.methods.across import AcrossLayers
-from normscope.methods.layer import LayerMethod, MapRequest
+from normscope.methods.layer import LayerMethod
 from normscope.models.model import Model
+from normscope.options import MapSelection
 from normscope.passes import Pass, Tell
 from normscope.results.analysis import Analysis
 from normscope.results.from_pass import analysis_of
@@ -25,7 +26,8 @@ def maps_by(
     tell: Tell | None = None,
 ) -> Analysis:
     """The maps of all layers by a method, for a sequence that is ready for the model."""
-    request = requests.map_request(model, method, MapRequest((), scopes is not None), scopes, None, None, dtype)
+    selection = MapSelection(scopes=scopes, dtype=dtype)
+    request = requests.map_request(model, method, requests.wanted_of(selection), selection)
     if method.across_layers:
         return AcrossLayers(model, method, request).analyses([sequence], model.layers, None, tell)[0]
     (measured,) = Pass(model, request).over([sequence], progress=False, tell=tell)

@@ -9,12 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Unpack, cast
 
-import torch
 from transformers import PreTrainedModel
 
 from normscope.analyzer import Analyzer
@@ -23,7 +22,7 @@ from normscope.errors import InputError
 from normscope.experiments import Experiment, Outcome, experiment
 from normscope.experiments.tables import Table
 from normscope.models.options import LoadingOptions, ModelOptions
-from normscope.options import MOST_JOBS, ApproximationName, FeedForwardBaseline, Masking, StackName, ValueBias
+from normscope.options import MOST_JOBS, Masking, RunOptions, RunSettings, with_keywords
 from normscope.runs import output
 from normscope.runs.cost import RunCost, announce_costs, cost_of
 from normscope.runs.driver import Driver, RunInterrupted
@@ -67,6 +66,11 @@ class RunResult:
         return f"RunResult({facts}{where})\ntables: {', '.join(self.tables)}"
 
 
+class RunKeywords(RunOptions, CorpusOptions, total=False):
+    """The keywords of `run` that are settings of the run, or options of its `Corpus`."""
+
+
+@with_keywords(RunKeywords, RunSettings, Corpus)
 def run(
     experiments: Sequence[str | Experiment],
     *,
@@ -74,49 +78,43 @@ def run(
     corpus: str | Path | Corpus | Sequence[str] | None = None,
     out: str | Path | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    masking: Masking = "paper",
-    seed: int = 0,
     jobs: int = 1,
-    shard_size: int = 16,
-    corpus_name: str = "",
-    ranks: str | Path | None = None,
-    value_bias: ValueBias = "token",
-    ff_baseline: FeedForwardBaseline = "zero",
-    dtype: torch.dtype | str | None = None,
-    stack: StackName | None = None,
-    approximate: ApproximationName | None = None,
     overwrite: bool = False,
     progress: bool | None = False,
     loading: LoadingOptions | None = None,
     engine: Engine | None = None,
-    **corpus_options: Unpack[CorpusOptions],
+    **settings: Unpack[RunKeywords],
 ) -> RunResult:
     """Run experiments over a corpus, in one pass.
 
     Args:
         experiments: names (see `normscope.experiments.EXPERIMENTS`) or experiments with options.
         model: as in `normscope.load`, or an analyzer, or a model with its loading options.
-        corpus: a file, a dataset's name, a `Corpus`, or a list of texts. `corpus_options` are the options of `Corpus`.
+        corpus: a file, a dataset's name, a `Corpus`, or a list of texts.
         out: folder for tables, figures, manifest and shards, or its URL (such as `s3://bucket/run`); without it everything
             stays in memory. In a folder with an unfinished run of the same settings, that run is resumed.
         options: options of experiments by experiment name.
-        masking: mask tokens for the experiments whose paper does (`paper`), for all, or for none.
-        seed: of masking, sampling and the bootstrap.
         jobs: number of processes. Each loads the model, and the cores are shared out between them.
-        shard_size: sequences per shard.
-        corpus_name: what the papers call the corpus (wikipedia, sst2, mnli, conll), if it is theirs: published values
-            are then reported next to the measured ones.
-        ranks: a list of token frequency ranks (lines of `rank count id`); without it, tokens are counted in the corpus.
-        value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
-        ff_baseline: where the integrated gradients of feed-forwards start in the maps: at `"zero"`, or at the `"bias"`.
-        dtype: arithmetic of the decomposition, float32 or float64 (default float32, or float64 for a float64 model).
-        stack: of an encoder-decoder model, which of the two is looked at: `decoder` (the default) or `encoder`.
-        approximate: for experiments that look at the ranks of maps alone: approximate the maps from the feed-forward on, as
-            in `Analyzer.analyze`. Tables, figures, manifest and report say so, with the measured error.
         overwrite: replace a run with other settings in the same folder.
         progress: show a progress bar (`None`: in a terminal).
         loading: further options of `normscope.load`, such as dtype, tokenizer or revision.
         engine: what computes the shards, instead of `jobs` processes.
+
+    Keyword Args:
+        masking: mask tokens for the experiments whose paper does (`paper`), for all, or for none.
+        seed: of masking, sampling and the bootstrap.
+        shard_size: sequences per shard.
+        corpus_name: what the papers call the corpus (wikipedia, sst2, mnli, conll), if it is theirs: published values
+            are then shown next to the measured ones.
+        ranks: a list of token frequency ranks (lines of `rank count id`); without it, tokens are counted in the corpus.
+        value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
+        ff_baseline: where the integrated gradients of feed-forwards start in the maps: at `"zero"`, or at the `"bias"`.
+        dtype: arithmetic of the decomposition, float32 or float64 (default float32, or float64 for a float64 model).
+        stack: the stack of an encoder-decoder model to look at: `decoder` (the default) or `encoder`.
+        approximate: for experiments that look at the ranks of maps alone: approximate the maps from the feed-forward on, as
+            in `Analyzer.analyze`. Tables, figures, manifest and report say so, with the measured error.
+
+    All other keywords are options of `Corpus`, such as `limit`.
 
     Examples:
         >>> from normscope.runs import run
@@ -125,26 +123,12 @@ def run(
         True
     """
     source = _source(model, loading, jobs)
-    settings = settings_of(
-        experiments,
-        corpus=corpus,
-        options=options,
-        masking=masking,
-        seed=seed,
-        shard_size=shard_size,
-        corpus_name=corpus_name,
-        ranks=ranks,
-        value_bias=value_bias,
-        ff_baseline=ff_baseline,
-        dtype=dtype,
-        stack=stack,
-        approximate=approximate,
-        **corpus_options,
-    )
+    all_settings = settings_of(experiments, corpus=corpus, options=options, **settings)
     with ExitStack() as exits:
         folder = exits.enter_context(_folder(out))
         analyzer = model if isinstance(model, Analyzer) else Analyzer.from_options(cast(ModelOptions, source))
-        driver = Driver(settings, analyzer, folder, exits.enter_context(spooled(folder.path, shard_size)))
+        spool = exits.enter_context(spooled(folder.path, all_settings.shard_size))
+        driver = Driver(all_settings, analyzer, folder, spool)
         started = time.monotonic()
         record = driver.prepare(overwrite=overwrite)
         expected = announce_costs(driver, printed=progress is not False)
@@ -162,36 +146,28 @@ def settings_of(
     *,
     corpus: str | Path | Corpus | Sequence[str] | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    masking: Masking = "paper",
-    seed: int = 0,
-    shard_size: int = 16,
-    corpus_name: str = "",
-    ranks: str | Path | None = None,
-    value_bias: ValueBias = "token",
-    ff_baseline: FeedForwardBaseline = "zero",
-    dtype: torch.dtype | str | None = None,
-    stack: StackName | None = None,
-    approximate: ApproximationName | None = None,
-    **corpus_options: Unpack[CorpusOptions],
+    **settings: Unpack[RunKeywords],
 ) -> Settings:
     """The settings of a run of any model, from the arguments of `run`."""
     selection = [
         item if isinstance(item, Experiment) else experiment(item, (options or {}).get(item)) for item in experiments
     ]
+    own, of_corpus = _divided(settings)
     return Settings(
-        experiments=tuple(_with_masking(item, masking) for item in selection),
-        corpus=None if corpus is None else Corpus.of(corpus, corpus_options, seed=seed),
-        masking=masking,
-        seed=seed,
-        shard_size=shard_size,
-        corpus_name=corpus_name,
-        ranks=None if ranks is None else str(ranks),
-        value_bias=value_bias,
-        ff_baseline=ff_baseline,
-        dtype=arithmetic(dtype),
-        stack=stack,
-        approximate=approximate,
+        experiments=tuple(_with_masking(item, own.masking) for item in selection),
+        corpus=None if corpus is None else Corpus.of(corpus, of_corpus, seed=own.seed),
+        **vars(own),
     )
+
+
+def _divided(settings: RunKeywords) -> tuple[RunSettings, CorpusOptions]:
+    """The settings of a run in plain types, and the options of its corpus."""
+    known = {field.name for field in fields(RunSettings)}
+    own: dict[str, Any] = {name: value for name, value in settings.items() if name in known}
+    own["dtype"] = arithmetic(own.get("dtype"))
+    own["ranks"] = None if own.get("ranks") is None else str(own["ranks"])
+    others = {name: value for name, value in settings.items() if name not in known}
+    return RunSettings(**own), cast(CorpusOptions, others)
 
 
 @contextmanager

@@ -1,28 +1,28 @@
-"""Everything that the tables of a run depend on, as one value: written beside them, and compared before a run resumes."""
+"""Everything that the tables of a run depend on, as one value: written next to them, and compared before a run resumes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import torch
 
 from normscope.corpora import Corpus
 from normscope.errors import InputError
 from normscope.experiments import Experiment, check_approximable
-from normscope.options import ApproximationName, Arithmetic, FeedForwardBaseline, Masking, StackName, ValueBias
+from normscope.options import Arithmetic, RunSettings, documented_fields
 
 LAYOUT = 2
 """The layout of `run.json`. The first had no number."""
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The settings of a run; `dtype` is that of the arithmetic, `stack` the one of two that is looked at.
+class Settings(RunSettings):
+    """All settings of a run: those of `RunSettings`, its experiments and its corpus.
 
     `model`, the facts that identify its weights, is known once the model is loaded, and the fingerprint of all tokens once
     the corpus is read.
@@ -30,16 +30,6 @@ class Settings:
 
     experiments: tuple[Experiment, ...]
     corpus: Corpus | None = None
-    masking: Masking = "paper"
-    seed: int = 0
-    shard_size: int = 16
-    corpus_name: str = ""
-    ranks: str | None = None
-    value_bias: ValueBias = "token"
-    ff_baseline: FeedForwardBaseline = "zero"
-    dtype: Arithmetic | None = None
-    stack: StackName | None = None
-    approximate: ApproximationName | None = None
     model: dict[str, str | int | float] = field(default_factory=dict[str, str | int | float])
     tokens_fingerprint: str = ""
 
@@ -51,12 +41,10 @@ class Settings:
             raise InputError(f"shard_size is at least 1, not {self.shard_size}.")
         if self.seed < 0:
             raise InputError(f"seed is at least 0, not {self.seed}.")
-        check_choice("masking", self.masking, get_args(Masking))
-        check_choice("value_bias", self.value_bias, get_args(ValueBias))
-        check_choice("ff_baseline", self.ff_baseline, get_args(FeedForwardBaseline))
-        check_choice("The stack", self.stack, (None, *get_args(StackName)))
-        check_choice("The arithmetic", self.dtype, (None, *get_args(Arithmetic)))
-        check_choice("approximate", self.approximate, (None, *get_args(ApproximationName)))
+        for setting in documented_fields(RunSettings):
+            choices = choices_of(setting.type)
+            if choices:
+                check_choice(setting.name, getattr(self, setting.name), choices)
         if self.approximate is not None:
             check_approximable([item.name for item in self.experiments if not item.ranks_only], self.approximate)
 
@@ -80,17 +68,8 @@ class Settings:
             "corpus": None if self.corpus is None else self.corpus.settings(),
             "corpus_fingerprint": None if self.corpus is None else self.corpus.fingerprint(),
             "tokens_fingerprint": self.tokens_fingerprint,
-            "masking": self.masking,
-            "seed": self.seed,
-            "shard_size": self.shard_size,
-            "corpus_name": self.corpus_name,
-            "ranks": self.ranks,
             "ranks_fingerprint": None if self.ranks is None else _fingerprint(Path(self.ranks)),
-            "value_bias": self.value_bias,
-            "ff_baseline": self.ff_baseline,
-            "dtype": self.dtype,
-            "stack": self.stack,
-            "approximate": self.approximate,
+            **{setting.name: getattr(self, setting.name) for setting in fields(RunSettings)},
         }
         return json.loads(json.dumps(values, default=str))
 
@@ -100,8 +79,16 @@ def identity(record: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def choices_of(kind: Any) -> tuple[object, ...]:
+    """The values of a `Literal`, or of one that may be `None`; none for other types."""
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    named = [choice for part in get_args(kind) for choice in choices_of(part)]
+    return (None, *named) if named else ()
+
+
 def check_choice(what: str, value: object, choices: tuple[object, ...]) -> None:
-    """Refuse a value that a setting does not have."""
+    """Raise for a value that a setting does not have."""
     if value not in choices:
         *others, last = [str(choice) for choice in choices if choice is not None]
         raise InputError(f"{what} is {', '.join(others)} or {last}, not {value!r}.")

@@ -15,7 +15,7 @@ from transformers import BertConfig, BertModel
 
 import normscope as ns
 from normscope.deprecated import MOVED_MODULES
-from normscope.options import AnalysisRequest, ExplainRequest
+from normscope.request import AnalysisRequest, ExplainRequest
 
 IDS = torch.tensor([[5, 6, 7]])
 

@@ -16,7 +16,6 @@ import torch
 import xarray as xr
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from normscope import request as asking
 from normscope.chain.baseline import BiasBaseline, baseline
 from normscope.chain.trace import LayerTrace
 from normscope.deprecated import renamed_keywords
@@ -32,7 +31,7 @@ from normscope.families.spec import Stack
 from normscope.inputs import ImageInput, Input, Target, TokenSequence
 from normscope.measures import Decomposition, KeptTraces, Measure
 from normscope.measures.request import check_arithmetic
-from normscope.methods import LayerMethod, attribution, layer_method
+from normscope.methods import LayerMethod, attribution, layer_method, resolve
 from normscope.methods.across import AcrossLayers
 from normscope.methods.maps import maps_by
 from normscope.methods.prediction import Attribution
@@ -40,17 +39,8 @@ from normscope.models.loading import load_model, sketched_model
 from normscope.models.model import Model
 from normscope.models.options import DeviceMap, ModelOptions
 from normscope.options import (
-    AnalysisOptions,
-    AnalysisRequest,
-    EstimateOptions,
-    EstimateRequest,
-    ExplainOptions,
-    ExplainRequest,
     FeedForwardBaseline,
-    MixingOptions,
-    MixingRequest,
     StackName,
-    Text,
     ValueBias,
     ff_baseline_of,
     stack_name,
@@ -59,6 +49,17 @@ from normscope.options import (
     with_keywords,
 )
 from normscope.passes import Measured, Pass, Tell
+from normscope.request import (
+    AnalysisOptions,
+    AnalysisRequest,
+    EstimateOptions,
+    EstimateRequest,
+    ExplainOptions,
+    ExplainRequest,
+    MixingOptions,
+    MixingRequest,
+    Text,
+)
 from normscope.results import from_pass as results
 from normscope.results import schema
 from normscope.results import zarr as streaming
@@ -261,11 +262,11 @@ class Analyzer(Model):
         """
         asked = AnalysisRequest(**options)
         method, value_bias = layer_method(asked.method), value_bias_of(asked.value_bias)
-        sequences, single = asking.read(self, inputs, asked.target, words=pretokenized, truncate=asked.truncate)
-        wanted = asking.wanted_of(
+        sequences, single = resolve.read(self, inputs, asked.target, words=pretokenized, truncate=asked.truncate)
+        wanted = resolve.wanted_of(
             asked, projections=asked.projections, value_bias=value_bias, ff_baseline=asked.ff_baseline
         )
-        request = asking.map_request(self, method, wanted, asked)
+        request = resolve.map_request(self, method, wanted, asked)
         facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline, **method.facts}
         if asked.out is not None:
             return streaming.analysis(Pass(self, request), sequences, facts, asked.out, asked.on_progress)
@@ -273,7 +274,7 @@ class Analyzer(Model):
             refuse_memory(self, request, lengths_of(sequences), asked.max_memory)
         if method.across_layers:
             run = AcrossLayers(self, method, request, asked.ff_baseline)
-            layers = asking.layers_asked(self, asked.layers)
+            layers = resolve.layers_asked(self, asked.layers)
             analyses = run.analyses(sequences, layers, asked.queries, asked.on_progress)
         else:
             measured = Pass(self, request).over(sequences, progress=asked.progress, tell=asked.on_progress)
@@ -324,12 +325,12 @@ class Analyzer(Model):
             ((2, 6, 5), True)
         """
         asked = MixingRequest(**options)
-        own, _ = asking.scopes_asked(self, asked.scopes)
+        own, _ = resolve.scopes_asked(self, asked.scopes)
         value_bias = value_bias_of(asked.value_bias)
         measure = Decomposition(ratios=tuple(own), value_bias=value_bias)
         start = baseline(asked.ff_baseline, value_bias)
-        request = asking.request(self, [measure], [], asked.layers, None, asked.dtype, start)
-        sequences, single = asking.read(self, inputs, asked.target, words=pretokenized, truncate=asked.truncate)
+        request = resolve.request(self, [measure], [], asked.layers, None, asked.dtype, start)
+        sequences, single = resolve.read(self, inputs, asked.target, words=pretokenized, truncate=asked.truncate)
         measured = Pass(self, request).over(sequences, progress=asked.progress, tell=asked.on_progress)
         facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline}
         ratios = [results.mixing_ratios(item, facts) for item in measured]
@@ -408,7 +409,7 @@ class Analyzer(Model):
                 f"'pull-back' or 'decompx'."
             )
         wanted = checked(asked.target, asked.against, asked.at, asked.continue_for, asked.direction, asked.reply)
-        sequences, single = asking.read_sources(self, inputs, words=pretokenized, truncate=asked.truncate)
+        sequences, single = resolve.read_sources(self, inputs, words=pretokenized, truncate=asked.truncate)
         request = PullRequest(asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline)
         explanations = [self._explain(item, wanted, method, request) for item in sequences]
         return explanations[0] if single else explanations
@@ -417,7 +418,7 @@ class Analyzer(Model):
         self, sequence: TokenSequence, wanted: Wanted, method: Attribution, request: PullRequest
     ) -> Explanation:
         sequence, question = read_question(self, sequence, wanted)
-        asking.refuse_unknown_ids(self, sequence)
+        resolve.refuse_unknown_ids(self, sequence)
         return Explanation.from_tree(method.explain(Asked(self, sequence, question, request)))
 
     @renamed_keywords(words="pretokenized")
@@ -453,11 +454,11 @@ class Analyzer(Model):
         """
         asked = EstimateRequest(**options)
         if asked.maps:
-            request = asking.map_request(self, layer_method(schema.NORMS), asking.wanted_of(asked), asked)
+            request = resolve.map_request(self, layer_method(schema.NORMS), resolve.wanted_of(asked), asked)
         else:
-            own, _ = asking.scopes_asked(self, asked.scopes)
+            own, _ = resolve.scopes_asked(self, asked.scopes)
             measure = Decomposition(ratios=tuple(own))
-            request = asking.request(self, [measure], [], asked.layers, asked.queries, asked.dtype)
+            request = resolve.request(self, [measure], [], asked.layers, asked.queries, asked.dtype)
         lengths = planned.lengths(self, inputs, target, words=pretokenized, truncate=asked.truncate)
         short_run = planned.short_analysis(self, request) if asked.timed else None
         return plan(self, asked_of(self, request), lengths, short_run=short_run, clock=asked.clock)
@@ -505,9 +506,9 @@ class Analyzer(Model):
             >>> len(analyzer.traces("A text."))  # one for each layer
             6
         """
-        sequences, _ = asking.read(self, inputs, target, words=False, truncate=False)
+        sequences, _ = resolve.read(self, inputs, target, words=False, truncate=False)
         measure = KeptTraces()
-        (measured,) = Pass(self, asking.request(self, [measure], [], None, None, None)).over(sequences)
+        (measured,) = Pass(self, resolve.request(self, [measure], [], None, None, None)).over(sequences)
         return list(measured.main[measure].values())
 
     def measure(
@@ -530,7 +531,7 @@ class Analyzer(Model):
             >>> sorted(measured.main[ratios]) == analyzer.layers
             True
         """
-        return Pass(self, asking.request(self, measures, [], None, None, dtype, start)).over(
+        return Pass(self, resolve.request(self, measures, [], None, None, dtype, start)).over(
             sequences, progress=False, tell=tell
         )
 

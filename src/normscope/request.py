@@ -1,170 +1,311 @@
-"""Requests resolved against a model: inputs, scopes, layers and measures, checked against what the model has.
+"""Requests: the options of the public calls, each declared once for Python, the command line, the estimate and corpus runs.
 
-Owns the errors about them. `options` declares requests, `Analyzer` resolves them here, and `passes` does the work.
+The options of a call are the fields of a frozen dataclass, such as `AnalysisRequest`. A field that is also an option of a
+command is annotated with `Documentation`. Next to each dataclass is the `TypedDict` that types the keywords of the call. A
+new option is one field there, and one use. Nothing here imports torch, so that a command line starts quickly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from inspect import signature
-from typing import Any, Unpack, cast
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
-import torch
-from PIL import Image
+from normscope.options import (
+    ApproximationName,
+    Arithmetic,
+    Documentation,
+    FeedForwardBaseline,
+    Masking,
+    Products,
+    StackName,
+    ValueBias,
+)
 
-from normscope.chain.baseline import BiasBaseline, baseline
-from normscope.errors import InputError, SelectionError
-from normscope.inputs import Target, TokenSequence, read_images, read_inputs, with_targets
-from normscope.measures import Measure
-from normscope.measures.approximated import approximation
-from normscope.measures.request import Request, StackRequest
-from normscope.methods.layer import LayerMethod, MapRequest
-from normscope.models.config import no_layer, no_target
-from normscope.models.model import Model
-from normscope.options import ConventionOptions, MapSelection, whole_numbers
-from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, with_derived
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+    from normscope.explain.question import LabelName
+    from normscope.inputs import Target
+    from normscope.measures.approximated import Approximate
+    from normscope.methods.base import Method
+    from normscope.methods.layer import LayerMethod
+
+    Dtype = torch.dtype
+    Vector = torch.Tensor | np.ndarray | Sequence[float]
+else:  # importing torch takes seconds, and a command line that only shows its options should not wait for it
+    LabelName = Target = Approximate = LayerMethod = Method = Dtype = Vector = Any
+
+Text = str | tuple[str, str]
+"""One text, or a pair of texts."""
+
+OnProgress = Callable[[int, int], None]
+"""Called with the number of layers that are done and the number of all layers; may raise, to cancel."""
+
+Clock = Callable[[], float]
+"""Returns the time in seconds."""
+
+_Baseline = Annotated[
+    FeedForwardBaseline,
+    Documentation(
+        "Start the integrated gradients of feed-forwards at 'zero', as in the papers, or at the 'bias': what no token put "
+        "in."
+    ),
+]
+_Truncate = Annotated[bool, Documentation("Cut a text that is longer than the model takes, instead of refusing it.")]
 
 
-class _MapOptions(ConventionOptions, total=False):
+@dataclass(frozen=True, kw_only=True)
+class Conventions:
+    """What the decomposition counts where; the defaults are those of the papers."""
+
+    value_bias: Annotated[
+        ValueBias, Documentation("Count the bias of the value projection with the 'token' or with the 'bias'.")
+    ] = "token"
+    ff_baseline: _Baseline = "zero"
+
+
+class ConventionOptions(TypedDict, total=False):
+    """The fields of `Conventions` as keywords."""
+
+    value_bias: ValueBias
+    ff_baseline: FeedForwardBaseline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which scopes and layers are computed, and how."""
+
+    scopes: str | Sequence[str] | None = None
+    layers: int | Sequence[int] | None = None
+    truncate: _Truncate = False
+    dtype: Dtype | None = None
+
+
+class SelectionOptions(TypedDict, total=False):
+    """The fields of `Selection` as keywords."""
+
+    scopes: str | Sequence[str] | None
+    layers: int | Sequence[int] | None
+    truncate: bool
+    dtype: Dtype | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapSelection(Selection):
+    """What decides how much work maps are."""
+
+    queries: int | Sequence[int] | None = None
+    heads: bool = False
+    approximate: Annotated[
+        str | Approximate | None,
+        Documentation(
+            "Approximate the maps from the feed-forward on, and say how near they come to exact ones on sampled queries.",
+            command_line_type=ApproximationName,
+        ),
+    ] = None
+    products: Annotated[
+        Products | None,
+        Documentation(
+            "Less precise products in the feed-forward, for devices that are faster in them; the error is reported."
+        ),
+    ] = None
+
+
+class MapSelectionOptions(SelectionOptions, total=False):
+    """The fields of `MapSelection` as keywords."""
+
+    queries: int | Sequence[int] | None
+    heads: bool
+    approximate: str | Approximate | None
+    products: Products | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassOptions:
+    """What a pass over the inputs takes in addition: the decoder's target, and how progress is shown."""
+
+    target: Target | None = None
+    progress: bool | None = None
+    on_progress: OnProgress | None = None
+
+
+class PassKeywords(TypedDict, total=False):
+    """The fields of `PassOptions` as keywords."""
+
+    target: Target | None
+    progress: bool | None
+    on_progress: OnProgress | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixingRequest(Selection, Conventions, PassOptions):
+    """The options of `Analyzer.mixing_ratios`."""
+
+
+class MixingOptions(SelectionOptions, ConventionOptions, PassKeywords, total=False):
+    """The fields of `MixingRequest` as keywords."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalysisRequest(MapSelection, Conventions, PassOptions):
+    """The options of `Analyzer.analyze`."""
+
+    method: str | LayerMethod = "norms"
+    projections: bool = False
+    max_memory: int | None = None
+    out: str | Path | None = None
+
+
+class AnalysisOptions(MapSelectionOptions, ConventionOptions, PassKeywords, total=False):
+    """The fields of `AnalysisRequest` as keywords."""
+
+    method: str | LayerMethod
     projections: bool
+    max_memory: int | None
+    out: str | Path | None
 
 
-# ---- inputs ------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class EstimateRequest(MapSelection):
+    """The options of `Analyzer.estimate`."""
+
+    maps: bool = True
+    timed: bool = True
+    clock: Clock = time.perf_counter
 
 
-def read_sources(model: Model, inputs: Any, *, words: bool, truncate: bool) -> tuple[list[TokenSequence], bool]:
-    """The sequences of an input, without targets for a decoder."""
-    if model.family.reads == "image":
-        return read_images(inputs, model.module, model.processor)
-    if _is_image(inputs):
-        raise InputError(f"An image was given, but {model.name} reads text.")
-    sequences, single = read_inputs(inputs, model.tokenizer, model.longest, words=words, truncate=truncate)
-    for sequence in sequences:
-        refuse_unknown_ids(model, sequence)
-    return sequences, single
+class EstimateOptions(MapSelectionOptions, total=False):
+    """The fields of `EstimateRequest` as keywords."""
+
+    maps: bool
+    timed: bool
+    clock: Clock
 
 
-def read(
-    model: Model, inputs: Any, target: Target | None, *, words: bool, truncate: bool
-) -> tuple[list[TokenSequence], bool]:
-    if model.family.encoder is None and target is not None:
-        refuse_target(model)
-    sequences, single = read_sources(model, inputs, words=words, truncate=truncate)
-    if model.family.encoder is not None:
-        options = (model.module, model.tokenizer, model.longest)
-        sequences = with_targets(sequences, target, *options, truncate=truncate)
-    for sequence in sequences:
-        refuse_unknown_ids(model, sequence)
-    return sequences, single
+_EXPLAINED, _HOW = "What is explained", "How"
 
 
-def refuse_target(model: Model) -> None:
-    """Refuse a target for a model that has no decoder to read it."""
-    raise InputError(no_target(model.name))
+@dataclass(frozen=True, kw_only=True)
+class ExplainRequest:
+    """The options of `Analyzer.explain`."""
+
+    target: Annotated[
+        LabelName | Sequence[int] | None,
+        Documentation(
+            "A word, a whole continuation, or a label; the text that an encoder-decoder outputs. Mind the space before a "
+            "word. Default: what the model predicts.",
+            ("--target", "-t"),
+            str,
+            _EXPLAINED,
+        ),
+    ] = None
+    against: Annotated[
+        LabelName | None,
+        Documentation(
+            "Another word or label: why the one rather than the other.", command_line_type=str, panel=_EXPLAINED
+        ),
+    ] = None
+    at: Annotated[
+        int | None,
+        Documentation(
+            "The position (from 0, or negative from the end) of the token whose prediction is explained. Default: the "
+            "last, the mask, or the only one.",
+            panel=_EXPLAINED,
+        ),
+    ] = None
+    continue_for: Annotated[
+        int | None,
+        Documentation(
+            "Let the model continue the text by at most this many tokens, and explain each.", panel=_EXPLAINED
+        ),
+    ] = None
+    direction: Vector | Literal["state"] | None = None
+    reply: str | Sequence[int] | None = None
+    method: Annotated[
+        str | Method,
+        Documentation("How to attribute; `normscope methods` lists the methods.", command_line_type=str, panel=_HOW),
+    ] = "pull-back"
+    heads: Annotated[bool, Documentation("Also keep the edges of every head (in a .nc).", panel=_HOW)] = False
+    ff_baseline: _Baseline = "zero"
+    truncate: _Truncate = False
+    dtype: Dtype | None = None
+    max_memory: Annotated[
+        int | None,
+        Documentation(
+            "Memory that the layers' traces may take, such as 500M or 2G. What does not fit is recomputed.",
+            command_line_type=str,
+            panel=_HOW,
+        ),
+    ] = None
+    on_progress: OnProgress | None = None
 
 
-def refuse_unknown_ids(model: Model, sequence: TokenSequence) -> None:
-    known: dict[str, int] = {
-        "input_ids": vocabulary(model),
-        "token_type_ids": getattr(model.config, "type_vocab_size", 0),
-        "position_ids": _positions(model, sequence),
-    }
-    for name, count in known.items():
-        for number in sequence.features.get(name, []):
-            if count and not 0 <= number < count:
-                raise InputError(
-                    f"The encoding's {name!r} has {number}, but the model knows 0 to {count - 1}. "
-                    f"Is its tokenizer that of another model?"
-                )
-    if sequence.target is not None:
-        refuse_unknown_ids(model, sequence.target)
+class ExplainOptions(TypedDict, total=False):
+    """The fields of `ExplainRequest` as keywords."""
+
+    target: LabelName | Sequence[int] | None
+    against: LabelName | None
+    at: int | None
+    continue_for: int | None
+    direction: Vector | Literal["state"] | None
+    reply: str | Sequence[int] | None
+    method: str | Method
+    heads: bool
+    ff_baseline: FeedForwardBaseline
+    truncate: bool
+    dtype: Dtype | None
+    max_memory: int | None
+    on_progress: OnProgress | None
 
 
-def _positions(model: Model, sequence: TokenSequence) -> int:
-    """How many positions the model knows; 0 where it takes any. Refuses positions that it would not look at."""
-    if "position_ids" not in sequence.features:
-        return 0
-    if "position_ids" not in signature(type(model.module).forward).parameters:
-        raise InputError(f"The encoding has position_ids, but {model.name} takes none: leave them out.")
-    return 0 if model.longest is None else getattr(model.config, "max_position_embeddings", 0)
+@dataclass(frozen=True, kw_only=True)
+class RunSettings(Conventions):
+    """The settings of a corpus run that do not depend on its model, experiments and corpus."""
+
+    masking: Annotated[Masking, Documentation("Mask tokens as each paper does, in all experiments, or in none.")] = (
+        "paper"
+    )
+    seed: Annotated[int, Documentation("Seed of masking, sampling and bootstrap.")] = 0
+    shard_size: Annotated[int, Documentation("Sequences per shard, the unit that is kept.", panel="The work")] = 16
+    corpus_name: Annotated[
+        str,
+        Documentation(
+            "Name of a corpus of the papers (wikipedia, sst2, mnli, conll), to show published values next to its own.",
+            panel="The corpus",
+        ),
+    ] = ""
+    ranks: Annotated[
+        str | None,
+        Documentation("Token frequencies, lines of 'rank count id'. Default: counted in the corpus."),
+    ] = None
+    dtype: Annotated[
+        Arithmetic | None,
+        Documentation(
+            "Arithmetic of the decomposition. Default: float32, or float64 for a float64 model.", ("--arithmetic",)
+        ),
+    ] = None
+    stack: Annotated[
+        StackName | None,
+        Documentation("The stack of an encoder-decoder model to look at. Default: the decoder."),
+    ] = None
+    approximate: Annotated[
+        ApproximationName | None,
+        Documentation("Approximate the maps from the feed-forward on, for experiments that use their ranks alone."),
+    ] = None
 
 
-def vocabulary(model: Model) -> int:
-    """How many token ids the model knows; 0 where a class of someone's own does not say."""
-    try:
-        embeddings = cast("torch.nn.Embedding | None", model.module.get_input_embeddings())
-    except NotImplementedError:
-        return 0
-    return getattr(embeddings, "num_embeddings", 0)
+class RunOptions(ConventionOptions, total=False):
+    """The fields of `RunSettings` as keywords, in which a dtype may be torch's and a path any path."""
 
-
-def scopes_asked(model: Model, scopes: str | Sequence[str] | None) -> tuple[list[Scope], list[Scope]]:
-    """The scopes asked for that the main stack has, and those that the encoder has."""
-    encoder = model.encoder_scopes
-    available = with_derived(dict.fromkeys([*model.scopes, *encoder]))
-    asked = {basis(scope) for scope in resolve_all(scopes, available)}
-    # Where only the encoder's scopes are asked for, its decoder still has an analysis to hang on.
-    own = [scope for scope in model.scopes if scope in asked] or [ATTENTION_WEIGHTS]
-    return own, [scope for scope in encoder if scope in asked]
-
-
-def request(
-    model: Model,
-    measures: Sequence[Measure[Any, Any]],
-    encoder_measures: Sequence[Measure[Any, Any]],
-    layers: int | Sequence[int] | None,
-    queries: int | Sequence[int] | None,
-    dtype: torch.dtype | None,
-    start: BiasBaseline | None = None,
-) -> Request:
-    encoder_layers = encoder_layers_asked(model, layers)
-    encoder = StackRequest(encoder_measures, encoder_layers) if encoder_measures and encoder_layers else None
-    return Request(StackRequest(measures, layers_asked(model, layers)), encoder, queries, dtype, start)
-
-
-def encoder_layers_asked(model: Model, layers: int | Sequence[int] | None) -> list[int]:
-    if model.family.encoder is None:
-        return []
-    every = range(1, 1 + model.family.encoder.depth(model.config))
-    asked = every if layers is None else whole_numbers(layers, "A layer")
-    return [layer for layer in every if layer in asked]
-
-
-def layers_asked(model: Model, layers: int | Sequence[int] | None) -> list[int]:
-    if layers is None:
-        return model.layers
-    asked = whole_numbers(layers, "A layer")
-    for layer in asked:
-        if layer not in model.layers:
-            raise SelectionError(no_layer(layer, model.name, len(model.layers)))
-    if not asked:
-        raise SelectionError(f"No layer was asked for: {model.name} has layers 1 to {len(model.layers)}.")
-    return sorted(set(asked))
-
-
-def wanted_of(selection: MapSelection, **others: Unpack[_MapOptions]) -> MapRequest:
-    """What a method needs to know of a request for maps."""
-    approximate = approximation(selection.approximate, selection.products)
-    return MapRequest((), selection.scopes is not None, selection.heads, approximate=approximate, **others)
-
-
-def map_request(model: Model, method: LayerMethod, wanted: MapRequest, selection: MapSelection) -> Request:
-    """What a method measures of each stack."""
-    own, of_encoder = scopes_asked(model, selection.scopes)
-    stacks = [
-        StackRequest(method.measures(replace(wanted, scopes=tuple(scopes), layers=needed)), needed)
-        for scopes, needed in (
-            (own, method.layers_needed(layers_asked(model, selection.layers))),
-            (of_encoder, method.layers_needed(encoder_layers_asked(model, selection.layers))),
-        )
-        if scopes and needed
-    ]
-    counted = "states" if method.across_layers else wanted.value_bias
-    start = baseline(wanted.ff_baseline, counted)
-    encoder = stacks[1] if len(stacks) > 1 else None
-    return Request(stacks[0], encoder, selection.queries, selection.dtype, start)
-
-
-def _is_image(inputs: Any) -> bool:
-    return isinstance(inputs, Image.Image) or (isinstance(inputs, Mapping) and "pixel_values" in inputs)
+    masking: Masking
+    seed: int
+    shard_size: int
+    corpus_name: str
+    ranks: str | Path | None
+    dtype: Dtype | str | None
+    stack: StackName | None
+    approximate: ApproximationName | None

@@ -16,8 +16,9 @@ from normscope.experiments import EXPERIMENTS, check_approximable, check_experim
 from normscope.methods import METHODS, check_method_options, read_options
 from normscope.models.config import refuse_layer, refuse_scope, refuse_stacks
 from normscope.models.options import ModelOptions
-from normscope.options import MOST_JOBS, MapSelectionOptions, normalise_axis
+from normscope.options import MOST_JOBS, normalise_axis
 from normscope.paths import FIGURES, MAPS, NETCDF, PAGES, RESULTS, TABLES, ending, kind
+from normscope.request import MapSelectionOptions
 from normscope.scopes import ATTENTIONS, Scope
 
 if TYPE_CHECKING:

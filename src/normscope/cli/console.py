@@ -24,7 +24,7 @@ from normscope.paths import FIGURES, NETCDF, PAGE, TABLES
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
-    from normscope.options import AnalysisOptions
+    from normscope.request import AnalysisOptions
     from normscope.results.analysis import Analysis
 
 _UNLIMITED = 100_000

@@ -14,7 +14,7 @@ from normscope.cli.console import given_texts, load_analyzer, read_text, result_
 from normscope.cli.expansion import expanded
 from normscope.errors import InputError
 from normscope.models.options import ModelOptions
-from normscope.options import MapSelectionOptions
+from normscope.request import MapSelectionOptions
 
 if TYPE_CHECKING:
     from normscope.estimate import Estimate

@@ -30,7 +30,7 @@ from normscope.cli.console import (
 from normscope.cli.expansion import Expansion, expanded
 from normscope.methods import METHODS, method
 from normscope.models.options import ModelOptions
-from normscope.options import ExplainOptions, ExplainRequest
+from normscope.request import ExplainOptions, ExplainRequest
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer

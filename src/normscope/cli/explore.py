@@ -26,7 +26,7 @@ from normscope.cli.console import (
 from normscope.cli.expansion import expanded
 from normscope.errors import InputError, NormscopeError
 from normscope.models.options import ModelOptions
-from normscope.options import AnalysisOptions
+from normscope.request import AnalysisOptions
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer

@@ -35,7 +35,7 @@ from normscope.cli.expansion import expanded
 from normscope.errors import SelectionError
 from normscope.models.config import no_encoder
 from normscope.models.options import ModelOptions
-from normscope.options import AnalysisOptions
+from normscope.request import AnalysisOptions
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from normscope.cli.commands import add_command
 from normscope.cli.console import analysing, given_texts, load_analyzer, read_text, result_console, say_written, working
 from normscope.cli.expansion import expanded
 from normscope.models.options import ModelOptions
-from normscope.options import MixingOptions
+from normscope.request import MixingOptions
 
 if TYPE_CHECKING:
     import xarray as xr

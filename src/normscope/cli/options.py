@@ -9,7 +9,7 @@ import typer
 
 from normscope.cli.expansion import Expansion
 from normscope.models.options import ModelOptions
-from normscope.options import AnalysisRequest
+from normscope.request import AnalysisRequest
 
 _MODEL = "The model"
 _SHOWN = "What is shown"

@@ -19,7 +19,8 @@ from normscope.corpora import Corpus, CorpusOptions
 from normscope.errors import InputError, listing
 from normscope.experiments import EXPERIMENTS
 from normscope.models.options import ModelOptions
-from normscope.options import Documentation, RunOptions, RunSettings
+from normscope.options import Documentation
+from normscope.request import RunOptions, RunSettings
 
 if TYPE_CHECKING:
     from normscope.runs.engines import Engine

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import torch
 
-from normscope import request as asking
 from normscope.errors import InputError
 from normscope.estimate.estimate import Length
 from normscope.estimate.planning import SHORT, ShortRun, Stacks, asked_of, explained_of, lengths_of
 from normscope.inputs import read_targets
 from normscope.measures import Decomposition
 from normscope.measures.request import Request
+from normscope.methods import resolve
 from normscope.models.devices import entry_device
 from normscope.models.model import Model
 from normscope.options import is_whole, whole_numbers
@@ -25,7 +25,7 @@ def lengths(model: Model, inputs: Any, target: Any, *, words: bool, truncate: bo
     """The lengths of inputs, or those numbers themselves. A target that is not given is as long as its source."""
     decodes = model.family.encoder is not None
     if target is not None and not decodes:
-        asking.refuse_target(model)
+        resolve.refuse_target(model)
     sources = _counts(model, inputs, words=words, truncate=truncate)
     if not decodes:
         return [Length(tokens) for tokens in sources]
@@ -50,14 +50,14 @@ def _counts(model: Model, inputs: Any, *, words: bool, truncate: bool) -> list[i
         if min(counts) < 1:
             raise InputError(f"An input has at least one token, not {min(counts)}.")
         return counts
-    sequences, _ = asking.read_sources(model, inputs, words=words, truncate=truncate)
+    sequences, _ = resolve.read_sources(model, inputs, words=words, truncate=truncate)
     return [len(sequence) for sequence in sequences]
 
 
 def short_analysis(model: Model, request: Request) -> ShortRun:
     """A request of a short input; images have their length, so that few of their queries are asked for."""
     small = replace(request, queries=list(range(SHORT)) if model.family.reads == "image" else None)
-    sequences, _ = asking.read(model, *_short_input(model), words=False, truncate=False)
+    sequences, _ = resolve.read(model, *_short_input(model), words=False, truncate=False)
     stacks = asked_of(model, small) or {}
     length = lengths_of(sequences)[0]
     decompositions = [each for each in request.main.measures if isinstance(each, Decomposition)]
@@ -73,7 +73,7 @@ def short_explanation(
     question: dict[str, Any] = {"direction": "state"} if target is None else {"target": target["input_ids"][0]}
     decodes = target is not None
     stacks: Stacks = explained_of(model, SHORT if decodes else 1, dtype, heads=heads, head=decodes)
-    sequences, _ = asking.read(model, inputs, target, words=False, truncate=False)
+    sequences, _ = resolve.read(model, inputs, target, words=False, truncate=False)
     return ShortRun(lambda: explain(inputs, heads=heads, dtype=dtype, **question), stacks, lengths_of(sequences)[0])
 
 
@@ -91,4 +91,4 @@ def _plain_token(model: Model) -> int:
     """A token that stands for some piece of a text: one that is not special, which alone would be no input."""
     tokenizer = model.tokenizer
     special = set[int]() if tokenizer is None else set(tokenizer.all_special_ids)
-    return next((number for number in range(1, asking.vocabulary(model)) if number not in special), 1)
+    return next((number for number in range(1, resolve.vocabulary(model)) if number not in special), 1)

@@ -23,8 +23,8 @@ from normscope.experiments.partial import Moments, Partial
 from normscope.inputs import NO_WORD, TokenSequence, with_targets
 from normscope.measures import CaptureDepth, Decomposition, Measure, joined
 from normscope.measures.approximated import approximation
+from normscope.methods.resolve import refuse_unknown_ids
 from normscope.options import ApproximationName, FeedForwardBaseline, Masking, StackName, ValueBias
-from normscope.request import refuse_unknown_ids
 from normscope.results.analysis import Analysis
 from normscope.scopes import Scope
 

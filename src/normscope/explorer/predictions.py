@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from normscope import request as asking
 from normscope.explain.model_values import Values
 from normscope.explain.parse import read_question
 from normscope.explain.probabilities import EACH, each_by_itself, has_probabilities, probabilities
 from normscope.explain.question import Wanted, label_name
 from normscope.explorer.requests import Order, task_of
+from normscope.methods import resolve
 
 _MOST = 6
 
@@ -23,7 +23,7 @@ def reply_of(order: Order) -> str | list[int] | None:
         return None
     if order.target is not None:
         return order.target
-    (sequence,), _ = asking.read(order.analyzer, order.inputs, None, words=False, truncate=False)
+    (sequence,), _ = resolve.read(order.analyzer, order.inputs, None, words=False, truncate=False)
     assert sequence.target is not None
     return sequence.target.features["input_ids"][1:]  # all that is read after the start token
 
@@ -37,7 +37,7 @@ def predictions_of(order: Order) -> list[dict[str, Any]]:
     task = task_of(analyzer)
     if task not in ("causal-lm", "seq2seq-lm", "masked-lm", "sequence-classification", "image-classification"):
         return []
-    (sequence,), _ = asking.read_sources(analyzer, order.inputs, words=False, truncate=False)
+    (sequence,), _ = resolve.read_sources(analyzer, order.inputs, words=False, truncate=False)
     wanted = Wanted(at=0 if task == "masked-lm" else None, reply=reply_of(order))
     sequence, question = read_question(analyzer, sequence, wanted)
     logits = Values(analyzer, sequence, question).logits

@@ -16,7 +16,7 @@ from normscope.errors import InputError, NormscopeError
 from normscope.explorer.payload import payload_json
 from normscope.explorer.predictions import predictions_of, reply_of
 from normscope.explorer.requests import Order, Question, task_of
-from normscope.options import AnalysisOptions
+from normscope.request import AnalysisOptions
 from normscope.results.analysis import Analysis
 from normscope.results.explanation import Explanation
 from normscope.results.schema import NORMS

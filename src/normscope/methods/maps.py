@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import torch
 
-from normscope import request as requests
 from normscope.inputs import TokenSequence
+from normscope.methods import resolve
 from normscope.methods.across import AcrossLayers
 from normscope.methods.layer import LayerMethod
 from normscope.models.model import Model
-from normscope.options import MapSelection
 from normscope.passes import Pass, Tell
+from normscope.request import MapSelection
 from normscope.results.analysis import Analysis
 from normscope.results.from_pass import analysis_of
 
@@ -27,7 +27,7 @@ def maps_by(
 ) -> Analysis:
     """The maps of all layers by a method, for a sequence that is ready for the model."""
     selection = MapSelection(scopes=scopes, dtype=dtype)
-    request = requests.map_request(model, method, requests.wanted_of(selection), selection)
+    request = resolve.map_request(model, method, resolve.wanted_of(selection), selection)
     if method.across_layers:
         return AcrossLayers(model, method, request).analyses([sequence], model.layers, None, tell)[0]
     (measured,) = Pass(model, request).over([sequence], progress=False, tell=tell)

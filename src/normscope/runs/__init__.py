@@ -22,7 +22,8 @@ from normscope.errors import InputError
 from normscope.experiments import Experiment, Outcome, experiment
 from normscope.experiments.tables import Table
 from normscope.models.options import LoadingOptions, ModelOptions
-from normscope.options import MOST_JOBS, Masking, RunOptions, RunSettings, with_keywords
+from normscope.options import MOST_JOBS, Masking, with_keywords
+from normscope.request import RunOptions, RunSettings
 from normscope.runs import output
 from normscope.runs.cost import RunCost, announce_costs, cost_of
 from normscope.runs.driver import Driver, RunInterrupted

@@ -14,7 +14,8 @@ import torch
 from normscope.corpora import Corpus
 from normscope.errors import InputError
 from normscope.experiments import Experiment, check_approximable
-from normscope.options import Arithmetic, RunSettings, documented_fields
+from normscope.options import Arithmetic, documented_fields
+from normscope.request import RunSettings
 
 LAYOUT = 2
 """The layout of `run.json`. The first had no number."""

@@ -1,0 +1,171 @@
+"""Requests resolved against a model: inputs, scopes, layers and measures, checked against what the model has.
+
+Owns the errors about them. `options` declares requests, `Analyzer` resolves them here, and `passes` does the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from inspect import signature
+from typing import Any, Unpack, cast
+
+import torch
+from PIL import Image
+
+from normscope.chain.baseline import BiasBaseline, baseline
+from normscope.errors import InputError, SelectionError
+from normscope.inputs import Target, TokenSequence, read_images, read_inputs, with_targets
+from normscope.measures import Measure
+from normscope.measures.approximated import approximation
+from normscope.measures.request import Request, StackRequest
+from normscope.methods.layer import LayerMethod, MapRequest
+from normscope.models.config import no_layer, no_target
+from normscope.models.model import Model
+from normscope.options import whole_numbers
+from normscope.request import ConventionOptions, MapSelection
+from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, with_derived
+
+
+class _MapOptions(ConventionOptions, total=False):
+    projections: bool
+
+
+# ---- inputs ------------------------------------------------------------------------------------------------------------
+
+
+def read_sources(model: Model, inputs: Any, *, words: bool, truncate: bool) -> tuple[list[TokenSequence], bool]:
+    """The sequences of an input, without targets for a decoder."""
+    if model.family.reads == "image":
+        return read_images(inputs, model.module, model.processor)
+    if _is_image(inputs):
+        raise InputError(f"An image was given, but {model.name} reads text.")
+    sequences, single = read_inputs(inputs, model.tokenizer, model.longest, words=words, truncate=truncate)
+    for sequence in sequences:
+        refuse_unknown_ids(model, sequence)
+    return sequences, single
+
+
+def read(
+    model: Model, inputs: Any, target: Target | None, *, words: bool, truncate: bool
+) -> tuple[list[TokenSequence], bool]:
+    if model.family.encoder is None and target is not None:
+        refuse_target(model)
+    sequences, single = read_sources(model, inputs, words=words, truncate=truncate)
+    if model.family.encoder is not None:
+        options = (model.module, model.tokenizer, model.longest)
+        sequences = with_targets(sequences, target, *options, truncate=truncate)
+    for sequence in sequences:
+        refuse_unknown_ids(model, sequence)
+    return sequences, single
+
+
+def refuse_target(model: Model) -> None:
+    """Refuse a target for a model that has no decoder to read it."""
+    raise InputError(no_target(model.name))
+
+
+def refuse_unknown_ids(model: Model, sequence: TokenSequence) -> None:
+    known: dict[str, int] = {
+        "input_ids": vocabulary(model),
+        "token_type_ids": getattr(model.config, "type_vocab_size", 0),
+        "position_ids": _positions(model, sequence),
+    }
+    for name, count in known.items():
+        for number in sequence.features.get(name, []):
+            if count and not 0 <= number < count:
+                raise InputError(
+                    f"The encoding's {name!r} has {number}, but the model knows 0 to {count - 1}. "
+                    f"Is its tokenizer that of another model?"
+                )
+    if sequence.target is not None:
+        refuse_unknown_ids(model, sequence.target)
+
+
+def _positions(model: Model, sequence: TokenSequence) -> int:
+    """How many positions the model knows; 0 where it takes any. Refuses positions that it would not look at."""
+    if "position_ids" not in sequence.features:
+        return 0
+    if "position_ids" not in signature(type(model.module).forward).parameters:
+        raise InputError(f"The encoding has position_ids, but {model.name} takes none: leave them out.")
+    return 0 if model.longest is None else getattr(model.config, "max_position_embeddings", 0)
+
+
+def vocabulary(model: Model) -> int:
+    """How many token ids the model knows; 0 where a class of someone's own does not say."""
+    try:
+        embeddings = cast("torch.nn.Embedding | None", model.module.get_input_embeddings())
+    except NotImplementedError:
+        return 0
+    return getattr(embeddings, "num_embeddings", 0)
+
+
+def scopes_asked(model: Model, scopes: str | Sequence[str] | None) -> tuple[list[Scope], list[Scope]]:
+    """The scopes asked for that the main stack has, and those that the encoder has."""
+    encoder = model.encoder_scopes
+    available = with_derived(dict.fromkeys([*model.scopes, *encoder]))
+    asked = {basis(scope) for scope in resolve_all(scopes, available)}
+    # Where only the encoder's scopes are asked for, its decoder still has an analysis to hang on.
+    own = [scope for scope in model.scopes if scope in asked] or [ATTENTION_WEIGHTS]
+    return own, [scope for scope in encoder if scope in asked]
+
+
+def request(
+    model: Model,
+    measures: Sequence[Measure[Any, Any]],
+    encoder_measures: Sequence[Measure[Any, Any]],
+    layers: int | Sequence[int] | None,
+    queries: int | Sequence[int] | None,
+    dtype: torch.dtype | None,
+    start: BiasBaseline | None = None,
+) -> Request:
+    encoder_layers = encoder_layers_asked(model, layers)
+    encoder = StackRequest(encoder_measures, encoder_layers) if encoder_measures and encoder_layers else None
+    return Request(StackRequest(measures, layers_asked(model, layers)), encoder, queries, dtype, start)
+
+
+def encoder_layers_asked(model: Model, layers: int | Sequence[int] | None) -> list[int]:
+    if model.family.encoder is None:
+        return []
+    every = range(1, 1 + model.family.encoder.depth(model.config))
+    asked = every if layers is None else whole_numbers(layers, "A layer")
+    return [layer for layer in every if layer in asked]
+
+
+def layers_asked(model: Model, layers: int | Sequence[int] | None) -> list[int]:
+    if layers is None:
+        return model.layers
+    asked = whole_numbers(layers, "A layer")
+    for layer in asked:
+        if layer not in model.layers:
+            raise SelectionError(no_layer(layer, model.name, len(model.layers)))
+    if not asked:
+        raise SelectionError(f"No layer was asked for: {model.name} has layers 1 to {len(model.layers)}.")
+    return sorted(set(asked))
+
+
+def wanted_of(selection: MapSelection, **others: Unpack[_MapOptions]) -> MapRequest:
+    """What a method needs to know of a request for maps."""
+    approximate = approximation(selection.approximate, selection.products)
+    return MapRequest((), selection.scopes is not None, selection.heads, approximate=approximate, **others)
+
+
+def map_request(model: Model, method: LayerMethod, wanted: MapRequest, selection: MapSelection) -> Request:
+    """What a method measures of each stack."""
+    own, of_encoder = scopes_asked(model, selection.scopes)
+    stacks = [
+        StackRequest(method.measures(replace(wanted, scopes=tuple(scopes), layers=needed)), needed)
+        for scopes, needed in (
+            (own, method.layers_needed(layers_asked(model, selection.layers))),
+            (of_encoder, method.layers_needed(encoder_layers_asked(model, selection.layers))),
+        )
+        if scopes and needed
+    ]
+    counted = "states" if method.across_layers else wanted.value_bias
+    start = baseline(wanted.ff_baseline, counted)
+    encoder = stacks[1] if len(stacks) > 1 else None
+    return Request(stacks[0], encoder, selection.queries, selection.dtype, start)
+
+
+def _is_image(inputs: Any) -> bool:
+    return isinstance(inputs, Image.Image) or (isinstance(inputs, Mapping) and "pixel_values" in inputs)

@@ -13,8 +13,7 @@ PEERS := $(VENV)/.peers
 FRONT_END := front-end/node_modules/.installed
 CHECKED := $(wildcard src tests examples benchmarks tools)
 # The engine: architectures, capture, traces and their proof, decompositions, pull-backs, measures and the oracle.
-ENGINE := $(addprefix tests/,architectures capture decompose measures pullback) \
-	$(patsubst %,tests/test_%.py,activations approximate materialised proof rollout scopes)
+ENGINE := $(addprefix tests/,capture chain decompose families measures pullback testing)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -11,10 +11,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
 
-import checking
 import jaxtyping
 import pytest
 import torch
+from support import checking
 
 # From here on every function of normscope checks its annotations when called; in the tests only, as it costs time.
 checking.install("normscope")
@@ -39,7 +39,7 @@ def analyzer() -> Any:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """A real browser: one for all tests of pages."""
-    from chromium import launched  # noqa: PLC0415  (most tests need no browser)
+    from support.chromium import launched  # noqa: PLC0415  (most tests need no browser)
 
     yield from launched()
 

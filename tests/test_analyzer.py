@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
-from tiny_models import ENCODERS, padded, tiny, token_ids
+from support.tiny_models import ENCODERS, padded, tiny, token_ids
 
 import normscope as ns
 

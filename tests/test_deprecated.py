@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from tiny_models import shaken
+from support.tiny_models import shaken
 from transformers import BertConfig, BertModel
 
 import normscope as ns

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import xarray as xr
-from tiny_architectures import BART, ids, tiny
+from support.tiny_architectures import BART, ids, tiny
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 import normscope as ns

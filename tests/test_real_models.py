@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from stories import ONCE_UPON_A_TIME, fetched
+from support.stories import ONCE_UPON_A_TIME, fetched
 
 import normscope as ns
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_architectures import BART, ids, tiny
+from support.tiny_architectures import BART, ids, tiny
 from transformers import AutoModelForSeq2SeqLM
 
 import normscope as ns

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_models import shaken
+from support.tiny_models import shaken
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import normscope as ns

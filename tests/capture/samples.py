@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import token_ids
+from support.tiny_models import token_ids
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny_models import capture_with, tiny, traces
+from support.tiny_models import capture_with, tiny, traces
 
 from normscope.chain.trace import Attention, LayerTrace, Normalise, ValueSource
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tiny_models import padded, tiny
+from support.tiny_models import padded, tiny
 from torch import nn
 
 import normscope as ns

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_architectures import tiny as tiny_architecture
-from tiny_models import tiny, token_ids
+from support.tiny_architectures import tiny as tiny_architecture
+from support.tiny_models import tiny, token_ids
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tiny_models import capture_with, padded, tiny
+from support.tiny_models import capture_with, padded, tiny
 
 import normscope as ns
 from normscope.chain.trace import LayerTrace

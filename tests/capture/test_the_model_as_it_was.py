@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny_models import ENCODERS, HEADS, capture_with, padded, tiny
+from support.tiny_models import ENCODERS, HEADS, capture_with, padded, tiny
 from torch import Tensor
 from transformers import PreTrainedModel
 

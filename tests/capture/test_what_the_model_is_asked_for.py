@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import HEADS, capture_with, padded, tiny, token_ids
+from support.tiny_models import HEADS, capture_with, padded, tiny, token_ids
 from torch import Tensor
 from transformers import PreTrainedModel
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpus_run.small import save_model, tables
+from runs.small import save_model, tables
 
 import normscope as ns
 from normscope.cli.several import RECIPES, folder_names, several_models

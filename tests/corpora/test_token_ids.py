@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tiny_architectures import BART
-from tiny_models import tiny, token_ids
+from support.tiny_architectures import BART
+from support.tiny_models import tiny, token_ids
 
 import normscope as ns
 from normscope.corpora import Corpus, CorpusError, Problems

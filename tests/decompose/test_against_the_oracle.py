@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from traces import (
+from support.traces import (
     SIGMOID,
     Block,
     Shape,

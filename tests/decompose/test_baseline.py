@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from methods.samples import IDS, asked, assert_close, double, every_model, traces
-from traces import Shape, make_trace
+from support.traces import Shape, make_trace
 from transformers import AutoModelForCausalLM, BertConfig, BertModel
 
 import normscope as ns

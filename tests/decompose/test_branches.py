@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from traces import TOPOLOGIES, Shape, make_trace
+from support.traces import TOPOLOGIES, Shape, make_trace
 
 from normscope.chain.linear import scale_, scale_back
 from normscope.chain.trace import LayerTrace, Linear, Normalise

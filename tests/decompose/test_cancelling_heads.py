@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from traces import (
+from support.traces import (
     Shape,
     make_trace,
 )

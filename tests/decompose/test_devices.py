@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from traces import TOPOLOGIES, Shape, make_trace
+from support.traces import TOPOLOGIES, Shape, make_trace
 
 import normscope as ns
 from normscope.chain.trace import LayerTrace

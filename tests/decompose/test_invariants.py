@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from torch import Tensor
-from traces import (
+from support.traces import (
     TOPOLOGIES,
     Shape,
     make_trace,
 )
+from torch import Tensor
 
 from normscope.chain.trace import Attention, CrossAttention, LayerTrace, Normalise
 from normscope.decompose import decompose, mixing_ratios

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from traces import (
+from support.traces import (
     Block,
     Shape,
     make_trace,

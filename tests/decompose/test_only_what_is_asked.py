@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from traces import (
+from support.traces import (
     Shape,
     cross_post_norm,
     make_trace,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from traces import (
+from support.traces import (
     Shape,
     make_trace,
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from traces import Shape, make_trace
+from support.traces import Shape, make_trace
 
 import normscope as ns
 from normscope.chain.trace import LayerTrace, Shared

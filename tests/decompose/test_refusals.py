@@ -8,12 +8,12 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
-from torch import Tensor
-from traces import (
+from support.traces import (
     TOPOLOGIES,
     Block,
     make_trace,
 )
+from torch import Tensor
 
 from normscope.chain.activations import GELU, Activation
 from normscope.chain.trace import Attention, FeedForward, Linear, Normalise, ValueSource

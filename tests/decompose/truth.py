@@ -12,12 +12,12 @@ from functools import lru_cache
 
 import pytest
 import torch
-from torch import Tensor
-from traces import (
+from support.traces import (
     TOPOLOGIES,
     Shape,
     make_trace,
 )
+from torch import Tensor
 
 from normscope.chain.trace import Attention, LayerTrace
 from normscope.decompose import LayerResult

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_models import tiny
+from support.tiny_models import tiny
 from torch import Tensor
 from transformers import AutoModel
 

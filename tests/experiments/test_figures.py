@@ -11,7 +11,7 @@ import pytest
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from tiny_models import tiny, token_ids
+from support.tiny_models import tiny, token_ids
 
 from experiments.made import random_analysis
 from normscope.experiments import Observation, figures

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_architectures import BART, GPT2, tiny
-from tiny_models import shaken
+from support.tiny_architectures import BART, GPT2, tiny
+from support.tiny_models import shaken
 from transformers import AutoModelForSeq2SeqLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 import normscope as ns

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_architectures import BART, T5, tiny
+from support.tiny_architectures import BART, T5, tiny
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_heads import cases, inputs_of, tiny_head
-from tiny_models import tiny
+from support.tiny_heads import cases, inputs_of, tiny_head
+from support.tiny_models import tiny
 
 import normscope as ns
 from normscope.testing import assert_explained

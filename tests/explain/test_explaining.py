@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rule_model import rule_analyzer
-from tiny_architectures import BART, T5, tiny
-from tiny_models import shaken
+from support.rule_model import rule_analyzer
+from support.tiny_architectures import BART, T5, tiny
+from support.tiny_models import shaken
 from transformers import (
     AutoModel,
     AutoModelForSeq2SeqLM,

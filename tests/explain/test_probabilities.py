@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
-from tiny_models import shaken
+from support.tiny_models import shaken
 from transformers import BertConfig, BertForSequenceClassification
 
 import normscope as ns

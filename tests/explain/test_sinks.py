@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
-from tiny_models import tiny
+from support.tiny_models import tiny
 
 import normscope as ns
 from normscope.explorer.payload import explanation_payload

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
-from tiny_models import shaken
+from support.tiny_models import shaken
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 

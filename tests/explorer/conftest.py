@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chromium import CHROMIUM
 from explorer_server import Running
 from playwright.sync_api import Browser, Page
+from support.chromium import CHROMIUM
 
 from normscope import Analysis
 from normscope.results.explanation import Explanation

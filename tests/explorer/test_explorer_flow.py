@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from explorer_flow import assert_widths_add_up, heights
 from explorer_samples import HOSTILE, sample_explanation
-from tiny_heads import tiny_head
+from support.tiny_heads import tiny_head
 
 import normscope
 from normscope.explorer import write_page

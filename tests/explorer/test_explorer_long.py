@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 import typer
-from chromium import CHROMIUM
 from explorer_server import Running
+from support.chromium import CHROMIUM
 from transformers import GPT2Config, GPT2Model, T5Config, T5Model, ViTConfig, ViTModel
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 from typer.testing import CliRunner

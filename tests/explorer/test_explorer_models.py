@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from explorer_server import Running
 from PIL import Image
-from tiny_heads import tiny_head
+from support.tiny_heads import tiny_head
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 import normscope

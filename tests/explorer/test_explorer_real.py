@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import translator
 from explorer_flow import assert_widths_add_up
 from explorer_values import assert_same, expected
-from stories import ONCE_UPON_A_TIME, fetched
+from support import translator
+from support.stories import ONCE_UPON_A_TIME, fetched
 from transformers import ViTConfig, ViTForImageClassification
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_models import tiny, token_ids
+from support.tiny_models import tiny, token_ids
 from torch import Tensor
 
 import normscope as ns

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_architectures import EXPERTS, GPT2, GROUPED, LATENT_EXPERTS, tiny
+from support.tiny_architectures import EXPERTS, GPT2, GROUPED, LATENT_EXPERTS, tiny
 from torch import Tensor
 
 import normscope as ns

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_architectures import BART, GPT2, GROUPED, GROUPED_EXPERTS, LATENT_EXPERTS, MULTIPLIERS, T5, tiny
+from support.tiny_architectures import BART, GPT2, GROUPED, GROUPED_EXPERTS, LATENT_EXPERTS, MULTIPLIERS, T5, tiny
 from torch import Tensor
 from transformers import AutoModel
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_architectures import tiny
+from support.tiny_architectures import tiny
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 import normscope as ns

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_heads import cases, head_classes, inputs_of, tiny_head
+from support.tiny_heads import cases, head_classes, inputs_of, tiny_head
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,

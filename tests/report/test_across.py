@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from corpus_run.small import save_model
+from runs.small import save_model
 
 import normscope as ns
 from normscope.experiments.chain import component_name

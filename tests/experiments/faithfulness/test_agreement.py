@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rule_model import rule_analyzer
 from scipy import stats
+from support.rule_model import rule_analyzer
 
 import normscope as ns
 from normscope.experiments import experiment

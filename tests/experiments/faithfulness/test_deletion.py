@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rule_model import WORDS, rule_analyzer
-from tiny_models import shaken
+from support.rule_model import WORDS, rule_analyzer
+from support.tiny_models import shaken
 from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
 
 import normscope as ns

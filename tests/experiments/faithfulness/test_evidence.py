@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rule_model import WORDS, rule_analyzer, tokenizer
+from support.rule_model import WORDS, rule_analyzer, tokenizer
 
 import normscope as ns
 from normscope.cli import main

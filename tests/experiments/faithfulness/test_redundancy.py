@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rule_model import sizes, tokenizer
-from tiny_models import shaken
+from support.rule_model import sizes, tokenizer
+from support.tiny_models import shaken
 from transformers import LlamaForCausalLM
 
 import normscope as ns

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_models import tiny
+from support.tiny_models import tiny
 from transformers import LlamaConfig, LlamaModel
 
 import normscope as ns

@@ -20,6 +20,7 @@ PAGE = DOCS / "findings.md"
 PICTURES = {
     "findings/alignment-awi": "align/alignment-awi-argmax",
     "findings/alignment-fr-layers": "align-fr/alignment-layers",
+    "findings/bert-entities-ff": "bert-entities/entities-ff",
     "findings/classifier-agreement": "agreement/agreement",
     "findings/classifier-deletion-srg": "deletion/deletion-srg",
     "findings/minilm-categories": "minilm/categories",

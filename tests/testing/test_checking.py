@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 from jaxtyping import Float, TypeCheckError
-from normscope.decompose.linear import deviation
-from normscope.trace import Linear, RmsNorm
+from normscope.chain.linear import deviation
+from normscope.chain.trace import Linear, RmsNorm
 from support.checking import checked
 from torch import Tensor
 

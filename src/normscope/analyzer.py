@@ -134,12 +134,23 @@ class Analyzer(Model):
 
     @classmethod
     def of(cls, model: Model) -> Analyzer:
-        """The analyzer of a loaded model."""
+        """The analyzer of a loaded model.
+
+        Examples:
+            >>> ns.Analyzer.of(analyzer).name
+            'all-MiniLM-L6-v2'
+        """
         return cls(**{field.name: getattr(model, field.name) for field in fields(model)})
 
     @classmethod
     def from_options(cls, options: ModelOptions) -> Analyzer:
-        """The analyzer of the model that options describe."""
+        """The analyzer of the model that options describe.
+
+        Examples:
+            >>> from normscope.models.options import ModelOptions
+            >>> ns.Analyzer.from_options(ModelOptions(dtype="float64")).weight_dtype
+            torch.float64
+        """
         options.refuse_unusable()
         return load(
             options.model,
@@ -154,7 +165,13 @@ class Analyzer(Model):
 
     @classmethod
     def without_weights(cls, options: ModelOptions) -> Analyzer:
-        """The analyzer of the model that options describe, on the meta device: no weight is read, for estimates only."""
+        """The analyzer of the model that options describe, on the meta device: no weight is read, for estimates only.
+
+        Examples:
+            >>> from normscope.models.options import ModelOptions
+            >>> ns.Analyzer.without_weights(ModelOptions()).model.device
+            device(type='meta')
+        """
         options.refuse_unusable()
         if options.is_live or not isinstance(options.tokenizer, str | Path | None):
             raise InputError("A live model has its weights: estimate it as it is.")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from normscope.analyzer import Analyzer
 from normscope.families import supported_models
 from normscope.models.config import Outline, scopes_anywhere
 from normscope.models.options import ModelOptions
@@ -197,7 +198,7 @@ def test_every_mistake_takes_little_more_than_reading_options(folder: Path) -> N
 
 def test_an_outline_has_the_scopes_and_layers_of_the_loaded_model(folder: Path) -> None:
     options = ModelOptions(str(folder / "tiny"))
-    outline, analyzer = options.outline(), options.load()
+    outline, analyzer = options.outline(), Analyzer.from_options(options)
     assert outline is not None
     assert outline.scopes() == with_derived(analyzer.scopes)
     assert outline.layers == len(analyzer.layers)

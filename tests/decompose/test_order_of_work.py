@@ -14,8 +14,7 @@ from support.traces import (
 )
 
 from normscope.chain.trace import Attention, FeedForward
-from normscope.decompose import decompose, factored
-from normscope.decompose import dense as expand
+from normscope.decompose import decompose, dense, key_groups
 
 from .truth import (
     BOTH_DIRECTIONS,
@@ -33,8 +32,8 @@ from .truth import (
 def test_the_size_of_tiles_makes_no_difference(
     topology: str, causal: bool, vectors: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expand, "TILE_VECTORS", vectors)
-    monkeypatch.setattr(factored, "NUMBERS", vectors)
+    monkeypatch.setattr(dense, "TILE_VECTORS", vectors)
+    monkeypatch.setattr(key_groups, "NUMBERS", vectors)
     trace, truth = solved(topology, Shape(causal=causal))
     assert_correct(decompose(trace, all_scopes(trace)), trace, truth)
 
@@ -45,8 +44,8 @@ def test_the_size_of_tiles_makes_no_difference(
 def test_the_order_of_multiplication_makes_no_difference(
     topology: str, causal: bool, folded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expand.ExpandedNetwork, "_folding_is_cheaper", lambda *_: folded)
-    monkeypatch.setattr(expand, "TILE_VECTORS", 20)
+    monkeypatch.setattr(dense.ExpandedNetwork, "_folding_is_cheaper", lambda *_: folded)
+    monkeypatch.setattr(dense, "TILE_VECTORS", 20)
     trace, truth = solved(topology, Shape(causal=causal))
     assert_correct(decompose(trace, all_scopes(trace)), trace, truth)
 
@@ -58,7 +57,7 @@ def test_many_keys_of_few_dimensions_are_folded_and_others_expanded(
     used = set[str]()
 
     def spy(name: str) -> Callable[..., None]:
-        original = getattr(expand.ExpandedNetwork, name)
+        original = getattr(dense.ExpandedNetwork, name)
 
         def write(*args: Any) -> None:
             used.add(name)
@@ -67,7 +66,7 @@ def test_many_keys_of_few_dimensions_are_folded_and_others_expanded(
         return write
 
     for name in ("_write_expanded", "_write_folded"):
-        monkeypatch.setattr(expand.ExpandedNetwork, name, spy(name))
+        monkeypatch.setattr(dense.ExpandedNetwork, name, spy(name))
     trace = make_trace("gated_pre_norm", shape)
     decompose(trace, all_scopes(trace))
     assert used == {order}

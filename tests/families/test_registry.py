@@ -242,7 +242,9 @@ def empty_registry(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("empty_registry")
 def test_a_registered_family_is_used_for_its_model_type() -> None:
     model = tiny("bert")
-    with pytest.raises(ns.UnsupportedArchitectureError, match=r"'bert' is not supported.*normscope\.register_family\(\)"):
+    with pytest.raises(
+        ns.UnsupportedArchitectureError, match=r"'bert' is not supported.*normscope\.register_family\(\)"
+    ):
         ns.load(model)
     mine = ns.register_family(replace(BERT, name="mine", model_types=("bert",)))
     assert ns.supported_models() == {"bert": mine}

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import torch
 from jaxtyping import Float, TypeCheckError
-from normscope.chain.linear import deviation
-from normscope.chain.trace import Linear, RmsNorm
 from support.checking import checked
 from torch import Tensor
+
+from normscope.chain.linear import deviation
+from normscope.chain.trace import Linear, RmsNorm
 
 ROWS = torch.ones(3, 4)
 

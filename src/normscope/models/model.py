@@ -119,6 +119,10 @@ class Model:
 
         Weights that the checkpoint lacks and only a head would use are initialised at random, and left out.
         Raises `ModelError` where a sampled value of a parameter is not finite.
+
+        Examples:
+            >>> analyzer.fingerprint() == analyzer.analyze("A text.").dataset.attrs["fingerprint"]
+            True
         """
         digest = hashlib.sha256()
         parameters = {name for name, _ in self.module.named_parameters()}
@@ -136,7 +140,15 @@ class Model:
     # ---- forward passes ------------------------------------------------------------------------------------------------
 
     def batches(self, sequences: Sequence[TokenSequence]) -> Iterator[Batch]:
-        """Batches of sequences of similar length, padded as this model pads, on the device of its first weights."""
+        """Batches of sequences of similar length, padded as this model pads, on the device of its first weights.
+
+        Examples:
+            >>> from normscope.inputs import read_inputs
+            >>> texts = ["A text.", "Another text."]
+            >>> sequences, _ = read_inputs(texts, analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> [batch.lengths for batch in analyzer.batches(sequences)]
+            [[5, 5]]
+        """
         pad_id = getattr(self.config, "pad_token_id", None) or 0
         return batches(sequences, pad_id, entry_device(self.module))
 
@@ -147,6 +159,13 @@ class Model:
             batch: what the model reads.
             hooks: registers hooks and returns their handles, which are removed after the pass.
             head: whether the output of the head is needed; if not, its input need not have the head's shape.
+
+        Examples:
+            >>> from normscope.inputs import read_inputs
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> (batch,) = analyzer.batches(sequences)
+            >>> analyzer.run(batch, head=False).last_hidden_state.shape  # [sequence, token, d]
+            torch.Size([1, 5, 384])
         """
         with forward_pass(self.module) as handles:
             handles.extend(hooks())
@@ -155,7 +174,21 @@ class Model:
     def capture(
         self, batch: Batch, sides: Sequence[Side], *, dtype: torch.dtype, head: HeadListener | None = None
     ) -> None:
-        """Runs a batch and hands the traces of the requested layers to each side, and the head's to its listener."""
+        """Runs a batch and hands the traces of the requested layers to each side, and the head's to its listener.
+
+        Examples:
+            >>> from normscope.capture import Side
+            >>> from normscope.inputs import read_inputs
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> (batch,) = analyzer.batches(sequences)
+            >>> traced = []
+            >>> def consume(layer, sequence, trace):
+            ...     traced.append(layer)
+            >>> side = Side(analyzer.family.stack, batch.lengths, [1, 2], consume)
+            >>> analyzer.capture(batch, [side], dtype=analyzer.weight_dtype)
+            >>> traced
+            [1, 2]
+        """
         reads_head = head is not None and head.head is not None
         capture_sides(
             self.module,

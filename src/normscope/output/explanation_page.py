@@ -51,7 +51,7 @@ def write_page(explanation: Explanation, path: str | Path) -> Path:
 
 @cache
 def _environment() -> Environment:
-    return Environment(loader=PackageLoader("normscope.explain"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return Environment(loader=PackageLoader("normscope.output"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
 
 
 def _view(explanation: Explanation, target: int, *, pictures: bool = False) -> dict[str, Any]:

@@ -80,6 +80,11 @@ def test_keywords_are_still_taken_by_their_old_names(analyzer: ns.Analyzer) -> N
         assert cast(Any, analyzer).estimate(3, timed=False, words=False) == analyzer.estimate(3, timed=False)
 
 
+def test_a_keyword_given_by_its_old_and_its_new_name_is_refused(analyzer: ns.Analyzer) -> None:
+    with pytest.raises(ns.InputError, match="analyze got 'pretokenized' twice, also by its old name 'words'"):
+        cast(Any, analyzer).analyze(IDS, words=True, pretokenized=False)
+
+
 def test_the_signature_shows_every_option_with_its_default() -> None:
     for call, request in ((ns.Analyzer.analyze, AnalysisRequest), (ns.Analyzer.explain, ExplainRequest)):
         shown = inspect.signature(call).parameters

@@ -40,7 +40,7 @@ def _pipe(path: Path) -> None:
 
 def _socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(path))
+        listening.bind(path.name)  # in the current folder: the whole path may be longer than a socket's may be
 
 
 def _device(path: Path) -> None:

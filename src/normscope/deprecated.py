@@ -12,6 +12,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
+from normscope.errors import InputError
+
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
@@ -60,6 +62,10 @@ def renamed_keywords(
         @wraps(function)
         def wrapper(*arguments: Any, **keywords: Any) -> Any:
             for old in new_names.keys() & keywords.keys():
+                if new_names[old] in keywords:
+                    raise InputError(
+                        f"{function.__name__} got {new_names[old]!r} twice, also by its old name {old!r}: leave out {old!r}."
+                    )
                 warn_renamed(f"The keyword {old!r} of {function.__name__}", repr(new_names[old]))
                 keywords[new_names[old]] = keywords.pop(old)
             return function(*arguments, **keywords)

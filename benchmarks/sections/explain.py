@@ -28,7 +28,7 @@ import normscope as ns
 from normscope.explain.pulling import PullRequest, pull_back
 from normscope.explain.question import LogitQuestion, Wanted
 from normscope.inputs import read_inputs
-from normscope.measures.projection import Projections
+from normscope.methods.projections import Projections
 
 MANY = 16
 """How many targets of one text are explained together."""

@@ -17,6 +17,7 @@ import xarray as xr
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope.chain.baseline import BiasBaseline, baseline
+from normscope.chain.measure import KeptTraces, Measure, check_arithmetic
 from normscope.chain.trace import LayerTrace
 from normscope.deprecated import renamed_keywords
 from normscope.errors import InputError
@@ -29,12 +30,10 @@ from normscope.explain.question import Wanted
 from normscope.explain.task import Asked
 from normscope.families.spec import Stack
 from normscope.inputs import ImageInput, Input, Target, TokenSequence
-from normscope.measures import Decomposition, KeptTraces, Measure
-from normscope.measures.request import check_arithmetic
 from normscope.methods import LayerMethod, attribution, layer_method, resolve
-from normscope.methods.across import AcrossLayers
-from normscope.methods.maps import maps_by
-from normscope.methods.prediction import Attribution
+from normscope.methods.across_layers import AcrossLayers, maps_by
+from normscope.methods.attribution import Attribution
+from normscope.methods.norms import Decomposition
 from normscope.models.loading import load_model, sketched_model
 from normscope.models.model import Model
 from normscope.models.options import DeviceMap, ModelOptions

@@ -19,13 +19,12 @@ from rich.progress import Progress
 
 from normscope.capture import LONG, Side, rows_together
 from normscope.chain.baseline import BiasBaseline
+from normscope.chain.measure import CaptureDepth, Measure, Request, StackRequest, query_positions
 from normscope.chain.trace import LayerTrace
 from normscope.errors import CompletenessError
 from normscope.estimate.planning import costs, lengths_of
 from normscope.families.spec import Stack
 from normscope.inputs import Batch, TokenSequence
-from normscope.measures import CaptureDepth, Measure
-from normscope.measures.request import Request, StackRequest, query_positions
 from normscope.models.model import Model
 
 Tell = Callable[[int, int], None]

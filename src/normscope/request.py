@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from normscope.explain.question import LabelName
     from normscope.inputs import Target
-    from normscope.measures.approximated import Approximate
+    from normscope.methods.approximate import Approximate
     from normscope.methods.base import Method
     from normscope.methods.layer import LayerMethod
 

@@ -16,7 +16,7 @@ from normscope.decompose.approximate import main_slope as approximate
 from normscope.decompose.approximate import patterns
 from normscope.errors import InputError, UnsupportedArchitectureError
 from normscope.estimate import approximations
-from normscope.measures.approximated import FEWEST, SAMPLED, Fast, sampled, spearman
+from normscope.methods.approximate import FEWEST, SAMPLED, Fast, sampled, spearman
 from normscope.scopes import scopes_of
 from normscope.testing.oracle import oracle
 

@@ -9,6 +9,7 @@ from functools import reduce
 
 import torch
 
+from normscope.chain.measure import Request, StackRequest
 from normscope.errors import InputError
 from normscope.estimate.estimate import (
     Asked,
@@ -26,9 +27,8 @@ from normscope.estimate.machine import Clock, Machine, calibrate
 from normscope.estimate.sizes import BlockSizes, UnknownSizeError, blocks_in
 from normscope.families.spec import Stack
 from normscope.inputs import TokenSequence
-from normscope.measures import Decomposition
-from normscope.measures.approximated import Approximate, Fast, sample_size
-from normscope.measures.request import Request, StackRequest
+from normscope.methods.approximate import Approximate, Fast, sample_size
+from normscope.methods.norms import Decomposition
 from normscope.models.devices import entry_device, has_numbers
 from normscope.models.model import Model
 from normscope.options import Products

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import torch
 
+from normscope.chain.measure import Request
 from normscope.errors import InputError
 from normscope.estimate.estimate import Length
 from normscope.estimate.planning import SHORT, ShortRun, Stacks, asked_of, explained_of, lengths_of
 from normscope.inputs import read_targets
-from normscope.measures import Decomposition
-from normscope.measures.request import Request
 from normscope.methods import resolve
+from normscope.methods.norms import Decomposition
 from normscope.models.devices import entry_device
 from normscope.models.model import Model
 from normscope.options import is_whole, whole_numbers

@@ -13,7 +13,7 @@ from warnings import warn
 import lazy_loader
 
 from normscope.errors import InputError, listing, unknown
-from normscope.registry import Registry
+from normscope.methods.registry import Registry
 
 if TYPE_CHECKING:
     from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts

@@ -35,7 +35,7 @@ from normscope.experiments.links import (
 )
 from normscope.experiments.partial import Moments, Partial, Rows
 from normscope.experiments.tables import Row, Table
-from normscope.measures import Decomposition
+from normscope.methods.norms import Decomposition
 from normscope.plots.style import SEQUENTIAL
 from normscope.scopes import CROSS_WEIGHTS, resolve
 

@@ -33,7 +33,7 @@ from normscope.experiments.base import Experiment, ModelFacts, Needs, Observatio
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.tables import Row, Table
 from normscope.experiments.tokens import type_ids
-from normscope.measures import Decomposition
+from normscope.methods.norms import Decomposition
 from normscope.options import NormaliseAxis
 from normscope.results.analysis import normalise
 from normscope.scopes import Scope

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
+from normscope.chain.measure import Measure
 from normscope.errors import InputError, listing
 from normscope.experiments.partial import Partial, merged
 from normscope.experiments.tables import Row, Table, finite_rows
-from normscope.measures import Measure
 from normscope.models.source import short_name
 from normscope.results.analysis import Analysis
 from normscope.scopes import Scope

@@ -26,7 +26,7 @@ from normscope.experiments.matching import matched
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.statistics import MeanDifference, Sample, compare_means
 from normscope.experiments.tables import Row
-from normscope.measures import Decomposition
+from normscope.methods.norms import Decomposition
 from normscope.options import NormaliseAxis
 
 FEWEST = 20

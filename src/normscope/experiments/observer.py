@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from normscope.chain.baseline import baseline
+from normscope.chain.measure import CaptureDepth, Measure
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
@@ -21,8 +22,8 @@ from normscope.experiments.faithfulness.base import Trial
 from normscope.experiments.links import AlignedPair
 from normscope.experiments.partial import Moments, Partial
 from normscope.inputs import NO_WORD, TokenSequence, with_targets
-from normscope.measures import CaptureDepth, Decomposition, Measure, joined
-from normscope.measures.approximated import approximation
+from normscope.methods.approximate import approximation
+from normscope.methods.norms import Decomposition, joined
 from normscope.methods.resolve import refuse_unknown_ids
 from normscope.options import ApproximationName, FeedForwardBaseline, Masking, StackName, ValueBias
 from normscope.results.analysis import Analysis

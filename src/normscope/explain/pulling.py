@@ -14,14 +14,14 @@ from torch import Tensor
 
 from normscope.capture import module_between
 from normscope.chain.baseline import BiasBaseline, baseline
+from normscope.chain.measure import check_arithmetic
 from normscope.chain.trace import CrossAttention, LayerTrace
 from normscope.errors import CompletenessError
 from normscope.explain.model_values import refuse_module_between
 from normscope.explain.question import Answer, Question
 from normscope.explain.recording import Recording
+from normscope.explain.sinks import received
 from normscope.inputs import TokenSequence
-from normscope.measures.request import check_arithmetic
-from normscope.measures.sinks import received
 from normscope.models.model import Model
 from normscope.options import FeedForwardBaseline, whole_number
 from normscope.passes import Tell

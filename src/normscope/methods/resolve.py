@@ -14,11 +14,10 @@ import torch
 from PIL import Image
 
 from normscope.chain.baseline import BiasBaseline, baseline
+from normscope.chain.measure import Measure, Request, StackRequest
 from normscope.errors import InputError, SelectionError
 from normscope.inputs import Target, TokenSequence, read_images, read_inputs, with_targets
-from normscope.measures import Measure
-from normscope.measures.approximated import approximation
-from normscope.measures.request import Request, StackRequest
+from normscope.methods.approximate import approximation
 from normscope.methods.layer import LayerMethod, MapRequest
 from normscope.models.config import no_layer, no_target
 from normscope.models.model import Model

@@ -19,9 +19,9 @@ from torch import Tensor
 from normscope.explain.probabilities import EACH
 from normscope.explain.pulling import Pulled, StackFlow
 from normscope.explain.question import Answer
+from normscope.explain.sinks import sinks
 from normscope.explain.task import Attributed, Predictions
 from normscope.inputs import TokenSequence
-from normscope.measures.sinks import sinks
 from normscope.pullback import LayerFlow
 from normscope.results import schema
 

@@ -15,13 +15,13 @@ import torch
 from rich.console import Console
 
 from normscope.analyzer import Analyzer
+from normscope.chain.measure import Request, StackRequest
 from normscope.corpora import Problems
 from normscope.estimate.estimate import Estimate, Length, duration
 from normscope.estimate.planning import asked_of, plan
 from normscope.experiments import ModelFacts
 from normscope.experiments.faithfulness.base import Trial
 from normscope.experiments.observer import special_ids
-from normscope.measures.request import Request, StackRequest
 from normscope.runs.driver import Driver, plan_of
 from normscope.runs.settings import Settings
 

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 from torch import Tensor
 
+from normscope.chain.measure import KeptTraces
 from normscope.chain.trace import Attention, LayerTrace
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
@@ -30,7 +31,7 @@ from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.similarity import COLUMNS, MapComparison, map_comparisons, similarities
 from normscope.experiments.tables import Row
 from normscope.inputs import TokenSequence
-from normscope.measures import Decomposition, KeptTraces
+from normscope.methods.norms import Decomposition
 from normscope.options import Correlation, NormaliseAxis
 
 if TYPE_CHECKING:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from normscope.chain.measure import Measure
 from normscope.chain.trace import FeedForward, Fork, LayerTrace, OwnFeedForward, Residual
 from normscope.decompose import decompose
-from normscope.measures.maps import LayerMaps, MapMeasure
+from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
+from normscope.methods.maps import LayerMaps, MapMeasure
 from normscope.scopes import Scope, scopes_of
 
 
@@ -52,3 +54,21 @@ def _scope(trace: LayerTrace, first: int, last: int) -> Scope:
         if step.name and (not first <= index < last or isinstance(step, Residual))
     ]
     return Scope.of(kept)
+
+
+@dataclass(frozen=True)
+class GlobEnc(LayerMethod):
+    """`normalise`: whether a rollout divides rows by their sums first. The authors multiply the norms as they are."""
+
+    normalise: bool = False
+
+    name: ClassVar[str] = "globenc"
+    summary: ClassVar[str] = "norms of the parts through a whole layer, with the feed-forward's output left out"
+    quantity: ClassVar[str] = "norm"
+    cost: ClassVar[str] = "less than a forward pass for short texts: the parts stay factored"
+    operations: ClassVar[str] = "2 L (n^2 H^2 + n H^2 d)"
+    paper: ClassVar[str] = "Modarressi et al. 2022"
+
+    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+        refuse_options(self, request)
+        return [GlobEncMaps()]

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from normscope.chain.fold import Point, fold, forward
+from normscope.chain.measure import Measure
 from normscope.chain.trace import Attention, CrossAttention, LayerTrace
 from normscope.decompose.dense import TILE_VECTORS
 from normscope.decompose.key_groups import SELF, SOURCE
 from normscope.decompose.replay import Replay
-from normscope.measures.maps import KeyMap, LayerMaps, MapMeasure, scope_through
-from normscope.measures.parts import relative_error
-from normscope.measures.projection import state_after
+from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
+from normscope.methods.maps import KeyMap, LayerMaps, MapMeasure, relative_error, scope_through, state_after
 
 
 @dataclass(frozen=True)
@@ -68,3 +68,20 @@ def _turned(plain: Float[Tensor, "row d"], changed: Float[Tensor, "key row d"]) 
     before = plain / plain.norm(dim=-1, keepdim=True)
     after = changed / changed.norm(dim=-1, keepdim=True)
     return (after - before).square().sum(-1) / 2
+
+
+@dataclass(frozen=True)
+class ValueZeroingMethod(LayerMethod):
+    name: ClassVar[str] = "value-zeroing"
+    summary: ClassVar[str] = (
+        "how far a layer's output turns (cosine) without a token's value vector, as a share of the row"
+    )
+    quantity: ClassVar[str] = ValueZeroing.quantity
+    cost: ClassVar[str] = "the feed-forward once for every pair of tokens: about n forward passes"
+    operations: ClassVar[str] = "4 L n^2 F d (gated: 6)"
+    paper: ClassVar[str] = "Mohebbi et al. 2023"
+    passes_per_token: ClassVar[bool] = True
+
+    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+        refuse_options(self, request)
+        return [ValueZeroing()]

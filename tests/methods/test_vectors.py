@@ -11,10 +11,10 @@ from support.tiny_architectures import EXPERTS, GPT2, GROUPED, LATENT_EXPERTS, t
 from torch import Tensor
 
 import normscope as ns
+from normscope.chain.measure import KeptTraces
 from normscope.chain.trace import Expert, FeedForward, Gated
 from normscope.inputs import TokenSequence
-from normscope.measures import KeptTraces
-from normscope.measures.vectors import FeedForwardNorms
+from normscope.methods.vectors import FeedForwardNorms
 
 IDS = [5, 6, 7, 8, 9]
 SEQUENCE = TokenSequence({"input_ids": IDS}, [str(number) for number in IDS], [False] * 5, None, [""] * 5, "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, get_args
 
 import torch
 from jaxtyping import Float
@@ -17,13 +17,17 @@ from torch import Tensor
 from normscope.chain.measure import Errors, Measure
 from normscope.chain.trace import LayerTrace
 from normscope.decompose.propagate import BiasShare, Block, Columns, Vectors, starting_vectors
-from normscope.errors import InputError, UnsupportedArchitectureError
-from normscope.measures.decomposition import by_scope, error_variables
+from normscope.errors import CompletenessError, InputError, SelectionError, UnsupportedArchitectureError, listing
+from normscope.explain.task import Asked, Attributed, read_off
+from normscope.methods.attribution import SharesOnly
+from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
+from normscope.methods.maps import by_scope, error_variables
 from normscope.results import schema
 from normscope.scopes import Scope
 
 TILE_VECTORS = 4096
 """How many vectors are carried at once where nothing limits the memory: enough to keep the matrix products busy."""
+
 
 WORKING_COPIES = 5
 """How many times the vectors of a tile are held at once inside a block, at most."""
@@ -166,3 +170,108 @@ def _refuse_gap(layer: int, before: Block, trace: LayerTrace) -> None:
             f"What enters layer {layer} is not what leaves layer {layer - 1}: something acts between the two blocks, "
             f"through which nothing can be carried yet. Maps of single layers are not affected."
         )
+
+
+@dataclass(frozen=True)
+class Propagated(LayerMethod):
+    """The parts of the inputs carried through all layers.
+
+    `bias` is kept `"apart"`, or shared out over the tokens by `"absdot"`, `"norm"` or `"equal"`, as DecompX does. `first` is
+    the layer whose inputs are followed. `max_memory` (bytes) limits the vectors that are carried at once.
+    """
+
+    bias: BiasShare = "apart"
+    first: int = 1
+    max_memory: int | None = None
+
+    name: ClassVar[str] = "propagated"
+    summary: ClassVar[str] = "the norm of the vector that an input token put into a state through all layers so far"
+    quantity: ClassVar[str] = "norm"
+    cost: ClassVar[str] = "about n forward passes of n tokens; half of that for causal models"
+    operations: ClassVar[str] = "4 L n^2 (F d + d^2) (gated: 6 F d)"
+    paper: ClassVar[str] = "Modarressi et al. 2023 (DecompX)"
+    passes_per_token: ClassVar[bool] = True
+    across_layers: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.bias not in get_args(BiasShare):
+            raise InputError(f"bias is one of {listing(get_args(BiasShare))}, not {self.bias!r}.")
+        if self.max_memory is not None and self.max_memory <= 0:
+            raise InputError(f"max_memory is a number of bytes above 0, not {self.max_memory}.")
+
+    @property
+    def facts(self) -> dict[str, str | int]:
+        return {**super().facts, "value_bias": "bias", "from_layer": self.first}
+
+    def layers_needed(self, asked: Sequence[int]) -> Sequence[int]:
+        if not asked:
+            return asked
+        if not 1 <= self.first <= min(asked):
+            raise SelectionError(f"Layer {min(asked)} cannot be reached from the inputs of layer {self.first}.")
+        return range(self.first, max(asked) + 1)
+
+    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+        refuse_options(self, request, takes=("ff_baseline",))
+        return [PropagatedNorms(request.layers[0], request.layers[-1], self.bias, self.max_memory)]
+
+
+# ---- DecompX -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DecompX(SharesOnly):
+    """The parts of the inputs carried through all layers and contracted with the output row, biases shared out on the way.
+
+    `bias="apart"` is the pull-back, at a higher price. The head's own bias is shared out once, at the end.
+    """
+
+    bias: BiasShare = "absdot"
+
+    name: ClassVar[str] = "decompx"
+    through_slopes: ClassVar[bool] = True
+    summary: ClassVar[str] = "what each token puts into the logit, with all biases shared out over the tokens; adds up"
+    quantity: ClassVar[str] = "logit"
+    signed: ClassVar[bool] = True
+    cost: ClassVar[str] = "about n forward passes in one batch; memory of n x n vectors"
+    operations: ClassVar[str] = "2 L n^2 (4 d^2 + 2 d F + n d)"
+    paper: ClassVar[str] = "Modarressi et al. 2023"
+    passes_per_token: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.bias not in get_args(BiasShare):
+            raise InputError(f"The bias is shared out by {listing(get_args(BiasShare))}, not by {self.bias!r}.")
+
+    def attribute(self, asked: Asked) -> Attributed:
+        if asked.sequence.target is not None:
+            raise UnsupportedArchitectureError(
+                "DecompX carries parts through one stack of layers, and this model has an encoder beside its decoder. "
+                "pull-back goes through both."
+            )
+        played, recording = read_off(asked, max_memory=None)
+        blocks = [Block(trace) for _, trace in recording.back()][::-1]
+        columns = Columns(range(blocks[0].length), bias=True)
+        vectors, _ = starting_vectors(blocks[0], columns)
+        for block in blocks:
+            vectors = block.carry(vectors, None, columns, self.bias)
+        contracted = torch.einsum("tqd,qcd->tc", played.pulled.covector, vectors)
+        shares, bias = contracted[:, :-1], contracted[:, -1] + played.pulled.bias
+        if self.bias != "apart":
+            shares, bias = _shared_out(shares, bias, self.bias)
+        sizes = torch.maximum(shares.abs().sum(-1) + bias.abs(), played.values.abs())
+        errors = (shares.sum(-1) + bias - played.values).abs() / sizes
+        if not float(errors.amax()) <= asked.model.tolerance:
+            raise CompletenessError(
+                f"By DecompX the tokens' shares do not add up to the model's own value: relative error "
+                f"{float(errors.amax()):.2e}, tolerance {asked.model.tolerance:.0e}. There is no explanation."
+            )
+        return Attributed(played.answers, played.head.logits, played.values, shares, None, bias, errors)
+
+
+def _shared_out(
+    shares: Float[Tensor, "target token"], bias: Float[Tensor, " target"], by: BiasShare
+) -> tuple[Float[Tensor, "target token"], Float[Tensor, " target"]]:
+    """What is left of the biases at the logit, shared out by the sizes of the tokens' shares, or equally."""
+    weights = (shares != 0).to(shares.dtype) if by == "equal" else shares.abs()
+    total = weights.sum(-1, keepdim=True)
+    weights = weights / torch.where(total == 0, 1, total)
+    return shares + weights * bias[:, None], bias * (total[:, 0] == 0)

@@ -1,10 +1,10 @@
-"""Norm maps, maps of heads and mixing ratios: the decomposition of every layer by itself, with its proof."""
+"""Norms of the parts at every scope, norms of heads and mixing ratios: the decomposition of every layer, with its proof."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,10 +15,14 @@ from normscope.chain.trace import FeedForward, LayerTrace
 from normscope.decompose import Approximation, LayerResult, Reached, decompose, mixing_ratios
 from normscope.decompose.dense import TOLERANCE
 from normscope.errors import InputError
-from normscope.measures.approximated import Approximate, ApproximateLayer
-from normscope.measures.removal import MapWithoutDimensions
+from normscope.methods.approximate import Approximate, ApproximateLayer
+from normscope.methods.layer import LayerMethod, MapRequest
+from normscope.methods.maps import by_scope, error_variables, head_variables
+from normscope.methods.projections import Projections, projected_scopes
+from normscope.methods.vectors import MapWithoutDimensions
 from normscope.options import Products, ValueBias
 from normscope.results import schema
+from normscope.results.schema import NORMS
 from normscope.scopes import Scope, components_needed
 
 
@@ -191,17 +195,6 @@ def _union(first: tuple[Scope, ...], second: tuple[Scope, ...]) -> tuple[Scope, 
     return tuple(dict.fromkeys((*first, *second)))
 
 
-def by_scope(tables: Sequence[Mapping[str, Tensor]], scopes: Sequence[Scope]) -> np.ndarray:
-    """`[scope, layer, ...]`, NaN where a table has nothing for a scope."""
-    like = next(iter(tables[0].values())).cpu().numpy()
-    values = np.full((len(scopes), len(tables), *like.shape), np.nan, like.dtype)
-    for place, scope in enumerate(scopes):
-        for layer, table in enumerate(tables):
-            if scope in table:
-                values[place, layer] = table[scope].cpu().numpy()
-    return values
-
-
 def _ratio_variables(layers: Sequence[LayerResult], scopes: Sequence[Scope]) -> dict[str, Any]:
     variables: dict[str, Any] = {}
     for name, tables in (
@@ -213,23 +206,22 @@ def _ratio_variables(layers: Sequence[LayerResult], scopes: Sequence[Scope]) -> 
     return variables
 
 
-def head_variables(tables: Sequence[Mapping[str, Tensor]], quantity: str = "norm") -> dict[str, Any]:
-    """The maps of single heads, from one table by scope for each layer."""
-    scopes = [Scope(scope) for scope in tables[0]]
-    maps = by_scope(tables, scopes)
-    return {
-        "head_scope": [str(scope) for scope in scopes],
-        "head": np.arange(1, 1 + maps.shape[2]),
-        schema.HEAD_MAP: (("head_scope", "layer", "head", "query", "key"), maps, {"quantity": quantity}),
-    }
+@dataclass(frozen=True)
+class Norms(LayerMethod):
+    """Norms of the parts at every scope: the method of normscope itself."""
 
+    name: ClassVar[str] = NORMS
+    summary: ClassVar[str] = "the norm of the vector that a token put into a state, at every scope of a layer"
+    quantity: ClassVar[str] = "norm"
+    cost: ClassVar[str] = "one product of n x n vectors with the feed-forward's second matrix in every layer"
+    operations: ClassVar[str] = "2 L n^2 F d"
+    paper: ClassVar[str] = "Kobayashi et al. 2020, 2021, 2024"
+    passes_per_token: ClassVar[bool] = True
 
-def error_variables(tables: Sequence[Errors]) -> dict[str, Any]:
-    """The completeness error after every component that was followed, and the worst of them; one table for each layer."""
-    scopes = list(tables[0])
-    errors = torch.stack([torch.stack([table[scope].amax().cpu() for table in tables]) for scope in scopes]).numpy()
-    return {
-        "checked_scope": [str(scope) for scope in scopes],
-        schema.COMPONENT_ERROR: (("checked_scope", "layer"), errors),
-        schema.COMPLETENESS: ("layer", errors.max(axis=0)),
-    }
+    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+        norms = Decomposition(
+            maps=request.scopes, heads=request.heads, value_bias=request.value_bias, approximate=request.approximate
+        )
+        if not request.projections:
+            return [norms]
+        return [norms, Projections(projected_scopes(request), request.heads)]

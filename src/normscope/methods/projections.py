@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.chain.measure import CaptureDepth, Errors, LayerMeasure
-from normscope.chain.trace import CrossAttention, Fork, LayerTrace
-from normscope.measures.decomposition import by_scope, error_variables
+from normscope.chain.measure import CaptureDepth, Errors, LayerMeasure, Measure
+from normscope.chain.trace import CrossAttention, LayerTrace
+from normscope.errors import SelectionError, listing
+from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
+from normscope.methods.maps import by_scope, error_variables, state_after
 from normscope.pullback.block import PulledBlock, pull_back_block
 from normscope.results import schema
 from normscope.scopes import Scope, components_needed, scopes_of
@@ -117,17 +119,6 @@ def _direction(trace: LayerTrace, end: int) -> Float[Tensor, "query d"]:
     return state / state.square().sum(-1, keepdim=True)
 
 
-def state_after(trace: LayerTrace, end: int) -> Float[Tensor, "query d"]:
-    """The model's own state; where it does not show it, the state after the residual without what the residual adds."""
-    state = trace.states[end - 1]
-    if state is not None:
-        return state
-    after = next(shown for shown in trace.states[end:] if shown is not None)
-    forks = [place for place, step in enumerate(trace.steps[:end]) if isinstance(step, Fork)]
-    before = [shown for shown in trace.states[: forks[-1]] if shown is not None]
-    return after - (before[-1] if before else trace.hidden)
-
-
 def _head_scores(pulled: PulledBlock, target: int, trace: LayerTrace) -> Float[Tensor, "head query every_key"]:
     """What every head brings from every key, of the sequence itself and of the encoder."""
     keys = trace.length + trace.source_length
@@ -148,3 +139,32 @@ def _marked(scores: Float[Tensor, "*head query key"], trace: LayerTrace) -> Floa
         return scores
     keys = torch.arange(scores.shape[-1], device=scores.device)
     return scores.masked_fill((keys > trace.queries[:, None]) & (keys < trace.length), torch.nan)
+
+
+@dataclass(frozen=True)
+class ProjectionsMethod(LayerMethod):
+    """Projections alone, without the norms and their price."""
+
+    name: ClassVar[str] = "projections"
+    summary: ClassVar[str] = (
+        "the share of a token in a state: signed, adding up to 1 with the bias, per head at every scope"
+    )
+    quantity: ClassVar[str] = "projection"
+    signed: ClassVar[bool] = True
+    cost: ClassVar[str] = "about a backward pass for each scope; no product of n x n vectors"
+    operations: ClassVar[str] = "4 L S n F d for S scopes after the feed-forward"
+    paper: ClassVar[str] = "normscope"
+
+    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+        refuse_options(self, request, takes=("scopes", "heads", "ff_baseline"))
+        return [Projections(projected_scopes(request), request.heads, alone=True)]
+
+
+def projected_scopes(request: MapRequest) -> tuple[Scope, ...]:
+    """The requested scopes at which there are projections; raises if none of those that the user named is one."""
+    scopes = tuple(scope for scope in request.scopes if scope.quantity == "norm")
+    if request.given and not scopes:
+        raise SelectionError(
+            f"There are no projections at {listing(request.scopes)}: attention weights are not vectors."
+        )
+    return scopes

@@ -13,12 +13,12 @@ from support.tiny_models import tiny, token_ids
 from torch import Tensor
 
 import normscope as ns
+from normscope.chain.measure import ArrayMeasure, CaptureDepth, KeptTraces, LayerMeasure, Measure
 from normscope.chain.trace import LayerTrace
 from normscope.decompose import decompose
 from normscope.inputs import TokenSequence, read_inputs
-from normscope.measures import ArrayMeasure, CaptureDepth, Decomposition, KeptTraces, LayerMeasure, Measure, joined
-from normscope.measures.removal import MapWithoutDimensions
-from normscope.measures.vectors import HiddenNorms
+from normscope.methods.norms import Decomposition, joined
+from normscope.methods.vectors import HiddenNorms, MapWithoutDimensions
 from normscope.runs import run
 from normscope.scopes import Scope
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from methods.samples import IDS, MODELS, asked, assert_close, double, every_model, traces
 
 import normscope as ns
+from methods.samples import IDS, MODELS, asked, assert_close, double, every_model, traces
 from normscope.chain.trace import Attention, LayerTrace
-from normscope.measures.projection import Projections
+from normscope.methods.projections import Projections
 from normscope.testing.oracle import OracleResult, oracle
 
 

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.chain.measure import CaptureDepth
+from normscope.chain.measure import CaptureDepth, Measure
 from normscope.chain.trace import Attention, CrossAttention, LayerTrace
 from normscope.decompose.key_groups import SELF, SOURCE
-from normscope.measures.maps import KeyMap, LayerMaps, MapMeasure
-from normscope.measures.parts import place_of
-from normscope.measures.projection import state_after
+from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
+from normscope.methods.maps import KeyMap, LayerMaps, MapMeasure, place_of, state_after
 from normscope.scopes import ATTENTIONS, Scope, scopes_of
 
 
@@ -63,3 +62,24 @@ def _over_all_keys(
     key_map = KeyMap(trace)
     key_map.write(kind, slice(None), scores)
     return key_map.values
+
+
+@dataclass(frozen=True)
+class ContributionWeightsMethod(LayerMethod):
+    name: ClassVar[str] = "contribution-weights"
+    summary: ClassVar[str] = (
+        "attention weight x size of the transformed value x cosine with the attention's output; signed"
+    )
+    quantity: ClassVar[str] = ContributionWeights.quantity
+    signed: ClassVar[bool] = True
+    cost: ClassVar[str] = "less than a forward pass"
+    operations: ClassVar[str] = "2 L (n^2 d + n d^2)"
+    paper: ClassVar[str] = "the projection of Kobayashi et al. 2020's vectors on their sum"
+
+    @property
+    def scope(self) -> Scope:
+        return Scope("Attn")
+
+    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+        refuse_options(self, request, takes=("heads",))
+        return [ContributionWeights(request.heads)]

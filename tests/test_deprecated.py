@@ -40,12 +40,6 @@ def test_a_module_that_has_moved_is_imported_under_its_old_name_with_a_warning(o
         assert import_module(old) is import_module(new)
 
 
-def test_a_module_inside_a_package_that_has_moved_is_the_same_module_under_both_names() -> None:
-    sys.modules.pop("normscope.corpus_run.folder", None)
-    with pytest.warns(DeprecationWarning, match="corpus_run.folder is deprecated.*: use normscope.runs.folder"):
-        assert import_module("normscope.corpus_run.folder") is import_module("normscope.runs.folder")
-
-
 @pytest.mark.parametrize(
     ("line", "warning"),
     [

@@ -68,8 +68,7 @@ __all__ = [
     "supported_models",
 ]
 
-# First, since the path of a package that has moved would load its modules a second time, under their old names.
-sys.meta_path.insert(0, MovedModules())
+sys.meta_path.append(MovedModules())
 
 # torch and transformers take seconds to import: what needs them comes when it is first used.
 _lazily, _, _ = lazy_loader.attach(

@@ -32,8 +32,8 @@ from normscope.families.spec import Stack
 from normscope.inputs import ImageInput, Input, Target, TokenSequence
 from normscope.methods import LayerMethod, attribution, layer_method, resolve
 from normscope.methods.across_layers import AcrossLayers, maps_by
-from normscope.methods.attribution import Attribution
 from normscope.methods.norms import Decomposition
+from normscope.methods.prediction import Attribution
 from normscope.models.loading import load_model, sketched_model
 from normscope.models.model import Model
 from normscope.models.options import DeviceMap, ModelOptions

@@ -33,28 +33,19 @@ MOVED_MODULES = {
     "normscope.terminal": "normscope.output.terminal",
     "normscope.trace": "normscope.chain.trace",
 }
-"""The modules of version 0.2 that have moved, by their old names; the modules inside them have moved along."""
+"""The modules of version 0.2 that have moved, by their old names."""
 
 
 class MovedModules(MetaPathFinder, Loader):
     """Imports a module that has moved under its old name: both names are the same module."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
-        return None if _new_name(fullname) is None else ModuleSpec(fullname, self)
+        return ModuleSpec(fullname, self) if fullname in MOVED_MODULES else None
 
     def exec_module(self, module: ModuleType) -> None:
-        new_name = _new_name(module.__name__)
-        assert new_name is not None
+        new_name = MOVED_MODULES[module.__name__]
         warn_renamed(module.__name__, new_name)
         sys.modules[module.__name__] = import_module(new_name)
-
-
-def _new_name(module: str) -> str | None:
-    """Where a module has moved, by itself or with its package; `None` if it has not."""
-    package, _, name = module.rpartition(".")
-    if module in MOVED_MODULES or package not in MOVED_MODULES:
-        return MOVED_MODULES.get(module)
-    return f"{MOVED_MODULES[package]}.{name}"
 
 
 def warn_renamed(old: str, new: str) -> None:

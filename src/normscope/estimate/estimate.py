@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from normscope.decompose import Approximation
-from normscope.estimate.approximations import approximate_maps
 from normscope.estimate.machine import Machine
 from normscope.estimate.sizes import BlockSizes
 from normscope.estimate.work import (
     Extent,
     Work,
+    approximate_maps,
     attention_maps,
     feed_forward_maps,
     forward,

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from normscope.capture import LONG, ROWS_AT_ONCE, rows_together
+from normscope.decompose import Approximation
+from normscope.decompose.approximate.sketch import SAMPLED_PAIRS
 from normscope.decompose.dense import CAUSAL_SHARE, TILE_NEURONS, TILE_VECTORS
 from normscope.estimate.sizes import BlockSizes
 
@@ -227,3 +229,24 @@ def memory(block: BlockSizes, extent: Extent, *, maps: bool, feed_forward: bool,
     first = float(n) * h * block.neurons * block.branches * item
     tile = TILE_VECTORS * (block.d + block.branches * min(TILE_NEURONS, block.neurons)) * item
     return shown + copies + first + tile
+
+
+def approximate_maps(block: BlockSizes, extent: Extent, scopes: int, approximation: Approximation) -> Work:
+    """Approximate norm maps from the feed-forward on."""
+    d, neurons, values, pairs = block.d, block.neurons, block.values, float(extent.queries * extent.tokens)
+    width = approximation.width(d)
+    by_query = approximation.operations(d, neurons, block.heads, values, block.branches, extent.tokens)
+    common = values * d * neurons * block.branches
+    if approximation.patterns is not None:
+        common += approximation.patterns * values * neurons * block.branches * width
+    elif by_query[0] < by_query[1]:
+        common += extent.tokens * values * neurons * block.branches
+    if approximation.neurons < 1:
+        common += values * neurons * d
+    if width < d:
+        common += SAMPLED_PAIRS * neurons * d + 2 * neurons * d * width
+    return Work(
+        products=2.0 * (extent.queries * min(by_query) + common),
+        thin=2.0 * pairs * block.heads * width,
+        passed=pairs * width * extent.item * 3.0 * scopes,
+    )

@@ -18,9 +18,9 @@ from normscope.methods.base import Gives, Method
 from normscope.methods.registry import Registry
 
 if TYPE_CHECKING:
-    from normscope.methods.attribution import Attribution
     from normscope.methods.layer import LayerMethod, MapRequest
     from normscope.methods.norms import Decomposition
+    from normscope.methods.prediction import Attribution
     from normscope.methods.propagated import Propagated
 
 __all__ = [
@@ -52,7 +52,7 @@ METHODS: Registry[Method] = Registry(
         "gradient-x-input": "normscope.methods.gradients:GradientTimesInput",
         "integrated-gradients": "normscope.methods.gradients:IntegratedGradients",
         "leave-one-out": "normscope.methods.removal:LeaveOneOut",
-        "random": "normscope.methods.attribution:Random",
+        "random": "normscope.methods.prediction:Random",
         "norms": "normscope.methods.norms:Norms",
         "projections": "normscope.methods.projections:ProjectionsMethod",
         "propagated": "normscope.methods.propagated:Propagated",
@@ -69,7 +69,7 @@ METHODS: Registry[Method] = Registry(
 __getattr__, _, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "attribution": ["Attribution"],
+        "prediction": ["Attribution"],
         "layer": ["LayerMethod", "MapRequest"],
         "norms": ["Decomposition"],
         "propagated": ["Propagated"],
@@ -127,8 +127,8 @@ def read_method(name: str, pairs: Sequence[str], gives: Gives | None = None) -> 
 
 def attribution(name: str | Method, **options: Any) -> Attribution:
     """The method of an explanation; of one that gives maps of layers, the row of its rollout."""
-    from normscope.methods.attribution import Attribution  # noqa: PLC0415
     from normscope.methods.layer import LayerMethod  # noqa: PLC0415  (which need torch)
+    from normscope.methods.prediction import Attribution  # noqa: PLC0415
     from normscope.methods.rollout import RowOfRollout  # noqa: PLC0415
 
     requested = method(name, **options)

@@ -20,7 +20,6 @@ from normscope.chain.measure import CaptureDepth, Measure
 from normscope.chain.trace import Attention, FeedForward, LayerTrace, Normalise, OwnFeedForward
 from normscope.explain.task import Asked, Attributed, read_off
 from normscope.methods.across_layers import maps_by
-from normscope.methods.attribution import SharesOnly
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
 from normscope.methods.maps import (
     KeyMap,
@@ -32,6 +31,7 @@ from normscope.methods.maps import (
     state_after,
     tiles,
 )
+from normscope.methods.prediction import SharesOnly
 from normscope.methods.rollout import rolled_out, to_inputs
 from normscope.pullback.block import Covector, PulledAttention, constant_values, pull_back_norm
 from normscope.scopes import Scope

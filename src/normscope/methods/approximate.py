@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import torch
 from jaxtyping import Float, Int
@@ -17,9 +18,9 @@ from normscope.chain.trace import FeedForward, LayerTrace
 from normscope.decompose import Approximation, Branches, LayerResult, Reached
 from normscope.decompose.maps import Walk
 from normscope.errors import InputError, listing
-from normscope.estimate.approximations import candidates
-from normscope.estimate.sizes import sizes_of_trace
-from normscope.estimate.work import Extent
+from normscope.estimate.machine import Machine
+from normscope.estimate.sizes import BlockSizes, sizes_of_trace
+from normscope.estimate.work import Extent, approximate_maps, feed_forward_maps
 from normscope.options import Products
 from normscope.scopes import Scope
 
@@ -178,6 +179,25 @@ def spearman(values: Float[Tensor, "row key"], exact: Float[Tensor, "row key"]) 
 
 
 # ---- the search: what is tried next, after what was tried so far -------------------------------------------------------
+
+
+TYPICAL = Machine(products=1.0, thin=0.5, thin_double=0.25, passed=0.25)
+"""Rates of a machine beside that of its large products, where none is measured."""
+
+WORTHWHILE = 0.3
+"""The share of the exact maps' work up to which an approximation is tried: it also has to be measured."""
+
+_KINDS = (Approximation(), Approximation(neurons=0.3), Approximation(patterns=128))
+_DIRECTIONS = (48, 64, 96, 128, 192, 256, 384, None)
+
+
+def candidates(block: BlockSizes, extent: Extent, scopes: int) -> list[Approximation]:
+    """Approximations that are expected to save time, cheapest first."""
+    limit = WORTHWHILE * TYPICAL.seconds(feed_forward_maps(block, extent, scopes))
+    every = (replace(kind, directions=directions) for kind, directions in product(_KINDS, _DIRECTIONS))
+    near = [each for each in every if each != Approximation()]
+    costs = {each: TYPICAL.seconds(approximate_maps(block, extent, scopes, each)) for each in near}
+    return sorted((each for each, cost in costs.items() if cost <= limit), key=costs.__getitem__)
 
 
 _DECAY = 1.5

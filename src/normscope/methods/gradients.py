@@ -13,7 +13,7 @@ from torch import Tensor
 from normscope.errors import InputError
 from normscope.explain.model_values import Values
 from normscope.explain.task import Asked, Attributed
-from normscope.methods.attribution import STATES_AT_ONCE, SharesOnly
+from normscope.methods.prediction import STATES_AT_ONCE, SharesOnly
 
 
 class _Gradient(SharesOnly):

@@ -19,9 +19,9 @@ from normscope.chain.trace import LayerTrace
 from normscope.decompose.propagate import BiasShare, Block, Columns, Vectors, starting_vectors
 from normscope.errors import CompletenessError, InputError, SelectionError, UnsupportedArchitectureError, listing
 from normscope.explain.task import Asked, Attributed, read_off
-from normscope.methods.attribution import SharesOnly
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
 from normscope.methods.maps import by_scope, error_variables
+from normscope.methods.prediction import SharesOnly
 from normscope.results import schema
 from normscope.scopes import Scope
 

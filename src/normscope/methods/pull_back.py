@@ -8,7 +8,7 @@ import xarray as xr
 
 from normscope.explain.pulling import pull_back
 from normscope.explain.task import Asked, predictions_of
-from normscope.methods.attribution import Attribution, facts_of
+from normscope.methods.prediction import Attribution, facts_of
 from normscope.results.explanation_schema import explanation_tree
 
 

@@ -13,7 +13,7 @@ from normscope.errors import InputError, listing
 from normscope.explain.model_values import Values
 from normscope.explain.removal import NO_ROW, Removal, removal_of, without_each
 from normscope.explain.task import Asked, Attributed
-from normscope.methods.attribution import STATES_AT_ONCE, SharesOnly
+from normscope.methods.prediction import STATES_AT_ONCE, SharesOnly
 
 
 @dataclass(frozen=True)

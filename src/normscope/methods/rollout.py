@@ -12,9 +12,9 @@ from torch import Tensor
 from normscope.chain.measure import Measure
 from normscope.explain.task import Asked, Attributed, read_off
 from normscope.methods.across_layers import maps_by
-from normscope.methods.attribution import SharesOnly
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
 from normscope.methods.norms import Decomposition
+from normscope.methods.prediction import SharesOnly
 from normscope.results.analysis import Analysis
 from normscope.scopes import CROSS_WEIGHTS, HALF_ATTENTION_WEIGHTS, Scope, basis
 

@@ -235,7 +235,7 @@ def write_figure(figure: Figure, path: str | Path) -> Path:
         'map.pdf'
     """
     kind = ending(path, FIGURES)
-    from normscope.plots.glyphs import legible  # noqa: PLC0415  (matplotlib is slow to import)
+    from normscope.plots.picture import legible  # noqa: PLC0415  (matplotlib is slow to import)
     from normscope.plots.style import publication  # noqa: PLC0415
 
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]

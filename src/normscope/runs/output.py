@@ -24,7 +24,7 @@ from normscope.experiments import Experiment
 from normscope.experiments.base import Approximated, Outcome
 from normscope.experiments.observer import Plan
 from normscope.paths import MANIFEST, checksum
-from normscope.plots.glyphs import legible
+from normscope.plots.picture import legible
 from normscope.plots.style import publication
 from normscope.results.files import replacing
 from normscope.runs.driver import Driver

@@ -540,7 +540,7 @@ class Analyzer(Model):
 
         Examples:
             >>> from normscope.inputs import read_inputs
-            >>> from normscope.measures import Decomposition
+            >>> from normscope.methods import Decomposition
             >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
             >>> ratios = Decomposition(ratios=(analyzer.scopes[2],))
             >>> (measured,) = analyzer.measure(sequences, [ratios])
@@ -563,7 +563,7 @@ class Analyzer(Model):
 
         Examples:
             >>> from normscope.inputs import read_inputs
-            >>> from normscope.measures import Decomposition
+            >>> from normscope.methods import Decomposition
             >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
             >>> (measured,) = analyzer.measure(sequences, [Decomposition(maps=(analyzer.scopes[1],))])
             >>> analyzer.analysis_of(measured).map("Attn").shape  # [layer, query, key]

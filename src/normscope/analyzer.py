@@ -20,7 +20,7 @@ from normscope.chain.baseline import BiasBaseline, baseline
 from normscope.chain.measure import KeptTraces, Measure, check_arithmetic
 from normscope.chain.trace import LayerTrace
 from normscope.deprecated import renamed_keywords
-from normscope.errors import InputError
+from normscope.errors import InputError, require_extra
 from normscope.estimate import Clock, Estimate
 from normscope.estimate import request as planned
 from normscope.estimate.planning import asked_of, explained_of, lengths_of, plan, refuse_memory
@@ -61,7 +61,6 @@ from normscope.request import (
 )
 from normscope.results import from_pass as results
 from normscope.results import schema
-from normscope.results import zarr as streaming
 from normscope.results.analysis import Analysis
 from normscope.results.explanation import Explanation
 
@@ -285,6 +284,9 @@ class Analyzer(Model):
         request = resolve.map_request(self, method, wanted, asked)
         facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline, **method.facts}
         if asked.out is not None:
+            require_extra("zarr", "Streaming results to disk (out=)", "zarr")
+            from normscope.results import zarr as streaming  # noqa: PLC0415  (an extra)
+
             return streaming.analysis(Pass(self, request), sequences, facts, asked.out, asked.on_progress)
         if asked.max_memory is not None:
             refuse_memory(self, request, lengths_of(sequences), asked.max_memory)

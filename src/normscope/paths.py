@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from normscope.errors import FileError, InputError, NormscopeError, listing
+from normscope.errors import FileError, InputError, NormscopeError, listing, require_extra
 
 _KINDS = {
     stat.S_IFREG: "a file",
@@ -104,7 +104,8 @@ def temporary_affixes(target: Path) -> tuple[str, str]:
 # ---- The endings of files that results are written to, and the check of a file's name before anything is computed.
 
 FIGURES = ("svg", "png", "pdf")
-TABLES = ("csv", "parquet", "json")
+PARQUET = "parquet"
+TABLES = ("csv", PARQUET, "json")
 NETCDF = "nc"
 PAGE = "html"
 PAGES = (PAGE, "htm")
@@ -127,6 +128,8 @@ def ending(path: str | Path, known: Sequence[str], *, without: str = "") -> str:
         says = f"ends in .{suffix}" if suffix else "has no ending"
         raise FileError(f"{str(target)!r} {says}, which names no format. Known endings: {listing(known)}.")
     file_to_write(target)
+    if suffix == PARQUET:
+        require_extra("corpus", "Writing a Parquet file", "pyarrow")
     return suffix
 
 

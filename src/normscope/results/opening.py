@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from normscope.errors import require_extra
 from normscope.paths import kind
 from normscope.results import files, schema
-from normscope.results import zarr as streaming
 from normscope.results.analysis import Analysis
 from normscope.results.explanation import Explanation
 from normscope.results.explanation_schema import KIND, VARIABLES
@@ -25,7 +25,10 @@ def open(path: str | Path) -> Any:
         ['[CLS]', 'a', 'text', '.', '[SEP]']
     """
     if kind(path, "read") == "a folder":
-        return streaming.read(path)
+        require_extra("zarr", "A result in a folder", "zarr")
+        from normscope.results.zarr import read  # noqa: PLC0415  (an extra)
+
+        return read(path)
     tree = files.read_netcdf(path, {**schema.VARIABLES, **VARIABLES})
     main = tree[schema.DECODER] if schema.DECODER in tree.children else tree
     result = Explanation if main.attrs.get("kind") == KIND else Analysis

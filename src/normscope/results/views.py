@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Literal
 
-from normscope.errors import NormscopeError
+from normscope.errors import require_extra
 
 View = Literal[
     "plots:plot_map",
@@ -32,8 +32,5 @@ def view(name: View) -> Callable[..., Any]:
 
 def widget(*results: object) -> Any:
     """The explorer of results as a notebook widget, which needs the extra `notebook`."""
-    try:
-        module = import_module("normscope.explorer.widget")
-    except ModuleNotFoundError as error:
-        raise NormscopeError(f"The widget needs {error.name}: pip install 'normscope[notebook]'.") from error
-    return module.ExplorerWidget(*results)
+    require_extra("notebook", "The widget", "anywidget")
+    return import_module("normscope.explorer.widget").ExplorerWidget(*results)

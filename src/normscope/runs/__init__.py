@@ -14,11 +14,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Unpack, cast
 
+from normscope.errors import InputError, require_corpus_extra
+
+require_corpus_extra("A corpus run")
+
 from transformers import PreTrainedModel
 
 from normscope.analyzer import Analyzer
 from normscope.corpora import Corpus, CorpusOptions
-from normscope.errors import InputError
 from normscope.experiments import Experiment, Outcome, experiment
 from normscope.experiments.tables import Table
 from normscope.models.options import LoadingOptions, ModelOptions

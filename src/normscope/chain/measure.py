@@ -79,13 +79,17 @@ class Measure(ABC, Generic[State, Result]):
         """How exactly the parts of a layer just added make up the model's own states, where it follows parts."""
         return {}
 
-    def also(self, result: Result) -> Mapping[Measure[Any, Any], Any]:
+    def also(self, result: Result) -> Mapping[AnyMeasure, Any]:
         """The results of other measures that it has computed on the way."""
         return {}
 
     def variables(self, result: Result) -> dict[str, Any]:
         """What it puts into the dataset of a sequence: variables and coordinates as xarray takes them."""
         return {}
+
+
+AnyMeasure = Measure[Any, Any]
+"""A measure of any state and result, such as one of several that a pass takes."""
 
 
 class LayerMeasure(Measure[dict[int, LayerValue], dict[int, LayerValue]], Generic[LayerValue]):
@@ -156,7 +160,7 @@ class StackRequest:
     Equal measures run once.
     """
 
-    measures: Sequence[Measure[Any, Any]]
+    measures: Sequence[AnyMeasure]
     layers: Sequence[int]
 
     def __post_init__(self) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from normscope.chain.baseline import baseline
-from normscope.chain.measure import CaptureDepth, Measure
+from normscope.chain.measure import AnyMeasure, CaptureDepth
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
@@ -50,7 +50,7 @@ class Form:
     """A form of the sequences, masked or as they are: what is measured of it, for which experiments."""
 
     masked: bool
-    measures: tuple[Measure[Any, Any], ...]
+    measures: tuple[AnyMeasure, ...]
     experiments: tuple[Experiment, ...]
 
     def bytes_of(self, item: Item, layers: int) -> int:
@@ -98,14 +98,14 @@ class Plan:
                 measures = [measure for _, needs in sharing for measure in needs.measures]
                 yield Form(is_masked, tuple(self._proved(measures)), tuple(experiment for experiment, _ in sharing))
 
-    def _proved(self, measures: Sequence[Measure[Any, Any]]) -> list[Measure[Any, Any]]:
+    def _proved(self, measures: Sequence[AnyMeasure]) -> list[AnyMeasure]:
         """The measures, each once, and a decomposition that proves the chain as far as any of them looks."""
         components = self.model.scopes[-1].components
         reach = reduce(CaptureDepth.__or__, (measure.reach(components) for measure in measures), CaptureDepth(1))
         proof = Decomposition(ratios=(Scope.of(components[: reach.components]),))
         return joined(self._counted(measure) for measure in (*measures, proof))
 
-    def _counted(self, measure: Measure[Any, Any]) -> Measure[Any, Any]:
+    def _counted(self, measure: AnyMeasure) -> AnyMeasure:
         if not isinstance(measure, Decomposition):
             return measure
         return replace(measure, value_bias=self.value_bias, approximate=approximation(self.approximate))

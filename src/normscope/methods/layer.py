@@ -8,9 +8,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from normscope.chain.measure import Measure
+from normscope.chain.measure import AnyMeasure
 from normscope.errors import InputError
 from normscope.methods.approximate import Approximate
 from normscope.methods.base import Gives, Method
@@ -42,7 +42,7 @@ class LayerMethod(Method):
     """Whether maps follow the states from an earlier layer, so that all layers between are needed, and all queries."""
 
     @abstractmethod
-    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+    def measures(self, request: MapRequest) -> list[AnyMeasure]:
         """What to compute for a request."""
 
     @property

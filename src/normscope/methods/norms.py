@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from normscope.chain.measure import CaptureDepth, Errors, Measure
+from normscope.chain.measure import AnyMeasure, CaptureDepth, Errors, Measure
 from normscope.chain.trace import FeedForward, LayerTrace
 from normscope.decompose import Approximation, LayerResult, Reached, decompose, mixing_ratios
 from normscope.decompose.dense import TOLERANCE
@@ -119,13 +119,13 @@ class Decomposition(Measure[dict[int, LayerResult], DecomposedLayers]):
     def errors(self, state: dict[int, LayerResult], layer: int) -> Errors:
         return state[layer].errors
 
-    def also(self, result: DecomposedLayers) -> Mapping[Measure[Any, Any], Any]:
+    def also(self, result: DecomposedLayers) -> Mapping[AnyMeasure, Any]:
         return {
             measure: np.stack([layer.without[str(measure.fraction)].cpu().numpy() for layer in result.values()])
             for measure in self.without
         }
 
-    def absorbs(self, measure: Measure[Any, Any]) -> bool:
+    def absorbs(self, measure: AnyMeasure) -> bool:
         """Whether it can compute the measure on its way, from the same parts."""
         reaches = any(FeedForward.name in scope.components for scope in self.maps)
         plain = self.value_bias == "token" and self.approximate is None
@@ -154,10 +154,10 @@ class Decomposition(Measure[dict[int, LayerResult], DecomposedLayers]):
         return variables | error_variables([layer.errors for layer in layers])
 
 
-def joined(measures: Iterable[Measure[Any, Any]]) -> list[Measure[Any, Any]]:
+def joined(measures: Iterable[AnyMeasure]) -> list[AnyMeasure]:
     """Every measure once; decompositions that count the same way become one, so that each chain is walked once."""
     decompositions: dict[tuple[ValueBias, Approximate | None], Decomposition] = {}
-    others: dict[Measure[Any, Any], None] = {}
+    others: dict[AnyMeasure, None] = {}
     for measure in measures:
         if isinstance(measure, Decomposition):
             counted = measure.value_bias, measure.approximate
@@ -165,7 +165,7 @@ def joined(measures: Iterable[Measure[Any, Any]]) -> list[Measure[Any, Any]]:
             decompositions[counted] = measure if before is None else before.joined(measure)
         else:
             others[measure] = None
-    absorbed: list[Measure[Any, Any]] = []
+    absorbed: list[AnyMeasure] = []
     for decomposition in decompositions.values():
         without = tuple(m for m in others if isinstance(m, MapWithoutDimensions) and decomposition.absorbs(m))
         absorbed.append(replace(decomposition, without=without))
@@ -218,7 +218,7 @@ class Norms(LayerMethod):
     paper: ClassVar[str] = "Kobayashi et al. 2020, 2021, 2024"
     passes_per_token: ClassVar[bool] = True
 
-    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+    def measures(self, request: MapRequest) -> list[AnyMeasure]:
         norms = Decomposition(
             maps=request.scopes, heads=request.heads, value_bias=request.value_bias, approximate=request.approximate
         )

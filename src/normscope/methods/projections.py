@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.chain.measure import CaptureDepth, Errors, LayerMeasure, Measure
+from normscope.chain.measure import AnyMeasure, CaptureDepth, Errors, LayerMeasure
 from normscope.chain.trace import CrossAttention, LayerTrace
 from normscope.errors import SelectionError, listing
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
@@ -155,7 +155,7 @@ class ProjectionsMethod(LayerMethod):
     operations: ClassVar[str] = "4 L S n F d for S scopes after the feed-forward"
     paper: ClassVar[str] = "normscope"
 
-    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+    def measures(self, request: MapRequest) -> list[AnyMeasure]:
         refuse_options(self, request, takes=("scopes", "heads", "ff_baseline"))
         return [Projections(projected_scopes(request), request.heads, alone=True)]
 

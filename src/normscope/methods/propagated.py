@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.chain.measure import Errors, Measure
+from normscope.chain.measure import AnyMeasure, Errors, Measure
 from normscope.chain.trace import LayerTrace
 from normscope.decompose.propagate import BiasShare, Block, Columns, Vectors, starting_vectors
 from normscope.errors import CompletenessError, InputError, SelectionError, UnsupportedArchitectureError, listing
@@ -210,7 +210,7 @@ class Propagated(LayerMethod):
             raise SelectionError(f"Layer {min(asked)} cannot be reached from the inputs of layer {self.first}.")
         return range(self.first, max(asked) + 1)
 
-    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+    def measures(self, request: MapRequest) -> list[AnyMeasure]:
         refuse_options(self, request, takes=("ff_baseline",))
         return [PropagatedNorms(request.layers[0], request.layers[-1], self.bias, self.max_memory)]
 

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from normscope.chain.baseline import BiasBaseline, baseline
-from normscope.chain.measure import Measure, Request, StackRequest
+from normscope.chain.measure import AnyMeasure, Request, StackRequest
 from normscope.errors import InputError, SelectionError
 from normscope.inputs import Target, TokenSequence, read_images, read_inputs, with_targets
 from normscope.methods.approximate import approximation
@@ -111,8 +111,8 @@ def scopes_asked(model: Model, scopes: str | Sequence[str] | None) -> tuple[list
 
 def request(
     model: Model,
-    measures: Sequence[Measure[Any, Any]],
-    encoder_measures: Sequence[Measure[Any, Any]],
+    measures: Sequence[AnyMeasure],
+    encoder_measures: Sequence[AnyMeasure],
     layers: int | Sequence[int] | None,
     queries: int | Sequence[int] | None,
     dtype: torch.dtype | None,

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from normscope.chain.measure import Measure
+from normscope.chain.measure import AnyMeasure
 from normscope.explain.task import Asked, Attributed, read_off
 from normscope.methods.across_layers import maps_by
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
@@ -34,7 +34,7 @@ class AttentionRollout(LayerMethod):
     def scope(self) -> Scope:
         return HALF_ATTENTION_WEIGHTS
 
-    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+    def measures(self, request: MapRequest) -> list[AnyMeasure]:
         refuse_options(self, request, takes=("heads",))
         weights = (basis(HALF_ATTENTION_WEIGHTS), CROSS_WEIGHTS)
         return [Decomposition(maps=tuple(s for s in request.scopes if s in weights), heads=request.heads)]

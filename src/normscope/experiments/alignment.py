@@ -389,7 +389,7 @@ class _Example:
 
 
 def _map(
-    rows: list[dict[str, Any]], method: str, sources: list[int], targets: list[int], end: str
+    rows: list[Row], method: str, sources: list[int], targets: list[int], end: str
 ) -> tuple[np.ndarray, set[tuple[int, int]]]:
     columns = [*sources, NONE]
     values = np.zeros((len(targets), len(columns)))

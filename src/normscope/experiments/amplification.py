@@ -300,7 +300,7 @@ def _text_table(table: Table) -> TextTable:
     text = TextTable(box=box.SIMPLE, pad_edge=False, title="Top pairs (key, query); bold: also in another list")
     for heading in ("layer", "component", "pairs, the most amplified first", "of them"):
         text.add_column(heading, overflow="fold")
-    lists: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    lists: dict[tuple[int, str], list[Row]] = {}
     for record in table.to_pylist():
         lists.setdefault((record["layer"], record["kind"]), []).append(record)
     for (layer, kind), records in sorted(lists.items(), key=lambda item: item[0][0]):

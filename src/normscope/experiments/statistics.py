@@ -12,6 +12,7 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
+from normscope.experiments.tables import Row
 from normscope.options import Correlation
 
 # ---- Correlations ----------------------------------------------------------------------------------------------------
@@ -267,7 +268,7 @@ def _p_value(distribution: np.ndarray, sides: str) -> float:
 
 # ---- Means with intervals --------------------------------------------------------------------------------------------
 
-Record = dict[str, Any]
+Record = Row
 Group = dict[str, dict[int, float]]
 """The values of every method, by sequence."""
 

@@ -38,9 +38,9 @@ from normscope.models.loading import load_model, sketched_model
 from normscope.models.model import Model
 from normscope.models.options import DeviceMap, ModelOptions
 from normscope.options import (
-    FeedForwardBaseline,
+    PAPERS,
+    Conventions,
     StackName,
-    ValueBias,
     ff_baseline_of,
     stack_name,
     value_bias_of,
@@ -279,9 +279,7 @@ class Analyzer(Model):
         asked = AnalysisRequest(**options)
         method, value_bias = layer_method(asked.method), value_bias_of(asked.value_bias)
         sequences, single = resolve.read(self, inputs, asked.target, words=pretokenized, truncate=asked.truncate)
-        wanted = resolve.wanted_of(
-            asked, projections=asked.projections, value_bias=value_bias, ff_baseline=asked.ff_baseline
-        )
+        wanted = resolve.wanted_of(asked, asked, projections=asked.projections)
         request = resolve.map_request(self, method, wanted, asked)
         facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline, **method.facts}
         if asked.out is not None:
@@ -289,7 +287,7 @@ class Analyzer(Model):
         if asked.max_memory is not None:
             refuse_memory(self, request, lengths_of(sequences), asked.max_memory)
         if method.across_layers:
-            run = AcrossLayers(self, method, request, asked.ff_baseline)
+            run = AcrossLayers(self, method, request, asked)
             layers = resolve.layers_asked(self, asked.layers)
             analyses = run.analyses(sequences, layers, asked.queries, asked.on_progress)
         else:
@@ -554,9 +552,7 @@ class Analyzer(Model):
     def analysis_of(
         self,
         measured: Measured,
-        *,
-        value_bias: ValueBias = "token",
-        ff_baseline: FeedForwardBaseline = "zero",
+        conventions: Conventions = PAPERS,
         method: LayerMethod | None = None,
     ) -> Analysis:
         """The analysis that the results of a pass make up.
@@ -570,7 +566,7 @@ class Analyzer(Model):
             (6, 5, 5)
         """
         facts = None if method is None else method.facts
-        return results.analysis_of(self, measured, value_bias=value_bias, ff_baseline=ff_baseline, method=facts)
+        return results.analysis_of(self, measured, conventions, facts)
 
 
 def _dtype(options: ModelOptions) -> torch.dtype | None:

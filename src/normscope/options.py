@@ -183,6 +183,29 @@ NormaliseAxis = Literal["none", "row", "column"]
 """Norms as they are, or as shares of a row or of a column."""
 
 
+DocumentedBaseline = Annotated[
+    FeedForwardBaseline,
+    Documentation(
+        "Start the integrated gradients of feed-forwards at 'zero', as in the papers, or at the 'bias': what no token put "
+        "in."
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conventions:
+    """What the decomposition counts where; the defaults are those of the papers."""
+
+    value_bias: Annotated[
+        ValueBias, Documentation("Count the bias of the value projection with the 'token' or with the 'bias'.")
+    ] = "token"
+    ff_baseline: DocumentedBaseline = "zero"
+
+
+PAPERS = Conventions()
+"""As the papers count."""
+
+
 def normalise_axis(name: str) -> NormaliseAxis:
     """The way of normalising that a name stands for."""
     return _chosen(name, get_args(NormaliseAxis), "Maps are normalised by {}, not by")

@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 
 from normscope.chain.measure import Request
+from normscope.decompose.dense import PLAIN
 from normscope.errors import InputError
 from normscope.estimate.estimate import Length
 from normscope.estimate.planning import SHORT, ShortRun, Stacks, asked_of, explained_of, lengths_of
@@ -61,8 +62,8 @@ def short_analysis(model: Model, request: Request) -> ShortRun:
     stacks = asked_of(model, small) or {}
     length = lengths_of(sequences)[0]
     decompositions = [each for each in request.main.measures if isinstance(each, Decomposition)]
-    products = decompositions[0].products if decompositions else None
-    return ShortRun(lambda: Pass(model, small).over(sequences, progress=False), stacks, length, products)
+    multiply = decompositions[0].multiplication if decompositions else PLAIN
+    return ShortRun(lambda: Pass(model, small).over(sequences, progress=False), stacks, length, multiply)
 
 
 def short_explanation(

@@ -287,7 +287,7 @@ class _Shape:
 
     @classmethod
     def of(cls, group: Sample, other: Sample, row: int) -> _Shape:
-        values = [sample.products(row) / sample.weights for sample in (group, other)]
+        values = [sample.weighted(row) / sample.weights for sample in (group, other)]
         low, high = np.quantile(np.concatenate(values), [_TAIL, 1 - _TAIL])
         edges = np.linspace(low, high, _BINS + 1) if high > low else np.linspace(low - 1, low + 1, _BINS + 1)
         shares = [

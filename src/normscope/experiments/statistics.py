@@ -183,7 +183,7 @@ class Sample:
     """One side of a comparison: how much each value counts, and, row by row, the products of weight and value."""
 
     weights: np.ndarray
-    products: Callable[[int], np.ndarray]
+    weighted: Callable[[int], np.ndarray]
 
     @classmethod
     def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Sample:
@@ -201,24 +201,24 @@ class Sample:
 
     def mean(self, row: int) -> tuple[float, float]:
         """The weighted mean of a row, and its standard error: that of a ratio of two sums."""
-        products, total = self.products(row), self.weights.sum()
-        mean = products.sum() / total
-        return float(mean), float(np.sqrt(((products - mean * self.weights) ** 2).sum()) / total)
+        weighted, total = self.weighted(row), self.weights.sum()
+        mean = weighted.sum() / total
+        return float(mean), float(np.sqrt(((weighted - mean * self.weights) ** 2).sum()) / total)
 
     def resampled(self, rows: int, resamples: int, chance: np.random.Generator) -> np.ndarray:
         """`[row, resample]`: the means of as many values drawn with replacement. Rows are resampled together."""
         if len(self) > EXACT:
             return np.stack([chance.normal(*self.mean(row), size=resamples) for row in range(rows)])
-        products = np.stack([self.products(row) for row in range(rows)])
+        weighted = np.stack([self.weighted(row) for row in range(rows)])
         batch = max(1, _BATCH_VALUES // len(self))
-        batches = [self._drawn(products, min(batch, resamples - start), chance) for start in range(0, resamples, batch)]
+        batches = [self._drawn(weighted, min(batch, resamples - start), chance) for start in range(0, resamples, batch)]
         return np.concatenate(batches, 1)
 
-    def _drawn(self, products: np.ndarray, resamples: int, chance: np.random.Generator) -> np.ndarray:
+    def _drawn(self, weighted: np.ndarray, resamples: int, chance: np.random.Generator) -> np.ndarray:
         count = len(self)
         places = chance.integers(count, size=(resamples, count)) + count * np.arange(resamples)[:, None]
         times = np.bincount(places.reshape(-1), minlength=resamples * count).reshape(resamples, count).astype(float)
-        return (products @ times.T) / (times @ self.weights)
+        return (weighted @ times.T) / (times @ self.weights)
 
 
 @dataclass(frozen=True)

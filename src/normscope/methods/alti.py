@@ -97,7 +97,7 @@ class AltiLogit(SharesOnly):
     passes: ClassVar[int] = 3
 
     def attribute(self, asked: Asked) -> Attributed:
-        played, recording = read_off(asked, max_memory=asked.request.max_memory)
+        played, recording = read_off(asked)
         request = asked.request
         analysis = maps_by(asked.model, asked.sequence, Alti(), None, request.dtype, request.tell)
         rolled = rolled_out(analysis)

@@ -12,15 +12,15 @@ from torch import Tensor
 
 from normscope.chain.measure import AnyMeasure, CaptureDepth, Errors, Measure
 from normscope.chain.trace import FeedForward, LayerTrace
-from normscope.decompose import Approximation, LayerResult, Reached, decompose, mixing_ratios
-from normscope.decompose.dense import TOLERANCE
+from normscope.decompose import Approximation, LayerRequest, LayerResult, Reached, decomposed
+from normscope.decompose.dense import PLAIN, Multiplication
 from normscope.errors import InputError
 from normscope.methods.approximate import Approximate, ApproximateLayer
 from normscope.methods.layer import LayerMethod, MapRequest
 from normscope.methods.maps import by_scope, error_variables, head_variables
 from normscope.methods.projections import Projections, projected_scopes
 from normscope.methods.vectors import MapWithoutDimensions
-from normscope.options import Products, ValueBias
+from normscope.options import ValueBias
 from normscope.results import schema
 from normscope.results.schema import NORMS
 from normscope.scopes import Scope, components_needed
@@ -54,18 +54,14 @@ class DecomposedLayers(dict[int, LayerResult]):
 
 
 @dataclass(frozen=True)
-class Decomposition(Measure[dict[int, LayerResult], DecomposedLayers]):
-    """Maps `maps`, mixing ratios at these scopes and at `ratios`, and the maps of single heads.
+class Decomposition(LayerRequest, Measure[dict[int, LayerResult], DecomposedLayers]):
+    """The maps, mixing ratios and maps of heads of a `LayerRequest`, for every layer.
 
     Without maps it takes the cheap route, a few vectors per query. All of it is proved against the model's own states.
     `approximate` makes the maps from the feed-forward on approximate, with a measured error. `without` are maps without some
     dimensions that are taken from the same parts.
     """
 
-    maps: tuple[Scope, ...] = ()
-    ratios: tuple[Scope, ...] = ()
-    heads: bool = False
-    value_bias: ValueBias = "token"
     approximate: Approximate | None = None
     without: tuple[MapWithoutDimensions, ...] = ()
 
@@ -79,12 +75,7 @@ class Decomposition(Measure[dict[int, LayerResult], DecomposedLayers]):
         return CaptureDepth(reached)
 
     def of_layer(self, trace: LayerTrace) -> LayerResult:
-        if not self.maps:
-            return mixing_ratios(trace, self.ratios, value_bias=self.value_bias)
-        without = {str(measure.fraction): measure.dimensions(trace) for measure in self.without}
-        return decompose(
-            trace, self.maps, ratios=self.ratios, heads=self.heads, value_bias=self.value_bias, without=without
-        )
+        return decomposed(trace, self, {str(measure.fraction): measure.dimensions(trace) for measure in self.without})
 
     @property
     def by_rows(self) -> bool:
@@ -104,17 +95,16 @@ class Decomposition(Measure[dict[int, LayerResult], DecomposedLayers]):
         if self.approximate is None or not self.maps:
             return self.of_layer(trace)
         before = state[layer if layer in state else max(state)].reached if state else None
-        asked = ApproximateLayer(trace, self.maps, self.ratios, self.heads, self.value_bias)
-        return asked.result(self.approximate, before)
+        return ApproximateLayer(trace, self).result(self.approximate, before)
 
     @property
-    def products(self) -> Products | None:
-        """The arithmetic of the feed-forward's large products, where it is less precise."""
-        return self.approximate.products if isinstance(self.approximate, Approximation) else None
+    def multiplication(self) -> Multiplication:
+        """The arithmetic of the feed-forward's large products."""
+        return Multiplication(self.approximate.products) if isinstance(self.approximate, Approximation) else PLAIN
 
     @property
     def tolerance(self) -> float:
-        return 0.0 if self.products is None else TOLERANCE[self.products]
+        return self.multiplication.tolerance
 
     def errors(self, state: dict[int, LayerResult], layer: int) -> Errors:
         return state[layer].errors
@@ -220,7 +210,10 @@ class Norms(LayerMethod):
 
     def measures(self, request: MapRequest) -> list[AnyMeasure]:
         norms = Decomposition(
-            maps=request.scopes, heads=request.heads, value_bias=request.value_bias, approximate=request.approximate
+            maps=request.scopes,
+            heads=request.heads,
+            value_bias=request.conventions.value_bias,
+            approximate=request.approximate,
         )
         if not request.projections:
             return [norms]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
-from typing import Any, Unpack, cast
+from typing import Any, cast
 
 import torch
 from PIL import Image
@@ -21,14 +21,9 @@ from normscope.methods.approximate import approximation
 from normscope.methods.layer import LayerMethod, MapRequest
 from normscope.models.config import no_layer, no_target
 from normscope.models.model import Model
-from normscope.options import whole_numbers
-from normscope.request import ConventionOptions, MapSelection
+from normscope.options import PAPERS, Conventions, whole_numbers
+from normscope.request import MapSelection
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, with_derived
-
-
-class _MapOptions(ConventionOptions, total=False):
-    projections: bool
-
 
 # ---- inputs ------------------------------------------------------------------------------------------------------------
 
@@ -143,10 +138,10 @@ def layers_asked(model: Model, layers: int | Sequence[int] | None) -> list[int]:
     return sorted(set(asked))
 
 
-def wanted_of(selection: MapSelection, **others: Unpack[_MapOptions]) -> MapRequest:
+def wanted_of(selection: MapSelection, conventions: Conventions = PAPERS, *, projections: bool = False) -> MapRequest:
     """What a method needs to know of a request for maps."""
     approximate = approximation(selection.approximate, selection.products)
-    return MapRequest((), selection.scopes is not None, selection.heads, approximate=approximate, **others)
+    return MapRequest((), selection.scopes is not None, selection.heads, conventions, projections, (), approximate)
 
 
 def map_request(model: Model, method: LayerMethod, wanted: MapRequest, selection: MapSelection) -> Request:
@@ -160,8 +155,8 @@ def map_request(model: Model, method: LayerMethod, wanted: MapRequest, selection
         )
         if scopes and needed
     ]
-    counted = "states" if method.across_layers else wanted.value_bias
-    start = baseline(wanted.ff_baseline, counted)
+    counted = "states" if method.across_layers else wanted.conventions.value_bias
+    start = baseline(wanted.conventions.ff_baseline, counted)
     encoder = stacks[1] if len(stacks) > 1 else None
     return Request(stacks[0], encoder, selection.queries, selection.dtype, start)
 

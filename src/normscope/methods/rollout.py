@@ -66,7 +66,7 @@ class RowOfRollout(SharesOnly):
         return self.of.facts
 
     def attribute(self, asked: Asked) -> Attributed:
-        played, _ = read_off(asked, max_memory=_ONE_LAYER)
+        played, _ = read_off(asked.within(_ONE_LAYER))
         model, scopes = asked.model, None
         if self.of.name in ("norms", "projections"):  # they have many scopes: the whole layer's is rolled out
             scopes = [*model.scopes[-1:], *model.encoder_scopes[-1:]]

@@ -9,7 +9,7 @@ import xarray as xr
 
 from normscope.decompose import Approximation
 from normscope.models.model import Model
-from normscope.options import FeedForwardBaseline, ValueBias
+from normscope.options import PAPERS, Conventions
 from normscope.passes import Measured, Results
 from normscope.results import schema
 from normscope.results.analysis import Analysis
@@ -26,15 +26,10 @@ def analysis(measured: Measured, facts: Facts) -> Analysis:
 
 
 def analysis_of(
-    model: Model,
-    measured: Measured,
-    *,
-    value_bias: ValueBias = "token",
-    ff_baseline: FeedForwardBaseline = "zero",
-    method: Facts | None = None,
+    model: Model, measured: Measured, conventions: Conventions = PAPERS, method: Facts | None = None
 ) -> Analysis:
     """The analysis of a sequence that a model's pass measured, by a method with these facts (default: norms)."""
-    counted = {"value_bias": value_bias, "ff_baseline": ff_baseline}
+    counted = {"value_bias": conventions.value_bias, "ff_baseline": conventions.ff_baseline}
     return analysis(measured, {**model.facts, **counted, **(method or {})})
 
 

@@ -79,12 +79,13 @@ def cost_of(settings: Settings, analyzer: Analyzer, device: torch.device | None 
     facts = ModelFacts.of_analyzer(own, settings.stack)
     for item in settings.experiments:
         item.check(own)
-    forms = list(plan_of(settings, analyzer, facts).forms())
+    planned = plan_of(settings, analyzer, facts)
+    forms = list(planned.forms())
     trials = [experiment for experiment in settings.experiments if isinstance(experiment, Trial)]
     lengths = _lengths(settings, own) if forms or trials else []
     estimates: list[Estimate] = []
     for form in forms if lengths else []:
-        request = Request(StackRequest(form.measures, facts.layers), dtype=settings.torch_dtype)
+        request = Request(StackRequest(form.measures, facts.layers), dtype=planned.dtype)
         estimates.append(plan(own, asked_of(own, request), lengths, device=device))
     read = [length.source or length.tokens for length in lengths]
     return RunCost(

@@ -186,13 +186,7 @@ def plan_of(settings: Settings, analyzer: Analyzer, facts: ModelFacts) -> Plan:
         facts,
         mask_id,
         str(getattr(analyzer.tokenizer, "mask_token", "")),
-        settings.seed,
-        settings.masking,
-        settings.value_bias,
-        settings.torch_dtype,
-        settings.stack,
-        settings.approximate,
-        settings.ff_baseline,
+        settings,
     )
 
 

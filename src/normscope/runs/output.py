@@ -65,7 +65,7 @@ def manifest_of(
 def _unmasked(item: Experiment, plan: Plan) -> list[str]:
     """A note where tokens should have been masked and could not be."""
     needs = item.needs(plan.model)
-    if not needs.masked or plan.masks(needs) or plan.masking == "none":
+    if not needs.masked or plan.masks(needs) or plan.settings.masking == "none":
         return []
     return [f"No tokens were masked, as the paper does: {_cannot_mask(plan)}."]
 
@@ -82,8 +82,8 @@ def _masking(item: Experiment, plan: Plan) -> dict[str, Any]:
     if not needs.corpus:
         reason = "it reads no sequences"
     elif plan.masks(needs):
-        reason = "asked for all experiments" if plan.masking == "all" else "as in the paper"
-    elif plan.masking == "none":
+        reason = "asked for all experiments" if plan.settings.masking == "all" else "as in the paper"
+    elif plan.settings.masking == "none":
         reason = "masking was switched off"
     elif needs.masked:
         reason = f"the paper masks tokens, but {_cannot_mask(plan)}"

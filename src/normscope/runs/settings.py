@@ -50,10 +50,6 @@ class Settings(RunSettings):
             check_approximable([item.name for item in self.experiments if not item.ranks_only], self.approximate)
 
     @property
-    def torch_dtype(self) -> torch.dtype | None:
-        return None if self.dtype is None else {"float32": torch.float32, "float64": torch.float64}[self.dtype]
-
-    @property
     def conventions(self) -> str:
         """What is counted otherwise than in the papers."""
         given = {"value_bias": self.value_bias != "token", "ff_baseline": self.ff_baseline != "zero"}

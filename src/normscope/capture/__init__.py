@@ -109,7 +109,7 @@ def capture_sides(
     *,
     dtype: torch.dtype,
     below_attention: bool = False,
-    head_hooks: Callable[[], list[Any]] | None = None,
+    head_hooks: Callable[[], list[object]] | None = None,
 ) -> None:
     """The same for several stacks of one model (encoder and decoder) in one forward pass.
 
@@ -160,7 +160,7 @@ class _Listener:
     def done(self) -> bool:
         return self.layer >= max(self.side.layers, default=0)
 
-    def hook(self, block: nn.Module, chain: Sequence[Part], done: Callable[[], bool]) -> list[Any]:
+    def hook(self, block: nn.Module, chain: Sequence[Part], done: Callable[[], bool]) -> list[object]:
         """Hooks on a block and on the parts of it that its chain watches."""
 
         def ends(_: nn.Module, __: tuple[Any, ...], output: Tensor | tuple[Any, ...]) -> None:
@@ -168,7 +168,7 @@ class _Listener:
             if done():
                 raise _AllDone
 
-        handles: list[Any] = [block.register_forward_pre_hook(self._block_starts, with_kwargs=True)]
+        handles: list[object] = [block.register_forward_pre_hook(self._block_starts, with_kwargs=True)]
         for part in chain:
             if isinstance(part, HookedAttention) and part.zeroed is not None:
                 module = block.get_submodule(part.weights)
@@ -187,7 +187,7 @@ class _Listener:
             if isinstance(part, DispatchedAttention | DispatchedCrossAttention)
         }
 
-    def _block_starts(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _block_starts(self, block: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         self.layer += 1
         if self.layer in self.side.layers:
             self.seen = Seen(hidden=_first(args, kwargs).clone(), source=_source(block, args, kwargs))
@@ -208,7 +208,7 @@ class _Listener:
                 self.side.consume(self.layer, sequence, trace)
         self.seen = None
 
-    def _noter(self, path: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]:
+    def _noter(self, path: str) -> Callable[[nn.Module, tuple[object, ...], dict[str, object], object], None]:
         def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
             if self.seen is not None:
                 self.seen.note(path, _first(args, kwargs), output)
@@ -231,7 +231,9 @@ class _Listener:
         return note
 
 
-def _zeroing(name: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], tuple[Any, dict[str, Any]]]:
+def _zeroing(
+    name: str,
+) -> Callable[[nn.Module, tuple[object, ...], dict[str, object]], tuple[object, dict[str, object]]]:
     """A hook that lets a module see zeros for one of its arguments."""
 
     def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -256,6 +258,6 @@ def _source(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         return None
 
 
-def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+def _first(args: tuple[object, ...], kwargs: dict[str, object]) -> Tensor:
     """The states that a module was called with."""
     return cast(Tensor, args[0] if args else kwargs["hidden_states"])

@@ -65,9 +65,9 @@ class HeadListener:
             self.blocks[_ENCODER] = blocks_of(model, family.encoder)
         self._forget()
 
-    def hook(self) -> list[Any]:
+    def hook(self) -> list[object]:
         """Hooks on the model, its blocks and the parts of its head; the caller removes them."""
-        handles: list[Any] = [self.model.register_forward_pre_hook(self._starts, with_kwargs=True)]
+        handles: list[object] = [self.model.register_forward_pre_hook(self._starts, with_kwargs=True)]
         for stack, blocks in self.blocks.items():
             handles += [block.register_forward_hook(self._state_noter(stack)) for block in blocks]
         parts = () if self.head is None else self.head.parts
@@ -110,8 +110,8 @@ class HeadListener:
         self.states: dict[str, Tensor] = {}
 
     def _starts(
-        self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        self, _: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[tuple[object, ...], dict[str, object]]:
         self._forget()
         self.heard.arguments = {**({"input_ids": args[0]} if args else {}), **kwargs}
         return args, {**kwargs, "return_dict": True}
@@ -131,5 +131,5 @@ class HeadListener:
 
         return note
 
-    def _ends(self, _: nn.Module, __: tuple[Any, ...], output: Any) -> None:
+    def _ends(self, _: nn.Module, __: tuple[object, ...], output: object) -> None:
         self.heard.output = output

@@ -97,13 +97,13 @@ def _refuse_eager(model: PreTrainedModel, module: nn.Module) -> None:
         raise _refused(model, _EAGER, "attention function", f"which is {_called(eager)} and not that of its own file")
 
 
-def _is_of_transformers(function: Any) -> bool:
+def _is_of_transformers(function: object) -> bool:
     """Whether the code of a function is that of the library: a name alone can be given to anything."""
     code = getattr(function, "__code__", None)
     return code is not None and Path(code.co_filename).is_relative_to(_LIBRARY)
 
 
-def _called(function: Any) -> str:
+def _called(function: object) -> str:
     return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__name__)}"
 
 
@@ -139,11 +139,11 @@ AttentionListener = Callable[["Tensor | RowWeights", Tensor], None]
 
 _listeners: WeakKeyDictionary[nn.Module, AttentionListener] = WeakKeyDictionary()
 _rows_at_once: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
-_turns: WeakKeyDictionary[nn.Module, AbstractContextManager[Any]] = WeakKeyDictionary()
+_turns: WeakKeyDictionary[nn.Module, AbstractContextManager[object]] = WeakKeyDictionary()
 _turns_made = threading.Lock()
 
 
-def turn(model: nn.Module) -> AbstractContextManager[Any]:
+def turn(model: nn.Module) -> AbstractContextManager[object]:
     """The lock that whoever changes or listens to a model holds; a thread may take it more than once."""
     with _turns_made:
         return _turns.setdefault(model, threading.RLock())
@@ -231,7 +231,7 @@ def hooks(model: nn.Module) -> Generator[list[Any]]:
 
 
 @contextmanager
-def forward_pass(model: nn.Module) -> Generator[list[Any]]:
+def forward_pass(model: nn.Module) -> Generator[list[object]]:
     """A model ready for one forward pass: evaluation mode, the arithmetic of its weights, and a list for hook handles."""
     with without_autocast(model), evaluation_mode(model), hooks(model) as handles:
         yield handles
@@ -250,7 +250,7 @@ def _shown_eager_attention(
     return output, weights
 
 
-def _goes_by_rows(module: nn.Module, rows: int, mask: Tensor | None, kwargs: dict[str, Any]) -> bool:
+def _goes_by_rows(module: nn.Module, rows: int, mask: Tensor | None, kwargs: dict[str, object]) -> bool:
     """Whether rows of queries do not depend on each other: all that tells them apart is a mask that shows every row."""
     if any(isinstance(value, Tensor) and value.dim() > 2 for value in kwargs.values()):
         return False

@@ -175,7 +175,7 @@ def check_results(paths: Sequence[Path]) -> None:
 
 def check_experiments(
     names: Sequence[str], options: Sequence[str], approximate: str | None
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, object]]:
     """Refuse experiments that do not exist, that are named twice, or that cannot be approximated; the options of each."""
     known = [EXPERIMENTS.listed_name(name) for name in names]
     if len(set(known)) < len(known):
@@ -227,9 +227,9 @@ def check_folder(out: str) -> None:
         raise FileError(f"{out!r} is {found}, and a run needs a folder. Choose another name (--out).")
 
 
-def read_experiment_options(given: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, Any]]:
+def read_experiment_options(given: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, object]]:
     """`experiment.option=value` strings as typed options by experiment."""
-    by_experiment: dict[str, dict[str, Any]] = {}
+    by_experiment: dict[str, dict[str, object]] = {}
     for text in given:
         target, separator, value = text.partition("=")
         name, dot, option = target.partition(".")
@@ -241,7 +241,7 @@ def read_experiment_options(given: Sequence[str], names: Sequence[str]) -> dict[
     return by_experiment
 
 
-def _typed(experiment: str, option: str, value: str) -> Any:
+def _typed(experiment: str, option: str, value: str) -> object:
     """A value in the type of the option's default."""
     check_experiment_options(experiment, {option: value})
     default = EXPERIMENTS.declaration(EXPERIMENTS.listed_name(experiment)).options[option]

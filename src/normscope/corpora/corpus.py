@@ -34,7 +34,7 @@ def read_dataset(
     name: str, problems: Problems, field: str | None, pair_field: str | None, split: str, subset: str | None
 ) -> Iterator[Record]:
     try:
-        datasets: Any = importlib.import_module("datasets")
+        datasets: object = importlib.import_module("datasets")
     except ImportError as error:
         raise CorpusError(
             f"{name!r} is read with Hugging Face datasets, which is not installed: pip install 'normscope[datasets]'."

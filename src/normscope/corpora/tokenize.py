@@ -290,7 +290,7 @@ class Encoder:
     def _framed(self, content: tuple[list[int], list[int]], before: list[int], after: list[int]) -> TokenSequence:
         ids, words = content
         whole = [*before, *ids, *after]
-        tokens = [str(token) for token in cast(list[Any], self.tokenizer.convert_ids_to_tokens(whole))]
+        tokens = [str(token) for token in cast(list[object], self.tokenizer.convert_ids_to_tokens(whole))]
         features = {"input_ids": whole}
         if "token_type_ids" in self.tokenizer.model_input_names:
             features["token_type_ids"] = [0] * len(whole)

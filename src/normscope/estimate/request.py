@@ -22,7 +22,7 @@ from normscope.options import is_whole, whole_numbers
 from normscope.passes import Pass
 
 
-def lengths(model: Model, inputs: Any, target: Any, *, words: bool, truncate: bool) -> list[Length]:
+def lengths(model: Model, inputs: object, target: object, *, words: bool, truncate: bool) -> list[Length]:
     """The lengths of inputs, or those numbers themselves. A target that is not given is as long as its source."""
     decodes = model.family.encoder is not None
     if target is not None and not decodes:
@@ -44,9 +44,9 @@ def _target_counts(model: Model, target: Any, *, truncate: bool) -> list[int]:
     return [len(side) for side in read_targets(target, *options, truncate=truncate)]
 
 
-def _counts(model: Model, inputs: Any, *, words: bool, truncate: bool) -> list[int]:
-    several = isinstance(inputs, Sequence) and len(cast("Sequence[Any]", inputs)) > 0
-    if is_whole(inputs) or (several and all(is_whole(item) for item in cast("Sequence[Any]", inputs))):
+def _counts(model: Model, inputs: object, *, words: bool, truncate: bool) -> list[int]:
+    several = isinstance(inputs, Sequence) and len(cast("Sequence[object]", inputs)) > 0
+    if is_whole(inputs) or (several and all(is_whole(item) for item in cast("Sequence[object]", inputs))):
         counts = whole_numbers(inputs, "A number of tokens")
         if min(counts) < 1:
             raise InputError(f"An input has at least one token, not {min(counts)}.")

@@ -95,7 +95,7 @@ def _shape(module: nn.Module) -> tuple[int, int]:
     return int(sizes.out_features), int(sizes.in_features)
 
 
-def _network(block: nn.Module, part: FeedForwardPart, config: Any) -> tuple[int, int, int]:
+def _network(block: nn.Module, part: FeedForwardPart, config: object) -> tuple[int, int, int]:
     """Neurons that act on one token, branches, and how many networks serve a token."""
     match part:
         case PlainPart():

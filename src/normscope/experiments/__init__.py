@@ -84,7 +84,7 @@ def experiment(name: str, options: Mapping[str, Any] | None = None) -> Experimen
     return kind(**(options or {}))
 
 
-def check_experiment_options(name: str, options: Mapping[str, Any]) -> None:
+def check_experiment_options(name: str, options: Mapping[str, object]) -> None:
     """Raise for options that an experiment does not have."""
     known = EXPERIMENTS.declaration(EXPERIMENTS.listed_name(name)).options
     for option in options:

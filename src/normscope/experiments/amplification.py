@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial as bind
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import duckdb
 import numpy as np
@@ -284,7 +284,7 @@ def _category(occurrences: int, counts: Mapping[str, int], *, same_type: bool) -
     return OTHER
 
 
-def _totals(records: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
+def _totals(records: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
     """How many pairs of each list are of each kind."""
     found = Counter((record["kind"], record["layer"], record["category"]) for record in records)
     lists = dict.fromkeys((record["kind"], record["layer"]) for record in records)

@@ -297,7 +297,7 @@ class _Shape:
         return cls(edges, *shares)
 
 
-def _counted(counts: Mapping[str, Any]) -> str:
+def _counted(counts: Mapping[str, object]) -> str:
     return f"{counts['pairs']:,} pairs of the group, {counts['other_pairs']:,} others weighted to their distances"
 
 
@@ -326,7 +326,7 @@ def _bars(tested: Sequence[Row], errors: Sequence[tuple[float, float]], label: s
     return figure
 
 
-def _histograms(shapes: Sequence[_Shape], layers: tuple[int, ...], counts: Mapping[str, Any], label: str) -> Figure:
+def _histograms(shapes: Sequence[_Shape], layers: tuple[int, ...], counts: Mapping[str, object], label: str) -> Figure:
     figure, grid = figures.panels(len(layers), width=3.2, height=2.4)
     for axes, layer, shape in zip(grid, layers, shapes, strict=True):
         for shares, name, colour in ((shape.other, "other pairs", 6), (shape.group, label, 1)):

@@ -299,14 +299,14 @@ def mean_with_interval(values: np.ndarray, resamples: int, confidence: float, se
         method="percentile",
         rng=np.random.default_rng(seed),
     )
-    interval: Any = result.confidence_interval
+    interval: object = result.confidence_interval
     return float(values.mean()), float(interval.low), float(interval.high)
 
 
 Interval = Callable[[np.ndarray], tuple[float, float, float]]
 
 
-def means(groups: Mapping[tuple[Any, ...], Group], by: Sequence[str], interval: Interval) -> list[Record]:
+def means(groups: Mapping[tuple[object, ...], Group], by: Sequence[str], interval: Interval) -> list[Record]:
     """One record for every group and method."""
     records: list[Record] = []
     for key, group in groups.items():
@@ -320,7 +320,7 @@ def means(groups: Mapping[tuple[Any, ...], Group], by: Sequence[str], interval: 
 
 
 def differences(
-    groups: Mapping[tuple[Any, ...], Group], by: Sequence[str], reference: str, interval: Interval
+    groups: Mapping[tuple[object, ...], Group], by: Sequence[str], reference: str, interval: Interval
 ) -> list[Record]:
     """One record for every group and method other than the reference: method minus reference on the same sequences."""
     records: list[Record] = []

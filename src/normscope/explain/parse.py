@@ -287,7 +287,9 @@ def _position(at: int | None, length: int, default: int = -1) -> int:
 # Numbers may be Python's, numpy's or torch's. What is none of what is meant is refused here, before a model is asked.
 
 
-def checked(target: Any, against: Any, at: Any, continue_for: Any, direction: Any, reply: Any) -> Wanted:
+def checked(
+    target: object, against: object, at: object, continue_for: object, direction: object, reply: object
+) -> Wanted:
     """The question that a user asks."""
     return Wanted(
         None if target is None else _said(target, "target"),
@@ -299,13 +301,13 @@ def checked(target: Any, against: Any, at: Any, continue_for: Any, direction: An
     )
 
 
-def _said(value: Any, what: str) -> LabelName | list[int]:
+def _said(value: object, what: str) -> LabelName | list[int]:
     """A word or label, its number, or a list of token ids."""
     if isinstance(value, str):
         return encodable(value)
     if is_whole(value):
         return whole_number(value, what)
-    if isinstance(value, Sequence) and any(isinstance(item, str) for item in cast("Sequence[Any]", value)):
+    if isinstance(value, Sequence) and any(isinstance(item, str) for item in cast("Sequence[object]", value)):
         raise InputError(
             f"One {what} is explained at a time, not the list {value!r:.60}. Call explain for each; the tokens of one "
             f"continuation are given as a text, or as a list of their ids."
@@ -325,12 +327,12 @@ def _label(value: Any) -> LabelName:
     return label
 
 
-def _reply(value: Any) -> str | list[int]:
+def _reply(value: object) -> str | list[int]:
     reply = _said(value, "reply")
     return [reply] if isinstance(reply, int) else reply
 
 
-def _direction(value: Any) -> Tensor | Literal["state"]:
+def _direction(value: object) -> Tensor | Literal["state"]:
     if isinstance(value, str):
         if value != "state":
             raise InputError(f"A direction is a vector, or 'state' for the state itself, not {value!r:.60}.")

@@ -5,8 +5,6 @@ One plain pass of the model; nothing is explained here.
 
 from __future__ import annotations
 
-from typing import Any
-
 from normscope.explain.model_values import Values
 from normscope.explain.parse import read_question
 from normscope.explain.probabilities import EACH, each_by_itself, has_probabilities, probabilities
@@ -28,7 +26,7 @@ def reply_of(order: Order) -> str | list[int] | None:
     return sequence.target.features["input_ids"][1:]  # all that is read after the start token
 
 
-def predictions_of(order: Order) -> list[dict[str, Any]]:
+def predictions_of(order: Order) -> list[dict[str, object]]:
     """For every token of a causal model or of a decoder, every mask, or a classifier's whole input: labels by probability.
 
     Of other tasks nothing: their labels at one place are no alternatives.

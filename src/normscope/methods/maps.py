@@ -104,7 +104,7 @@ def by_scope(tables: Sequence[Mapping[str, Tensor]], scopes: Sequence[Scope]) ->
     return values
 
 
-def head_variables(tables: Sequence[Mapping[str, Tensor]], quantity: str = "norm") -> dict[str, Any]:
+def head_variables(tables: Sequence[Mapping[str, Tensor]], quantity: str = "norm") -> dict[str, object]:
     """The maps of single heads, from one table by scope for each layer."""
     scopes = [Scope(scope) for scope in tables[0]]
     maps = by_scope(tables, scopes)
@@ -115,7 +115,7 @@ def head_variables(tables: Sequence[Mapping[str, Tensor]], quantity: str = "norm
     }
 
 
-def error_variables(tables: Sequence[Errors]) -> dict[str, Any]:
+def error_variables(tables: Sequence[Errors]) -> dict[str, object]:
     """The completeness error after every component that was followed, and the worst of them; one table for each layer."""
     scopes = list(tables[0])
     errors = torch.stack([torch.stack([table[scope].amax().cpu() for table in tables]) for scope in scopes]).numpy()

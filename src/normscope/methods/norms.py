@@ -163,7 +163,7 @@ def joined(measures: Iterable[AnyMeasure]) -> list[AnyMeasure]:
     return [*absorbed, *others]
 
 
-def _approximation_variables(reached: Sequence[Reached], scopes: Sequence[Scope]) -> dict[str, Any]:
+def _approximation_variables(reached: Sequence[Reached], scopes: Sequence[Scope]) -> dict[str, object]:
     """What every layer was approximated by, and what it reached on sampled queries; exact scopes have error 0."""
 
     def table(values: Sequence[Mapping[str, float]], exact: float) -> tuple[tuple[str, str], np.ndarray]:
@@ -185,7 +185,7 @@ def _union(first: tuple[Scope, ...], second: tuple[Scope, ...]) -> tuple[Scope, 
     return tuple(dict.fromkeys((*first, *second)))
 
 
-def _ratio_variables(layers: Sequence[LayerResult], scopes: Sequence[Scope]) -> dict[str, Any]:
+def _ratio_variables(layers: Sequence[LayerResult], scopes: Sequence[Scope]) -> dict[str, object]:
     variables: dict[str, Any] = {}
     for name, tables in (
         (schema.MIXING_RATIO, [layer.mixing for layer in layers]),

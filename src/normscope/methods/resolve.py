@@ -161,5 +161,5 @@ def map_request(model: Model, method: LayerMethod, wanted: MapRequest, selection
     return Request(stacks[0], encoder, selection.queries, selection.dtype, start)
 
 
-def _is_image(inputs: Any) -> bool:
+def _is_image(inputs: object) -> bool:
     return isinstance(inputs, Image.Image) or (isinstance(inputs, Mapping) and "pixel_values" in inputs)

@@ -199,7 +199,7 @@ class Model:
             head_hooks=None if head is None else head.hook,
         )
 
-    def _arguments(self, batch: Batch, *, head: bool) -> dict[str, Any]:
+    def _arguments(self, batch: Batch, *, head: bool) -> dict[str, object]:
         """The keyword arguments of the forward pass. A multiple-choice head reads `[example, choice, token]`."""
         features: dict[str, Tensor] = batch.features
         if head and head_of(self.module).task == "multiple-choice":

@@ -178,7 +178,7 @@ def map_document(maps: Mapping[Scope, xr.DataArray], attributes: dict[str, Any],
     }
 
 
-def ratio_document(ratios: xr.DataArray) -> dict[str, Any]:
+def ratio_document(ratios: xr.DataArray) -> dict[str, object]:
     """Mixing ratios as plain lists, `[layer][query]` for each scope."""
     return {
         "attributes": plain(ratios.attrs),
@@ -203,7 +203,7 @@ def narrowed(
     for scope in scopes:
         select_map(analysis, scope, layer, head=head)  # raises if there is no such map
     kept = {basis(Scope(scope)) for scope in scopes}
-    selection: dict[str, Any] = {
+    selection: dict[str, object] = {
         "scope": [scope for scope in analysis.dataset["scope"].values if str(scope) in kept],
         "layer": check_layers(analysis, layer),
     }
@@ -257,7 +257,7 @@ def write_table(table: Table, path: str | Path) -> Path:
     return Path(path)
 
 
-def write_json(document: dict[str, Any], path: str | Path) -> Path:
+def write_json(document: dict[str, object], path: str | Path) -> Path:
     """Write a document as UTF-8 JSON."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(document, ensure_ascii=False, allow_nan=False), encoding="utf-8")

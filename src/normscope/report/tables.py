@@ -108,7 +108,7 @@ def pooled(tables: Sequence[Table]) -> Table | None:
     numbers = [field.name for field in schema if pa.types.is_floating(field.type) and field.name not in labels]
     if not numbers or any(table.schema.names != schema.names for table in tables):
         return None
-    groups: dict[tuple[Any, ...], list[Row]] = {}
+    groups: dict[tuple[object, ...], list[Row]] = {}
     for table in tables:
         rows = {tuple(row[label] for label in labels): row for row in table.to_pylist()}
         if len(rows) < table.num_rows:

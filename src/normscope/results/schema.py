@@ -94,7 +94,7 @@ def build(
     attributes: Attributes,
 ) -> xr.Dataset:
     """The dataset of one sequence: what its measures found, the query tokens at `positions`, the key tokens by group."""
-    coordinates: dict[str, Any] = {
+    coordinates: dict[str, object] = {
         "layer": list(layers),
         **token_coordinates("query", {"": queries}, positions),
         **token_coordinates("key", keys),

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -63,7 +62,7 @@ class Driver:
     def needs_corpus(self) -> bool:
         return any(needs.corpus for needs in self.needs.values())
 
-    def prepare(self, *, overwrite: bool) -> dict[str, Any]:
+    def prepare(self, *, overwrite: bool) -> dict[str, object]:
         """Read the corpus and claim the folder for this run; returns the record of its settings."""
         before = _stamps(self.settings.corpus)
         self._read_corpus()

@@ -31,8 +31,8 @@ from normscope.runs.driver import Driver
 
 
 def manifest_of(
-    driver: Driver, record: dict[str, Any], outcomes: Mapping[str, Outcome], seconds: float
-) -> dict[str, Any]:
+    driver: Driver, record: dict[str, object], outcomes: Mapping[str, Outcome], seconds: float
+) -> dict[str, object]:
     """The manifest without the names of written tables and figures."""
     worst = driver.completeness.moments.get("worst")
     experiments = driver.settings.experiments
@@ -76,7 +76,7 @@ def _cannot_mask(plan: Plan) -> str:
     return f"{plan.model.name} is causal and not trained on masked tokens (--masking all masks them all the same)"
 
 
-def _masking(item: Experiment, plan: Plan) -> dict[str, Any]:
+def _masking(item: Experiment, plan: Plan) -> dict[str, object]:
     """Whether an experiment saw masked sequences, and why (not)."""
     needs = item.needs(plan.model)
     if not needs.corpus:

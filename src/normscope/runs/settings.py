@@ -71,12 +71,12 @@ class Settings(RunSettings):
         return json.loads(json.dumps(values, default=str))
 
 
-def identity(record: dict[str, Any]) -> str:
+def identity(record: dict[str, object]) -> str:
     """A hash of the settings of a run, by which its shards are known."""
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def choices_of(kind: Any) -> tuple[object, ...]:
+def choices_of(kind: object) -> tuple[object, ...]:
     """The values of a `Literal`, or of one that may be `None`; none for other types."""
     if get_origin(kind) is Literal:
         return get_args(kind)
@@ -106,7 +106,7 @@ _ABSENT = object()
 """A setting that a record lacks, such as one of an earlier version: it is not the same as none."""
 
 
-def differences(first: Any, second: Any, prefix: str = "") -> list[str]:
+def differences(first: object, second: object, prefix: str = "") -> list[str]:
     """The settings in which two records differ, by their dotted names."""
     if not isinstance(first, dict) or not isinstance(second, dict):
         return [] if first == second else [prefix or "its settings"]

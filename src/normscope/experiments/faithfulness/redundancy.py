@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial as bind
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -222,7 +222,7 @@ def _agreement(records: list[Row]) -> list[Row]:
                 if measure == "change" and key[1] in wanted and (effect, *key) in means
             ]
             if len(pairs) >= _FEWEST:
-                rho: Any = stats.spearmanr(*np.array(pairs).T)
+                rho: object = stats.spearmanr(*np.array(pairs).T)
                 correlations.append(
                     {"component": kind, "effect": effect, "spearman": float(rho.statistic), "count": len(pairs)}
                 )

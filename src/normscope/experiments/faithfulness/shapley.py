@@ -155,8 +155,8 @@ _MEANS = pa.schema(
 )
 
 
-def _compared(values: QueryValues) -> dict[str, Any]:
-    rho: Any = stats.spearmanr(values.integrated, values.shapley)
+def _compared(values: QueryValues) -> dict[str, object]:
+    rho: object = stats.spearmanr(values.integrated, values.shapley)
     return {
         "spearman": float(rho.statistic),
         "cosine": values.cosine,

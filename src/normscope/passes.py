@@ -19,7 +19,7 @@ from rich.progress import Progress
 
 from normscope.capture import LONG, Side, rows_together
 from normscope.chain.baseline import BiasBaseline
-from normscope.chain.measure import AnyMeasure, CaptureDepth, Measure, Request, StackRequest, query_positions
+from normscope.chain.measure import AnyMeasure, CaptureDepth, Measure, Request, StackRequest, Variables, query_positions
 from normscope.chain.trace import LayerTrace
 from normscope.errors import CompletenessError
 from normscope.estimate.planning import costs, lengths_of
@@ -47,7 +47,7 @@ class Results:
     def __getitem__(self, measure: Measure[Any, _Result]) -> _Result:
         return self.by_measure[measure]
 
-    def variables(self) -> dict[str, Any]:
+    def variables(self) -> Variables:
         """What all measures put into the sequence's dataset."""
         return {k: v for measure, result in self.by_measure.items() for k, v in measure.variables(result).items()}
 

@@ -30,6 +30,17 @@ Result = TypeVar("Result")
 LayerValue = TypeVar("LayerValue")
 
 
+Variable = (
+    tuple[str | tuple[str, ...], np.ndarray]
+    | tuple[str | tuple[str, ...], np.ndarray, dict[str, str]]
+    | np.ndarray
+    | list[str]
+)
+"""A variable of a dataset with its dimensions and, where they matter, its attributes; or a coordinate, by its values."""
+
+Variables = dict[str, Variable]
+"""Variables and coordinates of a dataset by name, as xarray takes them."""
+
 Errors = Mapping[str, Float[Tensor, " query"]]
 """Relative completeness errors of every query, by the scope after which they were measured."""
 
@@ -83,8 +94,8 @@ class Measure(ABC, Generic[State, Result]):
         """The results of other measures that it has computed on the way."""
         return {}
 
-    def variables(self, result: Result) -> dict[str, Any]:
-        """What it puts into the dataset of a sequence: variables and coordinates as xarray takes them."""
+    def variables(self, result: Result) -> Variables:
+        """What it puts into the dataset of a sequence."""
         return {}
 
 

@@ -16,6 +16,7 @@ from normscope.families.spec import (
     AttentionPart,
     BesideAttention,
     ClampedExpertsPart,
+    Config,
     ExpertsPart,
     FeedForwardPart,
     FusedGatedPart,
@@ -111,7 +112,7 @@ def _network(block: nn.Module, part: FeedForwardPart, config: object) -> tuple[i
             return routed + _shape(block.get_submodule(part.shared.down))[1], 2, experts + 1
 
 
-def _expert_neurons(block: nn.Module, part: ExpertsPart | ClampedExpertsPart, config: Any) -> tuple[int, int, int]:
+def _expert_neurons(block: nn.Module, part: ExpertsPart | ClampedExpertsPart, config: Config) -> tuple[int, int, int]:
     stacked: Any = block.get_submodule(part.experts)
     gate_and_up = stacked.gate_up_proj.shape
     neurons = int(gate_and_up[1 if isinstance(part, ExpertsPart) else 2]) // 2

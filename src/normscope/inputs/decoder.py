@@ -19,6 +19,7 @@ from transformers import BatchEncoding, GenerationConfig, PreTrainedModel, PreTr
 from normscope.capture.hooks import forward_pass
 from normscope.errors import InputError, ModelError
 from normscope.families.heads import refuse_made_up_head
+from normscope.families.spec import Config
 from normscope.inputs.sequence import NO_WORD, TokenSequence
 from normscope.inputs.text import Input, cut, encodable, read_ids, read_inputs
 from normscope.models.devices import entry_device
@@ -206,7 +207,7 @@ def own_shift(sequence: TokenSequence, model: PreTrainedModel) -> int | None:
     shift = getattr(sys.modules[type(model).__module__], "shift_tokens_right", None)
     if shift is None:
         return None
-    config: Any = model.config
+    config: Config = model.config
     ids = torch.tensor([sequence.features["input_ids"]], device=entry_device(model))
     settings = (config.pad_token_id, config.decoder_start_token_id)
     return int(shift(ids, *settings[: len(signature(shift).parameters) - 1])[0, 0])

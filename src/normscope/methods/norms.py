@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from normscope.chain.measure import AnyMeasure, CaptureDepth, Errors, Measure
+from normscope.chain.measure import AnyMeasure, CaptureDepth, Errors, Measure, Variables
 from normscope.chain.trace import FeedForward, LayerTrace
 from normscope.decompose import Approximation, LayerRequest, LayerResult, Reached, decomposed
 from normscope.decompose.dense import PLAIN, Multiplication
@@ -130,10 +130,10 @@ class Decomposition(LayerRequest, Measure[dict[int, LayerResult], DecomposedLaye
             heads=self.heads or other.heads,
         )
 
-    def variables(self, result: DecomposedLayers) -> dict[str, Any]:
+    def variables(self, result: DecomposedLayers) -> Variables:
         layers = list(result.values())
         scopes = [Scope(scope) for scope in layers[0].scopes]
-        variables: dict[str, Any] = {"scope": [str(scope) for scope in scopes]}
+        variables: Variables = {"scope": [str(scope) for scope in scopes]}
         if result.maps is not None:
             variables[schema.MAP] = (("scope", "layer", "query", "key"), result.maps, {"quantity": "norm"})
         variables |= _ratio_variables(layers, scopes)
@@ -163,7 +163,7 @@ def joined(measures: Iterable[AnyMeasure]) -> list[AnyMeasure]:
     return [*absorbed, *others]
 
 
-def _approximation_variables(reached: Sequence[Reached], scopes: Sequence[Scope]) -> dict[str, object]:
+def _approximation_variables(reached: Sequence[Reached], scopes: Sequence[Scope]) -> Variables:
     """What every layer was approximated by, and what it reached on sampled queries; exact scopes have error 0."""
 
     def table(values: Sequence[Mapping[str, float]], exact: float) -> tuple[tuple[str, str], np.ndarray]:
@@ -185,8 +185,8 @@ def _union(first: tuple[Scope, ...], second: tuple[Scope, ...]) -> tuple[Scope, 
     return tuple(dict.fromkeys((*first, *second)))
 
 
-def _ratio_variables(layers: Sequence[LayerResult], scopes: Sequence[Scope]) -> dict[str, object]:
-    variables: dict[str, Any] = {}
+def _ratio_variables(layers: Sequence[LayerResult], scopes: Sequence[Scope]) -> Variables:
+    variables: Variables = {}
     for name, tables in (
         (schema.MIXING_RATIO, [layer.mixing for layer in layers]),
         (schema.SOURCE_MIXING_RATIO, [layer.source_mixing for layer in layers]),

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, get_args
+from typing import ClassVar, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.chain.measure import AnyMeasure, Errors, Measure
+from normscope.chain.measure import AnyMeasure, Errors, Measure, Variables
 from normscope.chain.trace import LayerTrace
 from normscope.decompose.propagate import BiasShare, Block, Columns, Vectors, starting_vectors
 from normscope.errors import CompletenessError, InputError, SelectionError, UnsupportedArchitectureError, listing
@@ -90,7 +90,7 @@ class PropagatedNorms(Measure[Propagation, Propagation]):
     def finish(self, state: Propagation) -> Propagation:
         return state
 
-    def variables(self, result: Propagation) -> dict[str, Any]:
+    def variables(self, result: Propagation) -> Variables:
         scope, layers = Scope(result.scope), result.layers
         maps = by_scope([{scope: each.map} for each in layers], [scope])
         biases = by_scope([{scope: each.bias} for each in layers], [scope])

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope.capture import Side, blocks_of, capture_sides
@@ -23,6 +24,7 @@ from normscope.chain.proof import TOLERANCE, Proof
 from normscope.errors import listing
 from normscope.families import Family
 from normscope.families.heads import head_of, made_up
+from normscope.families.spec import Config
 from normscope.inputs.sequence import Batch, TokenSequence, batches
 from normscope.models.checkpoint import non_finite
 from normscope.models.devices import entry_device, numbers_of
@@ -58,7 +60,7 @@ class Model:
     # ---- what is known -------------------------------------------------------------------------------------------------
 
     @property
-    def config(self) -> Any:
+    def config(self) -> Config:
         """The configuration of the model, as transformers has it."""
         return self.module.config
 
@@ -152,7 +154,7 @@ class Model:
         pad_id = getattr(self.config, "pad_token_id", None) or 0
         return batches(sequences, pad_id, entry_device(self.module))
 
-    def run(self, batch: Batch, hooks: Callable[[], list[Any]] = list, *, head: bool = True) -> Any:
+    def run(self, batch: Batch, hooks: Callable[[], list[RemovableHandle]] = list, *, head: bool = True) -> Any:
         """The output of the whole model for a batch: in evaluation mode, in the arithmetic of its weights.
 
         Args:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from normscope.chain.measure import Variable
 from normscope.inputs import NO_WORD, TokenSequence
 
 VERSION = 2
@@ -86,7 +87,7 @@ _TEXTS = ("_token", "_word_text", "_group", "_name", "_products", "prediction", 
 
 
 def build(
-    variables: Mapping[str, Any],
+    variables: Mapping[str, Variable],
     layers: Sequence[int],
     queries: TokenSequence,
     positions: Sequence[int],

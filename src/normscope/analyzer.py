@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack, cast, overload
+from typing import Unpack, cast, overload
 
 import torch
 import xarray as xr
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope.chain.baseline import BiasBaseline, baseline
-from normscope.chain.measure import KeptTraces, Measure, check_arithmetic
+from normscope.chain.measure import AnyMeasure, KeptTraces, check_arithmetic
 from normscope.chain.trace import LayerTrace
 from normscope.deprecated import renamed_keywords
 from normscope.errors import InputError
@@ -29,7 +29,7 @@ from normscope.explain.pulling import PullRequest
 from normscope.explain.question import Wanted
 from normscope.explain.task import Asked
 from normscope.families.spec import Stack
-from normscope.inputs import ImageInput, Input, Target, TokenSequence
+from normscope.inputs import ImageInput, Input, Reading, Target, TokenSequence
 from normscope.methods import LayerMethod, attribution, layer_method, resolve
 from normscope.methods.across_layers import AcrossLayers, maps_by
 from normscope.methods.norms import Decomposition
@@ -278,7 +278,7 @@ class Analyzer(Model):
         """
         asked = AnalysisRequest(**options)
         method, value_bias = layer_method(asked.method), value_bias_of(asked.value_bias)
-        sequences, single = resolve.read(self, inputs, asked.target, words=pretokenized, truncate=asked.truncate)
+        sequences, single = resolve.read(self, inputs, asked.target, Reading(pretokenized, asked.truncate))
         wanted = resolve.wanted_of(asked, asked, projections=asked.projections)
         request = resolve.map_request(self, method, wanted, asked)
         facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline, **method.facts}
@@ -307,7 +307,7 @@ class Analyzer(Model):
 
         Examples:
             >>> from normscope.inputs import read_inputs
-            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest)
             >>> analyzer.maps_by(sequences[0], ns.method("alti")).map("AttnResLn").shape  # [layer, query, key]
             (6, 5, 5)
         """
@@ -344,7 +344,7 @@ class Analyzer(Model):
         measure = Decomposition(ratios=tuple(own), value_bias=value_bias)
         start = baseline(asked.ff_baseline, value_bias)
         request = resolve.request(self, [measure], [], asked.layers, None, asked.dtype, start)
-        sequences, single = resolve.read(self, inputs, asked.target, words=pretokenized, truncate=asked.truncate)
+        sequences, single = resolve.read(self, inputs, asked.target, Reading(pretokenized, asked.truncate))
         measured = Pass(self, request).over(sequences, progress=asked.progress, tell=asked.on_progress)
         facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline}
         ratios = [results.mixing_ratios(item, facts) for item in measured]
@@ -423,7 +423,7 @@ class Analyzer(Model):
                 f"'pull-back' or 'decompx'."
             )
         wanted = checked(asked.target, asked.against, asked.at, asked.continue_for, asked.direction, asked.reply)
-        sequences, single = resolve.read_sources(self, inputs, words=pretokenized, truncate=asked.truncate)
+        sequences, single = resolve.read_sources(self, inputs, Reading(pretokenized, asked.truncate))
         request = PullRequest(asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline)
         explanations = [self._explain(item, wanted, method, request) for item in sequences]
         return explanations[0] if single else explanations
@@ -473,7 +473,7 @@ class Analyzer(Model):
             own, _ = resolve.scopes_asked(self, asked.scopes)
             measure = Decomposition(ratios=tuple(own))
             request = resolve.request(self, [measure], [], asked.layers, asked.queries, asked.dtype)
-        lengths = planned.lengths(self, inputs, target, words=pretokenized, truncate=asked.truncate)
+        lengths = planned.lengths(self, inputs, target, Reading(pretokenized, asked.truncate))
         short_run = planned.short_analysis(self, request) if asked.timed else None
         return plan(self, asked_of(self, request), lengths, short_run=short_run, clock=asked.clock)
 
@@ -509,7 +509,7 @@ class Analyzer(Model):
             raise InputError(f"At least one value is explained, not {count}.")
         check_arithmetic(dtype)
         stacks = explained_of(self, count, dtype, heads=heads, head=True)
-        lengths = planned.lengths(self, inputs, target, words=pretokenized, truncate=truncate)
+        lengths = planned.lengths(self, inputs, target, Reading(pretokenized, truncate))
         short_run = planned.short_explanation(self, self.explain, dtype, heads=heads) if timed else None
         return plan(self, stacks, lengths, short_run=short_run, clock=clock)
 
@@ -520,7 +520,7 @@ class Analyzer(Model):
             >>> len(analyzer.traces("A text."))  # one for each layer
             6
         """
-        sequences, _ = resolve.read(self, inputs, target, words=False, truncate=False)
+        sequences, _ = resolve.read(self, inputs, target)
         measure = KeptTraces()
         (measured,) = Pass(self, resolve.request(self, [measure], [], None, None, None)).over(sequences)
         return list(measured.main[measure].values())
@@ -528,7 +528,7 @@ class Analyzer(Model):
     def measure(
         self,
         sequences: Sequence[TokenSequence],
-        measures: Sequence[Measure[Any, Any]],
+        measures: Sequence[AnyMeasure],
         *,
         dtype: torch.dtype | None = None,
         start: BiasBaseline | None = None,
@@ -539,7 +539,7 @@ class Analyzer(Model):
         Examples:
             >>> from normscope.inputs import read_inputs
             >>> from normscope.methods import Decomposition
-            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest)
             >>> ratios = Decomposition(ratios=(analyzer.scopes[2],))
             >>> (measured,) = analyzer.measure(sequences, [ratios])
             >>> sorted(measured.main[ratios]) == analyzer.layers
@@ -560,7 +560,7 @@ class Analyzer(Model):
         Examples:
             >>> from normscope.inputs import read_inputs
             >>> from normscope.methods import Decomposition
-            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest)
             >>> (measured,) = analyzer.measure(sequences, [Decomposition(maps=(analyzer.scopes[1],))])
             >>> analyzer.analysis_of(measured).map("Attn").shape  # [layer, query, key]
             (6, 5, 5)

@@ -204,7 +204,7 @@ def _sequences(analyzer: Analyzer, group: list[Item]) -> list[TokenSequence]:
         targets.append(item.target.features["input_ids"])
     sources = [item.sequence for item in group]
     encoding = {"input_ids": targets}
-    return with_targets(sources, encoding, analyzer.model, analyzer.tokenizer, analyzer.longest, truncate=False)
+    return with_targets(sources, encoding, analyzer.model, analyzer.tokenizer, analyzer.longest)
 
 
 def _pair(item: Item, read: TokenSequence) -> AlignedPair | None:

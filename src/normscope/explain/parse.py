@@ -166,7 +166,7 @@ def _extended(model: Model, sequence: TokenSequence, last: int, ids: list[int]) 
     if not ids and last == len(sequence) - 1:
         return sequence
     features = {name: [_grown(name, values[: last + 1], ids)] for name, values in sequence.features.items()}
-    (longer,), _ = read_inputs(features, model.tokenizer, model.longest, words=False, truncate=False)
+    (longer,), _ = read_inputs(features, model.tokenizer, model.longest)
     words = [*sequence.words[: last + 1], *longer.words[last + 1 :]]
     word_ids = None
     if sequence.word_ids is not None:
@@ -228,7 +228,7 @@ def _with_text(model: Model, sequence: TokenSequence, text: str | Sequence[int] 
     """The sequence with what the decoder of an encoder-decoder gives out: a text, token ids, or what it generates."""
     options = (model.module, model.tokenizer, model.longest)
     if text is None or isinstance(text, str):
-        (paired,) = with_targets([sequence], text, *options, truncate=False)
+        (paired,) = with_targets([sequence], text, *options)
         return paired
     return replace(sequence, target=read_target(read_ids(tokens_of(model, text), model.tokenizer), *options))
 

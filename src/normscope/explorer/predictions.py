@@ -21,7 +21,7 @@ def reply_of(order: Order) -> str | list[int] | None:
         return None
     if order.target is not None:
         return order.target
-    (sequence,), _ = resolve.read(order.analyzer, order.inputs, None, words=False, truncate=False)
+    (sequence,), _ = resolve.read(order.analyzer, order.inputs, None)
     assert sequence.target is not None
     return sequence.target.features["input_ids"][1:]  # all that is read after the start token
 
@@ -35,7 +35,7 @@ def predictions_of(order: Order) -> list[dict[str, object]]:
     task = task_of(analyzer)
     if task not in ("causal-lm", "seq2seq-lm", "masked-lm", "sequence-classification", "image-classification"):
         return []
-    (sequence,), _ = resolve.read_sources(analyzer, order.inputs, words=False, truncate=False)
+    (sequence,), _ = resolve.read_sources(analyzer, order.inputs)
     wanted = Wanted(at=0 if task == "masked-lm" else None, reply=reply_of(order))
     sequence, question = read_question(analyzer, sequence, wanted)
     logits = Values(analyzer, sequence, question).logits

@@ -21,7 +21,7 @@ from normscope.errors import InputError, ModelError
 from normscope.families.heads import refuse_made_up_head
 from normscope.families.spec import Config
 from normscope.inputs.sequence import NO_WORD, TokenSequence
-from normscope.inputs.text import Input, cut, encodable, read_ids, read_inputs
+from normscope.inputs.text import AS_TEXTS, Input, Reading, cut, encodable, read_ids, read_inputs
 from normscope.models.devices import entry_device
 from normscope.options import is_whole
 
@@ -107,14 +107,13 @@ def with_targets(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
     longest: int | None,
-    *,
-    truncate: bool,
+    reading: Reading = AS_TEXTS,
 ) -> list[TokenSequence]:
     """Every source with its target: the one given, or the one that the model generates."""
     if target is None:
         sides = [_generated(source, model, tokenizer, longest) for source in sources]
     else:
-        sides = read_targets(target, model, tokenizer, longest, truncate=truncate)
+        sides = read_targets(target, model, tokenizer, longest, reading)
     if len(sides) != len(sources):
         raise InputError(f"There are {len(sources)} sources but {len(sides)} targets: give one target for each source.")
     return [replace(source, target=side) for source, side in zip(sources, sides, strict=True)]
@@ -125,12 +124,11 @@ def read_targets(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
     longest: int | None,
-    *,
-    truncate: bool,
+    reading: Reading = AS_TEXTS,
 ) -> list[TokenSequence]:
     """The decoder's rows for every target that is given."""
-    outputs = _given(target, tokenizer, longest, truncate=truncate)
-    return [read_target(output, model, tokenizer, longest, truncate=truncate) for output in outputs]
+    outputs = _given(target, tokenizer, longest, reading)
+    return [read_target(output, model, tokenizer, longest, reading) for output in outputs]
 
 
 def read_target(
@@ -138,8 +136,8 @@ def read_target(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
     longest: int | None,
+    reading: Reading = AS_TEXTS,
     *,
-    truncate: bool = False,
     closed: bool | None = None,
 ) -> TokenSequence:
     """The decoder's rows for a target, which its own last tokens close or not."""
@@ -147,7 +145,7 @@ def read_target(
         closed = _is_closed(output.features["input_ids"], model, tokenizer)
     most = None if longest is None else longest if closed else longest - 1
     if most is not None and len(output) > most:
-        if not truncate:
+        if not reading.truncate:
             raise InputError(
                 f"The target has {len(output)} tokens, but the model takes at most {most} after the start token. "
                 f"Shorten it, or pass truncate=True (--truncate) to analyse its beginning."
@@ -166,13 +164,13 @@ def _is_closed(ids: list[int], model: PreTrainedModel, tokenizer: PreTrainedToke
 
 
 def _given(
-    target: Target, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, *, truncate: bool
+    target: Target, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, reading: Reading
 ) -> list[TokenSequence]:
     if isinstance(target, Sequence) and target and all(is_whole(item) for item in target):
         target = {"input_ids": [list(target)]}
     if tokenizer is not None and not isinstance(target, BatchEncoding | Mapping | Tensor):
-        target = _as_targets(target, tokenizer, longest if truncate else None)
-    return read_inputs(cast(Input, target), tokenizer, longest, words=False, truncate=truncate)[0]
+        target = _as_targets(target, tokenizer, longest if reading.truncate else None)
+    return read_inputs(cast(Input, target), tokenizer, longest, replace(reading, words=False))[0]
 
 
 def _as_targets(target: Any, tokenizer: PreTrainedTokenizerBase, truncate_to: int | None) -> Any:

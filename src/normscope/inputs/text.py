@@ -6,7 +6,7 @@ Owns tokens, word ids and special flags, and the longest input. Knows tokenizers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from torch import Tensor
@@ -30,8 +30,19 @@ _MODEL_FEATURES = ("input_ids", "attention_mask", "token_type_ids", "position_id
 _IGNORED_FEATURES = ("special_tokens_mask", "offset_mapping", "length", "labels", "overflow_to_sample_mapping")
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How inputs are read: as texts or as lists of `words`, and whether one that is too long is cut or refused."""
+
+    words: bool = False
+    truncate: bool = False
+
+
+AS_TEXTS = Reading()
+
+
 def read_inputs(
-    inputs: Input, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, *, words: bool, truncate: bool
+    inputs: Input, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, reading: Reading = AS_TEXTS
 ) -> tuple[list[TokenSequence], bool]:
     """The sequences of an input, and whether it was a single one."""
     if isinstance(inputs, Tensor):
@@ -40,15 +51,15 @@ def read_inputs(
         sequences = _from_encoding(inputs, tokenizer)
         single = len(sequences) == 1
     else:
-        texts, single = _texts(inputs, words=words)
+        texts, single = _texts(inputs, words=reading.words)
         if tokenizer is None:
             raise InputError(
                 "A text was given, but the model was loaded without a tokenizer. "
                 "Name one (load(..., tokenizer=...), --tokenizer), or give token ids (in Python, {'input_ids': ...})."
             )
-        reader = _TextReader(tokenizer, longest if truncate else None, words=words)
+        reader = _TextReader(tokenizer, longest if reading.truncate else None, words=reading.words)
         sequences = [reader.read(text) for text in texts]
-    if truncate and longest is not None:
+    if reading.truncate and longest is not None:
         sequences = [cut(sequence, longest) for sequence in sequences]
     for sequence in sequences:
         _refuse_unfit(sequence, longest)

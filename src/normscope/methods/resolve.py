@@ -16,7 +16,7 @@ from PIL import Image
 from normscope.chain.baseline import BiasBaseline, baseline
 from normscope.chain.measure import AnyMeasure, Request, StackRequest
 from normscope.errors import InputError, SelectionError
-from normscope.inputs import Target, TokenSequence, read_images, read_inputs, with_targets
+from normscope.inputs import AS_TEXTS, Reading, Target, TokenSequence, read_images, read_inputs, with_targets
 from normscope.methods.approximate import approximation
 from normscope.methods.layer import LayerMethod, MapRequest
 from normscope.models.config import no_layer, no_target
@@ -28,27 +28,27 @@ from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, with_
 # ---- inputs ------------------------------------------------------------------------------------------------------------
 
 
-def read_sources(model: Model, inputs: Any, *, words: bool, truncate: bool) -> tuple[list[TokenSequence], bool]:
+def read_sources(model: Model, inputs: Any, reading: Reading = AS_TEXTS) -> tuple[list[TokenSequence], bool]:
     """The sequences of an input, without targets for a decoder."""
     if model.family.reads == "image":
         return read_images(inputs, model.module, model.processor)
     if _is_image(inputs):
         raise InputError(f"An image was given, but {model.name} reads text.")
-    sequences, single = read_inputs(inputs, model.tokenizer, model.longest, words=words, truncate=truncate)
+    sequences, single = read_inputs(inputs, model.tokenizer, model.longest, reading)
     for sequence in sequences:
         refuse_unknown_ids(model, sequence)
     return sequences, single
 
 
 def read(
-    model: Model, inputs: Any, target: Target | None, *, words: bool, truncate: bool
+    model: Model, inputs: Any, target: Target | None, reading: Reading = AS_TEXTS
 ) -> tuple[list[TokenSequence], bool]:
     if model.family.encoder is None and target is not None:
         refuse_target(model)
-    sequences, single = read_sources(model, inputs, words=words, truncate=truncate)
+    sequences, single = read_sources(model, inputs, reading)
     if model.family.encoder is not None:
         options = (model.module, model.tokenizer, model.longest)
-        sequences = with_targets(sequences, target, *options, truncate=truncate)
+        sequences = with_targets(sequences, target, *options, reading)
     for sequence in sequences:
         refuse_unknown_ids(model, sequence)
     return sequences, single

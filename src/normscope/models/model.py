@@ -147,7 +147,7 @@ class Model:
         Examples:
             >>> from normscope.inputs import read_inputs
             >>> texts = ["A text.", "Another text."]
-            >>> sequences, _ = read_inputs(texts, analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> sequences, _ = read_inputs(texts, analyzer.tokenizer, analyzer.longest)
             >>> [batch.lengths for batch in analyzer.batches(sequences)]
             [[5, 5]]
         """
@@ -164,7 +164,7 @@ class Model:
 
         Examples:
             >>> from normscope.inputs import read_inputs
-            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest)
             >>> (batch,) = analyzer.batches(sequences)
             >>> analyzer.run(batch, head=False).last_hidden_state.shape  # [sequence, token, d]
             torch.Size([1, 5, 384])
@@ -181,7 +181,7 @@ class Model:
         Examples:
             >>> from normscope.capture import Side
             >>> from normscope.inputs import read_inputs
-            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest)
             >>> (batch,) = analyzer.batches(sequences)
             >>> traced = []
             >>> def consume(layer, sequence, trace):

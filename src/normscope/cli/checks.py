@@ -18,7 +18,7 @@ from normscope.models.config import refuse_layer, refuse_scope, refuse_stacks
 from normscope.models.options import ModelOptions
 from normscope.options import MOST_JOBS, normalise_axis
 from normscope.paths import FIGURES, MAPS, NETCDF, PAGES, RESULTS, TABLES, ending, kind
-from normscope.request import MapSelectionOptions
+from normscope.request import MapSelectionOptions, RunOptions
 from normscope.scopes import ATTENTIONS, Scope
 
 if TYPE_CHECKING:
@@ -174,13 +174,14 @@ def check_results(paths: Sequence[Path]) -> None:
 
 
 def check_experiments(
-    names: Sequence[str], options: Sequence[str], approximate: str | None
+    names: Sequence[str], options: Sequence[str], settings: RunOptions
 ) -> dict[str, dict[str, object]]:
     """Refuse experiments that do not exist, that are named twice, or that cannot be approximated; the options of each."""
     known = [EXPERIMENTS.listed_name(name) for name in names]
     if len(set(known)) < len(known):
         raise InputError("Name at least one experiment, and each only once.")
     given = read_experiment_options(options, names)
+    approximate = settings.get("approximate")
     if approximate is not None:
         exact = [
             listed for listed, name in zip(known, names, strict=True) if not _ranks_only(listed, given.get(name, {}))

@@ -81,8 +81,5 @@ def predictions_of(
 
 def read_off(asked: Asked) -> tuple[Played, Recording]:
     """One pass through the model: the values asked about, and its recording, which keeps as many layers as memory holds."""
-    request = asked.request
-    recording = Recording(
-        asked.model, asked.sequence, request.dtype, request.max_memory, request.tell, request.baseline
-    )
+    recording = Recording(asked.model, asked.sequence, asked.request)
     return recording.play(asked.question), recording

@@ -123,7 +123,7 @@ def export_mixing_ratios(
 # ---- what goes into the files --------------------------------------------------------------------------------------------
 
 
-def cell_table(scope: str, values: xr.DataArray, approximate: str | None = None) -> Table:
+def cell_table(scope: str, values: xr.DataArray, how: str | None = None) -> Table:
     """Maps `[layer, query, key]` as one row per cell that exists; if some maps are approximate, a column says which."""
     ordered = values.transpose("layer", "query", "key")
     layer, query, key = np.nonzero(np.isfinite(ordered.values))
@@ -136,8 +136,8 @@ def cell_table(scope: str, values: xr.DataArray, approximate: str | None = None)
         "key": values["key"].values[key],
         "key_token": values["key_token"].values[key],
     }
-    if approximate is not None:
-        columns["approximate"] = [approximate if "Ff" in Scope(scope).components else "exact"] * len(layer)
+    if how is not None:
+        columns["approximate"] = [how if "Ff" in Scope(scope).components else "exact"] * len(layer)
     if len(set(values["key_group"].values)) > 1:
         columns["key_group"] = values["key_group"].values[key]
     return pa.table({**columns, "value": ordered.values[layer, query, key]})

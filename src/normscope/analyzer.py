@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack, cast, overload
+from typing import Unpack, cast, overload
 
 import torch
 import xarray as xr
@@ -18,7 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope.answering import explain_answer
 from normscope.chain.baseline import BiasBaseline, baseline
-from normscope.chain.measure import KeptTraces, Measure, check_arithmetic
+from normscope.chain.measure import AnyMeasure, KeptTraces, check_arithmetic
 from normscope.chain.trace import LayerTrace
 from normscope.deprecated import renamed_keywords
 from normscope.errors import InputError, require_extra
@@ -30,7 +30,7 @@ from normscope.explain.pulling import PullRequest
 from normscope.explain.question import Wanted
 from normscope.explain.task import Asked
 from normscope.families.spec import Stack
-from normscope.inputs import ImageInput, Input, Target, TokenSequence
+from normscope.inputs import ImageInput, Input, Reading, Target, TokenSequence
 from normscope.methods import LayerMethod, attribution, layer_method, resolve
 from normscope.methods.across_layers import AcrossLayers, maps_by
 from normscope.methods.norms import Decomposition
@@ -39,9 +39,9 @@ from normscope.models.loading import load_model, sketched_model
 from normscope.models.model import Model
 from normscope.models.options import DeviceMap, ModelOptions
 from normscope.options import (
-    FeedForwardBaseline,
+    PAPERS,
+    Conventions,
     StackName,
-    ValueBias,
     ff_baseline_of,
     stack_name,
     value_bias_of,
@@ -281,10 +281,8 @@ class Analyzer(Model):
         """
         asked = AnalysisRequest(**options)
         method, value_bias = layer_method(asked.method), value_bias_of(asked.value_bias)
-        sequences, single = resolve.read(self, inputs, asked.target, words=pretokenized, truncate=asked.truncate)
-        wanted = resolve.wanted_of(
-            asked, projections=asked.projections, value_bias=value_bias, ff_baseline=asked.ff_baseline
-        )
+        sequences, single = resolve.read(self, inputs, asked.target, Reading(pretokenized, asked.truncate))
+        wanted = resolve.wanted_of(asked, asked, projections=asked.projections)
         request = resolve.map_request(self, method, wanted, asked)
         facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline, **method.facts}
         if asked.out is not None:
@@ -295,7 +293,7 @@ class Analyzer(Model):
         if asked.max_memory is not None:
             refuse_memory(self, request, lengths_of(sequences), asked.max_memory)
         if method.across_layers:
-            run = AcrossLayers(self, method, request, asked.ff_baseline)
+            run = AcrossLayers(self, method, request, asked)
             layers = resolve.layers_asked(self, asked.layers)
             analyses = run.analyses(sequences, layers, asked.queries, asked.on_progress)
         else:
@@ -315,7 +313,7 @@ class Analyzer(Model):
 
         Examples:
             >>> from normscope.inputs import read_inputs
-            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest)
             >>> analyzer.maps_by(sequences[0], ns.method("alti")).map("AttnResLn").shape  # [layer, query, key]
             (6, 5, 5)
         """
@@ -352,7 +350,7 @@ class Analyzer(Model):
         measure = Decomposition(ratios=tuple(own), value_bias=value_bias)
         start = baseline(asked.ff_baseline, value_bias)
         request = resolve.request(self, [measure], [], asked.layers, None, asked.dtype, start)
-        sequences, single = resolve.read(self, inputs, asked.target, words=pretokenized, truncate=asked.truncate)
+        sequences, single = resolve.read(self, inputs, asked.target, Reading(pretokenized, asked.truncate))
         measured = Pass(self, request).over(sequences, progress=asked.progress, tell=asked.on_progress)
         facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline}
         ratios = [results.mixing_ratios(item, facts) for item in measured]
@@ -435,7 +433,7 @@ class Analyzer(Model):
             )
         said = (asked.target, asked.against, asked.at, asked.continue_for, asked.direction, asked.reply)
         wanted = checked(*said, asked.objective)
-        sequences, single = resolve.read_sources(self, inputs, words=pretokenized, truncate=asked.truncate)
+        sequences, single = resolve.read_sources(self, inputs, Reading(pretokenized, asked.truncate))
         request = PullRequest(asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline)
         explanations = [self._explain(item, wanted, method, request) for item in sequences]
         return explanations[0] if single else explanations
@@ -523,7 +521,7 @@ class Analyzer(Model):
             own, _ = resolve.scopes_asked(self, asked.scopes)
             measure = Decomposition(ratios=tuple(own))
             request = resolve.request(self, [measure], [], asked.layers, asked.queries, asked.dtype)
-        lengths = planned.lengths(self, inputs, target, words=pretokenized, truncate=asked.truncate)
+        lengths = planned.lengths(self, inputs, target, Reading(pretokenized, asked.truncate))
         short_run = planned.short_analysis(self, request) if asked.timed else None
         return plan(self, asked_of(self, request), lengths, short_run=short_run, clock=asked.clock)
 
@@ -559,7 +557,7 @@ class Analyzer(Model):
             raise InputError(f"At least one value is explained, not {count}.")
         check_arithmetic(dtype)
         stacks = explained_of(self, count, dtype, heads=heads, head=True)
-        lengths = planned.lengths(self, inputs, target, words=pretokenized, truncate=truncate)
+        lengths = planned.lengths(self, inputs, target, Reading(pretokenized, truncate))
         short_run = planned.short_explanation(self, self.explain, dtype, heads=heads) if timed else None
         return plan(self, stacks, lengths, short_run=short_run, clock=clock)
 
@@ -570,7 +568,7 @@ class Analyzer(Model):
             >>> len(analyzer.traces("A text."))  # one for each layer
             6
         """
-        sequences, _ = resolve.read(self, inputs, target, words=False, truncate=False)
+        sequences, _ = resolve.read(self, inputs, target)
         measure = KeptTraces()
         (measured,) = Pass(self, resolve.request(self, [measure], [], None, None, None)).over(sequences)
         return list(measured.main[measure].values())
@@ -578,7 +576,7 @@ class Analyzer(Model):
     def measure(
         self,
         sequences: Sequence[TokenSequence],
-        measures: Sequence[Measure[Any, Any]],
+        measures: Sequence[AnyMeasure],
         *,
         dtype: torch.dtype | None = None,
         start: BiasBaseline | None = None,
@@ -589,7 +587,7 @@ class Analyzer(Model):
         Examples:
             >>> from normscope.inputs import read_inputs
             >>> from normscope.methods import Decomposition
-            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest)
             >>> ratios = Decomposition(ratios=(analyzer.scopes[2],))
             >>> (measured,) = analyzer.measure(sequences, [ratios])
             >>> sorted(measured.main[ratios]) == analyzer.layers
@@ -602,9 +600,7 @@ class Analyzer(Model):
     def analysis_of(
         self,
         measured: Measured,
-        *,
-        value_bias: ValueBias = "token",
-        ff_baseline: FeedForwardBaseline = "zero",
+        conventions: Conventions = PAPERS,
         method: LayerMethod | None = None,
     ) -> Analysis:
         """The analysis that the results of a pass make up.
@@ -612,13 +608,13 @@ class Analyzer(Model):
         Examples:
             >>> from normscope.inputs import read_inputs
             >>> from normscope.methods import Decomposition
-            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest)
             >>> (measured,) = analyzer.measure(sequences, [Decomposition(maps=(analyzer.scopes[1],))])
             >>> analyzer.analysis_of(measured).map("Attn").shape  # [layer, query, key]
             (6, 5, 5)
         """
         facts = None if method is None else method.facts
-        return results.analysis_of(self, measured, value_bias=value_bias, ff_baseline=ff_baseline, method=facts)
+        return results.analysis_of(self, measured, conventions, facts)
 
 
 def _dtype(options: ModelOptions) -> torch.dtype | None:

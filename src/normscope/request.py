@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 from normscope.options import (
     ApproximationName,
     Arithmetic,
+    Conventions,
     Documentation,
+    DocumentedBaseline,
     FeedForwardBaseline,
     Masking,
     Objective,
@@ -50,24 +52,7 @@ OnProgress = Callable[[int, int], None]
 Clock = Callable[[], float]
 """Returns the time in seconds."""
 
-_Baseline = Annotated[
-    FeedForwardBaseline,
-    Documentation(
-        "Start the integrated gradients of feed-forwards at 'zero', as in the papers, or at the 'bias': what no token put "
-        "in."
-    ),
-]
 _Truncate = Annotated[bool, Documentation("Cut a text that is longer than the model takes, instead of refusing it.")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Conventions:
-    """What the decomposition counts where; the defaults are those of the papers."""
-
-    value_bias: Annotated[
-        ValueBias, Documentation("Count the bias of the value projection with the 'token' or with the 'bias'.")
-    ] = "token"
-    ff_baseline: _Baseline = "zero"
 
 
 class ConventionOptions(TypedDict, total=False):
@@ -240,7 +225,7 @@ class ExplainRequest:
         Documentation("How to attribute; `normscope methods` lists the methods.", command_line_type=str, panel=_HOW),
     ] = "pull-back"
     heads: Annotated[bool, Documentation("Also keep the edges of every head (in a .nc).", panel=_HOW)] = False
-    ff_baseline: _Baseline = "zero"
+    ff_baseline: DocumentedBaseline = "zero"
     truncate: _Truncate = False
     dtype: Dtype | None = None
     max_memory: Annotated[

@@ -253,7 +253,7 @@ def test_a_map_without_dimensions_comes_from_the_same_parts_as_the_others(analyz
     scope = next(scope for scope in analyzer.scopes if scope.last == "Ff")
     removal = MapWithoutDimensions(0.05)
     (measure,) = joined([Decomposition(maps=(scope,)), removal])
-    texts, _ = read_inputs("A soap bubble.", analyzer.tokenizer, None, words=False, truncate=False)
+    texts, _ = read_inputs("A soap bubble.", analyzer.tokenizer, None)
     (together,) = analyzer.measure(texts, [measure])
     (alone,) = analyzer.measure(texts, [removal])
     np.testing.assert_allclose(together.main[removal], alone.main[removal], rtol=1e-5)

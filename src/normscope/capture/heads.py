@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from normscope.capture import blocks_of
@@ -27,7 +28,7 @@ _HEAD, _ENCODER = "head", "encoder"
 
 
 def capture_head(
-    model: PreTrainedModel, family: Family, inputs: Mapping[str, Any], lengths: Sequence[int], *, dtype: torch.dtype
+    model: PreTrainedModel, family: Family, inputs: Mapping[str, object], lengths: Sequence[int], *, dtype: torch.dtype
 ) -> list[HeadTrace]:
     """Run a batch (padded on the right to `lengths`) through the whole model: the trace of its head for every sequence."""
     listener = HeadListener(model, family, lengths, dtype=dtype)
@@ -65,9 +66,9 @@ class HeadListener:
             self.blocks[_ENCODER] = blocks_of(model, family.encoder)
         self._forget()
 
-    def hook(self) -> list[Any]:
+    def hook(self) -> list[RemovableHandle]:
         """Hooks on the model, its blocks and the parts of its head; the caller removes them."""
-        handles: list[Any] = [self.model.register_forward_pre_hook(self._starts, with_kwargs=True)]
+        handles = [self.model.register_forward_pre_hook(self._starts, with_kwargs=True)]
         for stack, blocks in self.blocks.items():
             handles += [block.register_forward_hook(self._state_noter(stack)) for block in blocks]
         parts = () if self.head is None else self.head.parts
@@ -110,8 +111,8 @@ class HeadListener:
         self.states: dict[str, Tensor] = {}
 
     def _starts(
-        self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        self, _: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[tuple[object, ...], dict[str, object]]:
         self._forget()
         self.heard.arguments = {**({"input_ids": args[0]} if args else {}), **kwargs}
         return args, {**kwargs, "return_dict": True}
@@ -125,11 +126,11 @@ class HeadListener:
         return note
 
     def _noter(self, path: str) -> Callable[..., None]:
-        def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        def note(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], output: object) -> None:
             self.heard.taken[path] = (*args, *kwargs.values())
             self.heard.given[path] = output
 
         return note
 
-    def _ends(self, _: nn.Module, __: tuple[Any, ...], output: Any) -> None:
+    def _ends(self, _: nn.Module, __: tuple[object, ...], output: object) -> None:
         self.heard.output = output

@@ -30,6 +30,17 @@ Result = TypeVar("Result")
 LayerValue = TypeVar("LayerValue")
 
 
+Variable = (
+    tuple[str | tuple[str, ...], np.ndarray]
+    | tuple[str | tuple[str, ...], np.ndarray, dict[str, str]]
+    | np.ndarray
+    | list[str]
+)
+"""A variable of a dataset with its dimensions and, where they matter, its attributes; or a coordinate, by its values."""
+
+Variables = dict[str, Variable]
+"""Variables and coordinates of a dataset by name, as xarray takes them."""
+
 Errors = Mapping[str, Float[Tensor, " query"]]
 """Relative completeness errors of every query, by the scope after which they were measured."""
 
@@ -79,13 +90,17 @@ class Measure(ABC, Generic[State, Result]):
         """How exactly the parts of a layer just added make up the model's own states, where it follows parts."""
         return {}
 
-    def also(self, result: Result) -> Mapping[Measure[Any, Any], Any]:
+    def also(self, result: Result) -> Mapping[AnyMeasure, Any]:
         """The results of other measures that it has computed on the way."""
         return {}
 
-    def variables(self, result: Result) -> dict[str, Any]:
-        """What it puts into the dataset of a sequence: variables and coordinates as xarray takes them."""
+    def variables(self, result: Result) -> Variables:
+        """What it puts into the dataset of a sequence."""
         return {}
+
+
+AnyMeasure = Measure[Any, Any]
+"""A measure of any state and result, such as one of several that a pass takes."""
 
 
 class LayerMeasure(Measure[dict[int, LayerValue], dict[int, LayerValue]], Generic[LayerValue]):
@@ -156,7 +171,7 @@ class StackRequest:
     Equal measures run once.
     """
 
-    measures: Sequence[Measure[Any, Any]]
+    measures: Sequence[AnyMeasure]
     layers: Sequence[int]
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ from normscope.models.config import refuse_layer, refuse_scope, refuse_stacks
 from normscope.models.options import ModelOptions
 from normscope.options import MOST_JOBS, UNITS, normalise_axis
 from normscope.paths import FIGURES, MAPS, NETCDF, PAGES, RESULTS, TABLES, ending, kind
-from normscope.request import MapSelectionOptions
+from normscope.request import MapSelectionOptions, RunOptions
 from normscope.scopes import ATTENTIONS, Scope
 
 if TYPE_CHECKING:
@@ -204,13 +204,14 @@ def check_results(paths: Sequence[Path]) -> None:
 
 
 def check_experiments(
-    names: Sequence[str], options: Sequence[str], approximate: str | None
-) -> dict[str, dict[str, Any]]:
+    names: Sequence[str], options: Sequence[str], settings: RunOptions
+) -> dict[str, dict[str, object]]:
     """Refuse experiments that do not exist, that are named twice, or that cannot be approximated; the options of each."""
     known = [EXPERIMENTS.listed_name(name) for name in names]
     if len(set(known)) < len(known):
         raise InputError("Name at least one experiment, and each only once.")
     given = read_experiment_options(options, names)
+    approximate = settings.get("approximate")
     if approximate is not None:
         exact = [
             listed for listed, name in zip(known, names, strict=True) if not _ranks_only(listed, given.get(name, {}))
@@ -257,9 +258,9 @@ def check_folder(out: str) -> None:
         raise FileError(f"{out!r} is {found}, and a run needs a folder. Choose another name (--out).")
 
 
-def read_experiment_options(given: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, Any]]:
+def read_experiment_options(given: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, object]]:
     """`experiment.option=value` strings as typed options by experiment."""
-    by_experiment: dict[str, dict[str, Any]] = {}
+    by_experiment: dict[str, dict[str, object]] = {}
     for text in given:
         target, separator, value = text.partition("=")
         name, dot, option = target.partition(".")
@@ -271,7 +272,7 @@ def read_experiment_options(given: Sequence[str], names: Sequence[str]) -> dict[
     return by_experiment
 
 
-def _typed(experiment: str, option: str, value: str) -> Any:
+def _typed(experiment: str, option: str, value: str) -> object:
     """A value in the type of the option's default."""
     check_experiment_options(experiment, {option: value})
     default = EXPERIMENTS.declaration(EXPERIMENTS.listed_name(experiment)).options[option]

@@ -173,7 +173,7 @@ def _extended(model: Model, sequence: TokenSequence, last: int, ids: list[int]) 
     if not ids and last == len(sequence) - 1:
         return sequence
     features = {name: [_grown(name, values[: last + 1], ids)] for name, values in sequence.features.items()}
-    (longer,), _ = read_inputs(features, model.tokenizer, model.longest, words=False, truncate=False)
+    (longer,), _ = read_inputs(features, model.tokenizer, model.longest)
     words = [*sequence.words[: last + 1], *longer.words[last + 1 :]]
     word_ids = None
     if sequence.word_ids is not None:
@@ -235,7 +235,7 @@ def _with_text(model: Model, sequence: TokenSequence, text: str | Sequence[int] 
     """The sequence with what the decoder of an encoder-decoder gives out: a text, token ids, or what it generates."""
     options = (model.module, model.tokenizer, model.longest)
     if text is None or isinstance(text, str):
-        (paired,) = with_targets([sequence], text, *options, truncate=False)
+        (paired,) = with_targets([sequence], text, *options)
         return paired
     return replace(sequence, target=read_target(read_ids(tokens_of(model, text), model.tokenizer), *options))
 
@@ -295,7 +295,13 @@ def _position(at: int | None, length: int, default: int = -1) -> int:
 
 
 def checked(
-    target: Any, against: Any, at: Any, continue_for: Any, direction: Any, reply: Any, objective: Any = "logit"
+    target: object,
+    against: object,
+    at: object,
+    continue_for: object,
+    direction: object,
+    reply: object,
+    objective: object = "logit",
 ) -> Wanted:
     """The question that a user asks."""
     if objective_of(objective) == "contrast" and against is None:
@@ -311,13 +317,13 @@ def checked(
     )
 
 
-def _said(value: Any, what: str) -> LabelName | list[int]:
+def _said(value: object, what: str) -> LabelName | list[int]:
     """A word or label, its number, or a list of token ids."""
     if isinstance(value, str):
         return encodable(value)
     if is_whole(value):
         return whole_number(value, what)
-    if isinstance(value, Sequence) and any(isinstance(item, str) for item in cast("Sequence[Any]", value)):
+    if isinstance(value, Sequence) and any(isinstance(item, str) for item in cast("Sequence[object]", value)):
         raise InputError(
             f"One {what} is explained at a time, not the list {value!r:.60}. Call explain for each; the tokens of one "
             f"continuation are given as a text, or as a list of their ids."
@@ -337,12 +343,12 @@ def _label(value: Any) -> LabelName:
     return label
 
 
-def _reply(value: Any) -> str | list[int]:
+def _reply(value: object) -> str | list[int]:
     reply = _said(value, "reply")
     return [reply] if isinstance(reply, int) else reply
 
 
-def _direction(value: Any) -> Tensor | Literal["state"]:
+def _direction(value: object) -> Tensor | Literal["state"]:
     if isinstance(value, str):
         if value != "state":
             raise InputError(f"A direction is a vector, or 'state' for the state itself, not {value!r:.60}.")

@@ -13,41 +13,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normscope.capture import module_between
-from normscope.chain.baseline import BiasBaseline, baseline
-from normscope.chain.measure import check_arithmetic
 from normscope.chain.trace import CrossAttention, LayerTrace
 from normscope.errors import CompletenessError
 from normscope.explain.model_values import refuse_module_between
 from normscope.explain.question import Answer, Question
-from normscope.explain.recording import Recording
+from normscope.explain.recording import PullRequest, Recording
 from normscope.explain.sinks import received
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
-from normscope.options import FeedForwardBaseline, whole_number
-from normscope.passes import Tell
 from normscope.pullback import LayerFlow, pull_back_end, pull_back_layer, pull_back_states
-
-
-@dataclass(frozen=True)
-class PullRequest:
-    """How to pull back: with the edges of every head or not, in which arithmetic, within how much memory (bytes), and from
-    where the integrated gradients of feed-forwards start."""
-
-    head_edges: bool = False
-    dtype: torch.dtype | None = None
-    max_memory: int | None = None
-    tell: Tell | None = None
-    ff_baseline: FeedForwardBaseline = "zero"
-
-    @property
-    def baseline(self) -> BiasBaseline | None:
-        """Where they start, if not at zero."""
-        return baseline(self.ff_baseline, "states")
-
-    def __post_init__(self) -> None:
-        check_arithmetic(self.dtype)
-        if self.max_memory is not None:
-            whole_number(self.max_memory, "The memory that traces may take (max_memory), in bytes,")
 
 
 @dataclass
@@ -95,8 +69,7 @@ class Pulled:
 def pull_back(model: Model, sequence: TokenSequence, question: Question, request: PullRequest) -> Pulled:
     """Explain the values that a question is about, exactly, in one way back."""
     check_joined_blocks(model)
-    options = (request.dtype, request.max_memory, request.tell, request.baseline)
-    recording = Recording(model, sequence, *options)
+    recording = Recording(model, sequence, request)
     played = recording.play(question)
     way = Way(model, played.values, played.sizes, played.pulled.bias, request.head_edges)
     main = way.down(recording, "layer", played.pulled.covector, played.head.states)

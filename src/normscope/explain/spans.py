@@ -66,7 +66,7 @@ def pull_back_spans(
     if not spans or not all(spans):
         raise SelectionError("There is nothing to explain: a span of output has at least one token.")
     wanted = [(each.row, Wanted(each.label, against=each.against, objective=objective)) for each in outputs]
-    recording = Recording(model, sequence, request.dtype, request.max_memory, request.tell, request.baseline)
+    recording = Recording(model, sequence, request)
     played = recording.play(LogitQuestion(model, wanted))
     at_once = _spans_at_once(recording, sequence)
     pieces = [spans[first : first + at_once] for first in range(0, len(spans), at_once)]

@@ -55,7 +55,7 @@ def task_of(analyzer: Analyzer) -> Task | None:
         return None
 
 
-def described(name: str, analyzer: Analyzer) -> dict[str, Any]:
+def described(name: str, analyzer: Analyzer) -> dict[str, object]:
     """What a page needs to know of a model to ask for its analyses."""
     kind: Literal["text", "image"] = "image" if analyzer.family.reads != "text" else "text"
     return {
@@ -91,20 +91,20 @@ class Reader:
     analyzers: Mapping[str, Analyzer]
     most_characters: int
 
-    def orders(self, content: Mapping[str, Any]) -> tuple[list[Order], bool]:
+    def orders(self, content: Mapping[str, object]) -> tuple[list[Order], bool]:
         """The analyses that a request asks for, and whether with single heads."""
         asked, heads = content.get("analyses"), content.get("heads", False)
-        if not isinstance(asked, list) or not 1 <= len(cast("list[Any]", asked)) <= MOST_ANALYSES:
+        if not isinstance(asked, list) or not 1 <= len(cast("list[object]", asked)) <= MOST_ANALYSES:
             raise InputError(f"Ask for one analysis, or {MOST_ANALYSES} to compare.")
         if not isinstance(heads, bool):
             raise InputError("'heads' is true or false.")
-        return [self._order(item) for item in cast("list[Any]", asked)], heads
+        return [self._order(item) for item in cast("list[object]", asked)], heads
 
-    def question(self, content: Mapping[str, Any]) -> Question:
+    def question(self, content: Mapping[str, object]) -> Question:
         """The prediction that a request asks about."""
         asked = content.get("explain")
         order = self._order(asked)
-        entry = cast("dict[str, Any]", asked)
+        entry = cast("dict[str, object]", asked)
         _refuse_no_head(order.analyzer)
         at = entry.get("at")
         if at is not None and (not isinstance(at, int) or isinstance(at, bool) or not 0 <= at < _MOST_LABELS):
@@ -148,7 +148,7 @@ class Reader:
         return encodable(text)
 
 
-def _image(data: Any) -> Image.Image:
+def _image(data: object) -> Image.Image:
     """An image from base64, as large as a screen at most, read whole."""
     if not isinstance(data, str) or not data:
         raise InputError("There is no image. Choose one.")

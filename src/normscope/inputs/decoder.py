@@ -19,8 +19,9 @@ from transformers import BatchEncoding, GenerationConfig, PreTrainedModel, PreTr
 from normscope.capture.hooks import forward_pass
 from normscope.errors import InputError, ModelError
 from normscope.families.heads import refuse_made_up_head
+from normscope.families.spec import Config
 from normscope.inputs.sequence import NO_WORD, TokenSequence
-from normscope.inputs.text import Input, cut, encodable, read_ids, read_inputs
+from normscope.inputs.text import AS_TEXTS, Input, Reading, cut, encodable, read_ids, read_inputs
 from normscope.models.devices import entry_device
 from normscope.options import is_whole
 
@@ -110,14 +111,13 @@ def with_targets(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
     longest: int | None,
-    *,
-    truncate: bool,
+    reading: Reading = AS_TEXTS,
 ) -> list[TokenSequence]:
     """Every source with its target: the one given, or the one that the model generates."""
     if target is None:
         sides = [_generated(source, model, tokenizer, longest) for source in sources]
     else:
-        sides = read_targets(target, model, tokenizer, longest, truncate=truncate)
+        sides = read_targets(target, model, tokenizer, longest, reading)
     if len(sides) != len(sources):
         raise InputError(f"There are {len(sources)} sources but {len(sides)} targets: give one target for each source.")
     return [replace(source, target=side) for source, side in zip(sources, sides, strict=True)]
@@ -128,12 +128,11 @@ def read_targets(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
     longest: int | None,
-    *,
-    truncate: bool,
+    reading: Reading = AS_TEXTS,
 ) -> list[TokenSequence]:
     """The decoder's rows for every target that is given."""
-    outputs = _given(target, tokenizer, longest, truncate=truncate)
-    return [read_target(output, model, tokenizer, longest, truncate=truncate) for output in outputs]
+    outputs = _given(target, tokenizer, longest, reading)
+    return [read_target(output, model, tokenizer, longest, reading) for output in outputs]
 
 
 def read_target(
@@ -141,8 +140,8 @@ def read_target(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
     longest: int | None,
+    reading: Reading = AS_TEXTS,
     *,
-    truncate: bool = False,
     closed: bool | None = None,
 ) -> TokenSequence:
     """The decoder's rows for a target, which its own last tokens close or not."""
@@ -150,7 +149,7 @@ def read_target(
         closed = _is_closed(output.features["input_ids"], model, tokenizer)
     most = None if longest is None else longest if closed else longest - 1
     if most is not None and len(output) > most:
-        if not truncate:
+        if not reading.truncate:
             raise InputError(
                 f"The target has {len(output)} tokens, but the model takes at most {most} after the start token. "
                 f"Shorten it, or pass truncate=True (--truncate) to analyse its beginning."
@@ -169,13 +168,13 @@ def _is_closed(ids: list[int], model: PreTrainedModel, tokenizer: PreTrainedToke
 
 
 def _given(
-    target: Target, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, *, truncate: bool
+    target: Target, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, reading: Reading
 ) -> list[TokenSequence]:
     if isinstance(target, Sequence) and target and all(is_whole(item) for item in target):
         target = {"input_ids": [list(target)]}
     if tokenizer is not None and not isinstance(target, BatchEncoding | Mapping | Tensor):
-        target = _as_targets(target, tokenizer, longest if truncate else None)
-    return read_inputs(cast(Input, target), tokenizer, longest, words=False, truncate=truncate)[0]
+        target = _as_targets(target, tokenizer, longest if reading.truncate else None)
+    return read_inputs(cast(Input, target), tokenizer, longest, replace(reading, words=False))[0]
 
 
 def _as_targets(target: Any, tokenizer: PreTrainedTokenizerBase, truncate_to: int | None) -> Any:
@@ -210,7 +209,7 @@ def own_shift(sequence: TokenSequence, model: PreTrainedModel) -> int | None:
     shift = getattr(sys.modules[type(model).__module__], "shift_tokens_right", None)
     if shift is None:
         return None
-    config: Any = model.config
+    config: Config = model.config
     ids = torch.tensor([sequence.features["input_ids"]], device=entry_device(model))
     settings = (config.pad_token_id, config.decoder_start_token_id)
     return int(shift(ids, *settings[: len(signature(shift).parameters) - 1])[0, 0])

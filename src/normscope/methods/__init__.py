@@ -147,7 +147,7 @@ def layer_method(name: str | Method) -> LayerMethod:
     return requested
 
 
-def check_method_options(name: str, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+def check_method_options(name: str, defaults: Mapping[str, object], options: Mapping[str, object]) -> None:
     """Raise for options that a method with these defaults does not have, and for values of another type."""
     for option, value in options.items():
         if option not in defaults:
@@ -159,7 +159,7 @@ def check_method_options(name: str, defaults: Mapping[str, Any], options: Mappin
             raise InputError(f"The option {option!r} of the method {name!r} is {_WORDS[expected]}, not {value!r}.")
 
 
-def read_options(pairs: Sequence[str]) -> dict[str, Any]:
+def read_options(pairs: Sequence[str]) -> dict[str, object]:
     """Options of a method from texts, `option=value`: numbers and truth values are read as such."""
     options: dict[str, Any] = {}
     for pair in pairs:
@@ -170,7 +170,7 @@ def read_options(pairs: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     try:
         return json.loads(text)
     except ValueError:

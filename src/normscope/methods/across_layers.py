@@ -12,7 +12,7 @@ from normscope.inputs import TokenSequence
 from normscope.methods import resolve
 from normscope.methods.layer import LayerMethod
 from normscope.models.model import Model
-from normscope.options import FeedForwardBaseline
+from normscope.options import PAPERS, Conventions
 from normscope.passes import Pass, Tell
 from normscope.request import MapSelection
 from normscope.results.analysis import Analysis
@@ -39,11 +39,8 @@ def maps_by(
 class AcrossLayers:
     """A request to a method across layers, applied to a model."""
 
-    def __init__(
-        self, model: Model, method: LayerMethod, request: Request, ff_baseline: FeedForwardBaseline = "zero"
-    ) -> None:
-        self.model, self.method = model, method
-        self.ff_baseline: FeedForwardBaseline = ff_baseline
+    def __init__(self, model: Model, method: LayerMethod, request: Request, conventions: Conventions = PAPERS) -> None:
+        self.model, self.method, self.conventions = model, method, conventions
         self.run = Pass(model, replace(request, queries=None))
 
     def analyses(
@@ -58,7 +55,7 @@ class AcrossLayers:
         analyses: list[Analysis] = []
         for place, sequence in enumerate(sequences):
             (measured,) = self.run.over([sequence], tell=_counting_on(tell, place, len(sequences)))
-            whole = analysis_of(self.model, measured, ff_baseline=self.ff_baseline, method=self.method.facts)
+            whole = analysis_of(self.model, measured, self.conventions, self.method.facts)
             analyses.append(_selected(whole, layers, positions[place]))
         return analyses
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
 from normscope.chain.fold import Point, Rules, fold_back
-from normscope.chain.measure import CaptureDepth, Measure
+from normscope.chain.measure import AnyMeasure, CaptureDepth
 from normscope.chain.trace import Attention, FeedForward, LayerTrace, Normalise, OwnFeedForward
 from normscope.explain.task import Asked, Attributed, read_off
 from normscope.methods.across_layers import maps_by
@@ -70,7 +70,7 @@ class Alti(LayerMethod):
     operations: ClassVar[str] = "2 L n^2 H d"
     paper: ClassVar[str] = "Ferrando et al. 2022"
 
-    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+    def measures(self, request: MapRequest) -> list[AnyMeasure]:
         refuse_options(self, request)
         return [AltiMaps()]
 
@@ -97,7 +97,7 @@ class AltiLogit(SharesOnly):
     passes: ClassVar[int] = 3
 
     def attribute(self, asked: Asked) -> Attributed:
-        played, recording = read_off(asked, max_memory=asked.request.max_memory)
+        played, recording = read_off(asked)
         request = asked.request
         analysis = maps_by(asked.model, asked.sequence, Alti(), None, request.dtype, request.tell)
         rolled = rolled_out(analysis)

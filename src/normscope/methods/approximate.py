@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.chain.trace import FeedForward, LayerTrace
-from normscope.decompose import Approximation, Branches, LayerResult, Reached
+from normscope.decompose import Approximation, Branches, LayerRequest, LayerResult, Reached
 from normscope.decompose.maps import Walk
 from normscope.errors import InputError, listing
 from normscope.estimate.machine import Machine
@@ -67,26 +67,15 @@ def approximation(asked: str | Approximate | None, products: Products | None = N
 
 @dataclass(frozen=True)
 class ApproximateLayer:
-    """One layer to be approximated: its trace, the scopes of maps and ratios, and how biases count."""
+    """One layer to be approximated: its trace, and what is asked of it."""
 
     trace: LayerTrace
-    maps: Sequence[Scope]
-    ratios: Sequence[Scope] = ()
-    heads: bool = False
-    value_bias: str = "token"
+    request: LayerRequest
 
     def result(self, asked: Approximate, before: Reached | None) -> LayerResult:
         """The maps, with what they reached. `before` is what the layer below did, where a search begins."""
-        scopes = [scope for scope in self.maps if FeedForward.name in scope.components]
-        branches = Branches(
-            Walk(
-                self.trace,
-                maps=self.maps,
-                ratios=(*self.maps, *self.ratios),
-                heads=self.heads,
-                value_bias=self.value_bias,
-            )
-        )
+        scopes = [scope for scope in self.request.maps if FeedForward.name in scope.components]
+        branches = Branches(Walk(self.trace, self.request))
         if not scopes:
             return branches.result()
         if isinstance(asked, Approximation):
@@ -181,7 +170,7 @@ def spearman(values: Float[Tensor, "row key"], exact: Float[Tensor, "row key"]) 
 # ---- the search: what is tried next, after what was tried so far -------------------------------------------------------
 
 
-TYPICAL = Machine(products=1.0, thin=0.5, thin_double=0.25, passed=0.25)
+TYPICAL = Machine(large=1.0, thin=0.5, thin_double=0.25, passed=0.25)
 """Rates of a machine beside that of its large products, where none is measured."""
 
 WORTHWHILE = 0.3

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.chain.measure import CaptureDepth, Measure
+from normscope.chain.measure import AnyMeasure, CaptureDepth
 from normscope.chain.trace import Attention, CrossAttention, LayerTrace
 from normscope.decompose.key_groups import SELF, SOURCE
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
@@ -80,6 +80,6 @@ class ContributionWeightsMethod(LayerMethod):
     def scope(self) -> Scope:
         return Scope("Attn")
 
-    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+    def measures(self, request: MapRequest) -> list[AnyMeasure]:
         refuse_options(self, request, takes=("heads",))
         return [ContributionWeights(request.heads)]

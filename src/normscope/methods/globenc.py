@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from normscope.chain.measure import Measure
+from normscope.chain.measure import AnyMeasure
 from normscope.chain.trace import FeedForward, Fork, LayerTrace, OwnFeedForward, Residual
 from normscope.decompose import decompose
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
@@ -69,6 +69,6 @@ class GlobEnc(LayerMethod):
     operations: ClassVar[str] = "2 L (n^2 H^2 + n H^2 d)"
     paper: ClassVar[str] = "Modarressi et al. 2022"
 
-    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+    def measures(self, request: MapRequest) -> list[AnyMeasure]:
         refuse_options(self, request)
         return [GlobEncMaps()]

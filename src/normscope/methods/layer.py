@@ -8,13 +8,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from normscope.chain.measure import Measure
+from normscope.chain.measure import AnyMeasure
 from normscope.errors import InputError
 from normscope.methods.approximate import Approximate
 from normscope.methods.base import Gives, Method
-from normscope.options import FeedForwardBaseline, ValueBias
+from normscope.options import PAPERS, Conventions
 from normscope.results.schema import NORMS
 from normscope.scopes import Scope
 
@@ -26,11 +26,10 @@ class MapRequest:
     scopes: tuple[Scope, ...]
     given: bool = False
     heads: bool = False
-    value_bias: ValueBias = "token"
+    conventions: Conventions = PAPERS
     projections: bool = False
     layers: Sequence[int] = ()
     approximate: Approximate | None = None
-    ff_baseline: FeedForwardBaseline = "zero"
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class LayerMethod(Method):
     """Whether maps follow the states from an earlier layer, so that all layers between are needed, and all queries."""
 
     @abstractmethod
-    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+    def measures(self, request: MapRequest) -> list[AnyMeasure]:
         """What to compute for a request."""
 
     @property
@@ -64,10 +63,10 @@ def refuse_options(method: LayerMethod, request: MapRequest, *, takes: Sequence[
     given = {
         "scopes": request.given,
         "heads": request.heads,
-        "value_bias": request.value_bias != "token",
+        "value_bias": request.conventions.value_bias != "token",
         "projections": request.projections,
         "approximate": request.approximate is not None,
-        "ff_baseline": request.ff_baseline != "zero",
+        "ff_baseline": request.conventions.ff_baseline != "zero",
     }
     for option, is_given in given.items():
         if is_given and option not in takes:

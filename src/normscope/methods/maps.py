@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normscope.chain.fold import Point, fold
-from normscope.chain.measure import Errors, LayerMeasure
+from normscope.chain.measure import Errors, LayerMeasure, Variables
 from normscope.chain.trace import (
     Attention,
     Fork,
@@ -55,11 +55,11 @@ class MapMeasure(LayerMeasure[LayerMaps]):
     def errors(self, state: dict[int, LayerMaps], layer: int) -> Errors:
         return state[layer].errors
 
-    def variables(self, result: Mapping[int, LayerMaps]) -> dict[str, Any]:
+    def variables(self, result: Mapping[int, LayerMaps]) -> Variables:
         layers = list(result.values())
         scopes = [Scope(scope) for scope in layers[0].maps]
         dimensions = ("scope", "layer", "query", "key")
-        variables: dict[str, Any] = {
+        variables: Variables = {
             "scope": [str(scope) for scope in scopes],
             schema.MAP: (dimensions, by_scope([layer.maps for layer in layers], scopes), {"quantity": self.quantity}),
         }
@@ -104,7 +104,7 @@ def by_scope(tables: Sequence[Mapping[str, Tensor]], scopes: Sequence[Scope]) ->
     return values
 
 
-def head_variables(tables: Sequence[Mapping[str, Tensor]], quantity: str = "norm") -> dict[str, Any]:
+def head_variables(tables: Sequence[Mapping[str, Tensor]], quantity: str = "norm") -> Variables:
     """The maps of single heads, from one table by scope for each layer."""
     scopes = [Scope(scope) for scope in tables[0]]
     maps = by_scope(tables, scopes)
@@ -115,7 +115,7 @@ def head_variables(tables: Sequence[Mapping[str, Tensor]], quantity: str = "norm
     }
 
 
-def error_variables(tables: Sequence[Errors]) -> dict[str, Any]:
+def error_variables(tables: Sequence[Errors]) -> Variables:
     """The completeness error after every component that was followed, and the worst of them; one table for each layer."""
     scopes = list(tables[0])
     errors = torch.stack([torch.stack([table[scope].amax().cpu() for table in tables]) for scope in scopes]).numpy()

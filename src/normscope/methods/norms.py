@@ -10,17 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from normscope.chain.measure import CaptureDepth, Errors, Measure
+from normscope.chain.measure import AnyMeasure, CaptureDepth, Errors, Measure, Variables
 from normscope.chain.trace import FeedForward, LayerTrace
-from normscope.decompose import Approximation, LayerResult, Reached, decompose, mixing_ratios
-from normscope.decompose.dense import TOLERANCE
+from normscope.decompose import Approximation, LayerRequest, LayerResult, Reached, decomposed
+from normscope.decompose.dense import PLAIN, Multiplication
 from normscope.errors import InputError
 from normscope.methods.approximate import Approximate, ApproximateLayer
 from normscope.methods.layer import LayerMethod, MapRequest
 from normscope.methods.maps import by_scope, error_variables, head_variables
 from normscope.methods.projections import Projections, projected_scopes
 from normscope.methods.vectors import MapWithoutDimensions
-from normscope.options import Products, ValueBias
+from normscope.options import ValueBias
 from normscope.results import schema
 from normscope.results.schema import NORMS
 from normscope.scopes import Scope, components_needed
@@ -54,18 +54,14 @@ class DecomposedLayers(dict[int, LayerResult]):
 
 
 @dataclass(frozen=True)
-class Decomposition(Measure[dict[int, LayerResult], DecomposedLayers]):
-    """Maps `maps`, mixing ratios at these scopes and at `ratios`, and the maps of single heads.
+class Decomposition(LayerRequest, Measure[dict[int, LayerResult], DecomposedLayers]):
+    """The maps, mixing ratios and maps of heads of a `LayerRequest`, for every layer.
 
     Without maps it takes the cheap route, a few vectors per query. All of it is proved against the model's own states.
     `approximate` makes the maps from the feed-forward on approximate, with a measured error. `without` are maps without some
     dimensions that are taken from the same parts.
     """
 
-    maps: tuple[Scope, ...] = ()
-    ratios: tuple[Scope, ...] = ()
-    heads: bool = False
-    value_bias: ValueBias = "token"
     approximate: Approximate | None = None
     without: tuple[MapWithoutDimensions, ...] = ()
 
@@ -79,12 +75,7 @@ class Decomposition(Measure[dict[int, LayerResult], DecomposedLayers]):
         return CaptureDepth(reached)
 
     def of_layer(self, trace: LayerTrace) -> LayerResult:
-        if not self.maps:
-            return mixing_ratios(trace, self.ratios, value_bias=self.value_bias)
-        without = {str(measure.fraction): measure.dimensions(trace) for measure in self.without}
-        return decompose(
-            trace, self.maps, ratios=self.ratios, heads=self.heads, value_bias=self.value_bias, without=without
-        )
+        return decomposed(trace, self, {str(measure.fraction): measure.dimensions(trace) for measure in self.without})
 
     @property
     def by_rows(self) -> bool:
@@ -104,28 +95,27 @@ class Decomposition(Measure[dict[int, LayerResult], DecomposedLayers]):
         if self.approximate is None or not self.maps:
             return self.of_layer(trace)
         before = state[layer if layer in state else max(state)].reached if state else None
-        asked = ApproximateLayer(trace, self.maps, self.ratios, self.heads, self.value_bias)
-        return asked.result(self.approximate, before)
+        return ApproximateLayer(trace, self).result(self.approximate, before)
 
     @property
-    def products(self) -> Products | None:
-        """The arithmetic of the feed-forward's large products, where it is less precise."""
-        return self.approximate.products if isinstance(self.approximate, Approximation) else None
+    def multiplication(self) -> Multiplication:
+        """The arithmetic of the feed-forward's large products."""
+        return Multiplication(self.approximate.products) if isinstance(self.approximate, Approximation) else PLAIN
 
     @property
     def tolerance(self) -> float:
-        return 0.0 if self.products is None else TOLERANCE[self.products]
+        return self.multiplication.tolerance
 
     def errors(self, state: dict[int, LayerResult], layer: int) -> Errors:
         return state[layer].errors
 
-    def also(self, result: DecomposedLayers) -> Mapping[Measure[Any, Any], Any]:
+    def also(self, result: DecomposedLayers) -> Mapping[AnyMeasure, Any]:
         return {
             measure: np.stack([layer.without[str(measure.fraction)].cpu().numpy() for layer in result.values()])
             for measure in self.without
         }
 
-    def absorbs(self, measure: Measure[Any, Any]) -> bool:
+    def absorbs(self, measure: AnyMeasure) -> bool:
         """Whether it can compute the measure on its way, from the same parts."""
         reaches = any(FeedForward.name in scope.components for scope in self.maps)
         plain = self.value_bias == "token" and self.approximate is None
@@ -140,10 +130,10 @@ class Decomposition(Measure[dict[int, LayerResult], DecomposedLayers]):
             heads=self.heads or other.heads,
         )
 
-    def variables(self, result: DecomposedLayers) -> dict[str, Any]:
+    def variables(self, result: DecomposedLayers) -> Variables:
         layers = list(result.values())
         scopes = [Scope(scope) for scope in layers[0].scopes]
-        variables: dict[str, Any] = {"scope": [str(scope) for scope in scopes]}
+        variables: Variables = {"scope": [str(scope) for scope in scopes]}
         if result.maps is not None:
             variables[schema.MAP] = (("scope", "layer", "query", "key"), result.maps, {"quantity": "norm"})
         variables |= _ratio_variables(layers, scopes)
@@ -154,10 +144,10 @@ class Decomposition(Measure[dict[int, LayerResult], DecomposedLayers]):
         return variables | error_variables([layer.errors for layer in layers])
 
 
-def joined(measures: Iterable[Measure[Any, Any]]) -> list[Measure[Any, Any]]:
+def joined(measures: Iterable[AnyMeasure]) -> list[AnyMeasure]:
     """Every measure once; decompositions that count the same way become one, so that each chain is walked once."""
     decompositions: dict[tuple[ValueBias, Approximate | None], Decomposition] = {}
-    others: dict[Measure[Any, Any], None] = {}
+    others: dict[AnyMeasure, None] = {}
     for measure in measures:
         if isinstance(measure, Decomposition):
             counted = measure.value_bias, measure.approximate
@@ -165,7 +155,7 @@ def joined(measures: Iterable[Measure[Any, Any]]) -> list[Measure[Any, Any]]:
             decompositions[counted] = measure if before is None else before.joined(measure)
         else:
             others[measure] = None
-    absorbed: list[Measure[Any, Any]] = []
+    absorbed: list[AnyMeasure] = []
     for decomposition in decompositions.values():
         without = tuple(m for m in others if isinstance(m, MapWithoutDimensions) and decomposition.absorbs(m))
         absorbed.append(replace(decomposition, without=without))
@@ -173,7 +163,7 @@ def joined(measures: Iterable[Measure[Any, Any]]) -> list[Measure[Any, Any]]:
     return [*absorbed, *others]
 
 
-def _approximation_variables(reached: Sequence[Reached], scopes: Sequence[Scope]) -> dict[str, Any]:
+def _approximation_variables(reached: Sequence[Reached], scopes: Sequence[Scope]) -> Variables:
     """What every layer was approximated by, and what it reached on sampled queries; exact scopes have error 0."""
 
     def table(values: Sequence[Mapping[str, float]], exact: float) -> tuple[tuple[str, str], np.ndarray]:
@@ -195,8 +185,8 @@ def _union(first: tuple[Scope, ...], second: tuple[Scope, ...]) -> tuple[Scope, 
     return tuple(dict.fromkeys((*first, *second)))
 
 
-def _ratio_variables(layers: Sequence[LayerResult], scopes: Sequence[Scope]) -> dict[str, Any]:
-    variables: dict[str, Any] = {}
+def _ratio_variables(layers: Sequence[LayerResult], scopes: Sequence[Scope]) -> Variables:
+    variables: Variables = {}
     for name, tables in (
         (schema.MIXING_RATIO, [layer.mixing for layer in layers]),
         (schema.SOURCE_MIXING_RATIO, [layer.source_mixing for layer in layers]),
@@ -218,9 +208,12 @@ class Norms(LayerMethod):
     paper: ClassVar[str] = "Kobayashi et al. 2020, 2021, 2024"
     passes_per_token: ClassVar[bool] = True
 
-    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+    def measures(self, request: MapRequest) -> list[AnyMeasure]:
         norms = Decomposition(
-            maps=request.scopes, heads=request.heads, value_bias=request.value_bias, approximate=request.approximate
+            maps=request.scopes,
+            heads=request.heads,
+            value_bias=request.conventions.value_bias,
+            approximate=request.approximate,
         )
         if not request.projections:
             return [norms]

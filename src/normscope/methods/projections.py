@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.chain.measure import CaptureDepth, Errors, LayerMeasure, Measure
+from normscope.chain.measure import AnyMeasure, CaptureDepth, Errors, LayerMeasure, Variables
 from normscope.chain.trace import CrossAttention, LayerTrace
 from normscope.errors import SelectionError, listing
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
@@ -80,7 +80,7 @@ class Projections(LayerMeasure[LayerProjection]):
     def errors(self, state: dict[int, LayerProjection], layer: int) -> Errors:
         return state[layer].errors
 
-    def variables(self, result: Mapping[int, LayerProjection]) -> dict[str, Any]:
+    def variables(self, result: Mapping[int, LayerProjection]) -> Variables:
         layers = list(result.values())
         scopes = [Scope(scope) for scope in layers[0].maps]
         along, name, head_name = ("projection_scope", schema.PROJECTION, schema.HEAD_PROJECTION)
@@ -89,7 +89,7 @@ class Projections(LayerMeasure[LayerProjection]):
         quantity = {"quantity": "projection"}
         maps = by_scope([layer.maps for layer in layers], scopes)
         biases = by_scope([layer.bias for layer in layers], scopes)
-        variables: dict[str, Any] = {
+        variables: Variables = {
             along: [str(scope) for scope in scopes],
             name: ((along, "layer", "query", "key"), maps, quantity),
             schema.PROJECTION_BIAS: ((along, "layer", "query"), biases, quantity),
@@ -155,7 +155,7 @@ class ProjectionsMethod(LayerMethod):
     operations: ClassVar[str] = "4 L S n F d for S scopes after the feed-forward"
     paper: ClassVar[str] = "normscope"
 
-    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+    def measures(self, request: MapRequest) -> list[AnyMeasure]:
         refuse_options(self, request, takes=("scopes", "heads", "ff_baseline"))
         return [Projections(projected_scopes(request), request.heads, alone=True)]
 

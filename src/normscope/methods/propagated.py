@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, get_args
+from typing import ClassVar, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.chain.measure import Errors, Measure
+from normscope.chain.measure import AnyMeasure, Errors, Measure, Variables
 from normscope.chain.trace import LayerTrace
 from normscope.decompose.propagate import BiasShare, Block, Columns, Vectors, starting_vectors
 from normscope.errors import CompletenessError, InputError, SelectionError, UnsupportedArchitectureError, listing
@@ -64,13 +64,12 @@ class Propagation:
 class PropagatedNorms(Measure[Propagation, Propagation]):
     """Norm maps `[layer, query, input token]` from the states that enter layer `first` to those after each up to `last`.
 
-    `max_memory` (bytes) limits the vectors of a tile. A decoder's inputs are its own tokens and the encoder's states.
+    The method's memory limits the vectors of a tile. A decoder's inputs are its own tokens and the encoder's states.
     """
 
     first: int
     last: int
-    bias: BiasShare = "apart"
-    max_memory: int | None = None
+    method: Propagated
 
     def start(self) -> Propagation:
         return Propagation()
@@ -91,7 +90,7 @@ class PropagatedNorms(Measure[Propagation, Propagation]):
     def finish(self, state: Propagation) -> Propagation:
         return state
 
-    def variables(self, result: Propagation) -> dict[str, Any]:
+    def variables(self, result: Propagation) -> Variables:
         scope, layers = Scope(result.scope), result.layers
         maps = by_scope([{scope: each.map} for each in layers], [scope])
         biases = by_scope([{scope: each.bias} for each in layers], [scope])
@@ -107,7 +106,7 @@ class PropagatedNorms(Measure[Propagation, Propagation]):
         for columns in self._tiles(blocks[0]):
             vectors, memory = starting_vectors(blocks[0], columns)
             for block, layer in zip(blocks, layers, strict=True):
-                vectors = block.carry(vectors, memory, columns, self.bias)
+                vectors = block.carry(vectors, memory, columns, self.method.bias)
                 _note(layer, vectors, columns)
         if blocks[0].causal:
             for layer in layers:
@@ -119,7 +118,7 @@ class PropagatedNorms(Measure[Propagation, Propagation]):
     def _tiles(self, block: Block) -> Iterator[Columns]:
         """The input tokens, some at a time and never of both groups, and what belongs to none of them."""
         every = block.length + block.source_length
-        if self.bias != "apart":
+        if self.method.bias != "apart":
             self._refuse_too_many(block, every)
             yield Columns(range(every), bias=True)
             return
@@ -130,16 +129,16 @@ class PropagatedNorms(Measure[Propagation, Propagation]):
         yield Columns(range(0), bias=True)
 
     def _width(self, block: Block) -> int:
-        if self.max_memory is None:
+        if self.method.max_memory is None:
             return max(1, TILE_VECTORS // block.length)
-        return max(1, self.max_memory // _bytes_of_a_column(block))
+        return max(1, self.method.max_memory // _bytes_of_a_column(block))
 
     def _refuse_too_many(self, block: Block, every: int) -> None:
         needed = every * _bytes_of_a_column(block)
-        if self.max_memory is not None and needed > self.max_memory:
+        if self.method.max_memory is not None and needed > self.method.max_memory:
             raise InputError(
-                f"bias={self.bias!r} shares biases out over all {every} tokens at once, which takes {needed} bytes, but "
-                f"max_memory is {self.max_memory}: give it more, or keep the bias apart (bias='apart')."
+                f"bias={self.method.bias!r} shares biases out over all {every} tokens at once, which takes {needed} bytes, "
+                f"but max_memory is {self.method.max_memory}: give it more, or keep the bias apart (bias='apart')."
             )
 
 
@@ -210,9 +209,9 @@ class Propagated(LayerMethod):
             raise SelectionError(f"Layer {min(asked)} cannot be reached from the inputs of layer {self.first}.")
         return range(self.first, max(asked) + 1)
 
-    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+    def measures(self, request: MapRequest) -> list[AnyMeasure]:
         refuse_options(self, request, takes=("ff_baseline",))
-        return [PropagatedNorms(request.layers[0], request.layers[-1], self.bias, self.max_memory)]
+        return [PropagatedNorms(request.layers[0], request.layers[-1], self)]
 
 
 # ---- DecompX -----------------------------------------------------------------------------------------------------------
@@ -247,7 +246,7 @@ class DecompX(SharesOnly):
                 "DecompX carries parts through one stack of layers, and this model has an encoder beside its decoder. "
                 "pull-back goes through both."
             )
-        played, recording = read_off(asked, max_memory=None)
+        played, recording = read_off(asked.within(None))
         blocks = [Block(trace) for _, trace in recording.back()][::-1]
         columns = Columns(range(blocks[0].length), bias=True)
         vectors, _ = starting_vectors(blocks[0], columns)

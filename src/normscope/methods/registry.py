@@ -80,7 +80,7 @@ class Declaration:
                 values[_target(statement)] = source.value(statement.value)
         return values
 
-    def constant(self, name: str, default: Any = _REQUIRED) -> Any:
+    def constant(self, name: str, default: object = _REQUIRED) -> Any:
         """The value of a class variable."""
         for source, statement in reversed(self._assignments()):
             if _target(statement) == name and statement.value is not None:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from normscope.chain.measure import Measure
+from normscope.chain.measure import AnyMeasure
 from normscope.explain.task import Asked, Attributed, read_off
 from normscope.methods.across_layers import maps_by
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
@@ -34,7 +34,7 @@ class AttentionRollout(LayerMethod):
     def scope(self) -> Scope:
         return HALF_ATTENTION_WEIGHTS
 
-    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+    def measures(self, request: MapRequest) -> list[AnyMeasure]:
         refuse_options(self, request, takes=("heads",))
         weights = (basis(HALF_ATTENTION_WEIGHTS), CROSS_WEIGHTS)
         return [Decomposition(maps=tuple(s for s in request.scopes if s in weights), heads=request.heads)]
@@ -66,7 +66,7 @@ class RowOfRollout(SharesOnly):
         return self.of.facts
 
     def attribute(self, asked: Asked) -> Attributed:
-        played, _ = read_off(asked, max_memory=_ONE_LAYER)
+        played, _ = read_off(asked.within(_ONE_LAYER))
         model, scopes = asked.model, None
         if self.of.name in ("norms", "projections"):  # they have many scopes: the whole layer's is rolled out
             scopes = [*model.scopes[-1:], *model.encoder_scopes[-1:]]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from normscope.chain.fold import Point, fold, forward
-from normscope.chain.measure import Measure
+from normscope.chain.measure import AnyMeasure
 from normscope.chain.trace import Attention, CrossAttention, LayerTrace
 from normscope.decompose.dense import TILE_VECTORS
 from normscope.decompose.key_groups import SELF, SOURCE
@@ -82,6 +82,6 @@ class ValueZeroingMethod(LayerMethod):
     paper: ClassVar[str] = "Mohebbi et al. 2023"
     passes_per_token: ClassVar[bool] = True
 
-    def measures(self, request: MapRequest) -> list[Measure[Any, Any]]:
+    def measures(self, request: MapRequest) -> list[AnyMeasure]:
         refuse_options(self, request)
         return [ValueZeroing()]

@@ -116,7 +116,7 @@ class _Described:
             self.main = _Side(sequence.target, {"target": sequence.target, "source": sequence})
 
     def dataset(
-        self, variables: Mapping[str, Any], side: _Side, coordinates: Mapping[str, Any] | None = None
+        self, variables: Mapping[str, object], side: _Side, coordinates: Mapping[str, object] | None = None
     ) -> xr.Dataset:
         contents = dict(variables)
         if side.queries.image is not None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from normscope.chain.measure import Variable
 from normscope.inputs import NO_WORD, TokenSequence
 
 VERSION = 2
@@ -89,7 +90,7 @@ _TEXTS = ("_token", "_word_text", "_group", "_name", "_products", "prediction", 
 
 
 def build(
-    variables: Mapping[str, Any],
+    variables: Mapping[str, Variable],
     layers: Sequence[int],
     queries: TokenSequence,
     positions: Sequence[int],
@@ -97,7 +98,7 @@ def build(
     attributes: Attributes,
 ) -> xr.Dataset:
     """The dataset of one sequence: what its measures found, the query tokens at `positions`, the key tokens by group."""
-    coordinates: dict[str, Any] = {
+    coordinates: dict[str, object] = {
         "layer": list(layers),
         **token_coordinates("query", {"": queries}, positions),
         **token_coordinates("key", keys),

@@ -34,7 +34,7 @@ def view(name: View) -> Callable[..., Any]:
     return getattr(import_module(f"normscope.{module}"), function)
 
 
-def widget(*results: object) -> Any:
+def widget(*results: object) -> object:
     """The explorer of results as a notebook widget, which needs the extra `notebook`."""
     require_extra("notebook", "The widget", "anywidget")
     return import_module("normscope.explorer.widget").ExplorerWidget(*results)

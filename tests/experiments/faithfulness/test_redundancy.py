@@ -28,7 +28,7 @@ def causal() -> LlamaForCausalLM:
 
 
 def traced(analyzer: ns.Analyzer) -> tuple[TokenSequence, dict[int, LayerTrace]]:
-    (sequence,), _ = read_inputs("one two key three", analyzer.tokenizer, None, words=False, truncate=False)
+    (sequence,), _ = read_inputs("one two key three", analyzer.tokenizer, None)
     (measured,) = analyzer.measure([sequence], [KeptTraces()])
     return sequence, measured.main[KeptTraces()]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 from weakref import WeakKeyDictionary
 
 from normscope.errors import HeadError, few, listing
@@ -134,7 +134,7 @@ _BASE = "base_model"
 _POOLER = "pooler"
 """What bare models call the part of a head that they hold themselves."""
 
-_noted: WeakKeyDictionary[Any, frozenset[str]] = WeakKeyDictionary()
+_noted: WeakKeyDictionary[object, frozenset[str]] = WeakKeyDictionary()
 
 
 def note_lacking(model: PreTrainedModel, names: Iterable[str]) -> None:

@@ -15,7 +15,6 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 
 from normscope.errors import InputError, SelectionError
-from normscope.output.explanation_terminal import SINK, heading, meaning, token_names
 from normscope.plots.heat import add_colour_bar, draw_cells, label_columns, label_rows
 from normscope.plots.picture import Picture
 from normscope.plots.style import (
@@ -30,6 +29,7 @@ from normscope.plots.style import (
 )
 from normscope.plots.text import LINE_HEIGHT, Placed, draw_token, widths_of
 from normscope.results import schema
+from normscope.results.explanation_words import SINK, heading, meaning, token_names
 from normscope.results.tokens import labels, pieces
 
 if TYPE_CHECKING:

@@ -45,6 +45,9 @@ def reason(error: OSError) -> str:
 
 def kind(path: str | Path, done: str = "written") -> str | None:
     """What is behind a path, such as "a file", "a folder" or "a device"; `None` where there is nothing."""
+    given: object = path
+    if not isinstance(given, str | os.PathLike):
+        raise FileError(f"A file is named by a text or a path, not by {path!r}.")
     with refusing(path, done):
         try:
             mode = Path(path).stat().st_mode

@@ -45,7 +45,8 @@ class Joints:
         if not unchanged or not (states is left or torch.equal(left.to(states.device), states)):
             raise UnsupportedArchitectureError(
                 f"What enters layer {layer} is not what leaves layer {layer - 1}: something acts between the two blocks of "
-                f"{type(self.model).__name__}, such as a hook, and whether a state is still that of its token is not known."
+                f"{type(self.model).__name__}, a hook or a module that its family does not name, and whether a state is "
+                f"still that of its token is not known."
             )
 
 

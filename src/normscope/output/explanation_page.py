@@ -74,7 +74,7 @@ def _view(explanation: Explanation, target: int, *, pictures: bool = False) -> d
 
 
 def _tokens(explanation: Explanation, shares: xr.DataArray, colour: Any) -> list[dict[str, Any]]:
-    names = shares["token_token"].values.tolist()
+    names, sinks = shares["token_token"].values.tolist(), set(explanation.sinks)
     groups = [str(name) for name in shares["token_group"].values]
     running = pieces(names, shares["token_special"].values.tolist())
     return [
@@ -83,7 +83,7 @@ def _tokens(explanation: Explanation, shares: xr.DataArray, colour: Any) -> list
             "spaced": piece.spaced,
             "line_before": place > 0 and groups[place] != groups[place - 1],
             "label": label,
-            "sink": place in explanation.sinks,
+            "sink": place in sinks,
             "position": int(position),
             "value": f"{value:+.4f}" if np.isfinite(value) else "",
             **colour(value),

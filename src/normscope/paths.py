@@ -11,7 +11,7 @@ import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from normscope.errors import FileError, InputError, NormscopeError, listing
 
@@ -34,6 +34,10 @@ def refusing(path: str | Path, done: str = "written") -> Generator[None]:
         raise
     except OSError as error:
         raise FileError(f"{str(path)!r} cannot be {done}: {reason(error)}.") from error
+    except TypeError as error:
+        if isinstance(cast(object, path), str | Path):
+            raise
+        raise FileError(f"A file is named by a text or a path, not by {path!r}.") from error
     except ValueError as error:  # a NUL character, or one that no name on this system can have
         raise FileError(f"{str(path)!r} cannot be {done}: no file can have such a name ({error}).") from error
 
@@ -45,9 +49,6 @@ def reason(error: OSError) -> str:
 
 def kind(path: str | Path, done: str = "written") -> str | None:
     """What is behind a path, such as "a file", "a folder" or "a device"; `None` where there is nothing."""
-    given: object = path
-    if not isinstance(given, str | os.PathLike):
-        raise FileError(f"A file is named by a text or a path, not by {path!r}.")
     with refusing(path, done):
         try:
             mode = Path(path).stat().st_mode

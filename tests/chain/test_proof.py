@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 
 import normscope as ns
+from normscope.chain.rounding import Computed
 
 IDS = {"input_ids": torch.tensor([[5, 9, 7, 30, 12, 8, 21]])}
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -349,6 +350,33 @@ def test_hooks_that_change_nothing_are_no_concern() -> None:
     finally:
         for handle in handles:
             handle.remove()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+@pytest.mark.parametrize("path", ["model.layers.0.mlp", "model.layers.0.mlp.down_proj"])
+def test_one_number_that_is_all_of_a_wide_state_is_not_lost_among_the_others(path: str, dtype: torch.dtype) -> None:
+    sizes = {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 16}
+    model = tiny_head("llama", "LlamaForCausalLM", dtype, hidden_size=9216, num_hidden_layers=1, **sizes)
+    with torch.no_grad():
+        model.get_submodule("model.layers.0.mlp.down_proj").weight[7] *= 200
+    analyzer = ns.load(model)
+    assert analyzer.mixing_ratios(IDS) is not None
+
+    def without_the_largest(output: Tensor) -> Tensor:
+        return output.index_fill(-1, torch.tensor([7]), 0.0)
+
+    with changed(model, path, without_the_largest):
+        for ask in (analyzer.mixing_ratios, analyzer.explain):
+            with pytest.raises(ns.CompletenessError, match="In layer 1 the state after"):
+                ask(IDS)
+
+
+def test_rows_of_zeros_and_of_the_largest_and_smallest_numbers_are_compared() -> None:
+    for size in (0.0, 1e-38, 1e37):
+        states = torch.full((2, 6), size)
+        assert Computed.from_model(states).error(states, torch.finfo(torch.float32).tiny).tolist() == [[0.0], [0.0]]
+    halved = Computed.from_model(torch.full((1, 6), 1e37)).error(torch.full((1, 6), 5e36), 1e-38)
+    torch.testing.assert_close(halved, torch.full((1, 1), 0.5))
 
 
 def test_what_is_too_small_to_be_rounded_to_all_digits_is_no_difference() -> None:

@@ -6,7 +6,7 @@ Resolves what was asked for against what the model has; `passes` does the work a
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -73,6 +73,8 @@ from normscope.results.explanation import Explanation
 from normscope.results.similarity import Similarity
 from normscope.similarity.comparing import Comparison, checked_measure, embedding_spec
 from normscope.similarity.plain import embeddings
+from normscope.similarity.searching import best_passages
+from normscope.similarity.spec import Task
 from normscope.similarity.texts import TextReader
 
 
@@ -531,19 +533,56 @@ class Analyzer(Model):
             ['0.75', '0.19']
         """
         asked = SimilarityRequest(**options)
+        comparison, reader, (role, other_role) = self._comparison(asked)
+        single = isinstance(second, str)
+        texts = [second] if single else _listed(second)
+        query = reader.read(first, role, asked.first_prompt)
+        others = [reader.read(text, other_role, asked.second_prompt) for text in texts]
+        found = [Similarity(each) for each in comparison.datasets(query, others, asked.on_progress)]
+        return found[0] if single else found
+
+    @with_keywords(SimilarityOptions, SimilarityRequest)
+    def search(
+        self, query: str, passages: Iterable[str], *, top: int = 5, **options: Unpack[SimilarityOptions]
+    ) -> list[Similarity]:
+        """The passages that the model finds most similar to a query, best first, and why.
+
+        Args:
+            query: what is looked for.
+            passages: texts, also from a generator: they are embedded in batches, and only the best are kept.
+            top: how many are explained.
+
+        The options are those of `similarity`. The attribute `passage` of a result is its place among the passages, from 0.
+
+        Examples:
+            >>> passages = ["It rains in Bergen.", "The orchestra tunes its violins.", "Stocks fell on Monday."]
+            >>> (best,) = analyzer.search("music", passages, top=1)
+            >>> best.texts[1], best.attrs["passage"]
+            ('The orchestra tunes its violins.', 1)
+        """
+        count = whole_number(top, "The number of passages (top)")
+        if count < 1:
+            raise InputError(f"At least one passage is looked for, not {count} (top).")
+        asked = SimilarityRequest(**options)
+        comparison, reader, (role, _) = self._comparison(asked)
+        read = reader.read(query, role, asked.first_prompt)
+        found = best_passages(comparison, reader, read, passages, count, asked.second_prompt, asked.on_progress)
+        datasets = comparison.datasets(read, [hit.text for hit in found])
+        return [
+            Similarity(dataset.assign_attrs(rank=rank, passage=hit.place))
+            for rank, (hit, dataset) in enumerate(zip(found, datasets, strict=True), 1)
+        ]
+
+    def _comparison(self, asked: SimilarityRequest) -> tuple[Comparison, TextReader, tuple[Task | None, Task | None]]:
+        """How texts are compared and read, and what the first and the second are."""
         check_arithmetic(asked.dtype)
         spec = embedding_spec(self, asked.pooling)
         measure = checked_measure(spec, asked.measure, self.name)
-        reader = TextReader(self, spec, truncate=asked.truncate)
-        single = isinstance(second, str)
-        roles: Any = ("query", "document") if asked.retrieval or spec.is_late else (None, None)
-        query = reader.read(first, roles[0], asked.first_prompt)
-        others = [
-            reader.read(text, roles[1], asked.second_prompt) for text in ([second] if single else _listed(second))
-        ]
+        roles: tuple[Task | None, Task | None] = (None, None)
+        if asked.retrieval or spec.is_late:
+            roles = ("query", "document")
         comparison = Comparison(self, spec, measure, asked.table, asked.dtype)
-        found = [Similarity(each) for each in comparison.datasets(query, others, asked.on_progress)]
-        return found[0] if single else found
+        return comparison, TextReader(self, spec, truncate=asked.truncate), roles
 
     @renamed_keywords(words="pretokenized")
     @with_keywords(EstimateOptions, EstimateRequest)

@@ -100,6 +100,10 @@ class Comparison:
             texts = (_described(first), _described(second))
             yield similarity_dataset(value, error, account, texts, facts, self._matches(matched, own, other))
 
+    def value(self, own: Rows, other: Rows, first: TextInput, second: TextInput) -> float:
+        """The similarity of two embeddings."""
+        return self._value(own, other, first, second)[0]
+
     def _recorded(self, text: TextInput) -> RecordedText:
         return record(self.model, self.spec, text, self.dtype)
 

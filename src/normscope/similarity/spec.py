@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from normscope.chain.activations import Activation
 from normscope.chain.trace import LayerNorm, Linear
 from normscope.errors import InputError, listing, unknown
-from normscope.options import LATE_INTERACTION, Measure, Pooling, PoolingMode
+from normscope.options import LATE_INTERACTION, Pooling, PoolingMode
 
 MODES: tuple[PoolingMode, ...] = get_args(PoolingMode)
 
@@ -85,7 +85,8 @@ class EmbeddingSpec:
 
     steps: tuple[EmbeddingStep, ...]
     source: str
-    measure: Measure = "cosine"
+    measure: str = "cosine"
+    """What the model's files compare embeddings by: a `Measure`, or something that cannot be taken apart."""
     reading: Reading = Reading()
     skipped: tuple[str, ...] = ()
     mean_of_matches: bool = False

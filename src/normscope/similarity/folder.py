@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from transformers.utils import cached_file
+from transformers.utils.hub import cached_file
 
 from normscope.chain.activations import recognise
 from normscope.chain.trace import LayerNorm, Linear

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from normscope.errors import InputError, SelectionError, listing
 from normscope.explain.answering import AnswerEngine
-from normscope.inputs.units import TextUnit, units_of
-from normscope.options import UNITS, Unit, whole_number
+from normscope.inputs.units import units_of
+from normscope.options import UNITS, Objective, Unit, whole_number
 from normscope.results import answer_schema as names
 from normscope.results.answer_text import SOURCES, AnswerPart, AnswerText
 from normscope.results.reasoning import handed_on
@@ -42,16 +42,14 @@ class _Numbers:
         """The dataset with its table, which is computed once."""
         if names.TABLE not in self.dataset:
             engine = self.at_hand("The table of all tokens of the answer")
-            objective = "centred" if engine.objective == "contrast" else engine.objective
+            objective: Objective = "centred" if engine.objective == "contrast" else engine.objective
             pulled = engine.spans([[place] for place in range(len(engine.exchange.ids))], objective)
             self.dataset = names.with_table(self.dataset, pulled)
         return self.dataset
 
     def at_hand(self, what: str) -> AnswerEngine:
         if self.engine is None:
-            raise SelectionError(
-                f"{what} was not saved in this file. Explain the answer with table=True, and save it again."
-            )
+            raise SelectionError(f"{what} is not in this file. Explain the answer with table=True, and save it again.")
         return self.engine
 
 
@@ -176,7 +174,7 @@ class Answer:
         found = [
             (each.start + first, each.start + last, None)
             for each in sources
-            for first, last in units_of(text.text[each.start : each.end], cast(TextUnit, unit), language)
+            for first, last in units_of(text.text[each.start : each.end], unit, language)
         ]
         return self._spans(found, unit, rank)
 
@@ -205,9 +203,7 @@ class Answer:
         for each in spans:
             start, end = (whole_number(place, "The start or end of a span") for place in each[:2])
             if not 0 <= start < end <= limit - base:
-                raise SelectionError(
-                    f"The span {start} to {end} is not inside of the text, which has {limit - base} characters."
-                )
+                raise SelectionError(f"There is no span {start} to {end} in a text of {limit - base} characters.")
             found.append((base + start, base + end, str(each[2]) if len(each) > 2 else None))
         return self._spans(found, "span", rank)
 

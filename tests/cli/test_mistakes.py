@@ -73,6 +73,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["explain", TEXT, "--continue-for", "0"], "at least one token"),
     (["explain", TEXT, "--continue-for", "2", "--target", "word"], "takes the place"),
     (["explain", TEXT, "--state", "--against", "word"], "takes the place"),
+    (["explain", TEXT, "--objective", "contrast"], "name it (--against)"),
     (["explain", TEXT, "--max-memory", "much"], "500M or 2G"),
     (["explain", TEXT, "--flow", "0.9"], "A flow graph is a picture"),
     (["explain", TEXT, "--out", "explanation.xyz"], "Known endings"),

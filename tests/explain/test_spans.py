@@ -180,6 +180,67 @@ def test_an_output_matrix_in_half_precision_is_weighed_by_all_its_labels(monkeyp
     assert error / trace.logits.abs().max() < 0.02
 
 
+# ---- long inputs -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [3, 100])
+@pytest.mark.parametrize("objective", ["logit", "centred"])
+def test_blocks_that_are_run_again_row_by_row_give_the_same_shares(
+    exact: ns.Analyzer, monkeypatch: pytest.MonkeyPatch, rows: int, objective: str
+) -> None:
+    kept = spans(exact, [[0, 1, 2, 3], [2]], objective)
+    monkeypatch.setattr("normscope.capture.ROWS_AT_ONCE", rows)
+    monkeypatch.setattr("normscope.explain.streaming.rows_together", lambda _: rows)
+    streamed = spans(exact, [[0, 1, 2, 3], [2]], objective, max_memory=1)
+    for name in ("shares", "bias", "values", "probabilities"):
+        torch.testing.assert_close(getattr(streamed, name), getattr(kept, name), rtol=1e-9, atol=1e-11)
+    assert torch.equal(streamed.sinks, kept.sinks)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "class_name", "changes"),
+    [
+        ("llama", "LlamaForCausalLM", {}),
+        ("gemma2", "Gemma2ForCausalLM", {"final_logit_softcapping": 0.5}),
+        ("mixtral", "MixtralForCausalLM", {}),
+        ("gpt_neox", "GPTNeoXForCausalLM", {}),
+    ],
+)
+def test_other_architectures_are_streamed_alike(
+    monkeypatch: pytest.MonkeyPatch, model_type: str, class_name: str, changes: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("normscope.capture.ROWS_AT_ONCE", 3)
+    monkeypatch.setattr("normscope.explain.streaming.rows_together", lambda _: 3)
+    model = ns.load(tiny_head(model_type, class_name, **changes))
+    kept, streamed = (spans(model, [[0, 1, 2, 3], [1]], "centred", max_memory=memory) for memory in (None, 1))
+    scale = kept.shares.abs().max()
+    torch.testing.assert_close(streamed.shares / scale, kept.shares / scale, rtol=0, atol=1e-5)
+    torch.testing.assert_close(streamed.bias, kept.bias, rtol=1e-4, atol=1e-5)
+
+
+def test_a_block_that_gives_out_something_else_when_it_is_run_again_is_refused() -> None:
+    model = chat_analyzer()
+    calls = 0
+
+    def drifting(_: Any, __: Any, output: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return output + calls
+
+    handle = model.model.transformer.h[1].mlp.register_forward_hook(drifting)
+    try:
+        with pytest.raises((ns.UnsupportedArchitectureError, ns.CompletenessError)):
+            spans(model, [[0]], max_memory=1)
+    finally:
+        handle.remove()
+
+
+def test_progress_counts_the_layers_on_the_way_back(exact: ns.Analyzer) -> None:
+    told: list[tuple[int, int]] = []
+    spans(exact, [[0]], max_memory=1, tell=lambda done, total: told.append((done, total)))
+    assert told == [(0, 3), (1, 3), (2, 3)]
+
+
 # ---- other models ------------------------------------------------------------------------------------------------------
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from normscope.families.spec import Family
     from normscope.methods import available_methods, method
     from normscope.results.analysis import Analysis
+    from normscope.results.answer import Answer
     from normscope.results.explanation import Explanation
     from normscope.results.opening import open
     from normscope.runs import run
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Analysis",
     "Analyzer",
+    "Answer",
     "CompletenessError",
     "Corpus",
     "Explanation",
@@ -75,6 +77,7 @@ __getattr__, _, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "results.analysis": ["Analysis"],
+        "results.answer": ["Answer"],
         "analyzer": ["Analyzer", "load"],
         "results.explanation": ["Explanation"],
         "families.heads": ["register_head"],

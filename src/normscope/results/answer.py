@@ -57,6 +57,20 @@ class Answer:
     """Which sentence, document or turn an answer came from: signed shares, which with the bias add up to its value.
 
     Made by `Analyzer.explain_answer`, or read from a file by `normscope.open`.
+
+    Examples:
+        >>> import normscope as ns
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> config = GPT2Config(n_layer=2, n_embd=12, n_head=2, vocab_size=30522)
+        >>> model = ns.load(GPT2LMHeadModel(config), analyzer.tokenizer)  # a random one; load one that can answer
+        >>> documents = ["Marta lives in Lisbon. She likes tea.", "Noor was born in Oslo."]
+        >>> answer = model.explain_answer(context=documents, question="Where does Marta live?", answer="in lisbon")
+        >>> answer.text, len(answer.spans())
+        ('in lisbon', 3)
+        >>> abs(answer.spans().total - answer.value) < 1e-4
+        True
+        >>> answer.table.dims
+        ('output', 'token')
     """
 
     def __init__(self, dataset: xr.Dataset, engine: AnswerEngine | None = None, *, shared: Any = None) -> None:
@@ -65,7 +79,12 @@ class Answer:
 
     @classmethod
     def from_tree(cls, tree: xr.DataTree) -> Answer:
-        """The answer that a tree of datasets holds, as `tree` gives it."""
+        """The answer that a tree of datasets holds, as `tree` gives it.
+
+        Examples:
+            >>> ns.Answer.from_tree(answer.tree).value == answer.value
+            True
+        """
         return cls(tree.to_dataset())
 
     # ---- what there is -------------------------------------------------------------------------------------------------
@@ -163,6 +182,12 @@ class Answer:
             unit: sum over sentences (default), tokens, words, lines, paragraphs, documents or turns.
             rank: by the share of a unit, or by the mean share of its tokens.
             language: the language of the text, for its abbreviations: a code such as `"de"`.
+
+        Examples:
+            >>> [span.text for span in answer.spans().in_text_order()]
+            ['Marta lives in Lisbon.', 'She likes tea.', 'Noor was born in Oslo.']
+            >>> [span.text for span in answer.spans().left_out]
+            ['question', 'answer so far', 'template', 'biases']
         """
         if unit not in UNITS:
             raise InputError(f"Shares are summed over one of {listing(UNITS)}, not over {unit!r:.40}.")
@@ -179,15 +204,33 @@ class Answer:
         return self._spans(found, unit, rank)
 
     def documents(self, *, rank: Rank = "sum") -> Spans:
-        """The documents of the context, ranked."""
+        """The documents of the context, ranked.
+
+        Examples:
+            >>> sorted(span.text for span in answer.documents())
+            ['document 1', 'document 2']
+        """
         return self.spans("document", rank=rank)
 
     def turns(self, *, rank: Rank = "sum") -> Spans:
-        """The turns of the chat, ranked."""
+        """The turns of the chat, ranked.
+
+        Examples:
+            >>> answer.turns()
+            Traceback (most recent call last):
+            ...
+            normscope.errors.SelectionError: This answer was explained without messages, so there is no turn in it.
+            More: docs/errors.md#selectionerror
+        """
         return self.spans("turn", rank=rank)
 
     def words(self, *, rank: Rank = "sum") -> Spans:
-        """The words of the context, ranked."""
+        """The words of the context, ranked.
+
+        Examples:
+            >>> len(answer.words())
+            12
+        """
         return self.spans("word", rank=rank)
 
     def by(
@@ -197,6 +240,11 @@ class Answer:
 
         They are counted from the start of the document or turn that `of` names (default: the only one); `of="prompt"` is
         the whole prompt.
+
+        Examples:
+            >>> spans = answer.by([(0, 5, "who"), (15, 21)], of="document 1")
+            >>> sorted(span.text for span in spans)
+            ['Lisbon', 'who']
         """
         base, limit = self._text.bounds_of(of)
         found: list[tuple[int, int, str | None]] = []
@@ -208,7 +256,12 @@ class Answer:
         return self._spans(found, "span", rank)
 
     def top(self, count: int = 5, unit: Unit = "sentence") -> list[Span]:
-        """The units with the largest shares."""
+        """The units with the largest shares.
+
+        Examples:
+            >>> len(answer.top(2))
+            2
+        """
         return self.spans(unit).top(count)
 
     def _spans(self, found: Sequence[tuple[int, int, str | None]], unit: str, rank: Rank) -> Spans:
@@ -242,6 +295,13 @@ class Answer:
             against: another text that could stand in its place: the first token in which the two differ is explained, by
                 the difference of their logits.
             occurrence: which one, if the answer has the text several times; negative from the end.
+
+        Examples:
+            >>> part = answer.of("lisbon")
+            >>> part.explained, abs(part.spans().total - part.value) < 1e-4
+            ('lisbon', True)
+            >>> answer.of("lisbon", against="oslo").objective
+            'contrast'
         """
         chosen = self._text.outputs_of(part, occurrence)
         if against is not None:
@@ -275,6 +335,11 @@ class Answer:
 
         Of every generated token, what it put in goes to the tokens that speak for it at its own position, in proportion,
         and on from there, until all is on the prompt, or for a number of hops. The sum stays what it was. Needs the table.
+
+        Examples:
+            >>> through = answer.through_reasoning()
+            >>> abs(float(through.attribution.sum() - answer.attribution.sum())) < 1e-4
+            True
         """
         count = None if hops is None else whole_number(hops, "The number of hops")
         table = self._numbers.table()
@@ -286,15 +351,30 @@ class Answer:
     # ---- out of here ---------------------------------------------------------------------------------------------------
 
     def to_pandas(self, unit: Unit = "sentence") -> pd.DataFrame:
-        """The spans of a unit and what was left out as a table; its column `share` adds up to the value."""
+        """The spans of a unit and what was left out as a table; its column `share` adds up to the value.
+
+        Examples:
+            >>> list(answer.to_pandas().columns)[:5]
+            ['rank', 'kind', 'text', 'source', 'share']
+        """
         return self.spans(unit).to_pandas()
 
     def show(self, unit: Unit = "sentence", count: int = 10) -> None:
-        """Print the answer, the spans with the largest shares, and what was left out."""
+        """Print the answer, the spans with the largest shares, and what was left out.
+
+        Examples:
+            >>> answer.show(unit="document")  # doctest: +ELLIPSIS
+            in lisbon
+            ...
+        """
         view("output.answer_terminal:show_answer")(self, unit, count)
 
     def plot(self, **options: Any) -> Figure:
-        """The context coloured by the shares of its sentences; options are those of `plots.plot_answer`."""
+        """The context coloured by the shares of its sentences; options are those of `plots.plot_answer`.
+
+        Examples:
+            >>> answer.plot().savefig("answer.svg")
+        """
         return view("plots:plot_answer")(self, **options)
 
     def save(self, path: str | Path, **options: Any) -> Path:
@@ -302,6 +382,11 @@ class Answer:
 
         A netCDF file (nc, or no ending) holds everything that was computed, and `normscope.open` reads it back. Tables hold
         the spans of a `unit` (default: sentences).
+
+        Examples:
+            >>> path = answer.save("answer.nc")
+            >>> ns.open(path).text
+            'in lisbon'
         """
         return view("output.answer_export:export_answer")(self, path, **options)
 

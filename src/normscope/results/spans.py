@@ -131,7 +131,12 @@ class Spans(Sequence[Span]):
         ]
 
     def show(self, count: int = 10) -> None:
-        """Print the first spans with their shares, and what was left out."""
+        """Print the first spans with their shares, and what was left out.
+
+        Examples:
+            >>> spans.show()  # doctest: +ELLIPSIS
+             share ...
+        """
         view("output.answer_terminal:show_spans")(self, count)
 
     @overload

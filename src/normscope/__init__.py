@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from normscope.families.spec import Family
     from normscope.methods import available_methods, method
     from normscope.results.analysis import Analysis
+    from normscope.results.answer import Answer
     from normscope.results.explanation import Explanation
     from normscope.results.opening import open
     from normscope.results.similarity import Similarity
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Analysis",
     "Analyzer",
+    "Answer",
     "CompletenessError",
     "Corpus",
     "Explanation",
@@ -77,6 +79,7 @@ _lazily, _, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "results.analysis": ["Analysis"],
+        "results.answer": ["Answer"],
         "analyzer": ["Analyzer", "load"],
         "results.explanation": ["Explanation"],
         "families.heads": ["register_head"],

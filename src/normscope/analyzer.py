@@ -491,6 +491,14 @@ class Analyzer(Model):
         Raises:
             CompletenessError: if shares and biases do not add up to the model's own value at every layer.
             ModelError: if the model puts out no text.
+
+        Examples:
+            >>> from transformers import GPT2Config, GPT2LMHeadModel
+            >>> config = GPT2Config(n_layer=2, n_embd=12, n_head=2, vocab_size=30522)
+            >>> model = ns.load(GPT2LMHeadModel(config), analyzer.tokenizer)  # a random one; load one that can answer
+            >>> answer = model.explain_answer(context="Marta lives in Lisbon.", question="Where?", max_new_tokens=3)
+            >>> answer.spans()[0].text
+            'Marta lives in Lisbon.'
         """
         return explain_answer(self, AnswerRequest(**options))
 

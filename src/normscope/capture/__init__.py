@@ -37,9 +37,11 @@ from normscope.families.spec import DispatchedAttention, DispatchedCrossAttentio
 __all__ = [
     "LONG",
     "ROWS_AT_ONCE",
+    "BlockCall",
     "Side",
     "blocks_of",
     "capture",
+    "capture_call",
     "capture_sides",
     "family_in",
     "module_between",
@@ -145,6 +147,38 @@ def capture_sides(
             model(**inputs)
     for listener in listeners:
         listener.check_done(model)
+
+
+@dataclass(frozen=True)
+class BlockCall:
+    """How a block was called in a pass, so that it can be run again by itself: `hidden` is what entered it."""
+
+    layer: int
+    block: nn.Module
+    hidden: Tensor
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @staticmethod
+    def of(layer: int, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BlockCall:
+        """With a copy of the states, which some models add to in place."""
+        hidden = _first(args, kwargs).clone()
+        others = {name: value for name, value in kwargs.items() if args or name != "hidden_states"}
+        return BlockCall(layer, block, hidden, args[1:], others)
+
+
+def capture_call(model: PreTrainedModel, side: Side, call: BlockCall, *, dtype: torch.dtype) -> None:
+    """Run one block again, and consume its traces, below attention, as in the pass that its call was recorded in."""
+    listener = _Listener(model, side, dtype, below_attention=True)
+    listener.layer = call.layer - 1
+    place = blocks_of(model, side.stack).index(call.block)
+    chain = listener.chains[place % len(listener.chains)]
+    attentions = listener.attentions(call.block, chain)
+    rows = ROWS_AT_ONCE if side.blocks is not None else None
+    with torch.no_grad(), forward_pass(model) as handles:
+        handles.extend(listener.hook(call.block, chain, done=lambda: False))
+        with shown_attention(model, attentions, rows) if attentions else eager_attention(model):
+            call.block(call.hidden, *call.args, **call.kwargs)
 
 
 def _beginning(chain: Sequence[Part], components: int | None) -> Sequence[Part]:

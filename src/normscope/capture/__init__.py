@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from normscope.capture.blocks import BoundBlock, experts_path
+from normscope.capture.blocks import BoundBlock
+from normscope.capture.experts import experts_path
 from normscope.capture.hooks import (
     AttentionListener,
     RowWeights,
@@ -120,6 +121,7 @@ def capture_sides(
         stack.enter_context(torch.no_grad())
         handles = stack.enter_context(forward_pass(model))
         attentions: dict[nn.Module, AttentionListener] = {}
+        probed: list[nn.Module] = []
         for listener in listeners:
             chains = listener.chains
             for place, block in enumerate(blocks_of(model, listener.side.stack)):
@@ -128,14 +130,21 @@ def capture_sides(
                     block, chain, done=lambda: head_hooks is None and all(each.done for each in listeners)
                 )
                 attentions |= listener.attentions(block, chain)
+                probed += _probed(block, chain)
         rows = ROWS_AT_ONCE if all(side.blocks is not None for side in sides) else None
-        stack.enter_context(shown_attention(model, attentions, rows) if attentions else eager_attention(model))
+        stack.enter_context(shown_attention(model, attentions, rows, probed) if attentions else eager_attention(model))
         stack.enter_context(suppress(_AllDone))
         if head_hooks is None:
             bare_model(model)(**inputs)
         else:
             handles += head_hooks()
             model(**inputs)
+
+
+def _probed(block: nn.Module, chain: Sequence[Part]) -> list[nn.Module]:
+    """The attentions of a block whose weights are what they make of the identity."""
+    parts = [part for part in chain if isinstance(part, DispatchedAttention) and part.probed]
+    return [_original(block.get_submodule(part.module)) for part in parts]
 
 
 def _beginning(chain: Sequence[Part], components: int | None) -> Sequence[Part]:
@@ -163,7 +172,7 @@ class _Listener:
     def hook(self, block: nn.Module, chain: Sequence[Part], done: Callable[[], bool]) -> list[Any]:
         """Hooks on a block and on the parts of it that its chain watches."""
 
-        def ends(_: nn.Module, __: tuple[Any, ...], output: Tensor | tuple[Any, ...]) -> None:
+        def ends(_: nn.Module, __: tuple[Any, ...], output: Tensor | Sequence[Any]) -> None:
             self._block_ends(block, chain, output if isinstance(output, Tensor) else output[0])
             if done():
                 raise _AllDone

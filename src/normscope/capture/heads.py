@@ -122,7 +122,7 @@ class HeadListener:
     def _state_noter(self, stack: str) -> Callable[..., None]:
         """The last block to end has the last word; a copy, as some models then add to it in place."""
 
-        def note(_: nn.Module, __: tuple[Any, ...], output: Tensor | tuple[Any, ...]) -> None:
+        def note(_: nn.Module, __: tuple[Any, ...], output: Tensor | Sequence[Any]) -> None:
             self.states[stack] = (output if isinstance(output, Tensor) else output[0]).clone()
 
         return note

@@ -93,7 +93,7 @@ def _blocks(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
 
 def block_pattern(stack: Stack) -> str:
     """A regular expression for the paths of the blocks of a stack, below the bare model."""
-    return re.escape(stack.blocks).replace(r"\*", r"\d+")
+    return "|".join(re.escape(path).replace(r"\*", r"\d+") for path in stack.blocks.split("|"))
 
 
 def _holds(module: nn.Module, path: str) -> bool:

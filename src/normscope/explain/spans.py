@@ -90,8 +90,7 @@ class _Kept:
 
     def __init__(self, model: Model, sequence: TokenSequence, request: PullRequest) -> None:
         self.model = model
-        how = (request.dtype, request.max_memory, request.tell, request.baseline)
-        self.recording = Recording(model, sequence, *how)
+        self.recording = Recording(model, sequence, request)
 
     def play(self, rows: Rows) -> tuple[Played, Float[Tensor, "row label"]]:
         played = self.recording.play(LogitQuestion(self.model, rows))

@@ -90,29 +90,6 @@ class PulledStates:
     bias: Float[Tensor, " target"]
 
 
-def pull_back_states(trace: LayerTrace, covector: Covector, *, biases: bool = True) -> PulledStates:
-    """The same as `pull_back_layer` without any edge: no array of queries and keys is made for a target.
-
-    Without `biases` those are not followed, and `bias` means nothing.
-    """
-    pulled = pull_back_block(trace, covector.to(trace.hidden.device), biases=biases)
-    at_input, source, bias = pulled.direct, None, pulled.bias
-    if pulled.own is not None:
-        own, constant = _below_own(pulled.own)
-        at_input, bias = at_input + own, bias + constant
-    for attention in pulled.attentions:
-        values = attention.attention.linear_source
-        constant = constant_values(values) if biases else None
-        if constant is not None:
-            bias = bias + attention.constant(constant)
-        at_states = pull_back_values(values, attention.at_values)
-        if isinstance(attention.attention, CrossAttention):
-            source = at_states
-        else:
-            at_input = at_input + at_states
-    return PulledStates(at_input, source, bias.sum(-1))
-
-
 class StatesPullBack:
     """The same as `pull_back_layer` without any edge: no array of queries and keys is made for a target.
 
@@ -155,6 +132,13 @@ class StatesPullBack:
             else:
                 covector = covector + at_states
         return PulledStates(covector, source, self.bias)
+
+
+def pull_back_states(trace: LayerTrace, covector: Covector) -> PulledStates:
+    """The same for the trace of a whole layer."""
+    pulled = StatesPullBack(covector)
+    pulled.add(trace)
+    return pulled.finish()
 
 
 def _below_own(own: PulledFeedForward) -> tuple[Covector, Tensor]:

@@ -130,7 +130,7 @@ def capture_sides(
         attentions: dict[nn.Module, AttentionListener] = {}
         probed: list[nn.Module] = []
         blocks = [blocks_of(model, side.stack) for side in sides]
-        handles += watch_outside(model, bare_model(model), [block for stack in blocks for block in stack])
+        handles += watch_outside(model, [block for stack in blocks for block in stack])
         for listener, own in zip(listeners, blocks, strict=True):
             chains = listener.chains
             for place, block in enumerate(own):

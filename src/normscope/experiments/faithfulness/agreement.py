@@ -18,8 +18,18 @@ from normscope.corpora.item import Item
 from normscope.errors import InputError, UnsupportedArchitectureError
 from normscope.experiments import figures, statistics, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
-from normscope.experiments.faithfulness.attributions import case_of, notes_of, shares_by, unavailable
-from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, PREDICTIONS, RESAMPLES, MethodTrial, named_method
+from normscope.experiments.faithfulness.base import (
+    ALL,
+    CONFIDENCE,
+    PREDICTIONS,
+    RESAMPLES,
+    MethodTrial,
+    case_of,
+    named_method,
+    notes_of,
+    shares_by,
+    unavailable,
+)
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.tables import Row
 from normscope.plots.style import SEQUENTIAL

@@ -49,7 +49,7 @@ def table_of(explanation: Explanation) -> Table:
     """One row for every value and token; with the bias, the attributions of a value add up to it where they are meant to."""
     shares = explanation.shares
     target, token = np.nonzero(np.isfinite(shares.values))
-    columns: dict[str, Any] = {
+    columns: dict[str, object] = {
         "target": target,
         "target_name": np.array(explanation.targets, dtype=object)[target],
         "target_position": shares["target_position"].values[target],

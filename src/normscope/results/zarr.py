@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -385,7 +386,7 @@ def _store(folder: Path) -> ZarrStore:
     return ZarrStore.at(folder)
 
 
-def _zarr() -> Any:
+def _zarr() -> ModuleType:
     try:
         import zarr  # noqa: PLC0415  (an extra)
     except ModuleNotFoundError as error:

@@ -1,6 +1,6 @@
 """The factored terms of approximate parts: the linear term of a feed-forward, and those that residuals bring back.
 
-They follow the components after the feed-forward. Each stage is computed once and serves all tiles; norms are exact, from the
+They follow the components after the feed-forward. Each stage is computed once and serves all tiles; norms are exact, by the
 Gram matrices of every key's terms and heads.
 """
 

@@ -5,6 +5,7 @@ Leave-one-out is one of the methods, so its row shows how far each method agrees
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial as bind
 from itertools import combinations
@@ -138,8 +139,8 @@ class Agreement(MethodTrial):
         ]
         to_prediction = [record | {"layer": None} for record in records if record["layer"] == PREDICTION]
         of_layers = [record for record in records if record["layer"] != PREDICTION]
-        results: dict[str, Any] = {}
-        drawn: dict[str, Any] = {}
+        results: dict[str, object] = {}
+        drawn: dict[str, Callable[[], Figure]] = {}
         if to_prediction:
             results["agreement"] = tables.from_records(to_prediction, _PAIRS)
             drawn["agreement"] = bind(_figure, to_prediction, self.names, "to the prediction")

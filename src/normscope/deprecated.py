@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from normscope.errors import InputError
 
@@ -61,7 +61,7 @@ def renamed_keywords(
 
     def decorate(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
         @wraps(function)
-        def wrapper(*arguments: _Parameters.args, **keywords: _Parameters.kwargs) -> _Result:
+        def wrapper(*arguments: Any, **keywords: Any) -> Any:
             for old in new_names.keys() & keywords.keys():
                 if new_names[old] in keywords:
                     raise InputError(

@@ -42,7 +42,7 @@ class DocumentedField:
     """A field of a dataclass with its type, default and documentation."""
 
     name: str
-    type: Any
+    type: object
     default: Any
     documentation: Documentation
 

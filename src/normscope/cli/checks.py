@@ -222,7 +222,7 @@ def check_experiments(
     return given
 
 
-def _ranks_only(name: str, options: Mapping[str, Any]) -> bool:
+def _ranks_only(name: str, options: Mapping[str, object]) -> bool:
     """Whether an experiment with these options uses the ranks of map values alone."""
     needed = EXPERIMENTS.declaration(name).constant("rank_options")
     return bool(needed) and needed.items() <= options.items()

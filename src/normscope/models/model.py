@@ -52,7 +52,7 @@ class Model:
     """The name of the model on the hub, or of its folder."""
     revision: str | None = None
     """The commit on the hub, for a model that came from there."""
-    processor: Any = None
+    processor: object = None
     """What makes pixels of an image, for a vision model that came with it."""
 
     def __post_init__(self) -> None:

@@ -123,7 +123,7 @@ def _page(runs: list[Run], *, together: bool) -> str:
     )
 
 
-def _across(runs: list[Run], *, together: bool) -> list[dict[str, Any]]:
+def _across(runs: list[Run], *, together: bool) -> list[dict[str, object]]:
     """The tables and figures that span the models of several runs."""
     sections: list[dict[str, Any]] = [
         {"title": table.title, "table": table, "figure": _encoded(drawn_across(table)), "note": table.note}

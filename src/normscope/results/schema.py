@@ -7,10 +7,10 @@ same in prose; `VERSION` changes whenever a reader would have to.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from normscope.chain.measure import Variable
 from normscope.inputs import NO_WORD, TokenSequence
@@ -143,17 +143,17 @@ def upgraded(dataset: xr.Dataset) -> xr.Dataset:
 
 def token_coordinates(
     dimension: str, groups: Mapping[str, TokenSequence], positions: Sequence[int] | None = None
-) -> dict[str, Any]:
+) -> dict[str, Variable]:
     """What is known of the tokens along `query` or `key`: their positions, strings, words and special flags."""
     sequences = list(groups.values())
     names = [group for group, sequence in groups.items() for _ in sequence.tokens]
     word_ids = [word for sequence in sequences for word in sequence.word_ids or [NO_WORD] * len(sequence)]
     chosen = np.arange(len(names)) if positions is None else np.asarray(positions)
 
-    def along(values: Any, dtype: type | None = None) -> tuple[str, np.ndarray]:
+    def along(values: ArrayLike, dtype: type | None = None) -> tuple[str, np.ndarray]:
         return dimension, np.asarray(values, dtype=dtype)[chosen]
 
-    coordinates = {
+    coordinates: dict[str, Variable] = {
         dimension: chosen,
         f"{dimension}_token": along([token for s in sequences for token in s.tokens], object),
         f"{dimension}_special": along([flag for s in sequences for flag in s.special], bool),

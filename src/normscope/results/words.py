@@ -32,7 +32,7 @@ def by_word(dataset: xr.Dataset, *, keys: Reduction, queries: Reduction, alone: 
         if not isinstance(reduction, str) or reduction not in _REDUCTIONS:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"Words are combined by 'sum', 'mean' or 'max', not by {reduction!r}.")
     key_units, query_units = _units(dataset, "key"), _units(dataset, "query")
-    variables: dict[str, tuple[tuple[str, ...], np.ndarray, dict[Any, Any]]] = {}
+    variables: dict[str, tuple[tuple[str, ...], np.ndarray, dict[object, object]]] = {}
     for name, variable in dataset.data_vars.items():
         dims, values = tuple(str(dim) for dim in variable.dims), variable.values
         if "key" in dims:

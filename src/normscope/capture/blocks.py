@@ -1,4 +1,4 @@
-"""Mixtures of experts: from stacked weights and a router's choices to one network per expert in use."""
+"""Traces of blocks: which tensor of the model plays which role in the chain, with one network for each expert in use."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from normscope.models.devices import weights_at_hand
 
 
 def experts_path(part: Part) -> str | None:
-    """The submodule that is called with the choices of a router and their weights, where a part has one."""
+    """The submodule that is called with the choices of a router and their weights, if a part has one."""
     match part:
         case ExpertsPart() | ClampedExpertsPart():
             return part.experts
@@ -75,10 +75,10 @@ def experts_of(part: ExpertsPart | ClampedExpertsPart, read: BlockWeights, view:
     experts: list[Expert] = []
     with weights_at_hand(read.block.get_submodule(part.experts)):  # fetched once for all experts
         for number in choices.unique().tolist():
-            rows, place = torch.where(choices == number)
+            rows, choice = torch.where(choices == number)
             network = _network(part, read, number)
             pre_activations = tuple(_apply(linear, hidden[rows]) for linear in (network.gate, network.up))
-            experts.append(Expert(network, rows, weights[rows, place], pre_activations))
+            experts.append(Expert(network, rows, weights[rows, choice], pre_activations))
     return tuple(experts)
 
 
@@ -147,10 +147,10 @@ def watched_modules(part: Part) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class BoundBlock:
-    """A block's description and weights, ready to make traces of its calls.
+class TraceBuilder:
+    """Builds the traces of a block's calls from its description and weights.
 
-    `whole` says whether the chain goes to the end of the block, and not just as far as is asked for.
+    `whole` is whether the chain goes to the end of the block, and not just as far as requested.
     """
 
     chain: Sequence[Part]
@@ -174,7 +174,7 @@ class BoundBlock:
         )
 
     def traces_of_rows(self, view: SequenceView, blocks: Iterable[Tensor]) -> Iterator[LayerTrace]:
-        """The traces of blocks of query rows of a long sequence, whose attention weights are computed for each alone."""
+        """The traces of blocks of query rows of a long sequence, with the attention weights of one block at a time."""
         whole = self.trace(view)
         for rows in blocks:
             yield self._with_weights(whole, view, rows.to(view.device))
@@ -188,7 +188,7 @@ class BoundBlock:
                 weights = view.row_weights(part.module, rows, source=cross)
                 if self.causal and not cross:
                     later = torch.arange(view.length, device=rows.device) > rows[:, None]
-                    self._refuse_later(bool((weights * later).any()))
+                    self._check_causal(bool((weights * later).any()))
                 steps[place] = replace(step, weights=weights)
         return replace(trace, steps=tuple(steps))
 
@@ -210,7 +210,7 @@ class BoundBlock:
                 return SequentialFeedForward(self._feed_forward(part, view))
 
     def _state_after(self, index: int, view: SequenceView) -> Tensor | None:
-        """The model's own state after a part, where the model shows it; after the last part, it is the block's output."""
+        """The model's own state after a part, if it can be captured; after the last part, it is the block's output."""
         if self.whole and index == len(self.chain) - 1:
             return view.block_output
         match part := self.chain[index]:
@@ -232,7 +232,7 @@ class BoundBlock:
                 return self._state_after_residual(index, view)
 
     def _state_after_residual(self, index: int, view: SequenceView) -> Tensor | None:
-        """Where a branch comes back, the next part reads the state."""
+        """After a residual connection, the state is the input of the next part."""
         following = [part for part in self.chain[index + 1 :] if not isinstance(part, ForkPart)]
         if not following or isinstance(following[0], AttentionPart):
             return None
@@ -248,7 +248,7 @@ class BoundBlock:
         else:
             weights, values = view.attention(part.module, source=cross)
         if self.causal and not cross and not view.is_long:
-            self._refuse_later(bool(weights.triu(1).any()))
+            self._check_causal(bool(weights.triu(1).any()))
         groups, _, d_head = values.shape
         heads = len(weights)
         source = value_source(part, self.weights, view, values, heads) if self.below_attention else None
@@ -263,7 +263,7 @@ class BoundBlock:
         )
 
     @staticmethod
-    def _refuse_later(looks: bool) -> None:
+    def _check_causal(looks: bool) -> None:
         if looks:
             raise UnsupportedArchitectureError("Attention looks at later tokens, but the family says it is causal.")
 
@@ -300,7 +300,7 @@ class BoundBlock:
         return expert if part.gate is None else replace(expert, weights=view.output(part.gate).sigmoid().squeeze(-1))
 
     def _own_feed_forward(self, part: BesideAttention, view: SequenceView) -> OwnFeedForward:
-        """What completeness cannot tell: a feed-forward that read the attention too would add up just as well."""
+        """Checks what completeness cannot: a feed-forward that also read the attention would add up just as well."""
         hidden, norm = view.input(watched_modules(part.feed_forward)[0]), part.norm.module
         if not (torch.equal(view.input(norm), view.hidden) and torch.equal(view.output(norm), hidden)):
             raise UnsupportedArchitectureError(
@@ -312,7 +312,7 @@ class BoundBlock:
 
 
 def _for_all(network: Network, *pre_activations: Tensor) -> Expert:
-    """A network that serves every query with weight one."""
+    """A network that is applied to every query, with weight one."""
     z = pre_activations[0]
     return Expert(network, torch.arange(len(z), device=z.device), z.new_ones(len(z)), pre_activations)
 

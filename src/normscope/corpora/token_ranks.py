@@ -12,7 +12,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def read_ranks(path: str | Path) -> dict[int, int]:
-    """The rank of every vocabulary id in the list. A list with a wrong line is refused as a whole."""
+    """The rank of every vocabulary id in the list. Raises for any malformed line."""
     ranks: dict[int, int] = {}
     for number, line in read_lines(Path(path), Problems("refuse")):
         columns = split(line)

@@ -28,7 +28,7 @@ def heading(explanation: Explanation, target: int) -> str:
 
 
 SINK = "attention sink"
-"""How a token is called that gets much of the attention whatever it says."""
+"""The name of a token that gets much of the attention whatever it is."""
 
 
 def token_names(explanation: Explanation) -> list[str]:
@@ -38,7 +38,7 @@ def token_names(explanation: Explanation) -> list[str]:
 
 
 def sink_note(explanation: Explanation) -> str:
-    """What a reader has to know of the sinks, in a sentence; empty without any."""
+    """What a reader has to know about the sinks, in a sentence; empty if there are none."""
     if not explanation.sinks:
         return ""
     named = ", ".join(f'"{name_of(explanation.tokens[place])}"' for place in explanation.sinks)

@@ -1,4 +1,4 @@
-"""A figure that shows itself in a notebook. Figures are made without pyplot, which alone would tell the notebook of them."""
+"""A figure that a notebook displays, although it is created without pyplot."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ BROWSER := $(VENV)/.browser
 PEERS := $(VENV)/.peers
 FRONT_END := front-end/node_modules/.installed
 CHECKED := $(wildcard src tests examples benchmarks tools)
-# The engine: architectures, capture, traces and their proof, decompositions, pull-backs, measures and the oracle.
-ENGINE := $(addprefix tests/,capture chain decompose families measures pullback testing)
+# The engine: architectures, capture, traces and their proof, decompositions, pull-backs, methods and the oracle.
+ENGINE := $(addprefix tests/,capture chain decompose families methods pullback testing)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -10,7 +10,7 @@ import pytest
 from normscope.errors import InputError
 from normscope.experiments import EXPERIMENTS
 from normscope.methods import METHODS
-from normscope.registry import Registry
+from normscope.methods.registry import Registry
 
 REGISTRIES: list[Registry[Any]] = [METHODS, EXPERIMENTS]
 ENTRIES = [(registry, name) for registry in REGISTRIES for name in registry]

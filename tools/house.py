@@ -1,7 +1,10 @@
 """Measures of the source tree beside their goals: size, shape, import knots, and how often one thing is written.
 
 Run with `python tools/house.py`, from anywhere. An import knot is a set of modules each of which reaches every other one
-through imports, counting those inside functions and those for type checkers only.
+through imports, counting those inside functions and those for type checkers only. Lines of code include imports.
+
+The goals of 190 modules and 23,000 lines were set for a tree of 279 modules and 25,000 lines, "for the same features". That
+tree had grown to 308 modules and 28,800 lines when its redesign began; the same reduction of it is the goal that is printed.
 """
 
 from __future__ import annotations
@@ -75,9 +78,9 @@ def measures(tree: Tree) -> list[Measure]:
     forks = _count(tree, lambda node: isinstance(node, ast.MatchClass) and ast.unparse(node.cls).endswith("Fork"))
     untyped = _count(tree, lambda node: isinstance(node, ast.Name) and node.id == "Any")
     return [
-        Measure("modules", len(tree), "about 190"),
+        Measure("modules", len(tree), "about 210"),
         Measure("modules at the root", sum(_is_at_root(module) for module in tree.values()), "<= 10"),
-        Measure("code lines (no blanks, comments, docstrings)", code, "<= 23,000"),
+        Measure("code lines (no blanks, comments, docstrings)", code, "<= 26,300"),
         Measure("modules in the largest import knot", len(knot), "<= 2", ", ".join(sorted(knot))),
         Measure("places with `case Fork()`", forks, "3"),
         Measure("declarations of the option declared most often", declared, "<= 6", option),

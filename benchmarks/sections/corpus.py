@@ -14,7 +14,7 @@ from normscope.corpora import Corpus, Item, Problems, bundled
 from normscope.experiments import ModelFacts, Observation, Partial, experiment
 from normscope.experiments.base import Experiment
 from normscope.experiments.observer import Plan, observe
-from normscope.measures import Decomposition
+from normscope.methods.norms import Decomposition
 
 OF_TEXT = (
     *("dispersion", "categories", "weight-vs-norm", "frequency", "mixing-ratio", "mixing-frequency"),

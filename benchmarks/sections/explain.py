@@ -28,7 +28,7 @@ import normscope as ns
 from normscope.explain.pulling import PullRequest, pull_back
 from normscope.explain.question import LogitQuestion, Wanted
 from normscope.inputs import read_inputs
-from normscope.measures.projection import Projections
+from normscope.methods.projections import Projections
 
 MANY = 16
 """How many targets of one text are explained together."""
@@ -48,13 +48,13 @@ def with_head(name: str) -> ns.Analyzer:
 
 def many_targets(analyzer: ns.Analyzer, inputs: Inputs) -> None:
     """The last tokens of one text, each explained by its own row, in one way back."""
-    (sequence,), _ = read_inputs(inputs, None, None, words=False, truncate=False)
+    (sequence,), _ = read_inputs(inputs, None, None)
     asked = [(len(sequence) - 1 - place, Wanted(TARGET + place)) for place in range(MANY)]
     pull_back(analyzer, sequence, LogitQuestion(analyzer, asked), PullRequest())
 
 
 def projections(analyzer: ns.Analyzer, inputs: Inputs) -> None:
-    (sequence,), _ = read_inputs(inputs, None, None, words=False, truncate=False)
+    (sequence,), _ = read_inputs(inputs, None, None)
     scopes = tuple(scope for scope in analyzer.scopes if scope.quantity == "norm")
     analyzer.measure([sequence], [Projections(scopes, heads=True)])
 

@@ -71,7 +71,7 @@ __all__ = [
 sys.meta_path.append(MovedModules())
 
 # torch and transformers take seconds to import: what needs them comes when it is first used.
-__getattr__, _, _ = lazy_loader.attach(
+_lazily, _, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "results.analysis": ["Analysis"],
@@ -84,9 +84,16 @@ __getattr__, _, _ = lazy_loader.attach(
         "methods": ["available_methods", "method"],
         "results.opening": ["open"],
         "runs": ["run"],
-        "version": ["__version__"],
     },
 )
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version  # noqa: PLC0415  (which takes a while, and few ask)
+
+        return version("normscope")
+    return _lazily(name)
 
 
 def __dir__() -> list[str]:

@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack, cast, overload
+from typing import Unpack, cast, overload
 
 import torch
 import xarray as xr
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from normscope.answering import explain_answer
 from normscope.chain.baseline import BiasBaseline, baseline
+from normscope.chain.measure import AnyMeasure, KeptTraces, check_arithmetic
 from normscope.chain.trace import LayerTrace
 from normscope.deprecated import renamed_keywords
 from normscope.errors import InputError, require_extra
@@ -28,20 +30,18 @@ from normscope.explain.pulling import PullRequest
 from normscope.explain.question import Wanted
 from normscope.explain.task import Asked
 from normscope.families.spec import Stack
-from normscope.inputs import ImageInput, Input, Target, TokenSequence
-from normscope.measures import Decomposition, KeptTraces, Measure
-from normscope.measures.request import check_arithmetic
+from normscope.inputs import ImageInput, Input, Reading, Target, TokenSequence
 from normscope.methods import LayerMethod, attribution, layer_method, resolve
-from normscope.methods.across import AcrossLayers
-from normscope.methods.maps import maps_by
+from normscope.methods.across_layers import AcrossLayers, maps_by
+from normscope.methods.norms import Decomposition
 from normscope.methods.prediction import Attribution
 from normscope.models.loading import load_model, sketched_model
 from normscope.models.model import Model
 from normscope.models.options import DeviceMap, ModelOptions
 from normscope.options import (
-    FeedForwardBaseline,
+    PAPERS,
+    Conventions,
     StackName,
-    ValueBias,
     ff_baseline_of,
     stack_name,
     value_bias_of,
@@ -52,6 +52,8 @@ from normscope.passes import Measured, Pass, Tell
 from normscope.request import (
     AnalysisOptions,
     AnalysisRequest,
+    AnswerOptions,
+    AnswerRequest,
     EstimateOptions,
     EstimateRequest,
     ExplainOptions,
@@ -63,6 +65,7 @@ from normscope.request import (
 from normscope.results import from_pass as results
 from normscope.results import schema
 from normscope.results.analysis import Analysis
+from normscope.results.answer import Answer
 from normscope.results.explanation import Explanation
 
 
@@ -278,10 +281,8 @@ class Analyzer(Model):
         """
         asked = AnalysisRequest(**options)
         method, value_bias = layer_method(asked.method), value_bias_of(asked.value_bias)
-        sequences, single = resolve.read(self, inputs, asked.target, words=pretokenized, truncate=asked.truncate)
-        wanted = resolve.wanted_of(
-            asked, projections=asked.projections, value_bias=value_bias, ff_baseline=asked.ff_baseline
-        )
+        sequences, single = resolve.read(self, inputs, asked.target, Reading(pretokenized, asked.truncate))
+        wanted = resolve.wanted_of(asked, asked, projections=asked.projections)
         request = resolve.map_request(self, method, wanted, asked)
         facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline, **method.facts}
         if asked.out is not None:
@@ -292,7 +293,7 @@ class Analyzer(Model):
         if asked.max_memory is not None:
             refuse_memory(self, request, lengths_of(sequences), asked.max_memory)
         if method.across_layers:
-            run = AcrossLayers(self, method, request, asked.ff_baseline)
+            run = AcrossLayers(self, method, request, asked)
             layers = resolve.layers_asked(self, asked.layers)
             analyses = run.analyses(sequences, layers, asked.queries, asked.on_progress)
         else:
@@ -312,7 +313,7 @@ class Analyzer(Model):
 
         Examples:
             >>> from normscope.inputs import read_inputs
-            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest)
             >>> analyzer.maps_by(sequences[0], ns.method("alti")).map("AttnResLn").shape  # [layer, query, key]
             (6, 5, 5)
         """
@@ -349,7 +350,7 @@ class Analyzer(Model):
         measure = Decomposition(ratios=tuple(own), value_bias=value_bias)
         start = baseline(asked.ff_baseline, value_bias)
         request = resolve.request(self, [measure], [], asked.layers, None, asked.dtype, start)
-        sequences, single = resolve.read(self, inputs, asked.target, words=pretokenized, truncate=asked.truncate)
+        sequences, single = resolve.read(self, inputs, asked.target, Reading(pretokenized, asked.truncate))
         measured = Pass(self, request).over(sequences, progress=asked.progress, tell=asked.on_progress)
         facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline}
         ratios = [results.mixing_ratios(item, facts) for item in measured]
@@ -393,6 +394,9 @@ class Analyzer(Model):
                 text that the decoder reads.
             reply: of an encoder-decoder, the text that its decoder reads, or the token ids, just as they are after the
                 start token. The target is then a word, or a token id, that could follow the token `at`, as of causal models.
+            objective: the `"logit"`, or the `"centred"` logit: what it is above the mean of all logits of its row, weighted
+                by their probabilities, which are constants. What raises all logits alike is left out. With `against`, which
+                makes it a `"contrast"`, the two are the same.
             method: how to attribute, by name (`normscope methods` lists them) or with options (`normscope.method`). Only
                 the pull-back follows what flows through the layers, adds up exactly, and takes the next two arguments.
             heads: also keep the edges of every head, `[layer, head, query, key]`.
@@ -427,8 +431,9 @@ class Analyzer(Model):
                 f"The method {method.facts['method']!r} has no baseline of feed-forwards: leave out ff_baseline, or use "
                 f"'pull-back' or 'decompx'."
             )
-        wanted = checked(asked.target, asked.against, asked.at, asked.continue_for, asked.direction, asked.reply)
-        sequences, single = resolve.read_sources(self, inputs, words=pretokenized, truncate=asked.truncate)
+        said = (asked.target, asked.against, asked.at, asked.continue_for, asked.direction, asked.reply)
+        wanted = checked(*said, asked.objective)
+        sequences, single = resolve.read_sources(self, inputs, Reading(pretokenized, asked.truncate))
         request = PullRequest(asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline)
         explanations = [self._explain(item, wanted, method, request) for item in sequences]
         return explanations[0] if single else explanations
@@ -439,6 +444,44 @@ class Analyzer(Model):
         sequence, question = read_question(self, sequence, wanted)
         resolve.refuse_unknown_ids(self, sequence)
         return Explanation.from_tree(method.explain(Asked(self, sequence, question, request)))
+
+    @with_keywords(AnswerOptions, AnswerRequest)
+    def explain_answer(self, **options: Unpack[AnswerOptions]) -> Answer:
+        """Which sentence, document or turn an answer came from: exactly, for an answer of any length in one pass back.
+
+        The model answers a question about a context, or the last message of a chat; or the answer is given. Its value is the
+        sum of the `objective` over its tokens. What every token that the model read puts into it adds up, with the biases,
+        to the value, and so do sentences and documents. Attention weights, deviations of norms and slopes of activations are
+        those of the pass: how they came about is not part of the explanation.
+
+        Keyword Args:
+            context: a document, a list of them, or documents by name.
+            question: what is asked about it.
+            messages: instead, the turns of a chat, each with a `role` and a `content`. If the last is the assistant's, it is
+                the answer that is explained.
+            answer: explain this answer (a text, or token ids as they are), instead of what the model answers.
+            objective: what is explained of every token: its `"centred"` logit (default), which is above the mean of all
+                logits, weighted by their probabilities, or its `"logit"`. With `against` it is a `"contrast"`.
+            against: another answer: the first token in which the two differ is explained, by the difference of logits.
+            max_new_tokens: the most tokens that the model may answer with.
+            seed: generate by the model's own settings of generation, with this seed. By default the most probable token is
+                taken at each step.
+            stop: a text that ends the answer. By default the end of the line, where there is no chat template.
+            layout: how documents and question make up the prompt (or the message to a chat model): a text with `{context}`
+                and `{question}` in it.
+            chat: use the tokenizer's chat template, or not. By default if it has one.
+            table: also explain every token of the answer by itself at once; otherwise when the table is first looked at.
+            ff_baseline: as in `analyze`.
+            dtype: arithmetic of the pull-back (default float32, or float64 for a float64 model).
+            max_memory: bytes that the traces of the layers may take. Layers that do not fit are captured again.
+            on_progress: callback, called with the layers done and their number; may raise, to cancel.
+            on_text: callback, called with the text generated so far; may raise, to cancel.
+
+        Raises:
+            CompletenessError: if shares and biases do not add up to the model's own value at every layer.
+            ModelError: if the model puts out no text.
+        """
+        return explain_answer(self, AnswerRequest(**options))
 
     @renamed_keywords(words="pretokenized")
     @with_keywords(EstimateOptions, EstimateRequest)
@@ -478,7 +521,7 @@ class Analyzer(Model):
             own, _ = resolve.scopes_asked(self, asked.scopes)
             measure = Decomposition(ratios=tuple(own))
             request = resolve.request(self, [measure], [], asked.layers, asked.queries, asked.dtype)
-        lengths = planned.lengths(self, inputs, target, words=pretokenized, truncate=asked.truncate)
+        lengths = planned.lengths(self, inputs, target, Reading(pretokenized, asked.truncate))
         short_run = planned.short_analysis(self, request) if asked.timed else None
         return plan(self, asked_of(self, request), lengths, short_run=short_run, clock=asked.clock)
 
@@ -514,7 +557,7 @@ class Analyzer(Model):
             raise InputError(f"At least one value is explained, not {count}.")
         check_arithmetic(dtype)
         stacks = explained_of(self, count, dtype, heads=heads, head=True)
-        lengths = planned.lengths(self, inputs, target, words=pretokenized, truncate=truncate)
+        lengths = planned.lengths(self, inputs, target, Reading(pretokenized, truncate))
         short_run = planned.short_explanation(self, self.explain, dtype, heads=heads) if timed else None
         return plan(self, stacks, lengths, short_run=short_run, clock=clock)
 
@@ -525,7 +568,7 @@ class Analyzer(Model):
             >>> len(analyzer.traces("A text."))  # one for each layer
             6
         """
-        sequences, _ = resolve.read(self, inputs, target, words=False, truncate=False)
+        sequences, _ = resolve.read(self, inputs, target)
         measure = KeptTraces()
         (measured,) = Pass(self, resolve.request(self, [measure], [], None, None, None)).over(sequences)
         return list(measured.main[measure].values())
@@ -533,7 +576,7 @@ class Analyzer(Model):
     def measure(
         self,
         sequences: Sequence[TokenSequence],
-        measures: Sequence[Measure[Any, Any]],
+        measures: Sequence[AnyMeasure],
         *,
         dtype: torch.dtype | None = None,
         start: BiasBaseline | None = None,
@@ -543,8 +586,8 @@ class Analyzer(Model):
 
         Examples:
             >>> from normscope.inputs import read_inputs
-            >>> from normscope.measures import Decomposition
-            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> from normscope.methods import Decomposition
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest)
             >>> ratios = Decomposition(ratios=(analyzer.scopes[2],))
             >>> (measured,) = analyzer.measure(sequences, [ratios])
             >>> sorted(measured.main[ratios]) == analyzer.layers
@@ -557,23 +600,21 @@ class Analyzer(Model):
     def analysis_of(
         self,
         measured: Measured,
-        *,
-        value_bias: ValueBias = "token",
-        ff_baseline: FeedForwardBaseline = "zero",
+        conventions: Conventions = PAPERS,
         method: LayerMethod | None = None,
     ) -> Analysis:
         """The analysis that the results of a pass make up.
 
         Examples:
             >>> from normscope.inputs import read_inputs
-            >>> from normscope.measures import Decomposition
-            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> from normscope.methods import Decomposition
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest)
             >>> (measured,) = analyzer.measure(sequences, [Decomposition(maps=(analyzer.scopes[1],))])
             >>> analyzer.analysis_of(measured).map("Attn").shape  # [layer, query, key]
             (6, 5, 5)
         """
         facts = None if method is None else method.facts
-        return results.analysis_of(self, measured, value_bias=value_bias, ff_baseline=ff_baseline, method=facts)
+        return results.analysis_of(self, measured, conventions, facts)
 
 
 def _dtype(options: ModelOptions) -> torch.dtype | None:

@@ -26,6 +26,7 @@ MOVED_MODULES = {
     "normscope.export": "normscope.output.export",
     "normscope.files": "normscope.results.files",
     "normscope.materialised": "normscope.testing.oracle",
+    "normscope.measures": "normscope.methods",
     "normscope.model_options": "normscope.models.options",
     "normscope.planner": "normscope.estimate",
     "normscope.selection": "normscope.results.select",

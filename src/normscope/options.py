@@ -113,17 +113,17 @@ def whole_number(value: Any, what: str) -> int:
     raise SelectionError(f"{what} is a whole number, not {value!r:.60}.")
 
 
-def whole_numbers(values: Any, what: str) -> list[int]:
+def whole_numbers(values: object, what: str) -> list[int]:
     """One whole number or several, as a list."""
     if is_whole(values):
         return [whole_number(values, what)]
     several = isinstance(values, Iterable) and not isinstance(values, str | bytes) and getattr(values, "shape", True)
     if not several:
         raise SelectionError(f"{what} is a whole number, or a list of them, not {values!r:.60}.")
-    return [whole_number(value, what) for value in cast("Iterable[Any]", values)]
+    return [whole_number(value, what) for value in cast("Iterable[object]", values)]
 
 
-def position_of(position: Any, length: int, what: str = "token") -> int:
+def position_of(position: object, length: int, what: str = "token") -> int:
     """A place among so many, negative from the end."""
     place = whole_number(position, f"The position of a {what}")
     if not -length <= place < length:
@@ -141,7 +141,7 @@ def is_share(value: Any) -> bool:
         return False
 
 
-def _is_truth(value: Any) -> bool:
+def _is_truth(value: object) -> bool:
     return isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
 
 
@@ -154,6 +154,15 @@ ValueBias = Literal["token", "bias"]
 
 FeedForwardBaseline = Literal["zero", "bias"]
 """Where the integrated gradients of a feed-forward start: from zero, as in the papers, or from what no token put in."""
+
+Objective = Literal["logit", "centred", "contrast"]
+"""What is explained of a token: its logit, its logit above the mean of all (weighted by their probabilities), or above that
+of another token."""
+
+Unit = Literal["token", "word", "line", "sentence", "paragraph", "document", "turn"]
+"""A unit of a text that shares are summed over."""
+
+UNITS = get_args(Unit)
 
 Arithmetic = Literal["float32", "float64"]
 """The arithmetic in which states are decomposed."""
@@ -183,6 +192,29 @@ NormaliseAxis = Literal["none", "row", "column"]
 """Norms as they are, or as shares of a row or of a column."""
 
 
+DocumentedBaseline = Annotated[
+    FeedForwardBaseline,
+    Documentation(
+        "Start the integrated gradients of feed-forwards at 'zero', as in the papers, or at the 'bias': what no token put "
+        "in."
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conventions:
+    """What the decomposition counts where; the defaults are those of the papers."""
+
+    value_bias: Annotated[
+        ValueBias, Documentation("Count the bias of the value projection with the 'token' or with the 'bias'.")
+    ] = "token"
+    ff_baseline: DocumentedBaseline = "zero"
+
+
+PAPERS = Conventions()
+"""As the papers count."""
+
+
 def normalise_axis(name: str) -> NormaliseAxis:
     """The way of normalising that a name stands for."""
     return _chosen(name, get_args(NormaliseAxis), "Maps are normalised by {}, not by")
@@ -198,6 +230,11 @@ def ff_baseline_of(name: str) -> FeedForwardBaseline:
     return _chosen(
         name, get_args(FeedForwardBaseline), "Integrated gradients of feed-forwards (ff_baseline) start at {}, not at"
     )
+
+
+def objective_of(name: str) -> Objective:
+    """What is explained of a token."""
+    return _chosen(name, get_args(Objective), "What is explained of a token (objective) is one of {}, not")
 
 
 def stack_name(name: str) -> StackName:

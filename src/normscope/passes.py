@@ -19,13 +19,12 @@ from rich.progress import Progress
 
 from normscope.capture import LONG, Side, rows_together
 from normscope.chain.baseline import BiasBaseline
+from normscope.chain.measure import AnyMeasure, CaptureDepth, Measure, Request, StackRequest, Variables, query_positions
 from normscope.chain.trace import LayerTrace
 from normscope.errors import CompletenessError
 from normscope.estimate.planning import costs, lengths_of
 from normscope.families.spec import Stack
 from normscope.inputs import Batch, TokenSequence
-from normscope.measures import CaptureDepth, Measure
-from normscope.measures.request import Request, StackRequest, query_positions
 from normscope.models.model import Model
 
 Tell = Callable[[int, int], None]
@@ -41,14 +40,14 @@ class Results:
     """The results of the measures of one stack, for one sequence."""
 
     layers: Sequence[int]
-    by_measure: Mapping[Measure[Any, Any], Any]
+    by_measure: Mapping[AnyMeasure, Any]
     worst_error: float
     """The worst completeness error of any layer and component, NaN if no measure follows parts."""
 
     def __getitem__(self, measure: Measure[Any, _Result]) -> _Result:
         return self.by_measure[measure]
 
-    def variables(self) -> dict[str, Any]:
+    def variables(self) -> Variables:
         """What all measures put into the sequence's dataset."""
         return {k: v for measure, result in self.by_measure.items() for k, v in measure.variables(result).items()}
 
@@ -118,7 +117,7 @@ class _Fold:
     rows: list[list[int]] | None
     count: Callable[[int], None]
     baseline: BiasBaseline | None = None
-    states: dict[tuple[int, Measure[Any, Any]], Any] = field(default_factory=dict)
+    states: dict[tuple[int, AnyMeasure], Any] = field(default_factory=dict)
     worst: dict[int, float] = field(default_factory=dict[int, float])
     begun: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
 
@@ -168,7 +167,7 @@ class _Fold:
         of_encoder = self.stack is self.model.family.encoder
         return f"layer {layer} of the encoder" if of_encoder else f"layer {layer}"
 
-    def _prove(self, place: int, layer: int, measure: Measure[Any, Any]) -> None:
+    def _prove(self, place: int, layer: int, measure: AnyMeasure) -> None:
         for scope, errors in measure.errors(self.states[place, measure], layer).items():
             worst = float(errors.amax())
             tolerance = max(self.model.tolerance, measure.tolerance)

@@ -11,7 +11,6 @@ import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from normscope.errors import FileError, InputError, NormscopeError, listing, require_extra
 
@@ -136,13 +135,13 @@ def ending(path: str | Path, known: Sequence[str], *, without: str = "") -> str:
 # ---- Size and checksum of files: noted when a file is published, and compared before it is used again.
 
 
-def checksum(path: Path) -> dict[str, Any]:
+def checksum(path: Path) -> dict[str, object]:
     """What is noted of a file, as JSON values."""
     with path.open("rb") as file:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
-def difference(path: Path, noted: Any) -> str | None:
+def difference(path: Path, noted: object) -> str | None:
     """How a file differs from what was noted of it, after its name; `None` where it does not."""
     try:
         found = checksum(path)

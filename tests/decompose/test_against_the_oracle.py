@@ -19,7 +19,7 @@ from support.traces import (
 
 from normscope.chain.activations import GELU, QUICK_GELU, RELU, SILU, TANH_GELU, Activation
 from normscope.chain.trace import Attention, FeedForward, LayerTrace, Normalise
-from normscope.decompose import decompose, mixing_ratios
+from normscope.decompose import LayerRequest, decompose, decomposed
 from normscope.testing.oracle import oracle, oracle_weights
 
 from .truth import (
@@ -63,7 +63,7 @@ def test_any_shape_agrees_with_the_oracle(topology: str, shape: Shape) -> None:
 )
 def test_mixing_ratios_alone_are_those_of_the_oracle_and_come_without_maps(topology: str, shape: Shape) -> None:
     trace, truth = solved(topology, shape)
-    result = mixing_ratios(trace, all_scopes(trace), value_bias=shape.value_bias)
+    result = decomposed(trace, LayerRequest(ratios=tuple(all_scopes(trace)), value_bias=shape.value_bias))
     assert_mixing_correct(result, trace, truth)
     assert_complete(result, trace)
     assert not result.maps

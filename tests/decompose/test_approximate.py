@@ -12,11 +12,10 @@ from support.traces import TOPOLOGIES, Shape, make_trace
 import normscope as ns
 from normscope.chain.trace import FeedForward, OwnFeedForward
 from normscope.decompose import Approximation, decompose
-from normscope.decompose.approximate import main_slope as approximate
-from normscope.decompose.approximate import patterns
+from normscope.decompose.approximate import main_slope, patterns
 from normscope.errors import InputError, UnsupportedArchitectureError
-from normscope.estimate import approximations
-from normscope.measures.approximated import FEWEST, SAMPLED, Fast, sampled, spearman
+from normscope.methods import approximate
+from normscope.methods.approximate import FEWEST, SAMPLED, Fast, sampled, spearman
 from normscope.scopes import scopes_of
 from normscope.testing.oracle import oracle
 
@@ -75,8 +74,8 @@ def test_a_batch_of_sums_of_patterns_is_that_of_each_query(monkeypatch: pytest.M
     trace = make_trace("post_norm", Shape(tokens=24, d=24, neurons=40, dtype=torch.float64))
     scopes = [scope for scope in scopes_of(trace.components) if "Ff" in scope]
     together = decompose(trace, scopes, approximation=Approximation(patterns=6)).maps
-    monkeypatch.setattr(approximate, "FOLDED_VECTORS", 5 * 24)
-    monkeypatch.setattr(approximate, "EXPANDED_VECTORS", 5 * 24)
+    monkeypatch.setattr(main_slope, "FOLDED_VECTORS", 5 * 24)
+    monkeypatch.setattr(main_slope, "EXPANDED_VECTORS", 5 * 24)
     monkeypatch.setattr(patterns, "_ROWS", 7)
     apart = decompose(trace, scopes, approximation=Approximation(patterns=6)).maps
     for scope in scopes:
@@ -123,7 +122,7 @@ def test_measured_errors_are_those_of_the_sampled_queries(analyzer: ns.Analyzer)
 def test_fast_keeps_its_promise_in_every_layer_and_says_what_it_took(
     analyzer: ns.Analyzer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(approximations, "WORTHWHILE", 1.0)  # so that a short text is worth it
+    monkeypatch.setattr(approximate, "WORTHWHILE", 1.0)  # so that a short text is worth it
     exact, near = analyzer.analyze(TEXT), analyzer.analyze(TEXT, approximate="fast")
     assert float(near.dataset["approximation_spearman"].min()) >= 0.999
     for layer in exact.layers:
@@ -144,15 +143,15 @@ def test_a_layer_above_an_exact_one_is_tried_on_sampled_queries_first(
     analyzer: ns.Analyzer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that a search in vain costs little."""
-    monkeypatch.setattr(approximations, "WORTHWHILE", 1.0)
+    monkeypatch.setattr(approximate, "WORTHWHILE", 1.0)
     heights: list[int] = []
-    tiles = approximate.ApproximateExpansion.tiles
+    tiles = main_slope.ApproximateExpansion.tiles
 
-    def noting(self: approximate.ApproximateExpansion) -> Any:
+    def noting(self: main_slope.ApproximateExpansion) -> Any:
         heights.append(len(self.sums.queries))
         return tiles(self)
 
-    monkeypatch.setattr(approximate.ApproximateExpansion, "tiles", noting)
+    monkeypatch.setattr(main_slope.ApproximateExpansion, "tiles", noting)
     near = analyzer.analyze(TEXT, approximate=Fast(spearman=1 - 1e-9))
     assert near.approximate == "exact"
     assert set(heights) == {FEWEST}

@@ -15,7 +15,7 @@ import normscope as ns
 from normscope.chain.baseline import BiasBaseline, baseline
 from normscope.chain.linear import linearised
 from normscope.chain.trace import FeedForward, LayerTrace, Plain
-from normscope.decompose import decompose, mixing_ratios
+from normscope.decompose import LayerRequest, decompose, decomposed
 from normscope.errors import InputError
 from normscope.testing.oracle import oracle
 
@@ -42,7 +42,9 @@ def test_maps_ratios_and_completeness_are_those_of_the_oracle(
     truth = oracle(trace, value_bias=value_bias, ff_baseline="bias")
     result = decompose(started(trace, value_bias), all_scopes(trace), value_bias=value_bias)
     assert_correct(result, trace, truth)
-    ratios = mixing_ratios(started(trace, value_bias), all_scopes(trace), value_bias=value_bias)
+    ratios = decomposed(
+        started(trace, value_bias), LayerRequest(ratios=tuple(all_scopes(trace)), value_bias=value_bias)
+    )
     last = list(truth)[-1]
     assert_close(ratios.mixing[last], truth[last].mixing_ratio, 1e-5 if dtype == FLOAT32 else 1e-10)
 

@@ -11,7 +11,7 @@ from normscope.chain.trace import LayerTrace, Linear, Normalise
 from normscope.decompose import Approximation, Branches, decompose
 from normscope.decompose.approximate import main_slope as approximate
 from normscope.decompose.key_groups import KeyGroup
-from normscope.decompose.maps import Walk
+from normscope.decompose.maps import LayerRequest, Walk
 from normscope.scopes import scopes_of
 
 ONE_NETWORK = [name for name in TOPOLOGIES if "mixture" not in name]
@@ -24,8 +24,7 @@ def fed_scopes(trace: LayerTrace) -> list[str]:
 
 
 def branches_of(trace: LayerTrace) -> Branches:
-    scopes = scopes_of(trace.components)
-    return Branches(Walk(trace, maps=scopes, ratios=scopes))
+    return Branches(Walk(trace, LayerRequest(tuple(scopes_of(trace.components)))))
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)

@@ -16,7 +16,7 @@ from support.traces import TOPOLOGIES, Shape, make_trace
 import normscope as ns
 from normscope.chain.trace import LayerTrace
 from normscope.decompose import Approximation, decompose, mixing_ratios
-from normscope.measures.projection import Projections
+from normscope.methods.projections import Projections
 from normscope.pullback import pull_back_layer
 from normscope.scopes import scopes_of
 

@@ -13,7 +13,7 @@ from support.traces import Shape, make_trace
 import normscope as ns
 from normscope.chain.trace import LayerTrace, Shared
 from normscope.decompose import Approximation, decompose, mixing_ratios
-from normscope.decompose.dense import product
+from normscope.decompose.dense import PLAIN, Multiplication
 from normscope.errors import InputError
 from normscope.scopes import scopes_of
 
@@ -41,8 +41,8 @@ def test_tf32_is_set_for_the_product_alone(monkeypatch: pytest.MonkeyPatch) -> N
         return plain(*operands, out=out)
 
     monkeypatch.setattr(torch, "mm", spied)
-    product(torch.ones(2, 3), torch.ones(3, 2), "tf32")
-    product(torch.ones(2, 3), torch.ones(3, 2), None)
+    Multiplication("tf32")(torch.ones(2, 3), torch.ones(3, 2))
+    PLAIN(torch.ones(2, 3), torch.ones(3, 2))
     assert during == ["high", before]
     assert torch.get_float32_matmul_precision() == before
 

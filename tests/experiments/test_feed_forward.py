@@ -10,8 +10,7 @@ from experiments.made import TOKENS, normalised, pearson, random_analysis, rows,
 from normscope.experiments import Observation
 from normscope.experiments.ff_norms import FeedForwardNormsExperiment
 from normscope.experiments.outlier_dimensions import OutlierDimensions
-from normscope.measures.removal import MapWithoutDimensions
-from normscope.measures.vectors import FeedForwardDimensions, FeedForwardNorms
+from normscope.methods.vectors import FeedForwardDimensions, FeedForwardNorms, MapWithoutDimensions
 
 
 def test_norms_of_the_feed_forward_are_averaged_over_tokens() -> None:

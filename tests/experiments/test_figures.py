@@ -17,7 +17,7 @@ from experiments.made import random_analysis
 from normscope.experiments import Observation, figures
 from normscope.experiments.base import ModelFacts, RunFacts
 from normscope.experiments.dispersion import Dispersion
-from normscope.measures.vectors import HiddenNorms, ValueNorms
+from normscope.methods.vectors import HiddenNorms, ValueNorms
 from normscope.plots.style import publication
 from normscope.runs import run
 

@@ -12,7 +12,7 @@ from experiments.made import SCOPES, TOKENS, analysis, causal, random_analysis, 
 from normscope.experiments import Observation
 from normscope.experiments.base import RunFacts
 from normscope.experiments.frequency import Frequency, MixingFrequency, rank_of_types
-from normscope.measures.vectors import ValueNorms
+from normscope.methods.vectors import ValueNorms
 
 
 def test_frequencies_of_a_causal_model_are_also_correlated_without_the_first_token() -> None:

@@ -11,7 +11,7 @@ from normscope.experiments.categories import Categories
 from normscope.experiments.dispersion import Dispersion
 from normscope.experiments.tokens import CATEGORIES
 from normscope.experiments.weight_norm import WeightVersusNorm
-from normscope.measures.vectors import HiddenNorms, ValueNorms
+from normscope.methods.vectors import HiddenNorms, ValueNorms
 
 
 def test_the_first_token_of_a_causal_model_is_a_category_by_itself() -> None:

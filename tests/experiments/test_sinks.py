@@ -12,7 +12,7 @@ from experiments.made import analysis, rows
 from normscope.errors import InputError
 from normscope.experiments import ModelFacts, Observation, Outcome, RunFacts, merged
 from normscope.experiments.sinks import CLASSES, Sinks
-from normscope.measures.vectors import HiddenNorms, ValueNorms
+from normscope.methods.vectors import HiddenNorms, ValueNorms
 
 LAYERS, HEADS, LAST = 2, 2, "AttnResLnFfResLn"
 FIRST = ["[CLS]", "a", "b", "c", "[SEP]"]

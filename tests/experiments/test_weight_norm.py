@@ -13,7 +13,7 @@ from normscope.experiments.base import ModelFacts, RunFacts
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.tokens import CATEGORIES
 from normscope.experiments.weight_norm import WeightVersusNorm
-from normscope.measures.vectors import ValueNorms
+from normscope.methods.vectors import ValueNorms
 from normscope.scopes import Scope
 
 

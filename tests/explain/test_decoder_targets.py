@@ -173,9 +173,7 @@ def test_a_pair_of_a_corpus_without_an_end_token_is_aligned_row_by_row(tmp_path:
     ]
     from normscope.inputs import with_targets  # noqa: PLC0415
 
-    (read,) = with_targets(
-        [item.sequence], {"input_ids": [row["labels"]]}, analyzer.model, None, analyzer.longest, truncate=False
-    )
+    (read,) = with_targets([item.sequence], {"input_ids": [row["labels"]]}, analyzer.model, None, analyzer.longest)
     pair = _pair(item, read)
     assert pair is not None and len(pair.rows("AWO")) == measured.dataset.sizes["query"] == 3
     assert (pair.rows("AWO").tolist(), pair.rows("AWI").tolist()) == ([0, 1, -1], [-1, 0, 1])

@@ -45,7 +45,7 @@ def shown(explanation: ns.Explanation) -> str:
 
 
 def case_of(loaded: ns.Analyzer) -> Case:
-    (sequence,), _ = read_inputs(TEXT, loaded.tokenizer, None, words=False, truncate=False)
+    (sequence,), _ = read_inputs(TEXT, loaded.tokenizer, None)
     return Case(sequence, LogitQuestion(loaded, [(0, Wanted())]), (1, 2, 3))
 
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from support.tiny_models import tiny
 
 import normscope as ns
+from normscope.explain.sinks import sinks
 from normscope.explorer.payload import explanation_payload
-from normscope.measures.sinks import sinks
 from normscope.output.explanation_page import write_page
 from normscope.output.explanation_terminal import explanation_view
 

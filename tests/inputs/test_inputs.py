@@ -99,7 +99,7 @@ def test_every_item_of_a_list_gives_what_it_gives_alone(analyzer: ns.Analyzer) -
 
 @pytest.mark.parametrize("lengths", [[1, 500] * 10, [2048, 3000, 7], [100] * 50])
 def test_a_batch_holds_about_two_thousand_tokens_padding_included(lengths: list[int]) -> None:
-    sequences = [read_inputs(torch.full((1, n), 7), None, None, words=False, truncate=False)[0][0] for n in lengths]
+    sequences = [read_inputs(torch.full((1, n), 7), None, None)[0][0] for n in lengths]
     found = list(batches(sequences, 0, torch.device("cpu")))
     assert sorted(place for batch in found for place in batch.indices) == list(range(len(lengths)))
     for batch in found:

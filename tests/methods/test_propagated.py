@@ -14,8 +14,8 @@ import normscope as ns
 from methods.propagated_oracle import propagated
 from methods.samples import IDS, asked, assert_close, double, every_model, traces
 from normscope.decompose import propagate
-from normscope.measures.propagated import WORKING_COPIES
 from normscope.methods import Propagated
+from normscope.methods.propagated import WORKING_COPIES
 
 
 @every_model

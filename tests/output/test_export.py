@@ -19,7 +19,7 @@ from matplotlib.text import Text
 import normscope as ns
 from normscope import paths as endings
 from normscope.output.export import export_map, export_mixing_ratios, write_figure
-from normscope.plots import glyphs, plot_map
+from normscope.plots import picture, plot_map
 from normscope.plots.style import publication
 
 TEXT = 'Say "hello, world" for $5.'
@@ -264,33 +264,33 @@ def test_characters_that_no_font_has_stay_text_in_svg_and_are_told_of_once_elsew
     analysis: ns.Analysis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        glyphs.fontManager, "ttflist", [font for font in glyphs.fontManager.ttflist if "DejaVu" in font.name]
+        picture.fontManager, "ttflist", [font for font in picture.fontManager.ttflist if "DejaVu" in font.name]
     )
     names = np.array(["日本", *analysis.tokens[1:]], dtype=object)
     odd = ns.Analysis(analysis.dataset.assign_coords(key_token=("key", names)))
     drawn = write_figure(plot_map(odd, "Attn", 1), tmp_path / "map.svg").read_text(encoding="utf-8")
     assert "日本" in drawn
     figure = plot_map(odd, "Attn", 1)
-    with pytest.warns(glyphs.MissingGlyphs, match="日本") as told:
+    with pytest.warns(picture.MissingGlyphs, match="日本") as told:
         write_figure(figure, tmp_path / "map.png")
     assert len(told) == 1
-    with pytest.warns(glyphs.MissingGlyphs), publication(), glyphs.legible(figure):
+    with pytest.warns(picture.MissingGlyphs), publication(), picture.legible(figure):
         figure.canvas.draw()
         written = [text.get_text() for text in figure.findobj(Text)]
-    assert "\\u65e5\\u672c" in written and glyphs.NOTE in written
+    assert "\\u65e5\\u672c" in written and picture.NOTE in written
     assert not any("日" in text for text in written)
     after = [text.get_text() for text in figure.findobj(Text)]
-    assert "日本" in after and glyphs.NOTE not in after
+    assert "日本" in after and picture.NOTE not in after
 
 
 def test_any_installed_font_that_has_a_character_is_used_for_it(
     analysis: ns.Analysis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        glyphs.fontManager, "ttflist", [font for font in glyphs.fontManager.ttflist if "DejaVu" in font.name]
+        picture.fontManager, "ttflist", [font for font in picture.fontManager.ttflist if "DejaVu" in font.name]
     )
     _make_font(tmp_path / "odd.ttf", "Some Font", "日本")
-    glyphs.fontManager.addfont(tmp_path / "odd.ttf")
+    picture.fontManager.addfont(tmp_path / "odd.ttf")
     names = np.array(["日本", *analysis.tokens[1:]], dtype=object)
     odd = ns.Analysis(analysis.dataset.assign_coords(key_token=("key", names)))
     figure = plot_map(odd, "Attn", 1)

@@ -21,8 +21,7 @@ from normscope.experiments.outlier_dimensions import OutlierDimensions
 from normscope.experiments.partial import Moments
 from normscope.experiments.published import Paper, paper_of, paper_of_model
 from normscope.experiments.scope_similarity import ScopeSimilarity
-from normscope.measures.removal import MapWithoutDimensions
-from normscope.measures.vectors import FeedForwardDimensions
+from normscope.methods.vectors import FeedForwardDimensions, MapWithoutDimensions
 from normscope.models.source import short_name
 from normscope.report import write_report
 from normscope.runs import run

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from normscope.capture.blocks import TraceBuilder, experts_path
@@ -86,7 +87,7 @@ class _AllDone(Exception):
 def capture(
     model: PreTrainedModel,
     family: Family,
-    inputs: Mapping[str, Any],
+    inputs: Mapping[str, object],
     lengths: Sequence[int],
     layers: Sequence[int],
     consume: Consumer,
@@ -104,12 +105,12 @@ def capture(
 
 def capture_sides(
     model: PreTrainedModel,
-    inputs: Mapping[str, Any],
+    inputs: Mapping[str, object],
     sides: Sequence[Side],
     *,
     dtype: torch.dtype,
     below_attention: bool = False,
-    head_hooks: Callable[[], list[Any]] | None = None,
+    head_hooks: Callable[[], list[RemovableHandle]] | None = None,
 ) -> None:
     """The same for several stacks of one model (encoder and decoder) in one forward pass.
 
@@ -160,7 +161,7 @@ class _Listener:
     def done(self) -> bool:
         return self.layer >= max(self.side.layers, default=0)
 
-    def hook(self, block: nn.Module, chain: Sequence[Part], done: Callable[[], bool]) -> list[Any]:
+    def hook(self, block: nn.Module, chain: Sequence[Part], done: Callable[[], bool]) -> list[RemovableHandle]:
         """Hooks on a block and on the submodules that its chain needs."""
 
         def ends(_: nn.Module, __: tuple[Any, ...], output: Tensor | tuple[Any, ...]) -> None:
@@ -168,7 +169,7 @@ class _Listener:
             if done():
                 raise _AllDone
 
-        handles: list[Any] = [block.register_forward_pre_hook(self._block_starts, with_kwargs=True)]
+        handles = [block.register_forward_pre_hook(self._block_starts, with_kwargs=True)]
         for part in chain:
             if isinstance(part, HookedAttention) and part.zeroed is not None:
                 module = block.get_submodule(part.weights)
@@ -187,7 +188,7 @@ class _Listener:
             if isinstance(part, DispatchedAttention | DispatchedCrossAttention)
         }
 
-    def _block_starts(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _block_starts(self, block: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         self.layer += 1
         if self.layer in self.side.layers:
             self.captured = CapturedCall(hidden=_first(args, kwargs).clone(), source=_source(block, args, kwargs))
@@ -208,8 +209,8 @@ class _Listener:
                 self.side.consume(self.layer, sequence, trace)
         self.captured = None
 
-    def _recorder(self, path: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any], Any], None]:
-        def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+    def _recorder(self, path: str) -> Callable[[nn.Module, tuple[object, ...], dict[str, object], object], None]:
+        def note(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], output: object) -> None:
             if self.captured is not None:
                 self.captured.add(path, _first(args, kwargs), output)
 
@@ -231,11 +232,13 @@ class _Listener:
         return note
 
 
-def _zeroing(name: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], tuple[Any, dict[str, Any]]]:
+def _zeroing(
+    name: str,
+) -> Callable[[nn.Module, tuple[object, ...], dict[str, object]], tuple[object, dict[str, object]]]:
     """A hook that replaces one argument of a module by zeros."""
 
-    def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        return args, {**kwargs, name: torch.zeros_like(kwargs[name])}
+    def hook(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[object, dict[str, object]]:
+        return args, {**kwargs, name: torch.zeros_like(cast(Tensor, kwargs[name]))}
 
     return hook
 
@@ -245,17 +248,17 @@ def _original(module: nn.Module) -> nn.Module:
     return cast(nn.Module, getattr(module, "_orig_mod", module))
 
 
-def _source(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+def _source(block: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> Tensor | None:
     """The encoder's states that a block was called with, if any."""
     name = "encoder_hidden_states"
     if name in kwargs or not args[1:]:
-        return kwargs.get(name)
+        return cast("Tensor | None", kwargs.get(name))
     try:
         return signature(block.forward).bind(*args, **kwargs).arguments.get(name)
     except (TypeError, ValueError):  # not called by its signature
         return None
 
 
-def _first(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+def _first(args: tuple[object, ...], kwargs: dict[str, object]) -> Tensor:
     """The states that a module was called with."""
     return cast(Tensor, args[0] if args else kwargs["hidden_states"])

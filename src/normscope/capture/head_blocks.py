@@ -92,8 +92,8 @@ def given_logits(model: PreTrainedModel, head: Head, output: Any) -> list[Tensor
     return [output[name] for name in head.logits]
 
 
-def logits_of(model: PreTrainedModel, head: Head, output: Any, sequence: int, length: int) -> Tensor:
-    """The logits `[row, label]` of one sequence, from the output of a model for a batch.
+def logits_of(model: PreTrainedModel, head: Head, output: object, sequence: int, length: int) -> Tensor:
+    """One sequence's `[row, label]` of what a model gives out for a batch.
 
     The output is `[batch, position, label]`, `[batch, label]`, or one `[batch, (question,) position]` for each label.
     """

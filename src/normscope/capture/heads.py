@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from normscope.capture import blocks_of
@@ -27,7 +28,7 @@ _HEAD, _ENCODER = "head", "encoder"
 
 
 def capture_head(
-    model: PreTrainedModel, family: Family, inputs: Mapping[str, Any], lengths: Sequence[int], *, dtype: torch.dtype
+    model: PreTrainedModel, family: Family, inputs: Mapping[str, object], lengths: Sequence[int], *, dtype: torch.dtype
 ) -> list[HeadTrace]:
     """Run a batch (padded on the right to `lengths`) through the whole model; returns the head's trace of every sequence."""
     listener = HeadListener(model, family, lengths, dtype=dtype)
@@ -65,9 +66,9 @@ class HeadListener:
             self.blocks[_ENCODER] = blocks_of(model, family.encoder)
         self._forget()
 
-    def hook(self) -> list[Any]:
+    def hook(self) -> list[RemovableHandle]:
         """Hooks on the model, its blocks and the modules of its head; the caller removes them."""
-        handles: list[Any] = [self.model.register_forward_pre_hook(self._starts, with_kwargs=True)]
+        handles = [self.model.register_forward_pre_hook(self._starts, with_kwargs=True)]
         for stack, blocks in self.blocks.items():
             handles += [block.register_forward_hook(self._state_recorder(stack)) for block in blocks]
         parts = () if self.head is None else self.head.parts
@@ -88,10 +89,10 @@ class HeadListener:
         ]
 
     def _bound(self, stack: str, lengths: Sequence[int]) -> list[HeadTraceBuilder]:
-        if self.heard.output is None:
+        if self.captured.output is None:
             raise HeadError(f"The head of {type(self.model).__name__} was not reached: the forward pass ended early.")
         return [
-            HeadTraceBuilder(self.model, self.heard, self.states[stack], sequence, length, self.dtype)
+            HeadTraceBuilder(self.model, self.captured, self.states[stack], sequence, length, self.dtype)
             for sequence, length in enumerate(lengths)
         ]
 
@@ -104,14 +105,14 @@ class HeadListener:
             ) from error
 
     def _forget(self) -> None:
-        self.heard = CapturedHead()
+        self.captured = CapturedHead()
         self.states: dict[str, Tensor] = {}
 
     def _starts(
-        self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        self, _: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[tuple[object, ...], dict[str, object]]:
         self._forget()
-        self.heard.arguments = {**({"input_ids": args[0]} if args else {}), **kwargs}
+        self.captured.arguments = {**({"input_ids": args[0]} if args else {}), **kwargs}
         return args, {**kwargs, "return_dict": True}
 
     def _state_recorder(self, stack: str) -> Callable[..., None]:
@@ -123,11 +124,11 @@ class HeadListener:
         return note
 
     def _recorder(self, path: str) -> Callable[..., None]:
-        def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
-            self.heard.taken[path] = (*args, *kwargs.values())
-            self.heard.given[path] = output
+        def note(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], output: object) -> None:
+            self.captured.taken[path] = (*args, *kwargs.values())
+            self.captured.given[path] = output
 
         return note
 
-    def _ends(self, _: nn.Module, __: tuple[Any, ...], output: Any) -> None:
-        self.heard.output = output
+    def _ends(self, _: nn.Module, __: tuple[object, ...], output: object) -> None:
+        self.captured.output = output

@@ -21,11 +21,13 @@ import torch
 import transformers
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.hooks import RemovableHandle
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from normscope.errors import ModelError
+from normscope.families.spec import Config
 from normscope.models.devices import without_autocast
 
 IMPLEMENTATION = "normscope"
@@ -37,11 +39,11 @@ _EAGER = "eager"
 _LIBRARY = Path(transformers.__file__).parent
 
 
-def configurations(model: PreTrainedModel) -> list[Any]:
+def configurations(model: PreTrainedModel) -> list[Config]:
     """Every configuration object in reach of the model, each once."""
-    configs: dict[int, Any] = {}
+    configs: dict[int, Config] = {}
 
-    def add(config: Any) -> None:
+    def add(config: Config) -> None:
         if config is None or id(config) in configs or not hasattr(config, "_attn_implementation_internal"):
             return
         configs[id(config)] = config
@@ -97,13 +99,13 @@ def _check_eager(model: PreTrainedModel, module: nn.Module) -> None:
         raise _refused(model, _EAGER, "attention function", f"which is {_called(eager)} and not that of its own file")
 
 
-def _is_of_transformers(function: Any) -> bool:
+def _is_of_transformers(function: object) -> bool:
     """Whether the code of a function is in the library; its name alone proves nothing."""
     code = getattr(function, "__code__", None)
     return code is not None and Path(code.co_filename).is_relative_to(_LIBRARY)
 
 
-def _called(function: Any) -> str:
+def _called(function: object) -> str:
     return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', type(function).__name__)}"
 
 
@@ -139,11 +141,11 @@ AttentionListener = Callable[["Tensor | RowWeights", Tensor], None]
 
 _listeners: WeakKeyDictionary[nn.Module, AttentionListener] = WeakKeyDictionary()
 _rows_at_once: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
-_turns: WeakKeyDictionary[nn.Module, AbstractContextManager[Any]] = WeakKeyDictionary()
+_turns: WeakKeyDictionary[nn.Module, AbstractContextManager[object]] = WeakKeyDictionary()
 _locks_lock = threading.Lock()
 
 
-def model_lock(model: nn.Module) -> AbstractContextManager[Any]:
+def model_lock(model: nn.Module) -> AbstractContextManager[object]:
     """The lock that a thread holds while it changes or records a model. It is reentrant."""
     with _locks_lock:
         return _turns.setdefault(model, threading.RLock())
@@ -186,7 +188,7 @@ def recorded_attention(
                     f"which its family expects."
                 )
             for module in listeners:  # some have their own configuration
-                own: Any = getattr(module, "config", None)
+                own: Config = getattr(module, "config", None)
                 if hasattr(own, "_attn_implementation_internal"):
                     own._attn_implementation_internal = IMPLEMENTATION
             yield
@@ -207,7 +209,7 @@ def eager_attention(model: PreTrainedModel) -> Generator[None]:
 
 
 @contextmanager
-def _restored_implementations(model: PreTrainedModel) -> Generator[list[Any]]:
+def _restored_implementations(model: PreTrainedModel) -> Generator[list[Config]]:
     """The model's configurations; their attention implementations are restored at the end."""
     configs = configurations(model)
     before = [config._attn_implementation_internal for config in configs]
@@ -219,9 +221,9 @@ def _restored_implementations(model: PreTrainedModel) -> Generator[list[Any]]:
 
 
 @contextmanager
-def hooks(model: nn.Module) -> Generator[list[Any]]:
+def hooks(model: nn.Module) -> Generator[list[RemovableHandle]]:
     """A list for the handles of hooks on a model, all removed at the end."""
-    handles: list[Any] = []
+    handles: list[RemovableHandle] = []
     with model_lock(model):
         try:
             yield handles
@@ -231,14 +233,14 @@ def hooks(model: nn.Module) -> Generator[list[Any]]:
 
 
 @contextmanager
-def forward_pass(model: nn.Module) -> Generator[list[Any]]:
+def forward_pass(model: nn.Module) -> Generator[list[RemovableHandle]]:
     """A model ready for one forward pass: evaluation mode, the arithmetic of its weights, and a list for hook handles."""
     with without_autocast(model), evaluation_mode(model), hooks(model) as handles:
         yield handles
 
 
 def _recorded_eager_attention(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: object
 ) -> tuple[Tensor, Tensor | None]:
     at_once, count = _rows_at_once.get(module), query.shape[2]
     if at_once is not None and count > at_once and _goes_by_rows(module, count, attention_mask, kwargs):
@@ -250,7 +252,7 @@ def _recorded_eager_attention(
     return output, weights
 
 
-def _goes_by_rows(module: nn.Module, rows: int, mask: Tensor | None, kwargs: dict[str, Any]) -> bool:
+def _goes_by_rows(module: nn.Module, rows: int, mask: Tensor | None, kwargs: dict[str, object]) -> bool:
     """Whether query rows are independent of each other: they differ only by a mask that has every row."""
     if any(isinstance(value, Tensor) and value.dim() > 2 for value in kwargs.values()):
         return False
@@ -260,7 +262,7 @@ def _goes_by_rows(module: nn.Module, rows: int, mask: Tensor | None, kwargs: dic
 
 
 def _attention_by_rows(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, at_once: int, **kwargs: Any
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, at_once: int, **kwargs: object
 ) -> tuple[Tensor, None]:
     eager = eager_attention_of(module)
 

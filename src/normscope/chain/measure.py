@@ -1,4 +1,4 @@
-"""What a measure is: a fold over the layers of one sequence, and how far it needs the capture to go.
+"""What a measure is: a fold over the layers of one sequence, how far it needs the capture to go, and what a pass is asked.
 
 The pass over a model (`passes`) starts a measure for each sequence, hands it the trace of every layer as it is captured, and
 lets it finish. A measure that needs all layers at once, such as a pull-back, keeps their traces and works when it finishes.
@@ -12,14 +12,34 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normscope.chain.baseline import BiasBaseline
 from normscope.chain.trace import LayerTrace
+from normscope.errors import InputError, SelectionError
+from normscope.options import position_of, whole_numbers
 
 State = TypeVar("State")
+
+
 Result = TypeVar("Result")
+
+
 LayerValue = TypeVar("LayerValue")
+
+
+Variable = (
+    tuple[str | tuple[str, ...], np.ndarray]
+    | tuple[str | tuple[str, ...], np.ndarray, dict[str, str]]
+    | np.ndarray
+    | list[str]
+)
+"""A variable of a dataset with its dimensions and, where they matter, its attributes; or a coordinate, by its values."""
+
+Variables = dict[str, Variable]
+"""Variables and coordinates of a dataset by name, as xarray takes them."""
 
 Errors = Mapping[str, Float[Tensor, " query"]]
 """Relative completeness errors of every query, by the scope after which they were measured."""
@@ -70,13 +90,17 @@ class Measure(ABC, Generic[State, Result]):
         """How exactly the parts of a layer just added make up the model's own states, where it follows parts."""
         return {}
 
-    def also(self, result: Result) -> Mapping[Measure[Any, Any], Any]:
+    def also(self, result: Result) -> Mapping[AnyMeasure, Any]:
         """The results of other measures that it has computed on the way."""
         return {}
 
-    def variables(self, result: Result) -> dict[str, Any]:
-        """What it puts into the dataset of a sequence: variables and coordinates as xarray takes them."""
+    def variables(self, result: Result) -> Variables:
+        """What it puts into the dataset of a sequence."""
         return {}
+
+
+AnyMeasure = Measure[Any, Any]
+"""A measure of any state and result, such as one of several that a pass takes."""
 
 
 class LayerMeasure(Measure[dict[int, LayerValue], dict[int, LayerValue]], Generic[LayerValue]):
@@ -113,12 +137,66 @@ class ArrayMeasure(Measure[dict[int, np.ndarray], np.ndarray]):
         return np.stack([state[layer] for layer in sorted(state)])
 
 
-# ---- The traces themselves, kept for what looks at all layers at once.
-
-
 @dataclass(frozen=True)
 class KeptTraces(LayerMeasure[LayerTrace]):
     """The trace of every layer, down to what its values are made of."""
 
     def of_layer(self, trace: LayerTrace) -> LayerTrace:
         return trace
+
+
+# ---- requests: what a pass measures ------------------------------------------------------------------------------------
+
+
+def query_positions(queries: int | Sequence[int] | None, length: int) -> list[int]:
+    """The positions of the queries asked for (default all) in a sequence of this length."""
+    if queries is None:
+        return list(range(length))
+    asked = whole_numbers(queries, "A query")
+    if not asked:
+        raise SelectionError(f"No query was asked for: the input has {length} tokens.")
+    return [position_of(position, length, "query") for position in asked]
+
+
+def check_arithmetic(dtype: torch.dtype | None) -> None:
+    """Refuse arithmetic in which nothing is decomposed."""
+    if not any(dtype is known for known in (None, torch.float32, torch.float64)):
+        raise InputError(f"The decomposition runs in torch.float32 or torch.float64, not {dtype!r:.60}.")
+
+
+@dataclass(frozen=True)
+class StackRequest:
+    """What is measured in one stack: the measures, already checked against the model, and the layers.
+
+    Equal measures run once.
+    """
+
+    measures: Sequence[AnyMeasure]
+    layers: Sequence[int]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "measures", tuple(dict.fromkeys(self.measures)))
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of every sequence: of the main stack and of the encoder, for which queries, in which arithmetic, and
+    where the integrated gradients of feed-forwards start, if not at zero."""
+
+    main: StackRequest
+    encoder: StackRequest | None = None
+    queries: int | Sequence[int] | None = None
+    dtype: torch.dtype | None = None
+    baseline: BiasBaseline | None = None
+
+    def __post_init__(self) -> None:
+        check_arithmetic(self.dtype)
+
+    @property
+    def rows(self) -> int | None:
+        """How many queries of each sequence are asked for; all without a number."""
+        return None if self.queries is None else len(whole_numbers(self.queries, "A query"))
+
+    def arithmetic(self, weights: torch.dtype) -> torch.dtype:
+        """The dtype of the decomposition, for a model with such weights."""
+        return self.dtype or torch.promote_types(weights, torch.float32)

@@ -11,14 +11,14 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normscope.errors import FileError, InputError, SelectionError, listing
+from normscope.errors import FileError, InputError, SelectionError, listing, unknown
 from normscope.experiments import EXPERIMENTS, check_approximable, check_experiment_options
 from normscope.methods import METHODS, check_method_options, read_options
 from normscope.models.config import check_scope, check_stacks, refuse_layer
 from normscope.models.options import ModelOptions
-from normscope.options import MOST_JOBS, normalise_axis
+from normscope.options import MOST_JOBS, UNITS, normalise_axis
 from normscope.paths import FIGURES, MAPS, NETCDF, PAGES, RESULTS, TABLES, ending, kind
-from normscope.request import MapSelectionOptions
+from normscope.request import MapSelectionOptions, RunOptions
 from normscope.scopes import ATTENTIONS, Scope
 
 if TYPE_CHECKING:
@@ -145,6 +145,36 @@ def check_question(request: Mapping[str, Any], *, state: bool) -> None:
         raise InputError(f"A text is continued for at least one token, not for {continue_for}.")
 
 
+def check_answer_request(
+    request: Mapping[str, Any],
+    context: Sequence[str] | None,
+    messages: Path | None,
+    *,
+    units: str,
+    hops: str | None,
+    top: int,
+    out: Path | None,
+) -> None:
+    """Raise if the options of an answer contradict each other, or cannot be read."""
+    question = request.get("question")
+    if messages is None and not context and question is None:
+        raise InputError("Give a --context and a --question, or the --messages of a chat, for the model to answer.")
+    if messages is not None and (context or question is not None):
+        raise InputError("--messages take the place of --context and --question: give one or the other.")
+    if question is not None and not question.strip():
+        raise InputError("The question is empty. Ask something, or leave it out.")
+    if units not in UNITS:
+        raise InputError(unknown(f"There is no unit {units!r}", units, "Units", UNITS))
+    if hops is not None and hops != "all" and not (hops.isdecimal() and len(hops) < 10):
+        raise InputError(f"Credit is handed on a number of times (--hops), or 'all' the way, not {hops!r}.")
+    if request.get("objective") == "contrast" and request.get("against") is None:
+        raise InputError("A contrast is with another answer: name it (--against).")
+    if request.get("max_new_tokens", 1) < 1 or top < 1:
+        raise InputError("--max-new-tokens and --top are at least 1.")
+    if out is not None:
+        ending(out, MAPS)
+
+
 def read_bytes(size: str | None) -> int | None:
     """A number of bytes from a text such as `500M` or `2G`."""
     if size is None:
@@ -174,13 +204,14 @@ def check_results(paths: Sequence[Path]) -> None:
 
 
 def check_experiments(
-    names: Sequence[str], options: Sequence[str], approximate: str | None
-) -> dict[str, dict[str, Any]]:
+    names: Sequence[str], options: Sequence[str], settings: RunOptions
+) -> dict[str, dict[str, object]]:
     """The options of each experiment; raises for unknown or repeated experiments, and those that need exact maps."""
     known = [EXPERIMENTS.listed_name(name) for name in names]
     if len(set(known)) < len(known):
         raise InputError("Name at least one experiment, and each only once.")
     given = read_experiment_options(options, names)
+    approximate = settings.get("approximate")
     if approximate is not None:
         exact = [
             listed for listed, name in zip(known, names, strict=True) if not _ranks_only(listed, given.get(name, {}))
@@ -227,9 +258,9 @@ def check_folder(out: str) -> None:
         raise FileError(f"{out!r} is {found}, and a run needs a folder. Choose another name (--out).")
 
 
-def read_experiment_options(given: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, Any]]:
+def read_experiment_options(given: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, object]]:
     """`experiment.option=value` strings as typed options by experiment."""
-    by_experiment: dict[str, dict[str, Any]] = {}
+    by_experiment: dict[str, dict[str, object]] = {}
     for text in given:
         target, separator, value = text.partition("=")
         name, dot, option = target.partition(".")
@@ -241,7 +272,7 @@ def read_experiment_options(given: Sequence[str], names: Sequence[str]) -> dict[
     return by_experiment
 
 
-def _typed(experiment: str, option: str, value: str) -> Any:
+def _typed(experiment: str, option: str, value: str) -> object:
     """A value in the type of the option's default."""
     check_experiment_options(experiment, {option: value})
     default = EXPERIMENTS.declaration(EXPERIMENTS.listed_name(experiment)).options[option]

@@ -79,7 +79,7 @@ def _parameter(name: str, field: DocumentedField, panel: str | None) -> inspect.
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation)
 
 
-def _option(field: DocumentedField, panel: str | None) -> Any:
+def _option(field: DocumentedField, panel: str | None) -> object:
     flag = isinstance(field.default, bool)
     text, metavar = field.documentation.text, None
     if get_origin(field.type) is Literal and len(get_args(field.type)) > _MOST_CHOICES_IN_A_COLUMN:

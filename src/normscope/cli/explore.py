@@ -161,7 +161,7 @@ def serve(
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="The address to listen on. Any but this machine's own needs a token.")
+        str, typer.Option("--host", help="The address to listen on. object but this machine's own needs a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="The port; 0 takes any free one.")] = 8311,
     most_tokens: Annotated[int, typer.Option("--most-tokens", min=1, help="The longest text, in tokens.")] = 512,

@@ -182,7 +182,7 @@ def run_command(
     For several models, the cost of each is reported first. After an interruption, the same command resumes the run, or all
     of them.
     """
-    experiment_options = check_experiments(names, options_given.texts(), settings.get("approximate"))
+    experiment_options = check_experiments(names, options_given.texts(), settings)
     check_corpus(names, corpus, corpus_options, settings.get("ranks"))
     check_counts(jobs=work.jobs, shard_size=settings.get("shard_size", RunSettings.shard_size))
     sources = models.sources(out, loading)

@@ -39,7 +39,7 @@ def several_models(models: Sequence[str], listed: str | None, out: str) -> dict[
     names = [*models, *([] if listed is None else _listed(listed))]
     if listed is None and len(names) < 2:
         return None
-    _refuse_twice(names)
+    _check_unique(names)
     if kind(Path(out) / SETTINGS, "read") is not None:
         raise InputError(
             f"{out!r} is the folder of one run, and several models have a folder each inside it. Choose another one (--out)."
@@ -71,7 +71,7 @@ def _read(path: Path) -> str:
         raise InputError(f"The list of models {str(path)!r} cannot be read: {error}.") from error
 
 
-def _refuse_twice(names: Sequence[str]) -> None:
+def _check_unique(names: Sequence[str]) -> None:
     counts = Counter(str(Path(name).resolve()) if is_folder(name) else name for name in names)
     twice = [name for name, count in counts.items() if count > 1]
     if twice:

@@ -22,7 +22,7 @@ def read_clark(path: Path, problems: Problems, *, allow_pickle: bool) -> Iterato
     rows = _load(path, allow_pickle=allow_pickle)
     if not isinstance(rows, list):
         raise CorpusError(f"{str(path)!r} holds a {type(rows).__name__}; expected a list of token lists.")
-    for number, row in enumerate(cast(list[Any], rows), 1):
+    for number, row in enumerate(cast(list[object], rows), 1):
         tokens = cast(Any, row).get("tokens") if isinstance(row, Mapping) else row
         if not isinstance(tokens, list | tuple) or not all(isinstance(token, str) for token in tokens):
             problems.bad_row(f"{path}: sequence {number}", "malformed row", "not a list of tokens (strings).")
@@ -32,7 +32,7 @@ def read_clark(path: Path, problems: Problems, *, allow_pickle: bool) -> Iterato
             yield Record(f"{path}: sequence {number}", tokens=tuple(tokens))
 
 
-def _load(path: Path, *, allow_pickle: bool) -> Any:
+def _load(path: Path, *, allow_pickle: bool) -> object:
     check_file(path)
     if path.suffix not in _PICKLES:
         try:

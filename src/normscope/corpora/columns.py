@@ -122,7 +122,7 @@ def check_unique(names: Iterable[str], wanted: Iterable[str | None], path: Path)
             raise CorpusError(f"{str(path)!r} has {given.count(name)} columns {name!r}. Rename all but one.")
 
 
-def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _named_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """The fields of a JSON row; raises for a name that occurs twice, of which `json` would keep the last."""
     row = dict(pairs)
     if len(row) < len(pairs):

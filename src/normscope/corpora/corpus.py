@@ -34,7 +34,7 @@ def read_dataset(
     name: str, problems: Problems, field: str | None, pair_field: str | None, split: str, subset: str | None
 ) -> Iterator[Record]:
     require_extra("datasets", f"Reading the Hugging Face dataset {name!r}", "datasets")
-    datasets: Any = importlib.import_module("datasets")
+    datasets = importlib.import_module("datasets")
     try:
         if Path(name).is_dir():
             saved = datasets.load_from_disk(name)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from normscope.corpora.columns import check_unique
 from normscope.corpora.record import CorpusError, Evidence, EvidenceTokens, Problems, Record
@@ -84,7 +84,7 @@ def context_of(
 
 def _continued(tokenizer: PreTrainedTokenizerBase, prefix: str, word: str) -> tuple[list[int], list[tuple[int, int]]]:
     """The tokens of a text followed by a word, without special ones after it, and the characters of each."""
-    encoding: Any = tokenizer(f"{prefix} {word}", return_offsets_mapping=True, return_special_tokens_mask=True)
+    encoding: object = tokenizer(f"{prefix} {word}", return_offsets_mapping=True, return_special_tokens_mask=True)
     ids, special = list(cast("list[int]", encoding["input_ids"])), list(encoding["special_tokens_mask"])
     spans = [(int(start), int(end)) for start, end in encoding["offset_mapping"]]
     while special and special[-1]:

@@ -159,7 +159,7 @@ def _link(link: Any) -> tuple[int, int]:
 def _sequence(features: Mapping[str, tuple[int, ...]], tokenizer: PreTrainedTokenizerBase | None) -> TokenSequence:
     encoding = {name: [list(values)] for name, values in features.items()}
     try:
-        (sequence,), _ = read_inputs(encoding, tokenizer, None, words=False, truncate=False)
+        (sequence,), _ = read_inputs(encoding, tokenizer, None)
     except InputError as error:
         raise ValueError(str(error)) from error
     return sequence

@@ -18,7 +18,7 @@ from normscope.corpora.record import CorpusError, Evidence, Problems, Record, is
 from normscope.corpora.token_ids import TokenIds
 from normscope.corpora.tokenize_pairs import PairTokenizer, with_languages, words_of_tokens
 from normscope.errors import InputError
-from normscope.inputs import NO_WORD, TokenSequence, read_inputs
+from normscope.inputs import NO_WORD, Reading, TokenSequence, read_inputs
 from normscope.options import TooLong
 
 _Read = TypeVar("_Read", Item, TokenSequence)
@@ -107,14 +107,13 @@ class Encoder:
         text = record.text
         assert text is not None
         cased = self._cased(text) if isinstance(text, str) else (self._cased(text[0]), self._cased(text[1]))
-        sequence = self._read(cased, truncate=False)
+        sequence = self._read(cased, None)
         if not self._fits(record, len(sequence)):
             return None
-        return sequence if len(sequence) <= self.max_tokens else self._read(cased, truncate=True)
+        return sequence if len(sequence) <= self.max_tokens else self._read(cased, self.max_tokens)
 
-    def _read(self, text: str | tuple[str, str], *, truncate: bool) -> TokenSequence:
-        limit = self.max_tokens if truncate else None
-        (sequence,), _ = read_inputs(text, self.tokenizer, limit, words=False, truncate=truncate)
+    def _read(self, text: str | tuple[str, str], longest: int | None) -> TokenSequence:
+        (sequence,), _ = read_inputs(text, self.tokenizer, longest, Reading(truncate=longest is not None))
         return sequence
 
     def _fits(self, record: Record, length: int) -> bool:
@@ -205,7 +204,7 @@ class Encoder:
         ids, tokens = context
         if not self._fits(record, len(ids)) or len(ids) > self.max_tokens:  # a cut text may have lost its evidence
             return None
-        (sequence,), _ = read_inputs({"input_ids": [ids]}, self.tokenizer, None, words=False, truncate=False)
+        (sequence,), _ = read_inputs({"input_ids": [ids]}, self.tokenizer, None)
         return Item(number, record.where, replace(sequence, text=record.text), evidence=tokens)
 
     # ---- sentence pairs --------------------------------------------------------------------------------------------------
@@ -270,7 +269,7 @@ class Encoder:
                 raise CorpusError(
                     f"{record.where}: only plain texts can be packed, and this is a pair, or words, tokens or ids already."
                 )
-            sequence = self._usable(record, partial(self._read, self._cased(record.text), truncate=False))
+            sequence = self._usable(record, partial(self._read, self._cased(record.text), None))
             if sequence is None:
                 continue
             stream.add(sequence, record.where)
@@ -282,7 +281,7 @@ class Encoder:
 
     def _frame(self) -> tuple[list[int], list[int]]:
         """The special tokens before and after a text."""
-        sequence = self._read("a", truncate=False)
+        sequence = self._read("a", None)
         content = [index for index, flag in enumerate(sequence.special) if not flag]
         ids = sequence.features["input_ids"]
         return ids[: content[0]], ids[content[-1] + 1 :]
@@ -290,7 +289,7 @@ class Encoder:
     def _framed(self, content: tuple[list[int], list[int]], before: list[int], after: list[int]) -> TokenSequence:
         ids, words = content
         whole = [*before, *ids, *after]
-        tokens = [str(token) for token in cast(list[Any], self.tokenizer.convert_ids_to_tokens(whole))]
+        tokens = [str(token) for token in cast(list[object], self.tokenizer.convert_ids_to_tokens(whole))]
         features = {"input_ids": whole}
         if "token_type_ids" in self.tokenizer.model_input_names:
             features["token_type_ids"] = [0] * len(whole)

@@ -15,36 +15,53 @@ from normscope.chain.trace import LayerTrace
 from normscope.decompose.approximate.request import Approximation, Reached
 from normscope.decompose.carriers import Summed, Sums
 from normscope.decompose.factored import Factored
-from normscope.decompose.maps import Branches, LayerResult, Walk
+from normscope.decompose.maps import Branches, LayerRequest, LayerResult, Walk
+from normscope.options import ValueBias
+from normscope.scopes import Scope
 
-__all__ = ["Approximation", "Branches", "LayerResult", "Reached", "decompose", "mixing_ratios"]
+__all__ = [
+    "Approximation",
+    "Branches",
+    "LayerRequest",
+    "LayerResult",
+    "Reached",
+    "decompose",
+    "decomposed",
+    "mixing_ratios",
+]
 
 
 def decompose(
     trace: LayerTrace,
     scopes: Sequence[str],
     *,
-    ratios: Sequence[str] = (),
     heads: bool = False,
-    value_bias: str = "token",
+    value_bias: ValueBias = "token",
     approximation: Approximation | None = None,
-    without: Mapping[str, Int[Tensor, " dimension"]] | None = None,
 ) -> LayerResult:
-    """Maps and mixing ratios at `scopes`, and ratios alone at further ones; the chain is followed only as far as needed.
+    """Maps and mixing ratios at `scopes`; the chain is followed only as far as needed.
 
-    `value_bias="bias"` counts the value projection's bias with the bias, not with the `"token"`; it needs a trace that was
-    captured below attention. With an `approximation`, maps from the feed-forward on are approximate. `without` names sets of
-    dimensions that are left out of the norms after the feed-forward, for further maps from the same parts.
+    With an `approximation`, maps from the feed-forward on are approximate. `heads` and `value_bias` are those of a
+    `LayerRequest`.
     """
-    walk = Walk(
-        trace, maps=scopes, ratios=(*scopes, *ratios), heads=heads, value_bias=value_bias, without=without or {}
-    )
+    request = LayerRequest(tuple(Scope(scope) for scope in scopes), heads=heads, value_bias=value_bias)
     if approximation is not None:
-        return Branches(walk).result(approximation)
-    return walk.run(Factored.of_tokens(trace))
+        return Branches(Walk(trace, request)).result(approximation)
+    return decomposed(trace, request)
 
 
-def mixing_ratios(trace: LayerTrace, scopes: Sequence[str], *, value_bias: str = "token") -> LayerResult:
-    """Mixing ratios alone, by the cheap route: a few vectors per query at every scope, and never a map."""
-    walk = Walk(trace, maps=(), ratios=scopes, heads=False, value_bias=value_bias)
-    return walk.run(Summed(sums=Sums.of_tokens(trace.hidden, trace.queries)))
+def decomposed(
+    trace: LayerTrace, request: LayerRequest, without: Mapping[str, Int[Tensor, " dimension"]] | None = None
+) -> LayerResult:
+    """What a request asks of a layer. Without maps, by the cheap route: a few vectors per query, and never a map.
+
+    `without` names sets of dimensions that are left out of the norms after the feed-forward, for further maps.
+    """
+    if request.maps:
+        return Walk(trace, request, without).run(Factored.of_tokens(trace))
+    return Walk(trace, request).run(Summed(sums=Sums.of_tokens(trace.hidden, trace.queries)))
+
+
+def mixing_ratios(trace: LayerTrace, scopes: Sequence[str]) -> LayerResult:
+    """Mixing ratios alone."""
+    return decomposed(trace, LayerRequest(ratios=tuple(Scope(scope) for scope in scopes)))

@@ -28,37 +28,50 @@ from normscope.decompose.carriers import BIAS, OWN, Carrier, OpenCarrier, Sums
 from normscope.decompose.key_groups import SELF, KeyGroup
 from normscope.options import Products
 
-TOLERANCE: dict[Products, float] = {"tf32": 1e-2, "bf16": 5e-2}
-"""The completeness error above which a result is refused, with such products."""
+_TOLERANCE: dict[Products, float] = {"tf32": 1e-2, "bf16": 5e-2}
 
 
-def product(
-    left: Float[Tensor, "row inner"], right: Float[Tensor, "inner column"], products: Products | None
-) -> Float[Tensor, "row column"]:
-    """A product of two matrices."""
-    result = left.new_empty(len(left), right.shape[1])
-    add_product(result, left, right, products, first=True)
-    return result
+@dataclass(frozen=True)
+class Multiplication:
+    """How large matrices are multiplied: as their dtype says, or with less precise `products`."""
+
+    products: Products | None = None
+
+    @property
+    def tolerance(self) -> float:
+        """The completeness error above which a result is refused, if it is due to less precise products."""
+        return 0.0 if self.products is None else _TOLERANCE[self.products]
+
+    def __call__(
+        self, left: Float[Tensor, "row inner"], right: Float[Tensor, "inner column"]
+    ) -> Float[Tensor, "row column"]:
+        """The product of two matrices."""
+        result = left.new_empty(len(left), right.shape[1])
+        self.add(result, left, right, first=True)
+        return result
+
+    def add(
+        self,
+        target: Float[Tensor, "row column"],
+        left: Float[Tensor, "row inner"],
+        right: Float[Tensor, "inner column"],
+        *,
+        first: bool,
+    ) -> None:
+        """Add a product to what `target` holds; if it is the `first`, write it."""
+        if self.products == "bf16":
+            rounded = left.bfloat16() @ right.bfloat16()
+            target.copy_(rounded) if first else target.add_(rounded)
+            return
+        with _tf32(self.products == "tf32"):
+            if first:
+                torch.mm(left, right, out=target)
+            else:
+                target.addmm_(left, right)
 
 
-def add_product(
-    target: Float[Tensor, "row column"],
-    left: Float[Tensor, "row inner"],
-    right: Float[Tensor, "inner column"],
-    products: Products | None,
-    *,
-    first: bool,
-) -> None:
-    """Add a product to what `target` holds; if it is the `first`, write it."""
-    if products == "bf16":
-        rounded = left.bfloat16() @ right.bfloat16()
-        target.copy_(rounded) if first else target.add_(rounded)
-        return
-    with _tf32(products == "tf32"):
-        if first:
-            torch.mm(left, right, out=target)
-        else:
-            target.addmm_(left, right)
+PLAIN = Multiplication()
+"""Products as precise as the numbers that are multiplied."""
 
 
 @contextmanager
@@ -166,7 +179,7 @@ class Expansion:
         sums: Sums,
         groups: tuple[KeyGroup, ...],
         networks: list[LinearisedNetwork],
-        products: Products | None = None,
+        multiply: Multiplication = PLAIN,
         projected: Projected | None = None,
     ) -> None:
         self.queries, self.groups, self.d = sums.queries, groups, sums.rows.shape[-1]
@@ -175,7 +188,7 @@ class Expansion:
         self.buffers = Buffers(sums.rows)
         self.weights = [group.scaled_weights for group in groups]
         self.networks = [
-            ExpandedNetwork(network, groups, sums, self.buffers, products, projected or Projected(groups, network))
+            ExpandedNetwork(network, groups, sums, self.buffers, multiply, projected or Projected(groups, network))
             for network in networks
         ]
 
@@ -241,11 +254,11 @@ class ExpandedNetwork:
         groups: tuple[KeyGroup, ...],
         sums: Sums,
         buffers: Buffers,
-        products: Products | None,
+        multiply: Multiplication,
         projected: Projected,
     ) -> None:
-        self.network, self.groups, self.buffers, self.projected = network, groups, buffers, projected
-        self.products: Products | None = products
+        self.network, self.groups, self.buffers = network, groups, buffers
+        self.multiply, self.projected = multiply, projected
         # Two vectors per query go through by themselves: its own part (the diagonal) and its bias.
         hidden = network.hidden(sums.rows[[OWN, BIAS]][:, network.rows])
         self.hidden_own = hidden[0]
@@ -291,7 +304,7 @@ class ExpandedNetwork:
         for start in range(0, neurons, TILE_NEURONS):
             tile = slice(start, min(start + TILE_NEURONS, neurons))
             hidden = self._hidden(weights, [slope[:, tile] for slope in slopes], tile)
-            add_product(vectors, hidden, output[:, tile].T, self.products, first=start == 0)
+            self.multiply.add(vectors, hidden, output[:, tile].T, first=start == 0)
 
     def _hidden(self, weights: list[Tensor], slopes: list[Tensor], neurons: slice) -> Float[Tensor, "key_row f"]:
         """What every key puts into a tile of the activated neurons of every query."""
@@ -318,7 +331,7 @@ class ExpandedNetwork:
                 matrix = scaled[0] if len(scaled) == 1 else scaled[0].add_(scaled[1])
                 values = group.values[:, :keys] * of_group[:, column].T[..., None]
                 flat = values.transpose(0, 1).flatten(1)
-                parts[start : start + keys, column] = flat @ product(matrix, output, self.products)
+                parts[start : start + keys, column] = flat @ self.multiply(matrix, output)
                 start += keys
 
     @cached_property

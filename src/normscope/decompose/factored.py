@@ -25,10 +25,9 @@ from normscope.decompose.approximate.main_slope import Approximate, ApproximateE
 from normscope.decompose.approximate.request import Approximation
 from normscope.decompose.approximate.sketch import RestOfChain
 from normscope.decompose.carriers import OpenCarrier, Sums
-from normscope.decompose.dense import Dense, Expansion, Projected
+from normscope.decompose.dense import PLAIN, Dense, Expansion, Multiplication, Projected
 from normscope.decompose.key_groups import SELF, KeyGroup
 from normscope.errors import UnsupportedArchitectureError
-from normscope.options import Products
 
 
 @final
@@ -64,9 +63,12 @@ class Factored(OpenCarrier):
         return Factored(sums=self.sums.normalise(norm, deviation), groups=groups)
 
     def feed_forward(
-        self, networks: list[LinearisedNetwork], products: Products | None = None, projected: Projected | None = None
+        self,
+        networks: list[LinearisedNetwork],
+        multiply: Multiplication = PLAIN,
+        projected: Projected | None = None,
     ) -> Iterator[tuple[slice, Dense]]:
-        yield from Expansion(self.sums, self.groups, networks, products, projected).tiles()
+        yield from Expansion(self.sums, self.groups, networks, multiply, projected).tiles()
 
     def approximate_feed_forward(
         self,

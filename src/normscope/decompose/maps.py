@@ -33,11 +33,12 @@ from normscope.chain.trace import (
 from normscope.decompose.approximate.request import Approximation, Reached
 from normscope.decompose.approximate.sketch import RestOfChain
 from normscope.decompose.carriers import OTHERS, SOURCE_TOKENS, Carrier, CarrierRules, OpenCarrier, Sums, opened
-from normscope.decompose.dense import Dense, Projected
+from normscope.decompose.dense import PLAIN, Dense, Multiplication, Projected
 from normscope.decompose.factored import Factored
 from normscope.decompose.key_groups import SELF, SOURCE
 from normscope.errors import UnsupportedArchitectureError
-from normscope.scopes import scopes_of, weights_scope
+from normscope.options import ValueBias
+from normscope.scopes import Scope, scopes_of, weights_scope
 
 
 @dataclass
@@ -115,21 +116,35 @@ class FeedForwardInput:
         return FeedForwardInput(self.index, trace, self.carrier.select(rows), bypasses)
 
 
+@dataclass(frozen=True)
+class LayerRequest:
+    """What is noted along the chain of a layer: maps at `maps`, mixing ratios at these and at `ratios`, maps of `heads`.
+
+    `value_bias="bias"` counts the value projection's bias with the bias, not with the `"token"`; it needs a trace that was
+    captured below attention.
+    """
+
+    maps: tuple[Scope, ...] = ()
+    ratios: tuple[Scope, ...] = ()
+    heads: bool = False
+    value_bias: ValueBias = "token"
+
+
 class Walk:
-    """One pass along a chain, noting down what is asked for at each scope."""
+    """One pass along a chain, noting down what is asked for at each scope.
+
+    `without` names sets of dimensions that are left out of the norms after the feed-forward, for further maps.
+    """
 
     def __init__(
         self,
         trace: LayerTrace,
-        *,
-        maps: Sequence[str],
-        ratios: Sequence[str],
-        heads: bool = False,
-        value_bias: str = "token",
+        request: LayerRequest,
         without: Mapping[str, Int[Tensor, " dimension"]] | None = None,
     ) -> None:
-        self.trace, self.maps, self.ratios, self.heads = trace, maps, ratios, heads
-        self.rules = CarrierRules(trace.causal, value_bias == "bias")
+        self.trace, self.maps, self.heads = trace, request.maps, request.heads
+        self.ratios = (*request.maps, *request.ratios)
+        self.rules = CarrierRules(trace.causal, request.value_bias == "bias")
         self.without = dict(without or {})
         self.result = LayerResult()
         self.everything = torch.arange(len(trace.queries), device=trace.queries.device)
@@ -309,7 +324,7 @@ class Branches:
         if self.entering is None:
             return {scope: self.walk.result.maps[scope][rows] for scope in scopes}
         entering = self.entering.select(rows)
-        walk = Walk(entering.trace, maps=scopes, ratios=scopes)
+        walk = Walk(entering.trace, LayerRequest(tuple(Scope(scope) for scope in scopes)))
         walk.go_on(entering, self._tiles(walk, entering, approximation))
         return walk.result.maps
 
@@ -319,8 +334,8 @@ class Branches:
         carrier, networks = entering.carrier, entering.networks
         assert isinstance(carrier, Factored)
         if approximation is None or approximation.products is not None:
-            products = None if approximation is None else approximation.products
-            return carrier.feed_forward(networks, products, self._projected)
+            multiply = PLAIN if approximation is None else Multiplication(approximation.products)
+            return carrier.feed_forward(networks, multiply, self._projected)
         return carrier.approximate_feed_forward(networks, approximation, walk.rest_of_chain(entering), self._projected)
 
     @cached_property

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from normscope.decompose import Approximation
-from normscope.estimate.approximations import approximate_maps
 from normscope.estimate.machine import Machine
 from normscope.estimate.sizes import BlockSizes
 from normscope.estimate.work import (
     Extent,
     Work,
+    approximate_maps,
     attention_maps,
     feed_forward_maps,
     forward,
@@ -123,7 +123,7 @@ class Explained:
         """The work for one input, by step."""
         extent = self._extent(length)
         passed = float(self.head) * self.item
-        head = Work(products=2.0 * self.head * extent.tokens, passed=passed + extent.tokens * self.item)
+        head = Work(large=2.0 * self.head * extent.tokens, passed=passed + extent.tokens * self.item)
         return {
             "forward pass": sum((forward(block, extent) for block in blocks), head),
             "proof": sum((proof(block, extent, feed_forward=True) for block in blocks), Work()),

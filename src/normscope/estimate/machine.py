@@ -10,10 +10,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from normscope.decompose.dense import add_product
+from normscope.decompose.dense import PLAIN, Multiplication
 from normscope.estimate.sizes import BlockSizes
 from normscope.estimate.work import Work
-from normscope.options import Products
 
 Clock = Callable[[], float]
 
@@ -29,7 +28,7 @@ _PAIRS = (128, 512)
 class Machine:
     """Operations per second of large, thin and float64 thin products, bytes per second, and what a layer takes anyway."""
 
-    products: float
+    large: float
     thin: float
     thin_double: float
     passed: float
@@ -38,7 +37,7 @@ class Machine:
     def seconds(self, work: Work, layers: float = 0) -> float:
         """How long work takes that goes through some layers."""
         return (
-            work.products / self.products
+            work.large / self.large
             + work.thin / self.thin
             + work.thin_double / self.thin_double
             + work.passed / self.passed
@@ -51,7 +50,7 @@ def calibrate(
     *,
     dtype: torch.dtype = torch.float32,
     device: torch.device | None = None,
-    products: Products | None = None,
+    multiply: Multiplication = PLAIN,
     clock: Clock = time.perf_counter,
 ) -> Machine:
     """The rates of this machine for the shapes of a block, with large products of less precision if they are asked for."""
@@ -73,7 +72,7 @@ def calibrate(
         return _best(task, clock, device)
 
     return Machine(
-        products=2.0 * left.numel() * block.d / run(lambda: add_product(out, left, right, products, first=True)),
+        large=2.0 * left.numel() * block.d / run(lambda: multiply.add(out, left, right, first=True)),
         thin=2.0 * hidden.numel() * block.heads / run(lambda: torch.bmm(weights, factors, out=hidden)),
         thin_double=2.0 * pairs.numel() * block.heads / run(lambda: _squares(pairs.to(double), grams)),
         passed=2.0 * memory.numel() * memory.element_size() / run(lambda: memory * 1.0),

@@ -9,6 +9,8 @@ from functools import reduce
 
 import torch
 
+from normscope.chain.measure import Request, StackRequest
+from normscope.decompose.dense import PLAIN, Multiplication
 from normscope.errors import InputError
 from normscope.estimate.estimate import (
     Asked,
@@ -26,12 +28,10 @@ from normscope.estimate.machine import Clock, Machine, calibrate
 from normscope.estimate.sizes import BlockSizes, UnknownSizeError, blocks_in
 from normscope.families.spec import Stack
 from normscope.inputs import TokenSequence
-from normscope.measures import Decomposition
-from normscope.measures.approximated import Approximate, Fast, sample_size
-from normscope.measures.request import Request, StackRequest
+from normscope.methods.approximate import Fast, sample_size
+from normscope.methods.norms import Decomposition
 from normscope.models.devices import entry_device, has_numbers
 from normscope.models.model import Model
-from normscope.options import Products
 
 SHORT = 8
 """Tokens of the input whose analysis shows what a layer takes whatever its length."""
@@ -51,7 +51,7 @@ class ShortRun:
     task: Callable[[], object]
     stacks: Stacks
     length: Length
-    products: Products | None = None
+    multiply: Multiplication = PLAIN
 
 
 def lengths_of(sequences: Sequence[TokenSequence]) -> list[Length]:
@@ -77,14 +77,15 @@ def _of_stack(part: StackRequest, stack: Stack, queries: int | None, item: int) 
         return None
     joined = reduce(Decomposition.joined, decompositions)
     scopes, maps = joined.maps or joined.ratios, bool(joined.maps)
-    near = _nearly(joined.approximate)
-    return Asked(scopes, tuple(part.layers), queries, joined.heads, maps, stack.causal, item, near)
+    return Asked(scopes, tuple(part.layers), queries, joined.heads, maps, stack.causal, item, _nearly(joined))
 
 
-def _nearly(approximate: Approximate | None) -> Nearly | None:
-    if approximate is None or (not isinstance(approximate, Fast) and approximate.name.endswith("products")):
+def _nearly(decomposition: Decomposition) -> Nearly | None:
+    """How the maps are approximated, if they are; products in other arithmetic are as many."""
+    near = decomposition.approximate
+    if near is None or decomposition.multiplication.products is not None:
         return None
-    return Nearly(None if isinstance(approximate, Fast) else approximate, sample_size)
+    return Nearly(None if isinstance(near, Fast) else near, sample_size)
 
 
 def explained_of(model: Model, values: int, dtype: torch.dtype | None, *, heads: bool, head: bool) -> Stacks:
@@ -154,13 +155,13 @@ def costs(model: Model, request: Request, lengths: Sequence[Length]) -> list[flo
     return [each[length] for length in lengths]
 
 
-def refuse_memory(model: Model, request: Request, lengths: Sequence[Length], max_memory: int) -> None:
-    """Refuse an analysis that would take more memory than it may."""
+def refuse_memory(model: Model, request: Request, lengths: Sequence[Length], most: int) -> None:
+    """Refuse an analysis that would take more memory than it may: at `most` so many bytes."""
     needed = plan(model, asked_of(model, request), lengths)
-    if needed.memory > max_memory:
+    if needed.memory > most:
         raise InputError(
             f"The analysis would take about {size(needed.memory)} beside the model ({size(needed.result)} of it results), "
-            f"but max_memory is {size(max_memory)}. Ask for fewer scopes, layers or queries, or for fewer inputs at a time."
+            f"but max_memory is {size(most)}. Ask for fewer scopes, layers or queries, or for fewer inputs at a time."
         )
 
 
@@ -182,7 +183,7 @@ def _calibrated(
         raise InputError("A model on the meta device cannot be timed: ask for the estimate without time.")
     device = entry_device(model.module)
     machine = calibrate(
-        blocks[""][0], dtype=_arithmetic(stacks), device=device, products=short_run.products, clock=clock
+        blocks[""][0], dtype=_arithmetic(stacks), device=device, multiply=short_run.multiply, clock=clock
     )
     counted = estimate(_works(blocks, short_run.stacks, [short_run.length]), machine).seconds or 0.0
     short_run.task()  # what is slow only once

@@ -8,61 +8,63 @@ from typing import Any, cast
 
 import torch
 
+from normscope.chain.measure import Request
+from normscope.decompose.dense import PLAIN
 from normscope.errors import InputError
 from normscope.estimate.estimate import Length
 from normscope.estimate.planning import SHORT, ShortRun, Stacks, asked_of, explained_of, lengths_of
-from normscope.inputs import read_targets
-from normscope.measures import Decomposition
-from normscope.measures.request import Request
+from normscope.families.spec import Config
+from normscope.inputs import Reading, read_targets
 from normscope.methods import resolve
+from normscope.methods.norms import Decomposition
 from normscope.models.devices import entry_device
 from normscope.models.model import Model
 from normscope.options import is_whole, whole_numbers
 from normscope.passes import Pass
 
 
-def lengths(model: Model, inputs: Any, target: Any, *, words: bool, truncate: bool) -> list[Length]:
+def lengths(model: Model, inputs: object, target: object, reading: Reading) -> list[Length]:
     """The lengths of inputs, or those numbers themselves. A target that is not given is as long as its source."""
     decodes = model.family.encoder is not None
     if target is not None and not decodes:
         resolve.refuse_target(model)
-    sources = _counts(model, inputs, words=words, truncate=truncate)
+    sources = _counts(model, inputs, reading)
     if not decodes:
         return [Length(tokens) for tokens in sources]
-    targets = sources if target is None else _target_counts(model, target, truncate=truncate)
+    targets = sources if target is None else _target_counts(model, target, reading)
     if len(targets) != len(sources):
         raise InputError(f"There are {len(sources)} inputs, but {len(targets)} targets: give one for each.")
     return [Length(tokens, source) for tokens, source in zip(targets, sources, strict=True)]
 
 
-def _target_counts(model: Model, target: Any, *, truncate: bool) -> list[int]:
+def _target_counts(model: Model, target: Any, reading: Reading) -> list[int]:
     """How many tokens the decoder reads of each target."""
     if is_whole(target) or (isinstance(target, list) and all(is_whole(item) for item in cast("list[Any]", target))):
-        return _counts(model, target, words=False, truncate=truncate)
+        return _counts(model, target, reading)
     options = (model.module, model.tokenizer, model.longest)
-    return [len(side) for side in read_targets(target, *options, truncate=truncate)]
+    return [len(side) for side in read_targets(target, *options, reading)]
 
 
-def _counts(model: Model, inputs: Any, *, words: bool, truncate: bool) -> list[int]:
-    several = isinstance(inputs, Sequence) and len(cast("Sequence[Any]", inputs)) > 0
-    if is_whole(inputs) or (several and all(is_whole(item) for item in cast("Sequence[Any]", inputs))):
+def _counts(model: Model, inputs: object, reading: Reading) -> list[int]:
+    several = isinstance(inputs, Sequence) and len(cast("Sequence[object]", inputs)) > 0
+    if is_whole(inputs) or (several and all(is_whole(item) for item in cast("Sequence[object]", inputs))):
         counts = whole_numbers(inputs, "A number of tokens")
         if min(counts) < 1:
             raise InputError(f"An input has at least one token, not {min(counts)}.")
         return counts
-    sequences, _ = resolve.read_sources(model, inputs, words=words, truncate=truncate)
+    sequences, _ = resolve.read_sources(model, inputs, reading)
     return [len(sequence) for sequence in sequences]
 
 
 def short_analysis(model: Model, request: Request) -> ShortRun:
     """A request of a short input; images have their length, so that few of their queries are asked for."""
     small = replace(request, queries=list(range(SHORT)) if model.family.reads == "image" else None)
-    sequences, _ = resolve.read(model, *_short_input(model), words=False, truncate=False)
+    sequences, _ = resolve.read(model, *_short_input(model))
     stacks = asked_of(model, small) or {}
     length = lengths_of(sequences)[0]
     decompositions = [each for each in request.main.measures if isinstance(each, Decomposition)]
-    products = decompositions[0].products if decompositions else None
-    return ShortRun(lambda: Pass(model, small).over(sequences, progress=False), stacks, length, products)
+    multiply = decompositions[0].multiplication if decompositions else PLAIN
+    return ShortRun(lambda: Pass(model, small).over(sequences, progress=False), stacks, length, multiply)
 
 
 def short_explanation(
@@ -73,13 +75,13 @@ def short_explanation(
     question: dict[str, Any] = {"direction": "state"} if target is None else {"target": target["input_ids"][0]}
     decodes = target is not None
     stacks: Stacks = explained_of(model, SHORT if decodes else 1, dtype, heads=heads, head=decodes)
-    sequences, _ = resolve.read(model, inputs, target, words=False, truncate=False)
+    sequences, _ = resolve.read(model, inputs, target)
     return ShortRun(lambda: explain(inputs, heads=heads, dtype=dtype, **question), stacks, lengths_of(sequences)[0])
 
 
 def _short_input(model: Model) -> tuple[dict[str, Any], dict[str, Any] | None]:
     if model.family.reads == "image":
-        config: Any = model.config
+        config: Config = model.config
         height, width = (config.image_size,) * 2 if isinstance(config.image_size, int) else config.image_size
         device = entry_device(model.module)
         return {"pixel_values": torch.zeros(1, config.num_channels, height, width, device=device)}, None

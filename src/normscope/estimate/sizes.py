@@ -16,6 +16,7 @@ from normscope.families.spec import (
     AttentionPart,
     BesideAttention,
     ClampedExpertsPart,
+    Config,
     ExpertsPart,
     FeedForwardPart,
     FusedGatedPart,
@@ -95,7 +96,7 @@ def _shape(module: nn.Module) -> tuple[int, int]:
     return int(sizes.out_features), int(sizes.in_features)
 
 
-def _network(block: nn.Module, part: FeedForwardPart, config: Any) -> tuple[int, int, int]:
+def _network(block: nn.Module, part: FeedForwardPart, config: object) -> tuple[int, int, int]:
     """Neurons that act on one token, branches, and how many networks serve a token."""
     match part:
         case PlainPart():
@@ -111,7 +112,7 @@ def _network(block: nn.Module, part: FeedForwardPart, config: Any) -> tuple[int,
             return routed + _shape(block.get_submodule(part.shared.down))[1], 2, experts + 1
 
 
-def _expert_neurons(block: nn.Module, part: ExpertsPart | ClampedExpertsPart, config: Any) -> tuple[int, int, int]:
+def _expert_neurons(block: nn.Module, part: ExpertsPart | ClampedExpertsPart, config: Config) -> tuple[int, int, int]:
     stacked: Any = block.get_submodule(part.experts)
     gate_and_up = stacked.gate_up_proj.shape
     neurons = int(gate_and_up[1 if isinstance(part, ExpertsPart) else 2]) // 2

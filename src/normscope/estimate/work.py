@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from normscope.capture import LONG, ROWS_AT_ONCE, rows_together
+from normscope.decompose import Approximation
+from normscope.decompose.approximate.sketch import SAMPLED_PAIRS
 from normscope.decompose.dense import CAUSAL_SHARE, TILE_NEURONS, TILE_VECTORS
 from normscope.estimate.sizes import BlockSizes
 
@@ -21,26 +23,26 @@ class Work:
     Thin ones in float64 are those of Gram matrices. What is read and written around them is part of them.
     """
 
-    products: float = 0.0
+    large: float = 0.0
     thin: float = 0.0
     thin_double: float = 0.0
     passed: float = 0.0
 
     def __add__(self, other: Work) -> Work:
         return Work(
-            self.products + other.products,
+            self.large + other.large,
             self.thin + other.thin,
             self.thin_double + other.thin_double,
             self.passed + other.passed,
         )
 
     def __mul__(self, times: float | int) -> Work:
-        return Work(self.products * times, self.thin * times, self.thin_double * times, self.passed * times)
+        return Work(self.large * times, self.thin * times, self.thin_double * times, self.passed * times)
 
     @property
     def flops(self) -> float:
         """All operations on floating-point numbers that are part of a product."""
-        return self.products + self.thin + self.thin_double
+        return self.large + self.thin + self.thin_double
 
 
 class Extent(NamedTuple):
@@ -97,21 +99,21 @@ def forward(block: BlockSizes, extent: Extent) -> Work:
     weights = float(block.parameters) * extent.item
     products = 2.0 * n * block.parameters + 4.0 * n * (n + extent.source) * block.values
     square += float(n) * extent.source * block.heads * extent.item
-    return Work(products=products, passed=8 * square + states + weights)
+    return Work(large=products, passed=8 * square + states + weights)
 
 
 def sums(block: BlockSizes, extent: Extent, *, feed_forward: bool) -> Work:
     """The few vectors per query that mixing ratios and completeness need."""
     q, d = extent.queries, block.d
     work = Work(
-        products=2.0 * q * extent.keys * block.values + 4.0 * q * block.values * d * len(extent.groups()),
+        large=2.0 * q * extent.keys * block.values + 4.0 * q * block.values * d * len(extent.groups()),
         passed=24.0 * q * d * extent.item,
     )
     if not feed_forward:
         return work
     rows = 2 if block.beside else 3
     network = 2.0 * rows * q * block.neurons * d * (1 + block.branches)
-    return work + Work(products=network, passed=4.0 * rows * q * block.neurons * block.branches * extent.item)
+    return work + Work(large=network, passed=4.0 * rows * q * block.neurons * block.branches * extent.item)
 
 
 def proof(block: BlockSizes, extent: Extent, *, feed_forward: bool) -> Work:
@@ -122,12 +124,12 @@ def proof(block: BlockSizes, extent: Extent, *, feed_forward: bool) -> Work:
         values = 2.0 * keys * block.values * d
         attended = 2.0 * q * keys * block.values + 2.0 * q * block.values * d
         passed = 2.0 * block.values * d + 12.0 * (keys + q) * block.values + 20.0 * (keys + q) * d
-        work += Work(products=values + attended, passed=passed * item)
+        work += Work(large=values + attended, passed=passed * item)
     if not feed_forward:
         return work
     matrices = block.neurons * d * (1.0 + block.branches)
     passed = matrices + q * (12.0 * block.neurons * (1 + block.branches) + 20.0 * d)
-    return work + Work(products=2.0 * q * matrices, passed=passed * item)
+    return work + Work(large=2.0 * q * matrices, passed=passed * item)
 
 
 def attention_maps(block: BlockSizes, extent: Extent, scopes: int, of_source: int = 0) -> Work:
@@ -140,7 +142,7 @@ def _gram_maps(block: BlockSizes, extent: Extent, scopes: int) -> Work:
     """Norm maps of one group of keys, from the Gram matrices of each key."""
     n, h, d = extent.tokens, block.heads, block.d
     one = Work(
-        products=2.0 * n * block.values * d,
+        large=2.0 * n * block.values * d,
         thin_double=2.0 * n * h * h * d + 2.0 * extent.pairs * h * h,
         passed=24.0 * n * h * d,
     )
@@ -171,7 +173,7 @@ def _expanded_maps(block: BlockSizes, extent: Extent, scopes: int) -> Work:
         by_query = 2.0 * block.values * neurons * d * extent.queries
         scaled = extent.queries * 2.0 * block.branches * block.values * neurons * item
         return after + Work(
-            products=common + by_query + 2.0 * pairs * block.values * d, passed=scaled + 3 * pairs * block.values * item
+            large=common + by_query + 2.0 * pairs * block.values * d, passed=scaled + 3 * pairs * block.values * item
         )
     d_head = block.values // block.heads
     if d_head * (d + extent.tokens) < extent.tokens * d:
@@ -180,7 +182,7 @@ def _expanded_maps(block: BlockSizes, extent: Extent, scopes: int) -> Work:
         first = 2.0 * extent.tokens * block.values * d + 2.0 * extent.tokens * block.heads * d * neurons
     hidden = 2.0 * pairs * block.heads * neurons * block.branches
     return after + Work(
-        products=first * block.branches + 2.0 * pairs * neurons * d,
+        large=first * block.branches + 2.0 * pairs * neurons * d,
         thin=hidden,
         passed=pairs * neurons * item * (4.0 * block.branches),
     )
@@ -193,7 +195,7 @@ def pull_back(block: BlockSizes, extent: Extent, values: int) -> Work:
     slopes = 8.0 * n * block.branches * block.neurons * item
     around = sum(4.0 * n * block.values * d + 4.0 * n * each.tokens * block.values for each in extent.groups())
     each = Work(
-        products=network + around,
+        large=network + around,
         passed=(3.0 * n * extent.keys * block.heads + n * (20.0 * d + 4.0 * block.branches * block.neurons)) * item,
     )
     return each * values + Work(passed=slopes)
@@ -227,3 +229,24 @@ def memory(block: BlockSizes, extent: Extent, *, maps: bool, feed_forward: bool,
     first = float(n) * h * block.neurons * block.branches * item
     tile = TILE_VECTORS * (block.d + block.branches * min(TILE_NEURONS, block.neurons)) * item
     return shown + copies + first + tile
+
+
+def approximate_maps(block: BlockSizes, extent: Extent, scopes: int, approximation: Approximation) -> Work:
+    """Approximate norm maps from the feed-forward on."""
+    d, neurons, values, pairs = block.d, block.neurons, block.values, float(extent.queries * extent.tokens)
+    width = approximation.width(d)
+    by_query = approximation.operations(d, neurons, block.heads, values, block.branches, extent.tokens)
+    common = values * d * neurons * block.branches
+    if approximation.patterns is not None:
+        common += approximation.patterns * values * neurons * block.branches * width
+    elif by_query[0] < by_query[1]:
+        common += extent.tokens * values * neurons * block.branches
+    if approximation.neurons < 1:
+        common += values * neurons * d
+    if width < d:
+        common += SAMPLED_PAIRS * neurons * d + 2 * neurons * d * width
+    return Work(
+        large=2.0 * (extent.queries * min(by_query) + common),
+        thin=2.0 * pairs * block.heads * width,
+        passed=pairs * width * extent.item * 3.0 * scopes,
+    )

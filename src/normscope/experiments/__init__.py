@@ -13,7 +13,7 @@ from warnings import warn
 import lazy_loader
 
 from normscope.errors import InputError, listing, require_corpus_extra, unknown
-from normscope.registry import Registry
+from normscope.methods.registry import Registry
 
 if TYPE_CHECKING:
     from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
@@ -85,7 +85,7 @@ def experiment(name: str, options: Mapping[str, Any] | None = None) -> Experimen
     return kind(**(options or {}))
 
 
-def check_experiment_options(name: str, options: Mapping[str, Any]) -> None:
+def check_experiment_options(name: str, options: Mapping[str, object]) -> None:
     """Raise for options that an experiment does not have."""
     known = EXPERIMENTS.declaration(EXPERIMENTS.listed_name(name)).options
     for option in options:
@@ -93,7 +93,7 @@ def check_experiment_options(name: str, options: Mapping[str, Any]) -> None:
             raise InputError(unknown(f"{name} has no option {option!r}", option, "Its options", known))
 
 
-def check_approximable(exact: Sequence[str], approximate: str) -> None:
+def check_approximable(exact: Sequence[str], requested: str) -> None:
     """Raise if there are experiments that need `exact` maps: approximate ones are for those that use their ranks alone."""
     if exact:
         by_ranks = {name: EXPERIMENTS.declaration(name).constant("rank_options") for name in EXPERIMENTS}
@@ -103,7 +103,7 @@ def check_approximable(exact: Sequence[str], approximate: str) -> None:
             for option, value in options.items()
         ]
         raise InputError(
-            f"{listing(exact)}: exact values are needed, but approximate={approximate!r} (--approximate) was requested. "
+            f"{listing(exact)}: exact values are needed, but approximate={requested!r} (--approximate) was requested. "
             f"It is for experiments that use the ranks of maps alone: {listing(allowed)}. Leave it out, or run these "
             f"separately."
         )

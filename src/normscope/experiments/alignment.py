@@ -35,7 +35,7 @@ from normscope.experiments.links import (
 )
 from normscope.experiments.partial import Moments, Partial, Rows
 from normscope.experiments.tables import Row, Table
-from normscope.measures import Decomposition
+from normscope.methods.norms import Decomposition
 from normscope.plots.style import SEQUENTIAL
 from normscope.scopes import CROSS_WEIGHTS, resolve
 
@@ -178,7 +178,7 @@ class Alignment(Experiment):
             results["alignment-links"] = self._link_table(partial, results["alignment"])
         return Outcome(results, self._figures(partial, aer, results, model))
 
-    def _labels(self, setting: int, end: int) -> dict[str, Any]:
+    def _labels(self, setting: int, end: int) -> dict[str, object]:
         return {"setting": self.settings[setting], "eos": self.ends[end]}
 
     def _link_table(self, partial: Partial, summary: Table) -> Table:
@@ -279,8 +279,8 @@ def _correlation(aer: np.ndarray, norm: np.ndarray) -> dict[str, object]:
     first, second = aer.reshape(-1), norm.reshape(-1)
     if np.ptp(first) == 0 or np.ptp(second) == 0 or len(first) < 3:
         return {"spearman": float("nan"), "pearson": float("nan")}
-    ranked: Any = stats.spearmanr(first, second)
-    linear: Any = stats.pearsonr(first, second)
+    ranked: object = stats.spearmanr(first, second)
+    linear: object = stats.pearsonr(first, second)
     return {"spearman": float(ranked.statistic), "pearson": float(linear.statistic)}
 
 
@@ -383,13 +383,13 @@ class _Example:
             right = (source, target) in self.gold
             axes.plot(source, target, "o", ms=4.5, color=figures.PALETTE[2 if right else 1], mec="w", mew=0.5)
         for (source, target), kind in self.gold.items():
-            style: Any = "-" if kind == "sure" else (0, (2, 1.5))
+            style: object = "-" if kind == "sure" else (0, (2, 1.5))
             box = Rectangle((source - 0.45, target - 0.45), 0.9, 0.9, fill=False, linewidth=1.1, linestyle=style)
             axes.add_patch(box)
 
 
 def _map(
-    rows: list[dict[str, Any]], method: str, sources: list[int], targets: list[int], end: str
+    rows: list[Row], method: str, sources: list[int], targets: list[int], end: str
 ) -> tuple[np.ndarray, set[tuple[int, int]]]:
     columns = [*sources, NONE]
     values = np.zeros((len(targets), len(columns)))

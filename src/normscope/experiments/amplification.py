@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial as bind
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import duckdb
 import numpy as np
@@ -33,7 +33,7 @@ from normscope.experiments.base import Experiment, ModelFacts, Needs, Observatio
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.tables import Row, Table
 from normscope.experiments.tokens import type_ids
-from normscope.measures import Decomposition
+from normscope.methods.norms import Decomposition
 from normscope.options import NormaliseAxis
 from normscope.results.analysis import normalise
 from normscope.scopes import Scope
@@ -284,7 +284,7 @@ def _category(occurrences: int, counts: Mapping[str, int], *, same_type: bool) -
     return OTHER
 
 
-def _totals(records: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
+def _totals(records: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
     """How many pairs of each list are of each kind."""
     found = Counter((record["kind"], record["layer"], record["category"]) for record in records)
     lists = dict.fromkeys((record["kind"], record["layer"]) for record in records)
@@ -300,7 +300,7 @@ def _text_table(table: Table) -> TextTable:
     text = TextTable(box=box.SIMPLE, pad_edge=False, title="Top pairs (key, query); bold: also in another list")
     for heading in ("layer", "component", "pairs, the most amplified first", "of them"):
         text.add_column(heading, overflow="fold")
-    lists: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    lists: dict[tuple[int, str], list[Row]] = {}
     for record in table.to_pylist():
         lists.setdefault((record["layer"], record["kind"]), []).append(record)
     for (layer, kind), records in sorted(lists.items(), key=lambda item: item[0][0]):

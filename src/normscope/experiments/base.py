@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
+from normscope.chain.measure import AnyMeasure, Measure
 from normscope.errors import InputError, listing
 from normscope.experiments.partial import Partial, merged
 from normscope.experiments.tables import Row, Table, finite_rows
-from normscope.measures import Measure
 from normscope.models.source import short_name
 from normscope.results.analysis import Analysis
 from normscope.scopes import Scope
@@ -108,7 +108,7 @@ class Needs:
     requires one at all. With `asks_model` the experiment needs no measures and runs the model itself.
     """
 
-    measures: tuple[Measure[Any, Any], ...] = ()
+    measures: tuple[AnyMeasure, ...] = ()
     masked: bool = False
     labels: bool = False
     gold: bool = False
@@ -129,7 +129,7 @@ class Observation:
     analysis: Analysis
     number: int = 0
     token_ids: np.ndarray | None = None
-    results: Mapping[Measure[Any, Any], Any] = field(default_factory=dict[Measure[Any, Any], Any])
+    results: Mapping[AnyMeasure, Any] = field(default_factory=dict[AnyMeasure, Any])
     entities: np.ndarray | None = None
     pair: AlignedPair | None = None
     seed: int = 0

@@ -15,8 +15,8 @@ from normscope.experiments.base import Experiment, ModelFacts, Needs, Observatio
 from normscope.experiments.partial import Moments, Partial
 from normscope.experiments.tables import Row
 from normscope.experiments.tokens import categories, categories_of
-from normscope.measures import Decomposition
-from normscope.measures.vectors import ValueNorms
+from normscope.methods.norms import Decomposition
+from normscope.methods.vectors import ValueNorms
 from normscope.plots.style import SEQUENTIAL
 from normscope.scopes import ATTENTION_WEIGHTS, Scope
 

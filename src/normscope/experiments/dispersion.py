@@ -16,7 +16,7 @@ from normscope.experiments.base import Experiment, ModelFacts, Needs, Observatio
 from normscope.experiments.partial import Moments, Partial, Rows
 from normscope.experiments.statistics import LogBins
 from normscope.experiments.tables import Row, Table
-from normscope.measures.vectors import HiddenNorms, ValueNorms
+from normscope.methods.vectors import HiddenNorms, ValueNorms
 
 _VECTORS = LogBins(-6, 6, 1200)
 _QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}

@@ -12,7 +12,7 @@ from normscope.experiments import figures, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.partial import Moments, Partial
 from normscope.experiments.tables import Row
-from normscope.measures.vectors import FeedForwardNorms
+from normscope.methods.vectors import FeedForwardNorms
 
 _VECTORS = ("ff_output", "bypass")
 

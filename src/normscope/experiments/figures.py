@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,6 +14,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from normscope.experiments.tables import Row
 from normscope.plots.picture import Picture
 from normscope.plots.style import SEQUENTIAL
 
@@ -206,9 +207,7 @@ def density(axes: Axes, x: np.ndarray, y: np.ndarray, chosen: np.ndarray, *, xla
         count_bar(hexagons, axes, "tokens")
 
 
-def method_bars(
-    records: Sequence[dict[str, Any]], panel: str, *, label: str, limits: tuple[float, float] | None = None
-) -> Figure:
+def method_bars(records: Sequence[Row], panel: str, *, label: str, limits: tuple[float, float] | None = None) -> Figure:
     """One panel for each value of a column; methods from the highest mean down, with the ends of their intervals."""
     names = list(dict.fromkeys(record[panel] for record in records))
     most = max((sum(record[panel] == name for record in records) for name in names), default=1)
@@ -229,6 +228,6 @@ def method_bars(
     return figure
 
 
-def _end(record: dict[str, Any], name: str) -> float:
+def _end(record: Row, name: str) -> float:
     value = record[name]
     return record["mean"] if value is None or not np.isfinite(value) else float(value)

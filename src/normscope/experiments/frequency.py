@@ -22,8 +22,8 @@ from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.statistics import spearman
 from normscope.experiments.tables import Row
 from normscope.experiments.tokens import CATEGORIES, categories, categories_of
-from normscope.measures import Decomposition
-from normscope.measures.vectors import ValueNorms
+from normscope.methods.norms import Decomposition
+from normscope.methods.vectors import ValueNorms
 from normscope.scopes import ATTENTION_WEIGHTS
 
 ALL, WITHOUT_SPECIAL, WITHOUT_FIRST = "all", "without special tokens", "without the first token"

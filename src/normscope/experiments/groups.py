@@ -26,7 +26,7 @@ from normscope.experiments.matching import matched
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.statistics import MeanDifference, Sample, compare_means
 from normscope.experiments.tables import Row
-from normscope.measures import Decomposition
+from normscope.methods.norms import Decomposition
 from normscope.options import NormaliseAxis
 
 FEWEST = 20
@@ -119,7 +119,7 @@ class GroupAmplification(Experiment):
         layers = facts.model.layers
         paper = published.paper_of(facts, self.name, masked=False)
         identity, fewest = (("query", "key"), 2) if self.unit == "type" else (("sequence", "query", "key"), 1)
-        records: list[dict[str, Any]] = []
+        records: list[Row] = []
         drawn: dict[str, Any] = {}
         with matched(partial.rows["pairs"], identity, _columns(layers), fewest) as pairs:
             group, other = pairs.side(group=True), pairs.side(group=False)
@@ -158,7 +158,7 @@ class GroupAmplification(Experiment):
         tested: list[MeanDifference],
         counts: dict[str, Any],
         paper: published.Paper,
-    ) -> list[dict[str, Any]]:
+    ) -> list[Row]:
         p = np.array([comparison.p for comparison in tested])
         if self.correction == "holm":
             p = holm(p)
@@ -287,7 +287,7 @@ class _Shape:
 
     @classmethod
     def of(cls, group: Sample, other: Sample, row: int) -> _Shape:
-        values = [sample.products(row) / sample.weights for sample in (group, other)]
+        values = [sample.weighted(row) / sample.weights for sample in (group, other)]
         low, high = np.quantile(np.concatenate(values), [_TAIL, 1 - _TAIL])
         edges = np.linspace(low, high, _BINS + 1) if high > low else np.linspace(low - 1, low + 1, _BINS + 1)
         shares = [
@@ -297,11 +297,11 @@ class _Shape:
         return cls(edges, *shares)
 
 
-def _counted(counts: Mapping[str, Any]) -> str:
+def _counted(counts: Mapping[str, object]) -> str:
     return f"{counts['pairs']:,} pairs of the group, {counts['other_pairs']:,} others weighted to their distances"
 
 
-def _bars(tested: Sequence[dict[str, Any]], errors: Sequence[tuple[float, float]], label: str) -> Figure:
+def _bars(tested: Sequence[Row], errors: Sequence[tuple[float, float]], label: str) -> Figure:
     """The means of both sides by layer, with whiskers of 95 %, and a star where the difference is significant."""
     layers = [record["layer"] for record in tested]
     figure, (axes,) = figures.panels(1, width=max(4.8, 0.62 * len(layers) + 1.6), height=3.4)
@@ -326,7 +326,7 @@ def _bars(tested: Sequence[dict[str, Any]], errors: Sequence[tuple[float, float]
     return figure
 
 
-def _histograms(shapes: Sequence[_Shape], layers: tuple[int, ...], counts: Mapping[str, Any], label: str) -> Figure:
+def _histograms(shapes: Sequence[_Shape], layers: tuple[int, ...], counts: Mapping[str, object], label: str) -> Figure:
     figure, grid = figures.panels(len(layers), width=3.2, height=2.4)
     for axes, layer, shape in zip(grid, layers, shapes, strict=True):
         for shares, name, colour in ((shape.other, "other pairs", 6), (shape.group, label, 1)):

@@ -86,7 +86,7 @@ END = "</s>"
 """How the end of a sentence is written."""
 
 
-def link_rows(labels: dict[str, Any], words: WordMaps, pair: AlignedPair, layers: tuple[int, ...]) -> Table:
+def link_rows(labels: dict[str, object], words: WordMaps, pair: AlignedPair, layers: tuple[int, ...]) -> Table:
     """One row for every layer, target word and source word that is best with or without the end of the sentence."""
     with_end, without_end = words.best(end=True), words.best(end=False)
     records = [

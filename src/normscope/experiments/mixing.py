@@ -26,7 +26,7 @@ from normscope.experiments.base import (
 from normscope.experiments.partial import Moments, Partial
 from normscope.experiments.statistics import spearman
 from normscope.experiments.tables import DIM, PaperTable, Row, Table
-from normscope.measures import Decomposition
+from normscope.methods.norms import Decomposition
 from normscope.scopes import ATTENTION_WEIGHTS, HALF_ATTENTION_WEIGHTS
 
 OVERALL, WITHOUT_FIRST = "overall", "without first"

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from normscope.chain.baseline import baseline
+from normscope.chain.measure import AnyMeasure, CaptureDepth
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
@@ -21,10 +22,10 @@ from normscope.experiments.faithfulness.base import Trial
 from normscope.experiments.links import AlignedPair
 from normscope.experiments.partial import Moments, Partial
 from normscope.inputs import NO_WORD, TokenSequence, with_targets
-from normscope.measures import CaptureDepth, Decomposition, Measure, joined
-from normscope.measures.approximated import approximation
+from normscope.methods.approximate import approximation
+from normscope.methods.norms import Decomposition, joined
 from normscope.methods.resolve import refuse_unknown_ids
-from normscope.options import ApproximationName, FeedForwardBaseline, Masking, StackName, ValueBias
+from normscope.request import RunSettings
 from normscope.results.analysis import Analysis
 from normscope.scopes import Scope
 
@@ -49,7 +50,7 @@ class Form:
     """A form of the sequences, masked or as they are: what is measured of it, for which experiments."""
 
     masked: bool
-    measures: tuple[Measure[Any, Any], ...]
+    measures: tuple[AnyMeasure, ...]
     experiments: tuple[Experiment, ...]
 
     def bytes_of(self, item: Item, layers: int) -> int:
@@ -65,28 +66,25 @@ class Plan:
     """What is to be done with every sequence: the experiments, and how the decomposition counts and computes.
 
     Without a mask token (`mask_id`) nothing is masked, and in a causal model, which has never seen one in its training, only
-    where masking is requested for all experiments. `dtype` is that of the decomposition's arithmetic. `stack` is the one
-    that is looked at, for a model that has two. `approximate` is how maps from the feed-forward on are approximated, and
-    `ff_baseline` where the integrated gradients of feed-forwards start.
+    where masking is requested for all experiments.
     """
 
     experiments: tuple[Experiment, ...]
     model: ModelFacts
     mask_id: int | None
     mask_token: str
-    seed: int
-    masking: Masking = "paper"
-    value_bias: ValueBias = "token"
-    dtype: torch.dtype | None = None
-    stack: StackName | None = None
-    approximate: ApproximationName | None = None
-    ff_baseline: FeedForwardBaseline = "zero"
+    settings: RunSettings
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The arithmetic of the decomposition."""
+        return None if self.settings.dtype is None else getattr(torch, self.settings.dtype)
 
     def masks(self, needs: Needs) -> bool:
         """Whether an experiment with these needs is shown masked sequences."""
-        if self.mask_id is None or self.masking == "none" or not needs.corpus or needs.asks_model:
+        if self.mask_id is None or self.settings.masking == "none" or not needs.corpus or needs.asks_model:
             return False
-        return self.masking == "all" or (needs.masked and not self.model.causal)
+        return self.settings.masking == "all" or (needs.masked and not self.model.causal)
 
     def forms(self) -> Iterator[Form]:
         """The experiments that share a form of the sequences, with all that they measure of it."""
@@ -97,22 +95,24 @@ class Plan:
                 measures = [measure for _, needs in sharing for measure in needs.measures]
                 yield Form(is_masked, tuple(self._proved(measures)), tuple(experiment for experiment, _ in sharing))
 
-    def _proved(self, measures: Sequence[Measure[Any, Any]]) -> list[Measure[Any, Any]]:
+    def _proved(self, measures: Sequence[AnyMeasure]) -> list[AnyMeasure]:
         """The measures, each once, and a decomposition that proves the chain as far as any of them looks."""
         components = self.model.scopes[-1].components
         reach = reduce(CaptureDepth.__or__, (measure.reach(components) for measure in measures), CaptureDepth(1))
         proof = Decomposition(ratios=(Scope.of(components[: reach.components]),))
         return joined(self._counted(measure) for measure in (*measures, proof))
 
-    def _counted(self, measure: Measure[Any, Any]) -> Measure[Any, Any]:
+    def _counted(self, measure: AnyMeasure) -> AnyMeasure:
         if not isinstance(measure, Decomposition):
             return measure
-        return replace(measure, value_bias=self.value_bias, approximate=approximation(self.approximate))
+        return replace(
+            measure, value_bias=self.settings.value_bias, approximate=approximation(self.settings.approximate)
+        )
 
 
 def observe(analyzer: Analyzer, plan: Plan, items: Sequence[Item]) -> dict[str, Partial]:
     """What some sequences add to every experiment, and the completeness errors of their analyses."""
-    analyzer = analyzer if plan.stack is None else analyzer.of_stack(plan.stack)
+    analyzer = analyzer if plan.settings.stack is None else analyzer.of_stack(plan.settings.stack)
     partials = {experiment.name: Partial() for experiment in plan.experiments} | {COMPLETENESS: Partial()}
     for form in plan.forms():
         for group in _groups(items, plan, form):
@@ -123,7 +123,7 @@ def observe(analyzer: Analyzer, plan: Plan, items: Sequence[Item]) -> dict[str, 
                     partials[experiment.name] = partials[experiment.name].merge(partial)
     for trial in [experiment for experiment in plan.experiments if isinstance(experiment, Trial)]:
         for item in items:
-            partials[trial.name] = partials[trial.name].merge(trial.examine(analyzer, item, plan.seed))
+            partials[trial.name] = partials[trial.name].merge(trial.examine(analyzer, item, plan.settings.seed))
     return partials
 
 
@@ -176,14 +176,14 @@ def _observations(analyzer: Analyzer, plan: Plan, form: Form, group: list[Item])
     if form.masked:
         if plan.mask_id is None:
             raise InputError(f"{plan.model.name} has no mask token. Run without masking (--masking none).")
-        group = [masked(item, plan.mask_id, plan.mask_token, plan.seed) for item in group]
-    start = baseline(plan.ff_baseline, plan.value_bias)
+        group = [masked(item, plan.mask_id, plan.mask_token, plan.settings.seed) for item in group]
+    start = baseline(plan.settings.ff_baseline, plan.settings.value_bias)
     measured = analyzer.measure(_sequences(analyzer, group), form.measures, dtype=plan.dtype, start=start)
     for item, results in zip(group, measured, strict=True):
         yield Observation(
-            analyzer.analysis_of(results, value_bias=plan.value_bias, ff_baseline=plan.ff_baseline),
+            analyzer.analysis_of(results, plan.settings),
             number=item.number,
-            seed=plan.seed,
+            seed=plan.settings.seed,
             token_ids=item.token_ids if item.target is None else None,
             results=results.main.by_measure,
             entities=item.entities,
@@ -204,7 +204,7 @@ def _sequences(analyzer: Analyzer, group: list[Item]) -> list[TokenSequence]:
         targets.append(item.target.features["input_ids"])
     sources = [item.sequence for item in group]
     encoding = {"input_ids": targets}
-    return with_targets(sources, encoding, analyzer.model, analyzer.tokenizer, analyzer.longest, truncate=False)
+    return with_targets(sources, encoding, analyzer.model, analyzer.tokenizer, analyzer.longest)
 
 
 def _pair(item: Item, read: TokenSequence) -> AlignedPair | None:

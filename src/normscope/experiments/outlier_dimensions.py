@@ -29,9 +29,8 @@ from normscope.experiments.similarity import (
     similarities,
 )
 from normscope.experiments.tables import Row, Table
-from normscope.measures import Decomposition
-from normscope.measures.removal import MapWithoutDimensions
-from normscope.measures.vectors import FeedForwardDimensions
+from normscope.methods.norms import Decomposition
+from normscope.methods.vectors import FeedForwardDimensions, MapWithoutDimensions
 from normscope.options import Correlation, NormaliseAxis
 
 

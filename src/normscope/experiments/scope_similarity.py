@@ -32,7 +32,7 @@ from normscope.experiments.similarity import (
     similarities,
 )
 from normscope.experiments.tables import DIM, ERROR, PaperTable, Row, Table
-from normscope.measures import Decomposition
+from normscope.methods.norms import Decomposition
 from normscope.options import Correlation, NormaliseAxis
 from normscope.scopes import Scope
 

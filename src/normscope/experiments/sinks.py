@@ -22,8 +22,8 @@ from normscope.experiments import figures, tables
 from normscope.experiments.base import FIRST, Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.partial import Moments, Partial
 from normscope.experiments.tables import Row
-from normscope.measures import Decomposition
-from normscope.measures.vectors import HiddenNorms, ValueNorms
+from normscope.methods.norms import Decomposition
+from normscope.methods.vectors import HiddenNorms, ValueNorms
 from normscope.plots.style import SEQUENTIAL
 from normscope.scopes import ATTENTION_WEIGHTS, Scope
 

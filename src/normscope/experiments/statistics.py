@@ -12,6 +12,7 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
+from normscope.experiments.tables import Row
 from normscope.options import Correlation
 
 # ---- Correlations ----------------------------------------------------------------------------------------------------
@@ -182,7 +183,7 @@ class Sample:
     """One side of a comparison: how much each value counts, and, row by row, the products of weight and value."""
 
     weights: np.ndarray
-    products: Callable[[int], np.ndarray]
+    weighted: Callable[[int], np.ndarray]
 
     @classmethod
     def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Sample:
@@ -200,24 +201,24 @@ class Sample:
 
     def mean(self, row: int) -> tuple[float, float]:
         """The weighted mean of a row, and its standard error: that of a ratio of two sums."""
-        products, total = self.products(row), self.weights.sum()
-        mean = products.sum() / total
-        return float(mean), float(np.sqrt(((products - mean * self.weights) ** 2).sum()) / total)
+        weighted, total = self.weighted(row), self.weights.sum()
+        mean = weighted.sum() / total
+        return float(mean), float(np.sqrt(((weighted - mean * self.weights) ** 2).sum()) / total)
 
     def resampled(self, rows: int, resamples: int, chance: np.random.Generator) -> np.ndarray:
         """`[row, resample]`: the means of as many values drawn with replacement. Rows are resampled together."""
         if len(self) > EXACT:
             return np.stack([chance.normal(*self.mean(row), size=resamples) for row in range(rows)])
-        products = np.stack([self.products(row) for row in range(rows)])
+        weighted = np.stack([self.weighted(row) for row in range(rows)])
         batch = max(1, _BATCH_VALUES // len(self))
-        batches = [self._drawn(products, min(batch, resamples - start), chance) for start in range(0, resamples, batch)]
+        batches = [self._drawn(weighted, min(batch, resamples - start), chance) for start in range(0, resamples, batch)]
         return np.concatenate(batches, 1)
 
-    def _drawn(self, products: np.ndarray, resamples: int, chance: np.random.Generator) -> np.ndarray:
+    def _drawn(self, weighted: np.ndarray, resamples: int, chance: np.random.Generator) -> np.ndarray:
         count = len(self)
         places = chance.integers(count, size=(resamples, count)) + count * np.arange(resamples)[:, None]
         times = np.bincount(places.reshape(-1), minlength=resamples * count).reshape(resamples, count).astype(float)
-        return (products @ times.T) / (times @ self.weights)
+        return (weighted @ times.T) / (times @ self.weights)
 
 
 @dataclass(frozen=True)
@@ -267,7 +268,7 @@ def _p_value(distribution: np.ndarray, sides: str) -> float:
 
 # ---- Means with intervals --------------------------------------------------------------------------------------------
 
-Record = dict[str, Any]
+Record = Row
 Group = dict[str, dict[int, float]]
 """The values of every method, by sequence."""
 
@@ -298,14 +299,14 @@ def mean_with_interval(values: np.ndarray, resamples: int, confidence: float, se
         method="percentile",
         rng=np.random.default_rng(seed),
     )
-    interval: Any = result.confidence_interval
+    interval: object = result.confidence_interval
     return float(values.mean()), float(interval.low), float(interval.high)
 
 
 Interval = Callable[[np.ndarray], tuple[float, float, float]]
 
 
-def means(groups: Mapping[tuple[Any, ...], Group], by: Sequence[str], interval: Interval) -> list[Record]:
+def means(groups: Mapping[tuple[object, ...], Group], by: Sequence[str], interval: Interval) -> list[Record]:
     """One record for every group and method."""
     records: list[Record] = []
     for key, group in groups.items():
@@ -319,7 +320,7 @@ def means(groups: Mapping[tuple[Any, ...], Group], by: Sequence[str], interval: 
 
 
 def differences(
-    groups: Mapping[tuple[Any, ...], Group], by: Sequence[str], reference: str, interval: Interval
+    groups: Mapping[tuple[object, ...], Group], by: Sequence[str], reference: str, interval: Interval
 ) -> list[Record]:
     """One record for every group and method other than the reference: method minus reference on the same sequences."""
     records: list[Record] = []

@@ -19,8 +19,8 @@ from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.statistics import LogBins, binned_spearman
 from normscope.experiments.tables import Row
 from normscope.experiments.tokens import categories, categories_of
-from normscope.measures import Decomposition
-from normscope.measures.vectors import ValueNorms
+from normscope.methods.norms import Decomposition
+from normscope.methods.vectors import ValueNorms
 from normscope.plots.style import SEQUENTIAL
 from normscope.scopes import ATTENTION_WEIGHTS
 

@@ -39,7 +39,7 @@ from normscope.inputs import (
     with_targets,
 )
 from normscope.models.model import Model
-from normscope.options import is_whole, position_of, whole_number, whole_numbers
+from normscope.options import is_whole, objective_of, position_of, whole_number, whole_numbers
 
 _LONGEST_CONTINUED = 4096
 """How long a text may become where the model itself says nothing."""
@@ -55,6 +55,8 @@ def read_question(model: Model, sequence: TokenSequence, wanted: Wanted) -> tupl
 
 def _along_direction(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, DirectionQuestion]:
     has_encoder, text = model.family.encoder is not None, wanted.target
+    if wanted.objective != "logit":
+        raise InputError(f"A direction is no logit: leave out the objective {wanted.objective!r}.")
     if wanted.against is not None or wanted.continue_for is not None or (text is not None and not has_encoder):
         raise InputError("A direction takes the place of a target: give one of them.")
     if has_encoder:
@@ -100,6 +102,11 @@ def _one_token(model: Model, wanted: Wanted) -> Wanted:
     return wanted
 
 
+def _of_token(wanted: Wanted, number: int) -> Wanted:
+    """What is wanted of one token of a continuation."""
+    return Wanted(number, objective=wanted.objective)
+
+
 def _continued(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
     """A causal model: what comes after the text, or after the token `at`."""
     last = _position(wanted.at, len(sequence))
@@ -110,7 +117,7 @@ def _continued(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[T
         common, pair = _difference(model, ids, wanted.against)
         return _extended(model, sequence, last, common), [(last + len(common), replace(wanted, **pair))]
     longer = _extended(model, sequence, last, ids[:-1])
-    return longer, [(last + place, Wanted(number)) for place, number in enumerate(ids)]
+    return longer, [(last + place, _of_token(wanted, number)) for place, number in enumerate(ids)]
 
 
 def _continuing(model: Model, head: Head, sequence: TokenSequence, wanted: Wanted) -> Wanted:
@@ -125,17 +132,17 @@ def _continuing(model: Model, head: Head, sequence: TokenSequence, wanted: Wante
     if "position_ids" in sequence.features:
         raise InputError("continue_for continues a text: leave out the encoding's position_ids.")
     last = _position(wanted.at, len(sequence))
-    most = _longest_continued(model)
+    most = longest_continued(model)
     if last + count > most:
         raise InputError(
             f"The text has {last + 1} tokens, and {model.name} takes at most {most}: it cannot be continued "
             f"for {count} tokens, but for {max(0, most - last)} at most."
         )
     ids = sequence.features["input_ids"][: last + 1]
-    return Wanted(most_probable(model.module, ids, count), at=wanted.at)
+    return Wanted(most_probable(model.module, ids, count), at=wanted.at, objective=wanted.objective)
 
 
-def _longest_continued(model: Model) -> int:
+def longest_continued(model: Model) -> int:
     """How long a text may become; of a model that nothing limits, as long as its configuration says it was made for."""
     if model.longest is not None:
         return model.longest
@@ -166,7 +173,7 @@ def _extended(model: Model, sequence: TokenSequence, last: int, ids: list[int]) 
     if not ids and last == len(sequence) - 1:
         return sequence
     features = {name: [_grown(name, values[: last + 1], ids)] for name, values in sequence.features.items()}
-    (longer,), _ = read_inputs(features, model.tokenizer, model.longest, words=False, truncate=False)
+    (longer,), _ = read_inputs(features, model.tokenizer, model.longest)
     words = [*sequence.words[: last + 1], *longer.words[last + 1 :]]
     word_ids = None
     if sequence.word_ids is not None:
@@ -194,7 +201,7 @@ def _decoded(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[Tok
     paired = _with_text(model, sequence, None if isinstance(wanted.target, int) else wanted.target)
     rows, output = _rows_of(paired)
     if wanted.at is None and wanted.against is None and not isinstance(wanted.target, int):
-        return paired, [(row, Wanted(number)) for row, number in enumerate(output)]
+        return paired, [(row, _of_token(wanted, number)) for row, number in enumerate(output)]
     row = _position(wanted.at, rows, default=0)
     named = wanted.target if isinstance(wanted.target, int) else next(iter(output[row:]), None)
     return paired, [(row, replace(_first_tokens(model, wanted), target=named))]
@@ -217,7 +224,7 @@ def _replied(
         return paired, [(row, _first_tokens(model, wanted))]
     before, ids = paired.target.features["input_ids"][1 : row + 1], tokens_of(model, wanted.target)
     if wanted.against is None:
-        rows = [(row + place, Wanted(number)) for place, number in enumerate(ids)]
+        rows = [(row + place, _of_token(wanted, number)) for place, number in enumerate(ids)]
         return (paired if len(ids) == 1 else _reading(model, sequence, [*before, *ids[:-1]])), rows
     common, pair = _difference(model, ids, wanted.against)
     longer = _reading(model, sequence, [*before, *common]) if common else paired
@@ -228,7 +235,7 @@ def _with_text(model: Model, sequence: TokenSequence, text: str | Sequence[int] 
     """The sequence with what the decoder of an encoder-decoder gives out: a text, token ids, or what it generates."""
     options = (model.module, model.tokenizer, model.longest)
     if text is None or isinstance(text, str):
-        (paired,) = with_targets([sequence], text, *options, truncate=False)
+        (paired,) = with_targets([sequence], text, *options)
         return paired
     return replace(sequence, target=read_target(read_ids(tokens_of(model, text), model.tokenizer), *options))
 
@@ -287,8 +294,18 @@ def _position(at: int | None, length: int, default: int = -1) -> int:
 # Numbers may be Python's, numpy's or torch's. What is none of what is meant is refused here, before a model is asked.
 
 
-def checked(target: Any, against: Any, at: Any, continue_for: Any, direction: Any, reply: Any) -> Wanted:
+def checked(
+    target: object,
+    against: object,
+    at: object,
+    continue_for: object,
+    direction: object,
+    reply: object,
+    objective: object = "logit",
+) -> Wanted:
     """The question that a user asks."""
+    if objective_of(objective) == "contrast" and against is None:
+        raise InputError("A contrast is with another word or label: name it (against=...).")
     return Wanted(
         None if target is None else _said(target, "target"),
         None if against is None else _label(against),
@@ -296,16 +313,17 @@ def checked(target: Any, against: Any, at: Any, continue_for: Any, direction: An
         None if continue_for is None else whole_number(continue_for, "The number of tokens (continue_for)"),
         None if direction is None else _direction(direction),
         None if reply is None else _reply(reply),
+        objective,
     )
 
 
-def _said(value: Any, what: str) -> LabelName | list[int]:
+def _said(value: object, what: str) -> LabelName | list[int]:
     """A word or label, its number, or a list of token ids."""
     if isinstance(value, str):
         return encodable(value)
     if is_whole(value):
         return whole_number(value, what)
-    if isinstance(value, Sequence) and any(isinstance(item, str) for item in cast("Sequence[Any]", value)):
+    if isinstance(value, Sequence) and any(isinstance(item, str) for item in cast("Sequence[object]", value)):
         raise InputError(
             f"One {what} is explained at a time, not the list {value!r:.60}. Call explain for each; the tokens of one "
             f"continuation are given as a text, or as a list of their ids."
@@ -325,12 +343,12 @@ def _label(value: Any) -> LabelName:
     return label
 
 
-def _reply(value: Any) -> str | list[int]:
+def _reply(value: object) -> str | list[int]:
     reply = _said(value, "reply")
     return [reply] if isinstance(reply, int) else reply
 
 
-def _direction(value: Any) -> Tensor | Literal["state"]:
+def _direction(value: object) -> Tensor | Literal["state"]:
     if isinstance(value, str):
         if value != "state":
             raise InputError(f"A direction is a vector, or 'state' for the state itself, not {value!r:.60}.")

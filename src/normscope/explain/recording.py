@@ -7,7 +7,7 @@ kept at once: everything, or, with a limit of memory, as many layers as fit, cap
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,13 +16,15 @@ from torch import Tensor
 
 from normscope.capture import Side
 from normscope.capture.heads import HeadListener
-from normscope.chain.baseline import BiasBaseline
+from normscope.chain.baseline import BiasBaseline, baseline
 from normscope.chain.head_trace import EncoderEnd, HeadTrace
+from normscope.chain.measure import check_arithmetic
 from normscope.chain.trace import CrossAttention, LayerTrace
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import Stack
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
+from normscope.options import FeedForwardBaseline, whole_number
 from normscope.passes import Tell
 from normscope.pullback import PulledHead, pull_back_head, sizes_of, values_of
 
@@ -45,6 +47,28 @@ class Played:
         return sorted(set(self.pulled.tokens[self.pulled.targets == target].tolist()))
 
 
+@dataclass(frozen=True)
+class PullRequest:
+    """How to pull back: with the edges of every head or not, in which arithmetic, within how much memory (bytes), and from
+    where the integrated gradients of feed-forwards start."""
+
+    head_edges: bool = False
+    dtype: torch.dtype | None = None
+    max_memory: int | None = None
+    tell: Tell | None = None
+    ff_baseline: FeedForwardBaseline = "zero"
+
+    @property
+    def baseline(self) -> BiasBaseline | None:
+        """Where they start, if not at zero."""
+        return baseline(self.ff_baseline, "states")
+
+    def __post_init__(self) -> None:
+        check_arithmetic(self.dtype)
+        if self.max_memory is not None:
+            whole_number(self.max_memory, "The memory that traces may take (max_memory), in bytes,")
+
+
 class Recording:
     """The layers of one stack for one input, and what is needed to hear them again."""
 
@@ -52,16 +76,13 @@ class Recording:
         self,
         model: Model,
         sequence: TokenSequence,
-        dtype: torch.dtype | None = None,
-        max_memory: int | None = None,
-        tell: Tell | None = None,
-        baseline: BiasBaseline | None = None,
+        request: PullRequest,
         *,
         encoder: bool = False,
     ) -> None:
-        self.model, self.sequence, self.max_memory, self.tell = model, sequence, max_memory, tell
-        self.baseline = baseline
-        self.dtype = dtype or torch.promote_types(model.weight_dtype, torch.float32)
+        self.model, self.sequence, self.request = model, sequence, request
+        self.max_memory, self.tell, self.baseline = request.max_memory, request.tell, request.baseline
+        self.dtype = request.dtype or torch.promote_types(model.weight_dtype, torch.float32)
         self.is_encoder = encoder
         self.stack: Stack = model.family.encoder if encoder else model.family.stack  # pyright: ignore[reportAttributeAccessIssue]
         self.depth = self.stack.depth(model.config)
@@ -99,8 +120,7 @@ class Recording:
     def _heard(self, question: Question) -> HeadTrace:
         has_encoder = self.model.family.encoder is not None and self.sequence.target is not None
         if has_encoder:
-            options = (self.model, self.sequence, self.dtype, self.max_memory, None, self.baseline)
-            self._encoder = Recording(*options, encoder=True)
+            self._encoder = Recording(self.model, self.sequence, replace(self.request, tell=None), encoder=True)
         first = [] if self.max_memory is None else [self.depth]
         kept = first or list(range(1, 1 + self.depth))
         lengths, source_lengths = self._lengths()
@@ -123,13 +143,16 @@ class Recording:
         (head,) = listener.traces()
         return head
 
-    def back(self) -> Iterator[tuple[int, LayerTrace]]:
-        """Layers and their traces, from the last to the first; each is forgotten once it has been gone through."""
+    def back(self, *, keep: bool = False) -> Iterator[tuple[int, LayerTrace]]:
+        """Layers and their traces, from the last to the first; each is forgotten once it has been gone through.
+
+        With `keep` those that were captured in the first place stay, to be gone through again.
+        """
         above, read = self._leaving, None
         for layer in range(self.depth, 0, -1):
             if layer not in self.traces:
                 self._hear_again(layer)
-            trace = self.traces.pop(layer)
+            trace = self.traces[layer] if keep and self.max_memory is None else self.traces.pop(layer)
             self._check_joined(layer, trace, above)
             read = self._check_source(layer, trace, read)
             above = trace.hidden

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Float
 from torch import Tensor
@@ -27,6 +27,10 @@ class Asked:
     sequence: TokenSequence
     question: Question
     request: PullRequest
+
+    def within(self, memory: int | None) -> Asked:
+        """The same with another limit of the memory (bytes) that traces take."""
+        return replace(self, request=replace(self.request, max_memory=memory))
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,7 @@ def predictions_of(
 # For methods that go through the layers forwards, or by maps, and need only this of the prediction.
 
 
-def read_off(asked: Asked, *, max_memory: int | None) -> tuple[Played, Recording]:
+def read_off(asked: Asked) -> tuple[Played, Recording]:
     """One pass through the model: the values asked about, and its recording, which keeps as many layers as memory holds."""
-    request = asked.request
-    recording = Recording(asked.model, asked.sequence, request.dtype, max_memory, request.tell, request.baseline)
+    recording = Recording(asked.model, asked.sequence, asked.request)
     return recording.play(asked.question), recording

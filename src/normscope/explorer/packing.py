@@ -37,7 +37,7 @@ def facts(dataset: xr.Dataset) -> dict[str, str | int | float]:
     return known | ({"model": model_name(str(known["model"]))} if "model" in known else {})
 
 
-def _plain(value: Any) -> str | int | float:
+def _plain(value: object) -> str | int | float:
     value = value.item() if isinstance(value, np.generic) else value
     return value if isinstance(value, str | int | float) else str(value)
 
@@ -73,7 +73,7 @@ def image(values: np.ndarray) -> dict[str, Any]:
     return {"height": pixels.shape[0], "width": pixels.shape[1], "data": packed(pixels[..., :3])}
 
 
-def block(values: np.ndarray, precision: Precision) -> dict[str, Any]:
+def block(values: np.ndarray, precision: Precision) -> dict[str, object]:
     """An array as a block: codes of 16 bits on a logarithmic scale below the largest of each row, or plain float32.
 
     The last axis is a row. Code 0 is zero and the highest "does not exist"; code `top` is the row's scale, and one code less

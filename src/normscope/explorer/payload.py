@@ -92,7 +92,7 @@ def _stack(dataset: xr.Dataset, precision: Precision) -> dict[str, Any]:
     return content | {"edges": _edges(edges, precision)}
 
 
-def _edges(values: np.ndarray, precision: Precision) -> dict[str, Any]:
+def _edges(values: np.ndarray, precision: Precision) -> dict[str, object]:
     """The largest edges of `[target, layer, query, key]`, those of every layer in order of size, and how many they are.
 
     `total` is the absolute value of all edges of a layer, including those that are left out.
@@ -128,7 +128,7 @@ _WORDS = {"Attn": "attention", "Cross": "cross-attention", "Res": "residual", "L
 def build_payload(
     *results: Analysis | Explanation,
     precision: Precision = "display",
-    predictions: Sequence[dict[str, Any]] = (),
+    predictions: Sequence[dict[str, object]] = (),
 ) -> dict[str, Any]:
     """What the front end needs of one analysis, or of two to compare, and of explanations beside them or alone.
 
@@ -153,13 +153,13 @@ def build_payload(
 def payload_json(
     *results: Analysis | Explanation,
     precision: Precision = "display",
-    predictions: Sequence[dict[str, Any]] = (),
+    predictions: Sequence[dict[str, object]] = (),
 ) -> str:
     """The payload as JSON that is safe inside HTML."""
     return encoded(build_payload(*results, precision=precision, predictions=predictions))
 
 
-def encoded(payload: Mapping[str, Any]) -> str:
+def encoded(payload: Mapping[str, object]) -> str:
     """JSON that is pure ASCII and free of `<`, `>` and `&`, so that it is safe inside HTML."""
     text = json.dumps(payload, ensure_ascii=True, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
@@ -173,7 +173,7 @@ def exact_map(analysis: Analysis, scope: str, layer: int, head: int | None = Non
     return np.ascontiguousarray(values.values, dtype="<f4")
 
 
-def analysis_payload(analysis: Analysis, precision: Precision) -> dict[str, Any]:
+def analysis_payload(analysis: Analysis, precision: Precision) -> dict[str, object]:
     """What the front end needs of one analysis."""
     dataset = analysis.dataset
     if schema.MAP not in dataset:
@@ -226,7 +226,7 @@ def _quantity(dataset: xr.Dataset) -> str:
     return str(dataset[schema.MAP].attrs.get("quantity", "norm"))
 
 
-def _rollout(analysis: Analysis) -> dict[str, Any] | None:
+def _rollout(analysis: Analysis) -> dict[str, object] | None:
     """How layers are multiplied, as `Analysis.rollout` does it: the share of the identity at every scope, and whether rows
     are normalised; `None` if the maps already start at the inputs."""
     if from_inputs(analysis.attrs):
@@ -236,7 +236,7 @@ def _rollout(analysis: Analysis) -> dict[str, Any] | None:
     return {"identity": identity, "normalise": normalised_by_method(analysis.attrs)}
 
 
-def _scopes(dataset: xr.Dataset) -> list[dict[str, Any]]:
+def _scopes(dataset: xr.Dataset) -> list[dict[str, object]]:
     """Every scope with its parts, so that the front end never has to parse a name."""
     heads = [str(scope) for scope in dataset["head_scope"].values] if schema.HEAD_MAP in dataset else []
     scopes: list[dict[str, Any]] = []

@@ -5,8 +5,6 @@ One plain pass of the model; nothing is explained here.
 
 from __future__ import annotations
 
-from typing import Any
-
 from normscope.explain.model_values import Values
 from normscope.explain.parse import read_question
 from normscope.explain.probabilities import EACH, each_by_itself, has_probabilities, probabilities
@@ -23,12 +21,12 @@ def reply_of(order: Order) -> str | list[int] | None:
         return None
     if order.target is not None:
         return order.target
-    (sequence,), _ = resolve.read(order.analyzer, order.inputs, None, words=False, truncate=False)
+    (sequence,), _ = resolve.read(order.analyzer, order.inputs, None)
     assert sequence.target is not None
     return sequence.target.features["input_ids"][1:]  # all that is read after the start token
 
 
-def predictions_of(order: Order) -> list[dict[str, Any]]:
+def predictions_of(order: Order) -> list[dict[str, object]]:
     """For every token of a causal model or of a decoder, every mask, or a classifier's whole input: labels by probability.
 
     Empty for other tasks, whose labels at one position are not alternatives.
@@ -37,7 +35,7 @@ def predictions_of(order: Order) -> list[dict[str, Any]]:
     task = task_of(analyzer)
     if task not in ("causal-lm", "seq2seq-lm", "masked-lm", "sequence-classification", "image-classification"):
         return []
-    (sequence,), _ = resolve.read_sources(analyzer, order.inputs, words=False, truncate=False)
+    (sequence,), _ = resolve.read_sources(analyzer, order.inputs)
     wanted = Wanted(at=0 if task == "masked-lm" else None, reply=reply_of(order))
     sequence, question = read_question(analyzer, sequence, wanted)
     logits = Values(analyzer, sequence, question).logits

@@ -55,7 +55,7 @@ def task_of(analyzer: Analyzer) -> Task | None:
         return None
 
 
-def described(name: str, analyzer: Analyzer) -> dict[str, Any]:
+def described(name: str, analyzer: Analyzer) -> dict[str, object]:
     """What a page needs to know about a model to request analyses."""
     kind: Literal["text", "image"] = "image" if analyzer.family.reads != "text" else "text"
     return {
@@ -91,19 +91,19 @@ class Reader:
     analyzers: Mapping[str, Analyzer]
     most_characters: int
 
-    def orders(self, content: Mapping[str, Any]) -> tuple[list[Order], bool]:
+    def orders(self, content: Mapping[str, object]) -> tuple[list[Order], bool]:
         """The requested analyses, and whether with single heads."""
         entries, heads = content.get("analyses"), content.get("heads", False)
-        if not isinstance(entries, list) or not 1 <= len(cast("list[Any]", entries)) <= MOST_ANALYSES:
+        if not isinstance(entries, list) or not 1 <= len(cast("list[object]", entries)) <= MOST_ANALYSES:
             raise InputError(f"Request one analysis, or {MOST_ANALYSES} to compare.")
         if not isinstance(heads, bool):
             raise InputError("'heads' is true or false.")
-        return [self._order(item) for item in cast("list[Any]", entries)], heads
+        return [self._order(item) for item in cast("list[object]", entries)], heads
 
-    def question(self, content: Mapping[str, Any]) -> Question:
+    def question(self, content: Mapping[str, object]) -> Question:
         """The prediction to explain."""
         order = self._order(content.get("explain"))
-        entry = cast("dict[str, Any]", content["explain"])
+        entry = cast("dict[str, object]", content["explain"])
         _check_head(order.analyzer)
         at = entry.get("at")
         if at is not None and (not isinstance(at, int) or isinstance(at, bool) or not 0 <= at < _MOST_LABELS):
@@ -147,7 +147,7 @@ class Reader:
         return encodable(text)
 
 
-def _image(data: Any) -> Image.Image:
+def _image(data: object) -> Image.Image:
     """An image from base64, decoded completely, of limited size."""
     if not isinstance(data, str) or not data:
         raise InputError("There is no image. Choose one.")

@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from typing import cast
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -177,7 +177,7 @@ class WebApp:
 
     # ---- what a request says -------------------------------------------------------------------------------------------
 
-    async def _json(self, request: Request) -> dict[str, Any]:
+    async def _json(self, request: Request) -> dict[str, object]:
         body = b""
         async for chunk in request.stream():
             body += chunk
@@ -189,11 +189,11 @@ class WebApp:
             raise InputError("The request is not JSON.") from error
         if not isinstance(content, dict):
             raise InputError("The request must be a JSON object.")
-        return cast("dict[str, Any]", content)
+        return cast("dict[str, object]", content)
 
     # ---- work (in the queue's thread) ----------------------------------------------------------------------------------
 
-    def _work(self, content: dict[str, Any]) -> Callable[[Job], Result]:
+    def _work(self, content: dict[str, object]) -> Callable[[Job], Result]:
         """The work that a request asks for; raises now if it is not possible."""
         if "explain" in content:
             question = self.reader.question(content)

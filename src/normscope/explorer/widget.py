@@ -32,7 +32,7 @@ class ExplorerWidget(anywidget.AnyWidget):
         self._analyses = [result for result in results if isinstance(result, Analysis)]
         self.on_msg(self._answer)
 
-    def _answer(self, _: Any, content: dict[str, Any], __: list[bytes]) -> None:
+    def _answer(self, _: object, content: dict[str, object], __: list[bytes]) -> None:
         """Answer a request for exact values or for a window; other messages are ignored."""
         answers = {"exact": self._exact, "window": self._window}
         answer = answers.get(str(content.get("kind")))

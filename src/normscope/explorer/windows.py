@@ -175,7 +175,7 @@ def _analysis(dataset: xr.Dataset, maps: np.ndarray, queries: Groups, keys: Grou
     for name in (schema.MIXING_RATIO, schema.SOURCE_MIXING_RATIO):
         if name in dataset:
             variables[name] = dataset[name].dims, _means(dataset[name].values, queries), dataset[name].attrs
-    coordinates: dict[str, Any] = {name: dataset[name] for name in ("scope", "layer")}
+    coordinates: dict[str, object] = {name: dataset[name] for name in ("scope", "layer")}
     coordinates |= _coordinates(dataset, "query", queries) | _coordinates(dataset, "key", keys)
     return Analysis(xr.Dataset(variables, coordinates, dataset.attrs))
 
@@ -219,7 +219,7 @@ def _means(values: np.ndarray, queries: Groups) -> np.ndarray:
     return np.add.reduceat(values, queries.starts, axis=-1) / (queries.ends - queries.starts)
 
 
-def _coordinates(dataset: xr.Dataset, axis: str, groups: Groups) -> dict[str, Any]:
+def _coordinates(dataset: xr.Dataset, axis: str, groups: Groups) -> dict[str, object]:
     """The coordinates of the first token of each group; a group of several is named by its position and first words."""
     names = [str(name) for name, coordinate in dataset.coords.items() if coordinate.dims == (axis,)]
     coordinates = {name: dataset[name].values[groups.starts] for name in names}
@@ -314,7 +314,7 @@ class LongResults:
         return Analysis(dataset, analysis.encoder if encoder is None else encoder.whole(tell))
 
 
-def _window_payload(windows: Windows, row: int, column: int) -> dict[str, Any]:
+def _window_payload(windows: Windows, row: int, column: int) -> dict[str, object]:
     """The payload of a window, with its position, and the values of its queries' own tokens, wherever these are."""
     window = windows.window(row, column)
     place = {"row": window.row, "column": window.column, "before": window.before}

@@ -131,7 +131,7 @@ def _analysis(order: Order, heads: bool, tell: Callable[[int, int], None]) -> An
     return order.analyzer.analyze(inputs, **{**options, "progress": False, "on_progress": tell})
 
 
-def _predictions(order: Order) -> list[dict[str, Any]]:
+def _predictions(order: Order) -> list[dict[str, object]]:
     try:
         return predictions_of(order)
     except NormscopeError:

@@ -1,11 +1,16 @@
 """BERT and its direct descendants, DistilBERT, ALBERT and MPNet: post-norm encoders with a plain feed-forward.
 
+DeBERTa, versions 1 and 2 (version 3 is a DeBERTa-v2), has disentangled attention.
+
 | trap | where |
 |---|---|
 | positions start after the padding index | RoBERTa, XLM-RoBERTa, CamemBERT, MPNet |
 | one module is called once per layer, so layers are told apart by call order | ALBERT |
-| attention does not go through the attention interface, so its dropout shows the weights | MPNet |
+| attention does not go through the attention interface, so its dropout shows the weights | MPNet, DeBERTa |
 | the feed-forward may run in chunks of the sequence (`chunk_size_feed_forward`) | BERT, RoBERTa, ELECTRA, ALBERT |
+| query, key and value are fused head by head, and the value's bias is a parameter apart | DeBERTa, version 1 |
+| a convolution may follow the first block; it lies between blocks, so no block's chain changes | DeBERTa, version 2 |
+| positions may be relative only, and then the table of positions is no limit | DeBERTa |
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from normscope.families.spec import (
     Config,
     DispatchedAttention,
     Family,
+    FusedPerHeadWithBias,
     HookedAttention,
     LayerNormPart,
     PlainPart,
@@ -21,6 +27,7 @@ from normscope.families.spec import (
     PreNorm,
     SplitHeads,
     Stack,
+    Value,
     positions_after_padding,
 )
 
@@ -110,4 +117,35 @@ ROBERTA_PRE_NORM = Family(
     longest=positions_after_padding,
 )
 
-FAMILIES = (BERT, ROBERTA, ROBERTA_PRE_NORM, DISTILBERT, ALBERT, MPNET)
+# ---- DeBERTa ---------------------------------------------------------------------------------------------------------
+
+
+def _absolute_positions(config: Config) -> int | None:
+    return config.max_position_embeddings if config.position_biased_input else None
+
+
+def _deberta_stack(value: Value) -> Stack:
+    return Stack(
+        blocks="encoder.layer.*",
+        topology=PostNorm(
+            attention=HookedAttention("attention.self.dropout", value, "attention.output.dense"),
+            attention_norm=LayerNormPart("attention.output.LayerNorm"),
+            feed_forward=_BERT_FEED_FORWARD,
+            feed_forward_norm=LayerNormPart("output.LayerNorm"),
+        ),
+        between="encoder.conv",
+    )
+
+
+DEBERTA = Family(
+    "deberta",
+    ("deberta",),
+    _deberta_stack(FusedPerHeadWithBias("attention.self.in_proj", bias="attention.self.v_bias")),
+    longest=_absolute_positions,
+)
+
+DEBERTA_V2 = Family(
+    "deberta-v2", ("deberta-v2",), _deberta_stack(SplitHeads("attention.self.value_proj")), longest=_absolute_positions
+)
+
+FAMILIES = (BERT, ROBERTA, ROBERTA_PRE_NORM, DISTILBERT, ALBERT, MPNET, DEBERTA, DEBERTA_V2)

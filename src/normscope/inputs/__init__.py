@@ -11,13 +11,15 @@ from normscope.inputs.decoder import (
 )
 from normscope.inputs.images import ImageInput, read_images
 from normscope.inputs.sequence import NO_WORD, Batch, TokenSequence, batches
-from normscope.inputs.text import Input, encodable, read_ids, read_inputs
+from normscope.inputs.text import AS_TEXTS, Input, Reading, encodable, read_ids, read_inputs
 
 __all__ = [
+    "AS_TEXTS",
     "NO_WORD",
     "Batch",
     "ImageInput",
     "Input",
+    "Reading",
     "Target",
     "TokenSequence",
     "batches",

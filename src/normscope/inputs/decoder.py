@@ -19,8 +19,9 @@ from transformers import BatchEncoding, GenerationConfig, PreTrainedModel, PreTr
 from normscope.capture.hooks import forward_pass
 from normscope.errors import InputError, ModelError
 from normscope.families.heads import refuse_made_up_head
+from normscope.families.spec import Config
 from normscope.inputs.sequence import NO_WORD, TokenSequence
-from normscope.inputs.text import Input, cut, encodable, read_ids, read_inputs
+from normscope.inputs.text import AS_TEXTS, Input, Reading, cut, encodable, read_ids, read_inputs
 from normscope.models.devices import entry_device
 from normscope.options import is_whole
 
@@ -32,11 +33,12 @@ LANGUAGE = ("forced_bos_token_id", "bad_words_ids", "suppress_tokens", "begin_su
 
 
 def most_probable(
-    model: PreTrainedModel, ids: Sequence[int], most: int, *, settings_to_keep: Sequence[str] = ()
+    model: PreTrainedModel, ids: Sequence[int], most: int, *, settings_to_keep: Sequence[str] = (), **options: Any
 ) -> list[int]:
-    """The token ids that a model generates after `ids`, at most `most`; the last is the end token if that was generated.
+    """The token ids that a model gives out after it has read some, at most so many; the last is the end if it came to it.
 
-    `settings_to_keep` names the model's own generation settings that still apply.
+    `settings_to_keep` names the model's own generation settings that still apply; `options` are further arguments of its
+    `generate`.
     """
     settings = {name: setting(model, name) for name in (*_NAMES, *settings_to_keep)}
     settings["decoder_start_token_id"] = start_token(model)
@@ -49,7 +51,9 @@ def most_probable(
         generate = cast(Any, model).generate
         generated = cast(
             "list[int]",
-            generate(input_ids=read, attention_mask=torch.ones_like(read), generation_config=config)[0].tolist(),
+            generate(input_ids=read, attention_mask=torch.ones_like(read), generation_config=config, **options)[
+                0
+            ].tolist(),
         )
     return generated[1 if model.config.is_encoder_decoder else len(ids) :]
 
@@ -108,14 +112,13 @@ def with_targets(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
     longest: int | None,
-    *,
-    truncate: bool,
+    reading: Reading = AS_TEXTS,
 ) -> list[TokenSequence]:
     """Every source with its target: the one given, or the one that the model generates."""
     if target is None:
         sides = [_generated(source, model, tokenizer, longest) for source in sources]
     else:
-        sides = read_targets(target, model, tokenizer, longest, truncate=truncate)
+        sides = read_targets(target, model, tokenizer, longest, reading)
     if len(sides) != len(sources):
         raise InputError(f"There are {len(sources)} sources but {len(sides)} targets: give one target for each source.")
     return [replace(source, target=side) for source, side in zip(sources, sides, strict=True)]
@@ -126,12 +129,11 @@ def read_targets(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
     longest: int | None,
-    *,
-    truncate: bool,
+    reading: Reading = AS_TEXTS,
 ) -> list[TokenSequence]:
     """The decoder's rows for every given target."""
-    outputs = _given(target, tokenizer, longest, truncate=truncate)
-    return [read_target(output, model, tokenizer, longest, truncate=truncate) for output in outputs]
+    outputs = _given(target, tokenizer, longest, reading)
+    return [read_target(output, model, tokenizer, longest, reading) for output in outputs]
 
 
 def read_target(
@@ -139,8 +141,8 @@ def read_target(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
     longest: int | None,
+    reading: Reading = AS_TEXTS,
     *,
-    truncate: bool = False,
     closed: bool | None = None,
 ) -> TokenSequence:
     """The decoder's rows for a target, whose last tokens may or may not close it."""
@@ -148,7 +150,7 @@ def read_target(
         closed = _is_closed(output.features["input_ids"], model, tokenizer)
     most = None if longest is None else longest if closed else longest - 1
     if most is not None and len(output) > most:
-        if not truncate:
+        if not reading.truncate:
             raise InputError(
                 f"The target has {len(output)} tokens, but the model takes at most {most} after the start token. "
                 f"Shorten it, or pass truncate=True (--truncate) to analyse its beginning."
@@ -167,13 +169,13 @@ def _is_closed(ids: list[int], model: PreTrainedModel, tokenizer: PreTrainedToke
 
 
 def _given(
-    target: Target, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, *, truncate: bool
+    target: Target, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, reading: Reading
 ) -> list[TokenSequence]:
     if isinstance(target, Sequence) and target and all(is_whole(item) for item in target):
         target = {"input_ids": [list(target)]}
     if tokenizer is not None and not isinstance(target, BatchEncoding | Mapping | Tensor):
-        target = _as_targets(target, tokenizer, longest if truncate else None)
-    return read_inputs(cast(Input, target), tokenizer, longest, words=False, truncate=truncate)[0]
+        target = _as_targets(target, tokenizer, longest if reading.truncate else None)
+    return read_inputs(cast(Input, target), tokenizer, longest, replace(reading, words=False))[0]
 
 
 def _as_targets(target: Any, tokenizer: PreTrainedTokenizerBase, truncate_to: int | None) -> Any:
@@ -208,7 +210,7 @@ def own_shift(sequence: TokenSequence, model: PreTrainedModel) -> int | None:
     shift = getattr(sys.modules[type(model).__module__], "shift_tokens_right", None)
     if shift is None:
         return None
-    config: Any = model.config
+    config: Config = model.config
     ids = torch.tensor([sequence.features["input_ids"]], device=entry_device(model))
     settings = (config.pad_token_id, config.decoder_start_token_id)
     return int(shift(ids, *settings[: len(signature(shift).parameters) - 1])[0, 0])

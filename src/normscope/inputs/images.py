@@ -18,13 +18,13 @@ from transformers import PreTrainedModel
 from normscope.errors import InputError
 from normscope.inputs.sequence import NO_WORD, TokenSequence
 
-ImageInput = str | Path | Image.Image | np.ndarray | Tensor | Mapping[str, Any]
+ImageInput = str | Path | Image.Image | np.ndarray | Tensor | Mapping[str, object]
 
 
-def read_images(inputs: Any, model: PreTrainedModel, processor: Any | None) -> tuple[list[TokenSequence], bool]:
+def read_images(inputs: object, model: PreTrainedModel, processor: object | None) -> tuple[list[TokenSequence], bool]:
     """The patch sequences of an image or of a list of images, and whether it was a single image."""
     single = not isinstance(inputs, list | tuple)
-    items = [inputs] if single else list(cast(Sequence[Any], inputs))
+    items = [inputs] if single else list(cast(Sequence[object], inputs))
     if not items:
         raise InputError("The list of images is empty. Give at least one.")
     return [_read(item, model, processor) for item in items], single
@@ -46,7 +46,7 @@ def _read(item: Any, model: PreTrainedModel, processor: Any | None) -> TokenSequ
     return _patches(pixels, np.asarray(image.resize((pixels.shape[-1], pixels.shape[-2]))), model)
 
 
-def _open(item: Any) -> Image.Image:
+def _open(item: object) -> Image.Image:
     try:
         if isinstance(item, Image.Image):
             return item.convert("RGB")

@@ -6,7 +6,7 @@ Owns tokens, word ids and special flags, and the longest input. Knows tokenizers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from torch import Tensor
@@ -17,7 +17,12 @@ from normscope.inputs.sequence import NO_WORD, TokenSequence
 from normscope.options import is_whole
 
 Input = (
-    str | tuple[str, str] | Sequence[str | tuple[str, str] | Sequence[str]] | BatchEncoding | Mapping[str, Any] | Tensor
+    str
+    | tuple[str, str]
+    | Sequence[str | tuple[str, str] | Sequence[str]]
+    | BatchEncoding
+    | Mapping[str, object]
+    | Tensor
 )
 """A text, a pair of texts, a list of these (or, with `pretokenized=True`, lists of words), an encoding, or token ids."""
 
@@ -25,8 +30,19 @@ _MODEL_FEATURES = ("input_ids", "attention_mask", "token_type_ids", "position_id
 _IGNORED_FEATURES = ("special_tokens_mask", "offset_mapping", "length", "labels", "overflow_to_sample_mapping")
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How inputs are read: as texts or as lists of `words`, and whether one that is too long is cut or refused."""
+
+    words: bool = False
+    truncate: bool = False
+
+
+AS_TEXTS = Reading()
+
+
 def read_inputs(
-    inputs: Input, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, *, words: bool, truncate: bool
+    inputs: Input, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, reading: Reading = AS_TEXTS
 ) -> tuple[list[TokenSequence], bool]:
     """The sequences of an input, and whether it was a single one."""
     if isinstance(inputs, Tensor):
@@ -35,15 +51,15 @@ def read_inputs(
         sequences = _from_encoding(inputs, tokenizer)
         single = len(sequences) == 1
     else:
-        texts, single = _texts(inputs, words=words)
+        texts, single = _texts(inputs, words=reading.words)
         if tokenizer is None:
             raise InputError(
                 "A text was given, but the model was loaded without a tokenizer. "
                 "Name one (load(..., tokenizer=...), --tokenizer), or give token ids (in Python, {'input_ids': ...})."
             )
-        reader = _TextReader(tokenizer, longest if truncate else None, words=words)
+        reader = _TextReader(tokenizer, longest if reading.truncate else None, words=reading.words)
         sequences = [reader.read(text) for text in texts]
-    if truncate and longest is not None:
+    if reading.truncate and longest is not None:
         sequences = [cut(sequence, longest) for sequence in sequences]
     for sequence in sequences:
         _check_length(sequence, longest)
@@ -85,7 +101,7 @@ def read_ids(ids: Sequence[int], tokenizer: PreTrainedTokenizerBase | None) -> T
 # ---- texts -------------------------------------------------------------------------------------------------------------
 
 
-def _texts(inputs: Any, *, words: bool) -> tuple[list[Any], bool]:
+def _texts(inputs: object, *, words: bool) -> tuple[list[object], bool]:
     """A list of texts (each a text or a pair, of strings or of word lists), and whether it was a single one."""
     if _is_text(inputs, words=words):
         return [inputs], True
@@ -94,7 +110,7 @@ def _texts(inputs: Any, *, words: bool) -> tuple[list[Any], bool]:
         raise InputError(
             f"Expected {kind}, a pair, or a list of these, but got {type(inputs).__name__}: {inputs!r:.80}."
         )
-    items = list(cast(Sequence[Any], inputs))
+    items = list(cast(Sequence[object], inputs))
     if not items:
         raise InputError("The list of inputs is empty. Give at least one text.")
     for index, item in enumerate(items):
@@ -107,13 +123,17 @@ def _texts(inputs: Any, *, words: bool) -> tuple[list[Any], bool]:
     return items, False
 
 
-def _is_text(item: Any, *, words: bool) -> bool:
-    if isinstance(item, tuple) and len(cast(tuple[Any, ...], item)) == 2 and not (words and isinstance(item[0], str)):
-        return all(_is_one_text(half, words=words) for half in cast(tuple[Any, ...], item))
+def _is_text(item: object, *, words: bool) -> bool:
+    if (
+        isinstance(item, tuple)
+        and len(cast(tuple[object, ...], item)) == 2
+        and not (words and isinstance(item[0], str))
+    ):
+        return all(_is_one_text(half, words=words) for half in cast(tuple[object, ...], item))
     return _is_one_text(item, words=words)
 
 
-def _is_one_text(item: Any, *, words: bool) -> bool:
+def _is_one_text(item: object, *, words: bool) -> bool:
     if not words:
         return isinstance(item, str)
     return isinstance(item, Sequence) and not isinstance(item, str) and all(isinstance(word, str) for word in item)
@@ -174,7 +194,7 @@ class _TextReader:
 
 
 def _from_encoding(
-    encoding: BatchEncoding | Mapping[str, Any], tokenizer: PreTrainedTokenizerBase | None
+    encoding: BatchEncoding | Mapping[str, object], tokenizer: PreTrainedTokenizerBase | None
 ) -> list[TokenSequence]:
     if "input_ids" not in encoding:
         raise InputError(f"The encoding has no 'input_ids', only: {listing(encoding.keys())}.")
@@ -228,7 +248,7 @@ def check_mask(mask: Sequence[int]) -> None:
 
 
 def _one_of_encoding(
-    encoding: BatchEncoding | Mapping[str, Any],
+    encoding: BatchEncoding | Mapping[str, object],
     features: dict[str, list[list[int]]],
     row: int,
     tokenizer: PreTrainedTokenizerBase | None,

@@ -15,15 +15,18 @@ import lazy_loader
 from normscope.deprecated import warn_renamed
 from normscope.errors import InputError, listing, unknown
 from normscope.methods.base import Gives, Method
-from normscope.registry import Registry
+from normscope.methods.registry import Registry
 
 if TYPE_CHECKING:
-    from normscope.methods.layer import LayerMethod, MapRequest, Propagated
+    from normscope.methods.layer import LayerMethod, MapRequest
+    from normscope.methods.norms import Decomposition
     from normscope.methods.prediction import Attribution
+    from normscope.methods.propagated import Propagated
 
 __all__ = [
     "METHODS",
     "Attribution",
+    "Decomposition",
     "Gives",
     "LayerMethod",
     "MapRequest",
@@ -42,22 +45,22 @@ __all__ = [
 METHODS: Registry[Method] = Registry(
     "method",
     {
-        "pull-back": "normscope.methods.prediction:PullBack",
-        "decompx": "normscope.methods.prediction_layers:DecompX",
-        "alti-logit": "normscope.methods.prediction_layers:AltiLogit",
-        "gradient-norm": "normscope.methods.prediction:GradientNorm",
-        "gradient-x-input": "normscope.methods.prediction:GradientTimesInput",
-        "integrated-gradients": "normscope.methods.prediction:IntegratedGradients",
-        "leave-one-out": "normscope.methods.prediction:LeaveOneOut",
+        "pull-back": "normscope.methods.pull_back:PullBack",
+        "decompx": "normscope.methods.propagated:DecompX",
+        "alti-logit": "normscope.methods.alti:AltiLogit",
+        "gradient-norm": "normscope.methods.gradients:GradientNorm",
+        "gradient-x-input": "normscope.methods.gradients:GradientTimesInput",
+        "integrated-gradients": "normscope.methods.gradients:IntegratedGradients",
+        "leave-one-out": "normscope.methods.removal:LeaveOneOut",
         "random": "normscope.methods.prediction:Random",
-        "norms": "normscope.methods.layer:Norms",
-        "projections": "normscope.methods.layer:ProjectionsMethod",
-        "propagated": "normscope.methods.layer:Propagated",
-        "attention-rollout": "normscope.methods.layer:AttentionRollout",
-        "globenc": "normscope.methods.layer:GlobEnc",
-        "alti": "normscope.methods.layer:Alti",
-        "value-zeroing": "normscope.methods.layer:ValueZeroingMethod",
-        "contribution-weights": "normscope.methods.layer:ContributionWeightsMethod",
+        "norms": "normscope.methods.norms:Norms",
+        "projections": "normscope.methods.projections:ProjectionsMethod",
+        "propagated": "normscope.methods.propagated:Propagated",
+        "attention-rollout": "normscope.methods.rollout:AttentionRollout",
+        "globenc": "normscope.methods.globenc:GlobEnc",
+        "alti": "normscope.methods.alti:Alti",
+        "value-zeroing": "normscope.methods.value_zeroing:ValueZeroingMethod",
+        "contribution-weights": "normscope.methods.contribution_weights:ContributionWeightsMethod",
     },
 )
 """Every method by name, in the order in which they are listed. The classes are imported when they are used."""
@@ -65,7 +68,12 @@ METHODS: Registry[Method] = Registry(
 # The classes need torch, which takes seconds to import: a command line knows the names and options of methods without it.
 __getattr__, _, _ = lazy_loader.attach(
     __name__,
-    submod_attrs={"layer": ["LayerMethod", "MapRequest", "Propagated"], "prediction": ["Attribution"]},
+    submod_attrs={
+        "prediction": ["Attribution"],
+        "layer": ["LayerMethod", "MapRequest"],
+        "norms": ["Decomposition"],
+        "propagated": ["Propagated"],
+    },
 )
 
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
@@ -121,7 +129,7 @@ def attribution(name: str | Method, **options: Any) -> Attribution:
     """The method of an explanation; of one that gives maps of layers, the row of its rollout."""
     from normscope.methods.layer import LayerMethod  # noqa: PLC0415  (which need torch)
     from normscope.methods.prediction import Attribution  # noqa: PLC0415
-    from normscope.methods.prediction_layers import RowOfRollout  # noqa: PLC0415
+    from normscope.methods.rollout import RowOfRollout  # noqa: PLC0415
 
     requested = method(name, **options)
     if isinstance(requested, LayerMethod):
@@ -139,7 +147,7 @@ def layer_method(name: str | Method) -> LayerMethod:
     return requested
 
 
-def check_method_options(name: str, defaults: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+def check_method_options(name: str, defaults: Mapping[str, object], options: Mapping[str, object]) -> None:
     """Raise for options that a method with these defaults does not have, and for values of another type."""
     for option, value in options.items():
         if option not in defaults:
@@ -151,7 +159,7 @@ def check_method_options(name: str, defaults: Mapping[str, Any], options: Mappin
             raise InputError(f"The option {option!r} of the method {name!r} is {_WORDS[expected]}, not {value!r}.")
 
 
-def read_options(pairs: Sequence[str]) -> dict[str, Any]:
+def read_options(pairs: Sequence[str]) -> dict[str, object]:
     """Options of a method from texts, `option=value`: numbers and truth values are read as such."""
     options: dict[str, Any] = {}
     for pair in pairs:
@@ -162,7 +170,7 @@ def read_options(pairs: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     try:
         return json.loads(text)
     except ValueError:

@@ -8,53 +8,47 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
-from typing import Any, Unpack, cast
+from typing import Any, cast
 
 import torch
 from PIL import Image
 
 from normscope.chain.baseline import BiasBaseline, baseline
+from normscope.chain.measure import AnyMeasure, Request, StackRequest
 from normscope.errors import InputError, SelectionError
-from normscope.inputs import Target, TokenSequence, read_images, read_inputs, with_targets
-from normscope.measures import Measure
-from normscope.measures.approximated import approximation
-from normscope.measures.request import Request, StackRequest
+from normscope.inputs import AS_TEXTS, Reading, Target, TokenSequence, read_images, read_inputs, with_targets
+from normscope.methods.approximate import approximation
 from normscope.methods.layer import LayerMethod, MapRequest
 from normscope.models.config import no_layer, no_target
 from normscope.models.model import Model
-from normscope.options import whole_numbers
-from normscope.request import ConventionOptions, MapSelection
+from normscope.options import PAPERS, Conventions, whole_numbers
+from normscope.request import MapSelection
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, with_derived
-
-
-class _MapOptions(ConventionOptions, total=False):
-    projections: bool
-
 
 # ---- inputs ------------------------------------------------------------------------------------------------------------
 
 
-def read_sources(model: Model, inputs: Any, *, words: bool, truncate: bool) -> tuple[list[TokenSequence], bool]:
+def read_sources(model: Model, inputs: Any, reading: Reading = AS_TEXTS) -> tuple[list[TokenSequence], bool]:
     """The sequences of an input, without targets for a decoder."""
     if model.family.reads == "image":
         return read_images(inputs, model.module, model.processor)
     if _is_image(inputs):
         raise InputError(f"An image was given, but {model.name} reads text.")
-    sequences, single = read_inputs(inputs, model.tokenizer, model.longest, words=words, truncate=truncate)
+    sequences, single = read_inputs(inputs, model.tokenizer, model.longest, reading)
     for sequence in sequences:
         refuse_unknown_ids(model, sequence)
     return sequences, single
 
 
 def read(
-    model: Model, inputs: Any, target: Target | None, *, words: bool, truncate: bool
+    model: Model, inputs: Any, target: Target | None, reading: Reading = AS_TEXTS
 ) -> tuple[list[TokenSequence], bool]:
     if model.family.encoder is None and target is not None:
         refuse_target(model)
-    sequences, single = read_sources(model, inputs, words=words, truncate=truncate)
+    sequences, single = read_sources(model, inputs, reading)
     if model.family.encoder is not None:
         options = (model.module, model.tokenizer, model.longest)
-        sequences = with_targets(sequences, target, *options, truncate=truncate)
+        sequences = with_targets(sequences, target, *options, reading)
     for sequence in sequences:
         refuse_unknown_ids(model, sequence)
     return sequences, single
@@ -112,8 +106,8 @@ def scopes_asked(model: Model, scopes: str | Sequence[str] | None) -> tuple[list
 
 def request(
     model: Model,
-    measures: Sequence[Measure[Any, Any]],
-    encoder_measures: Sequence[Measure[Any, Any]],
+    measures: Sequence[AnyMeasure],
+    encoder_measures: Sequence[AnyMeasure],
     layers: int | Sequence[int] | None,
     queries: int | Sequence[int] | None,
     dtype: torch.dtype | None,
@@ -144,10 +138,10 @@ def layers_asked(model: Model, layers: int | Sequence[int] | None) -> list[int]:
     return sorted(set(asked))
 
 
-def wanted_of(selection: MapSelection, **others: Unpack[_MapOptions]) -> MapRequest:
+def wanted_of(selection: MapSelection, conventions: Conventions = PAPERS, *, projections: bool = False) -> MapRequest:
     """What a method needs to know of a request for maps."""
     approximate = approximation(selection.approximate, selection.products)
-    return MapRequest((), selection.scopes is not None, selection.heads, approximate=approximate, **others)
+    return MapRequest((), selection.scopes is not None, selection.heads, conventions, projections, (), approximate)
 
 
 def map_request(model: Model, method: LayerMethod, wanted: MapRequest, selection: MapSelection) -> Request:
@@ -161,11 +155,11 @@ def map_request(model: Model, method: LayerMethod, wanted: MapRequest, selection
         )
         if scopes and needed
     ]
-    counted = "states" if method.across_layers else wanted.value_bias
-    start = baseline(wanted.ff_baseline, counted)
+    counted = "states" if method.across_layers else wanted.conventions.value_bias
+    start = baseline(wanted.conventions.ff_baseline, counted)
     encoder = stacks[1] if len(stacks) > 1 else None
     return Request(stacks[0], encoder, selection.queries, selection.dtype, start)
 
 
-def _is_image(inputs: Any) -> bool:
+def _is_image(inputs: object) -> bool:
     return isinstance(inputs, Image.Image) or (isinstance(inputs, Mapping) and "pixel_values" in inputs)

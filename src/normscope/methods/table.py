@@ -11,7 +11,7 @@ from rich.text import Text
 
 from normscope.methods import METHODS
 from normscope.methods.base import Gives
-from normscope.registry import Declaration
+from normscope.methods.registry import Declaration
 
 _TITLES: dict[Gives, str] = {
     "attribution": "Attributions of a prediction: normscope explain, Analyzer.explain(method=...)",

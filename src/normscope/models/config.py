@@ -32,9 +32,9 @@ class _MissingEntryError(LookupError):
 class _SavedConfig:
     """A `config.json` with its entries as attributes."""
 
-    entries: dict[str, Any]
+    entries: dict[str, object]
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
             raise AttributeError(name)
         if name not in self.entries:

@@ -61,7 +61,7 @@ def load_model(
     check_device_map(device_map, device)
     _check_dtype(dtype)
     if isinstance(source, torch.nn.Module):
-        _check_live_options(dtype, device_map)
+        _check_live_options(dtype, spread=device_map is not None)
     if isinstance(source, PreTrainedModel):
         model, commit = source, None
     elif isinstance(source, torch.nn.Module):
@@ -127,10 +127,10 @@ def _check_dtype(dtype: object) -> None:
         raise InputError(f"Models are loaded in {listing(f'torch.{name}' for name in names)}, not in {dtype!r}.")
 
 
-def _check_live_options(dtype: object, device_map: object) -> None:
+def _check_live_options(dtype: object, *, spread: bool) -> None:
     if dtype is not None:
         raise ModelError("A live model is analysed as it is: convert it first (model.to(dtype)), or leave out dtype.")
-    if device_map is not None:
+    if spread:
         raise ModelError(
             "A live model is analysed where it lies: spread it when you load it (from_pretrained(..., device_map=...)), "
             "or leave out device_map."

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope.capture import Side, blocks_of, capture_sides
@@ -23,6 +24,7 @@ from normscope.chain.proof import TOLERANCE, Proof
 from normscope.errors import listing
 from normscope.families import Family
 from normscope.families.heads import head_of, made_up
+from normscope.families.spec import Config
 from normscope.inputs.sequence import Batch, TokenSequence, batches
 from normscope.models.checkpoint import non_finite
 from normscope.models.devices import entry_device, numbers_of
@@ -58,7 +60,7 @@ class Model:
     # ---- what is known -------------------------------------------------------------------------------------------------
 
     @property
-    def config(self) -> Any:
+    def config(self) -> Config:
         """The configuration of the model, as transformers has it."""
         return self.module.config
 
@@ -145,14 +147,14 @@ class Model:
         Examples:
             >>> from normscope.inputs import read_inputs
             >>> texts = ["A text.", "Another text."]
-            >>> sequences, _ = read_inputs(texts, analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> sequences, _ = read_inputs(texts, analyzer.tokenizer, analyzer.longest)
             >>> [batch.lengths for batch in analyzer.batches(sequences)]
             [[5, 5]]
         """
         pad_id = getattr(self.config, "pad_token_id", None) or 0
         return batches(sequences, pad_id, entry_device(self.module))
 
-    def run(self, batch: Batch, hooks: Callable[[], list[Any]] = list, *, head: bool = True) -> Any:
+    def run(self, batch: Batch, hooks: Callable[[], list[RemovableHandle]] = list, *, head: bool = True) -> Any:
         """The output of the whole model for a batch: in evaluation mode, in the arithmetic of its weights.
 
         Args:
@@ -162,7 +164,7 @@ class Model:
 
         Examples:
             >>> from normscope.inputs import read_inputs
-            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest)
             >>> (batch,) = analyzer.batches(sequences)
             >>> analyzer.run(batch, head=False).last_hidden_state.shape  # [sequence, token, d]
             torch.Size([1, 5, 384])
@@ -179,7 +181,7 @@ class Model:
         Examples:
             >>> from normscope.capture import Side
             >>> from normscope.inputs import read_inputs
-            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest, words=False, truncate=False)
+            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest)
             >>> (batch,) = analyzer.batches(sequences)
             >>> traced = []
             >>> def consume(layer, sequence, trace):
@@ -199,7 +201,7 @@ class Model:
             head_hooks=None if head is None else head.hook,
         )
 
-    def _arguments(self, batch: Batch, *, head: bool) -> dict[str, Any]:
+    def _arguments(self, batch: Batch, *, head: bool) -> dict[str, object]:
         """The keyword arguments of the forward pass. A multiple-choice head reads `[example, choice, token]`."""
         features: dict[str, Tensor] = batch.features
         if head and head_of(self.module).task == "multiple-choice":

@@ -122,7 +122,7 @@ def export_mixing_ratios(
 # ---- what goes into the files --------------------------------------------------------------------------------------------
 
 
-def cell_table(scope: str, values: xr.DataArray, approximate: str | None = None) -> Columns:
+def cell_table(scope: str, values: xr.DataArray, how: str | None = None) -> Columns:
     """Maps `[layer, query, key]` as one row per cell that exists; if some maps are approximate, a column says which."""
     ordered = values.transpose("layer", "query", "key")
     layer, query, key = np.nonzero(np.isfinite(ordered.values))
@@ -135,8 +135,8 @@ def cell_table(scope: str, values: xr.DataArray, approximate: str | None = None)
         "key": values["key"].values[key],
         "key_token": values["key_token"].values[key],
     }
-    if approximate is not None:
-        columns["approximate"] = _repeated(approximate if "Ff" in Scope(scope).components else "exact", len(layer))
+    if how is not None:
+        columns["approximate"] = _repeated(how if "Ff" in Scope(scope).components else "exact", len(layer))
     if len(set(values["key_group"].values)) > 1:
         columns["key_group"] = values["key_group"].values[key]
     return {**columns, "value": ordered.values[layer, query, key]}
@@ -179,7 +179,7 @@ def map_document(maps: Mapping[Scope, xr.DataArray], attributes: dict[str, Any],
     }
 
 
-def ratio_document(ratios: xr.DataArray) -> dict[str, Any]:
+def ratio_document(ratios: xr.DataArray) -> dict[str, object]:
     """Mixing ratios as plain lists, `[layer][query]` for each scope."""
     return {
         "attributes": plain(ratios.attrs),
@@ -204,7 +204,7 @@ def narrowed(
     for scope in scopes:
         select_map(analysis, scope, layer, head=head)  # raises if there is no such map
     needed = {basis(Scope(scope)) for scope in scopes}
-    selection: dict[str, Any] = {
+    selection: dict[str, object] = {
         "scope": [scope for scope in analysis.dataset["scope"].values if str(scope) in needed],
         "layer": check_layers(analysis, layer),
     }
@@ -236,7 +236,7 @@ def write_figure(figure: Figure, path: str | Path) -> Path:
         'map.pdf'
     """
     kind = ending(path, FIGURES)
-    from normscope.plots.glyphs import legible  # noqa: PLC0415  (matplotlib is slow to import)
+    from normscope.plots.picture import legible  # noqa: PLC0415  (matplotlib is slow to import)
     from normscope.plots.style import publication  # noqa: PLC0415
 
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
@@ -259,7 +259,7 @@ def write_table(columns: Columns, path: str | Path) -> Path:
     return Path(path)
 
 
-def write_json(document: dict[str, Any], path: str | Path) -> Path:
+def write_json(document: dict[str, object], path: str | Path) -> Path:
     """Write a document as UTF-8 JSON."""
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(document, ensure_ascii=False, allow_nan=False), encoding="utf-8")

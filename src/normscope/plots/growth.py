@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 
-from normscope.plots.panels import Panels, panel_figure
+from normscope.plots.maps import Panels, panel_figure
 from normscope.plots.style import SEQUENTIAL, sequential_norm, typical_largest
 from normscope.results.select import check_layers, check_scopes, select_map
 from normscope.scopes import Scope

@@ -126,7 +126,7 @@ def _across(runs: list[Run], *, together: bool) -> list[dict[str, Any]]:
     return sections + [{"title": title, "note": note} for title, note in omitted.items()]
 
 
-def _shown(name: str, runs: list[Run], *, together: bool) -> dict[str, Any]:
+def _shown(name: str, runs: list[Run], *, together: bool) -> dict[str, object]:
     """The section of one experiment; a single run is shown as it is."""
     return _pooled(name, runs) if together and len(runs) > 1 else _experiment(name, runs)
 

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from normscope.experiments.chain import component_name
 from normscope.experiments.expansion import published_rates
@@ -20,11 +19,10 @@ from normscope.experiments.mixing import published_ratio
 from normscope.experiments.published import TITLES, WIKIPEDIA, Paper
 from normscope.experiments.scope_similarity import published_similarity
 from normscope.experiments.similarity import PUBLISHED, MapComparison
+from normscope.experiments.tables import Row
 from normscope.models.source import short_name
 from normscope.report.run import Run
 from normscope.scopes import Scope, scopes_of
-
-Row = dict[str, Any]
 
 _SEED = re.compile(r"[-_]seed[-_]?\d+$")
 """How the name of a model ends that differs from others in its seed alone."""

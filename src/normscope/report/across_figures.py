@@ -8,7 +8,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,6 +20,7 @@ from matplotlib.ticker import MaxNLocator, MultipleLocator
 from normscope.experiments import figures
 from normscope.experiments.groups import published_significant
 from normscope.experiments.published import CONLL, SHAPES, TITLES, WIKIPEDIA, Paper
+from normscope.experiments.tables import Row
 from normscope.report.across import (
     MAXIMUM,
     MEAN,
@@ -113,9 +113,9 @@ def _effects(experiment: str, present: Sequence[Run], *, together: bool) -> Effe
     return Effects(experiment, lines, _published(experiment), together, note)
 
 
-def _points(seeds: Sequence[Sequence[dict[str, Any]]]) -> list[Point]:
+def _points(seeds: Sequence[Sequence[Row]]) -> list[Point]:
     """The layers of one model that have an effect, over one run or several."""
-    by_layer: dict[int, list[dict[str, Any]]] = {}
+    by_layer: dict[int, list[Row]] = {}
     for row in (row for seed in seeds for row in seed):
         by_layer.setdefault(row["layer"], []).append(row)
     depth = max(by_layer, default=1)
@@ -123,7 +123,7 @@ def _points(seeds: Sequence[Sequence[dict[str, Any]]]) -> list[Point]:
     return [_point(layer / depth, rows) for layer, rows in sorted(known.items()) if rows]
 
 
-def _point(depth: float, rows: Sequence[dict[str, Any]]) -> Point:
+def _point(depth: float, rows: Sequence[Row]) -> Point:
     if len(rows) == 1:
         (row,) = rows
         return Point(depth, row["effect"], row["low"], row["high"], row["significant"])

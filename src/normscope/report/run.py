@@ -116,6 +116,6 @@ def _refusal(manifest: Path, why: str) -> str:
     return f"{str(manifest)!r} is not the manifest of a finished run: {why}. Remove it and run the same command again."
 
 
-def _rounded(error: Any) -> str:
+def _rounded(error: object) -> str:
     """A small number in a few digits; any other value as it is."""
     return f"{error:.1e}" if isinstance(error, float) else str(error)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from normscope.errors import InputError
 from normscope.experiments import figures
-from normscope.experiments.tables import Column, Schema, Table
+from normscope.experiments.tables import Column, Row, Schema, Table
 from normscope.report.run import Run
 
 _MOST_ROWS = 400
@@ -108,7 +108,7 @@ def pooled(tables: Sequence[Table]) -> Table | None:
     numbers = [field.name for field in schema if pa.types.is_floating(field.type) and field.name not in labels]
     if not numbers or any(table.schema.names != schema.names for table in tables):
         return None
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    groups: dict[tuple[object, ...], list[Row]] = {}
     for table in tables:
         rows = {tuple(row[label] for label in labels): row for row in table.to_pylist()}
         if len(rows) < table.num_rows:
@@ -126,7 +126,7 @@ def pooled(tables: Sequence[Table]) -> Table | None:
     return pa.Table.from_pylist(records, schema=pa.schema(types | dict.fromkeys(names, pa.float64())))
 
 
-def _summary(numbers: Iterable[str], rows: list[dict[str, Any]]) -> dict[str, float | None]:
+def _summary(numbers: Iterable[str], rows: list[Row]) -> dict[str, float | None]:
     summary: dict[str, float | None] = {}
     for name in numbers:
         values = [row[name] for row in rows if row[name] is not None]
@@ -147,7 +147,7 @@ def drawn(name: str, table: Table) -> Figure | None:
         return None
     labels = [label for label in label_columns(schema) if label != "layer"]
     value = next(field.name for field in schema if pa.types.is_floating(field.type))
-    lines: dict[str, list[dict[str, Any]]] = {}
+    lines: dict[str, list[Row]] = {}
     for row in table.to_pylist():
         if row["layer"] is not None and row[value] is not None:
             lines.setdefault(", ".join(str(row[label]) for label in labels), []).append(row)

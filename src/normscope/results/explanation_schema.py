@@ -19,9 +19,9 @@ from torch import Tensor
 from normscope.explain.probabilities import EACH
 from normscope.explain.pulling import Pulled, StackFlow
 from normscope.explain.question import Answer
+from normscope.explain.sinks import sinks
 from normscope.explain.task import Attributed, Predictions
 from normscope.inputs import TokenSequence
-from normscope.measures.sinks import sinks
 from normscope.pullback import LayerFlow
 from normscope.results import schema
 
@@ -116,7 +116,7 @@ class _Described:
             self.main = _Side(sequence.target, {"target": sequence.target, "source": sequence})
 
     def dataset(
-        self, variables: Mapping[str, Any], side: _Side, coordinates: Mapping[str, Any] | None = None
+        self, variables: Mapping[str, object], side: _Side, coordinates: Mapping[str, object] | None = None
     ) -> xr.Dataset:
         contents = dict(variables)
         if side.queries.image is not None:

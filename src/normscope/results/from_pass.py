@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+import numpy as np
 import xarray as xr
 
+from normscope.chain.measure import Variables
 from normscope.decompose import Approximation
 from normscope.models.model import Model
-from normscope.options import FeedForwardBaseline, ValueBias
+from normscope.options import PAPERS, Conventions
 from normscope.passes import Measured, Results
 from normscope.results import schema
 from normscope.results.analysis import Analysis
@@ -26,15 +27,10 @@ def analysis(measured: Measured, facts: Facts) -> Analysis:
 
 
 def analysis_of(
-    model: Model,
-    measured: Measured,
-    *,
-    value_bias: ValueBias = "token",
-    ff_baseline: FeedForwardBaseline = "zero",
-    method: Facts | None = None,
+    model: Model, measured: Measured, conventions: Conventions = PAPERS, method: Facts | None = None
 ) -> Analysis:
     """The analysis of a sequence that a model's pass measured, by a method with these facts (default: norms)."""
-    counted = {"value_bias": value_bias, "ff_baseline": ff_baseline}
+    counted = {"value_bias": conventions.value_bias, "ff_baseline": conventions.ff_baseline}
     return analysis(measured, {**model.facts, **counted, **(method or {})})
 
 
@@ -57,21 +53,27 @@ def main_dataset(measured: Measured, facts: Facts) -> xr.Dataset:
     return schema.build(variables, results.layers, queries, measured.positions, keys, attributes)
 
 
-def _approximation(variables: Mapping[str, Any]) -> dict[str, str | float]:
+def _approximation(variables: Variables) -> dict[str, str | float]:
     """What a result says of itself if its maps are approximate; nothing if they are exact."""
     if schema.APPROXIMATION_SPEARMAN not in variables:
         return {}
+
+    def values(name: str) -> np.ndarray:
+        variable = variables[name]
+        assert isinstance(variable, tuple)
+        return variable[1]
+
     numbers = (schema.APPROXIMATION_NEURONS, schema.APPROXIMATION_DIRECTIONS, schema.APPROXIMATION_PATTERNS)
     kinds = {
         Approximation(float(neurons), int(directions) or None, patterns=int(patterns) or None).name
-        for neurons, directions, patterns in zip(*(variables[name][1] for name in numbers), strict=True)
+        for neurons, directions, patterns in zip(*map(values, numbers), strict=True)
     }
     if schema.APPROXIMATION_PRODUCTS in variables:
-        kinds = {Approximation(products=each.item()).name for each in variables[schema.APPROXIMATION_PRODUCTS][1]}
+        kinds = {Approximation(products=each.item()).name for each in values(schema.APPROXIMATION_PRODUCTS)}
     return {
         "approximate": ", ".join(sorted(kinds)),
-        "approximate_spearman": float(variables[schema.APPROXIMATION_SPEARMAN][1].min()),
-        "approximate_error": float(variables[schema.APPROXIMATION_ERROR][1].max()),
+        "approximate_spearman": float(values(schema.APPROXIMATION_SPEARMAN).min()),
+        "approximate_error": float(values(schema.APPROXIMATION_ERROR).max()),
     }
 
 

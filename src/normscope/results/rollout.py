@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -23,12 +22,12 @@ def residual_share(scope: Scope) -> float:
     return 0.0 if "Res" in scope.components else 0.5
 
 
-def normalised_by_method(attributes: Mapping[str, Any]) -> bool:
+def normalised_by_method(attributes: Mapping[str, object]) -> bool:
     """Whether the method of a result divides rows by their sums first."""
     return bool(json.loads(str(attributes.get("method_options", "{}"))).get("normalise", True))
 
 
-def from_inputs(attributes: Mapping[str, Any]) -> bool:
+def from_inputs(attributes: Mapping[str, object]) -> bool:
     """Whether the maps of a result are from the inputs already, so that layers are not multiplied."""
     return "from_layer" in attributes
 

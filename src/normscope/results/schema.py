@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from normscope.chain.measure import Variable
 from normscope.inputs import NO_WORD, TokenSequence
 
 VERSION = 2
@@ -40,6 +41,9 @@ NORMS = "norms"
 
 DECODER, ENCODER = "decoder", "encoder"
 """The groups of an encoder-decoder's result."""
+
+KINDS = ("explanation", "answer")
+"""What a result says that it is, if it is no analysis."""
 
 Attributes = Mapping[str, str | int | float]
 
@@ -86,7 +90,7 @@ _TEXTS = ("_token", "_word_text", "_group", "_name", "_products", "prediction", 
 
 
 def build(
-    variables: Mapping[str, Any],
+    variables: Mapping[str, Variable],
     layers: Sequence[int],
     queries: TokenSequence,
     positions: Sequence[int],
@@ -94,7 +98,7 @@ def build(
     attributes: Attributes,
 ) -> xr.Dataset:
     """The dataset of one sequence: what its measures found, the query tokens at `positions`, the key tokens by group."""
-    coordinates: dict[str, Any] = {
+    coordinates: dict[str, object] = {
         "layer": list(layers),
         **token_coordinates("query", {"": queries}, positions),
         **token_coordinates("key", keys),
@@ -128,7 +132,7 @@ def problem(dataset: xr.Dataset, variables: Variables) -> str | None:
 
 def upgraded(dataset: xr.Dataset) -> xr.Dataset:
     """A dataset of an older version in the names of this one."""
-    if dataset.attrs.get("kind") == "explanation":
+    if dataset.attrs.get("kind") in KINDS:
         return dataset
     if "component" in dataset.dims:
         dataset = dataset.rename(component="checked_scope")

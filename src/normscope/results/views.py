@@ -17,6 +17,10 @@ View = Literal[
     "plots:plot_image_map",
     "plots:plot_explanation",
     "plots:plot_flow",
+    "plots:plot_answer",
+    "output.answer_export:export_answer",
+    "output.answer_terminal:show_answer",
+    "output.answer_terminal:show_spans",
     "output.export:export_analysis",
     "output.explanation_export:export_explanation",
     "output.explanation_page:fragment",
@@ -30,7 +34,7 @@ def view(name: View) -> Callable[..., Any]:
     return getattr(import_module(f"normscope.{module}"), function)
 
 
-def widget(*results: object) -> Any:
+def widget(*results: object) -> object:
     """The explorer of results as a notebook widget, which needs the extra `notebook`."""
     require_extra("notebook", "The widget", "anywidget")
     return import_module("normscope.explorer.widget").ExplorerWidget(*results)

@@ -29,12 +29,12 @@ from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore, WrapperStore
 
+from normscope.chain.measure import StackRequest, query_positions
 from normscope.chain.trace import LayerTrace
 from normscope.decompose import LayerResult
 from normscope.errors import FileError, InputError
 from normscope.inputs import TokenSequence
-from normscope.measures import Decomposition
-from normscope.measures.request import StackRequest, query_positions
+from normscope.methods.norms import Decomposition
 from normscope.passes import Pass, Tell
 from normscope.paths import file_to_write, kind, reason, refusing, temporary_affixes
 from normscope.results import from_pass as results

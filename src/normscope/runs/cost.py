@@ -15,13 +15,13 @@ import torch
 from rich.console import Console
 
 from normscope.analyzer import Analyzer
+from normscope.chain.measure import Request, StackRequest
 from normscope.corpora import Problems
 from normscope.estimate.estimate import Estimate, Length, duration
 from normscope.estimate.planning import asked_of, plan
 from normscope.experiments import ModelFacts
 from normscope.experiments.faithfulness.base import Trial
 from normscope.experiments.observer import special_ids
-from normscope.measures.request import Request, StackRequest
 from normscope.runs.driver import Driver, plan_of
 from normscope.runs.settings import Settings
 
@@ -29,7 +29,7 @@ _WORTH_TIMING = 8
 """With fewer sequences than this, timing one of them first would be a large part of the work."""
 
 
-def announce_costs(driver: Driver, *, printed: bool) -> dict[str, dict[str, Any]]:
+def announce_costs(driver: Driver, *, printed: bool) -> dict[str, dict[str, object]]:
     """The model calls and seconds to expect of every experiment that runs the model itself.
 
     Times a sequence, and writes to standard error, only if the estimate is printed.
@@ -37,7 +37,7 @@ def announce_costs(driver: Driver, *, printed: bool) -> dict[str, dict[str, Any]
     trials = [experiment for experiment in driver.settings.experiments if isinstance(experiment, Trial)]
     items = [item for shard in driver.spool.shards(lambda index: not driver.shards.done(index)) for item in shard.items]
     items = [] if not trials else sorted(items, key=lambda item: item.length)
-    costs: dict[str, dict[str, Any]] = {}
+    costs: dict[str, dict[str, object]] = {}
     for trial in trials if items else []:
         calls = sum(trial.calls(driver.facts, item.length) for item in items)
         seconds: float | None = None
@@ -79,12 +79,13 @@ def cost_of(settings: Settings, analyzer: Analyzer, device: torch.device | None 
     facts = ModelFacts.of_analyzer(own, settings.stack)
     for item in settings.experiments:
         item.check(own)
-    forms = list(plan_of(settings, analyzer, facts).forms())
+    planned = plan_of(settings, analyzer, facts)
+    forms = list(planned.forms())
     trials = [experiment for experiment in settings.experiments if isinstance(experiment, Trial)]
     lengths = _lengths(settings, own) if forms or trials else []
     estimates: list[Estimate] = []
     for form in forms if lengths else []:
-        request = Request(StackRequest(form.measures, facts.layers), dtype=settings.torch_dtype)
+        request = Request(StackRequest(form.measures, facts.layers), dtype=planned.dtype)
         estimates.append(plan(own, asked_of(own, request), lengths, device=device))
     read = [length.source or length.tokens for length in lengths]
     return RunCost(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -63,7 +62,7 @@ class Driver:
     def needs_corpus(self) -> bool:
         return any(needs.corpus for needs in self.needs.values())
 
-    def prepare(self, *, overwrite: bool) -> dict[str, Any]:
+    def prepare(self, *, overwrite: bool) -> dict[str, object]:
         """Read the corpus and claim the folder for this run; returns the record of its settings."""
         before = _stamps(self.settings.corpus)
         self._read_corpus()
@@ -186,13 +185,7 @@ def plan_of(settings: Settings, analyzer: Analyzer, facts: ModelFacts) -> Plan:
         facts,
         mask_id,
         str(getattr(analyzer.tokenizer, "mask_token", "")),
-        settings.seed,
-        settings.masking,
-        settings.value_bias,
-        settings.torch_dtype,
-        settings.stack,
-        settings.approximate,
-        settings.ff_baseline,
+        settings,
     )
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -53,7 +52,7 @@ class RunFolder:
     def shards(self) -> Shards:
         return Shards(self.path / "shards", self.mirror)
 
-    def claim(self, record: dict[str, Any], *, overwrite: bool) -> None:
+    def claim(self, record: dict[str, object], *, overwrite: bool) -> None:
         """Claims the folder for the run with these settings, or checks that it is its own; removes unfinished files."""
         existing = _record(self.path)
         if existing != record:
@@ -160,7 +159,7 @@ def _unmake(folders: list[Path]) -> None:
             folder.rmdir()
 
 
-def _record(path: Path) -> dict[str, Any] | None:
+def _record(path: Path) -> dict[str, object] | None:
     """The settings of the run in a folder, or `None` if the folder is empty. Raises for any other folder."""
     file = path / SETTINGS
     if kind(file, "read") is None:
@@ -185,7 +184,7 @@ def _not_empty(name: str) -> str:
     return f"{name!r} is not empty and holds no run: nothing in it is replaced. Choose another folder (--out)."
 
 
-def _refusal(name: str, existing: dict[str, Any], record: dict[str, Any]) -> str:
+def _refusal(name: str, existing: dict[str, object], record: dict[str, object]) -> str:
     if existing.get("layout") != LAYOUT:
         how = f"was created by another version of normscope ({existing['normscope']}), and cannot be resumed"
     else:

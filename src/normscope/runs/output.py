@@ -24,15 +24,15 @@ from normscope.experiments import Experiment
 from normscope.experiments.base import Approximated, Outcome
 from normscope.experiments.observer import Plan
 from normscope.paths import MANIFEST, checksum
-from normscope.plots.glyphs import legible
+from normscope.plots.picture import legible
 from normscope.plots.style import publication
 from normscope.results.files import replacing
 from normscope.runs.driver import Driver
 
 
 def manifest_of(
-    driver: Driver, record: dict[str, Any], outcomes: Mapping[str, Outcome], seconds: float
-) -> dict[str, Any]:
+    driver: Driver, record: dict[str, object], outcomes: Mapping[str, Outcome], seconds: float
+) -> dict[str, object]:
     """The manifest without the names of written tables and figures."""
     worst = driver.completeness.moments.get("worst")
     experiments = driver.settings.experiments
@@ -65,7 +65,7 @@ def manifest_of(
 def _unmasked(item: Experiment, plan: Plan) -> list[str]:
     """A note where tokens should have been masked and could not be."""
     needs = item.needs(plan.model)
-    if not needs.masked or plan.masks(needs) or plan.masking == "none":
+    if not needs.masked or plan.masks(needs) or plan.settings.masking == "none":
         return []
     return [f"No tokens were masked, as the paper does: {_cannot_mask(plan)}."]
 
@@ -76,14 +76,14 @@ def _cannot_mask(plan: Plan) -> str:
     return f"{plan.model.name} is causal and not trained on masked tokens (--masking all masks them all the same)"
 
 
-def _masking(item: Experiment, plan: Plan) -> dict[str, Any]:
+def _masking(item: Experiment, plan: Plan) -> dict[str, object]:
     """Whether an experiment saw masked sequences, and why (not)."""
     needs = item.needs(plan.model)
     if not needs.corpus:
         reason = "it reads no sequences"
     elif plan.masks(needs):
-        reason = "asked for all experiments" if plan.masking == "all" else "as in the paper"
-    elif plan.masking == "none":
+        reason = "asked for all experiments" if plan.settings.masking == "all" else "as in the paper"
+    elif plan.settings.masking == "none":
         reason = "masking was switched off"
     elif needs.masked:
         reason = f"the paper masks tokens, but {_cannot_mask(plan)}"

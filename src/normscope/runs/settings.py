@@ -50,10 +50,6 @@ class Settings(RunSettings):
             check_approximable([item.name for item in self.experiments if not item.ranks_only], self.approximate)
 
     @property
-    def torch_dtype(self) -> torch.dtype | None:
-        return None if self.dtype is None else {"float32": torch.float32, "float64": torch.float64}[self.dtype]
-
-    @property
     def conventions(self) -> str:
         """What is computed differently from the papers."""
         given = {"value_bias": self.value_bias != "token", "ff_baseline": self.ff_baseline != "zero"}
@@ -75,12 +71,12 @@ class Settings(RunSettings):
         return json.loads(json.dumps(values, default=str))
 
 
-def identity(record: dict[str, Any]) -> str:
+def identity(record: dict[str, object]) -> str:
     """A hash of the settings of a run, by which its shards are known."""
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def choices_of(kind: Any) -> tuple[object, ...]:
+def choices_of(kind: object) -> tuple[object, ...]:
     """The values of a `Literal`, or of one that may be `None`; none for other types."""
     if get_origin(kind) is Literal:
         return get_args(kind)
@@ -110,7 +106,7 @@ _ABSENT = object()
 """A setting that a record lacks, such as one of an earlier version: it is not the same as none."""
 
 
-def differences(first: Any, second: Any, prefix: str = "") -> list[str]:
+def differences(first: object, second: object, prefix: str = "") -> list[str]:
     """The settings in which two records differ, by their dotted names."""
     if not isinstance(first, dict) or not isinstance(second, dict):
         return [] if first == second else [prefix or "its settings"]

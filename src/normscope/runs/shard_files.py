@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import duckdb
 import numpy as np
@@ -44,7 +44,7 @@ def is_sealed(folder: Path) -> bool:
 def broken_seal(folder: Path, run: str, name: str) -> str | None:
     """Why a folder is not the shard that it should be, as it was published; `None` if it is."""
     try:
-        seal: Any = json.loads((folder / SEAL).read_text(encoding="utf-8"))
+        seal: object = json.loads((folder / SEAL).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         return f"its {SEAL} cannot be read: {error}"
     if not isinstance(seal, dict) or not isinstance(seal.get("files"), dict):
@@ -53,7 +53,7 @@ def broken_seal(folder: Path, run: str, name: str) -> str | None:
         return "it is a shard of another run"
     if seal.get("shard") != name:
         return f"it is the shard {seal.get('shard')}"
-    files = cast("dict[str, Any]", seal["files"])
+    files = cast("dict[str, object]", seal["files"])
     for file, noted in files.items():
         how = difference(folder / file, noted) if Path(file).name == file else "is no file of a shard"
         if how is not None:

@@ -25,7 +25,7 @@ from normscope.errors import FileError
 from normscope.inputs import TokenSequence
 
 
-def to_json(item: Item) -> dict[str, Any]:
+def to_json(item: Item) -> dict[str, object]:
     """The item as dictionaries, lists, numbers and texts."""
     return {
         "number": item.number,

@@ -30,7 +30,7 @@ from normscope.testing.inputs import head_inputs, lengths_of, only_second, optio
 from normscope.testing.oracle import oracle
 
 
-def state_of(model: PreTrainedModel) -> dict[str, Any]:
+def state_of(model: PreTrainedModel) -> dict[str, object]:
     """What an analysis must leave as it was."""
     hooks = {
         f"{name}{kind}": list(getattr(module, kind))
@@ -41,7 +41,7 @@ def state_of(model: PreTrainedModel) -> dict[str, Any]:
     return {"hooks": hooks, "training flags": training, "attention": model.config._attn_implementation}  # pyright: ignore[reportPrivateUsage]
 
 
-def assert_same(before: dict[str, Any], after: dict[str, Any], what: str) -> None:
+def assert_same(before: dict[str, object], after: dict[str, object], what: str) -> None:
     """Nothing of a model's state has changed."""
     for name, value in before.items():
         assert after[name] == value, f"{what} has other {name}"
@@ -292,7 +292,7 @@ def assert_head(
         assert_close(relevance[1], _assert_certificate(alone, tolerance, "a sequence alone"), 10 * tolerance, what)
 
 
-def _forward_logits(model: PreTrainedModel, head: Head, inputs: Mapping[str, Any]) -> list[Tensor]:
+def _forward_logits(model: PreTrainedModel, head: Head, inputs: Mapping[str, object]) -> list[Tensor]:
     with torch.no_grad(), evaluation_mode(model):
         return given_logits(model, head, model(**inputs))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +21,7 @@ def stacks_of(family: Family) -> dict[str, Stack]:
     return {"stack": family.stack} if family.encoder is None else {"encoder": family.encoder, "stack": family.stack}
 
 
-def options_of(family: Family) -> dict[str, Any]:
+def options_of(family: Family) -> dict[str, object]:
     """What a bare model is called with besides its inputs."""
     return {"use_cache": False} if family.stack.causal else {}
 

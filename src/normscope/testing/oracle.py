@@ -97,7 +97,7 @@ def oracle(trace: LayerTrace, *, value_bias: str = "token", ff_baseline: str = "
                 current = replace(current, parts=current.parts * step.factor, bias=current.bias * step.factor)
                 continue
             case Attention():
-                current = _attend(step, trace, value_bias)
+                current = _attend(step, trace, bias_apart=value_bias == "bias")
             case Residual():
                 current = _add(current, bypasses.pop())
             case Normalise():
@@ -154,13 +154,13 @@ def _over_all_keys(
     return everything
 
 
-def _attend(attention: Attention, trace: LayerTrace, value_bias: str) -> OracleResult:
+def _attend(attention: Attention, trace: LayerTrace, *, bias_apart: bool) -> OracleResult:
     """ATTN, CROSS: `part[i, j] = sum_h a[h, i, j] * values[h, j] @ output[h]`; the parts before it are gone."""
     weights, values, output = attention.weights.double(), attention.values.double(), attention.output.double()
     bias = torch.zeros(weights.shape[1], output.shape[-1], dtype=torch.float64)
     if attention.bias is not None:
         bias += attention.bias.double()
-    if value_bias == "bias" and (constant := attention.value_bias) is not None:
+    if bias_apart and (constant := attention.value_bias) is not None:
         bias += torch.einsum("hqk,he,hed->qd", weights, constant.double(), output)
         values = values - constant.double()[:, None]
     factors = torch.einsum("hke,hed->hkd", values, output)

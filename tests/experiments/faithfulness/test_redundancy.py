@@ -14,10 +14,10 @@ from transformers import LlamaForCausalLM
 
 import normscope as ns
 from experiments.made import pearson
+from normscope.chain.measure import KeptTraces
 from normscope.chain.trace import LayerTrace
 from normscope.experiments.faithfulness.skipping import Component, components_of, continued, without
 from normscope.inputs import TokenSequence, read_inputs
-from normscope.measures import KeptTraces
 from normscope.runs import run
 
 LAYER = 2
@@ -28,7 +28,7 @@ def causal() -> LlamaForCausalLM:
 
 
 def traced(analyzer: ns.Analyzer) -> tuple[TokenSequence, dict[int, LayerTrace]]:
-    (sequence,), _ = read_inputs("one two key three", analyzer.tokenizer, None, words=False, truncate=False)
+    (sequence,), _ = read_inputs("one two key three", analyzer.tokenizer, None)
     (measured,) = analyzer.measure([sequence], [KeptTraces()])
     return sequence, measured.main[KeptTraces()]
 

@@ -62,7 +62,7 @@ def test_sampled_values_add_up_and_are_within_their_standard_errors(neurons: Any
 
 
 def test_integrated_gradients_here_are_those_of_the_maps_and_shapley_vectors_add_up(analyzer: ns.Analyzer) -> None:
-    (sequence,), _ = read_inputs("a small test", analyzer.tokenizer, None, words=False, truncate=False)
+    (sequence,), _ = read_inputs("a small test", analyzer.tokenizer, None)
     measure = ShapleyMaps(queries=9)
     (measured,) = analyzer.measure([sequence], [measure])
     maps = analyzer.analyze("a small test", scopes="AttnResLnFf").map("AttnResLnFf").values
@@ -89,7 +89,7 @@ def test_where_the_activation_is_linear_both_methods_agree() -> None:
             layer.intermediate.dense.bias.fill_(1000.0)  # every neuron stays on the straight side
     ids = {"input_ids": torch.tensor([[5, 9, 7, 30, 12]])}
     for model, agree in ((ns.load(straight), True), (curved, False)):
-        (sequence,), _ = read_inputs(ids, None, None, words=False, truncate=False)
+        (sequence,), _ = read_inputs(ids, None, None)
         measure = ShapleyMaps(biases=("present",))
         (measured,) = model.measure([sequence], [measure])
         differences = [each.difference for queries in measured.main[measure].values() for each in queries]

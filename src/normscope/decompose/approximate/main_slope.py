@@ -37,7 +37,7 @@ from normscope.decompose.approximate.sketch import (
     views_of,
 )
 from normscope.decompose.carriers import Carrier, OpenCarrier, Sums
-from normscope.decompose.dense import Buffers, Projected, add_product
+from normscope.decompose.dense import PLAIN, Buffers, Projected
 from normscope.decompose.key_groups import NUMBERS, SELF, KeyGroup, gram_matrices, squared_norms
 from normscope.errors import UnsupportedArchitectureError
 
@@ -310,7 +310,7 @@ class ApproximateExpansion:
             for start in range(0, len(second), NEURONS):
                 neurons = slice(start, min(start + NEURONS, len(second)))
                 hidden = self._hidden(place, rows, keys, neurons).flatten(0, 1)
-                add_product(vectors, hidden, second[neurons], None, first=start == 0)
+                PLAIN.add(vectors, hidden, second[neurons], first=start == 0)
         return out.transpose(0, 1)
 
     def _hidden(self, place: int, rows: slice, keys: slice, neurons: slice) -> Float[Tensor, "key row f"]:

@@ -235,7 +235,7 @@ class Sketch(Projection):
 
     directions: Directions
     later: tuple[Norm, ...]
-    products: Float[Tensor, "f direction"]
+    sketched: Float[Tensor, "f direction"]
     view: int = 0
 
     @staticmethod
@@ -245,7 +245,7 @@ class Sketch(Projection):
 
     @property
     def second(self) -> Float[Tensor, "f direction"]:
-        return self.products
+        return self.sketched
 
     def normalised(self, norm: Norm) -> Sketch:
         return replace(self, view=self.view + 1)

@@ -81,7 +81,7 @@ class Agreement(MethodTrial):
         case = case_of(analyzer, item, seed)
         if len(case.candidates) < _FEWEST:
             return Partial()
-        rows: list[dict[str, Any]] = []
+        rows: list[Row] = []
         refused: dict[str, str] = {}
         strict = ALL not in self.methods
         if self.level != "layers":
@@ -167,9 +167,9 @@ def _map(analysis: Analysis) -> np.ndarray:
     return values.transpose("layer", "query", "key").values.astype(np.float64)
 
 
-def _pairs(maps: dict[str, np.ndarray], sequence: int, layers: list[int]) -> list[dict[str, Any]]:
+def _pairs(maps: dict[str, np.ndarray], sequence: int, layers: list[int]) -> list[Row]:
     """The correlation of every two methods in every layer, mean over the rows in which there is one."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for first, second in combinations(maps, 2):
         for index, layer in enumerate(layers):
             found = [statistics.spearman(a, b) for a, b in zip(maps[first][index], maps[second][index], strict=True)]
@@ -179,7 +179,7 @@ def _pairs(maps: dict[str, np.ndarray], sequence: int, layers: list[int]) -> lis
     return rows
 
 
-def _figure(records: list[dict[str, Any]], names: tuple[str, ...], title: str) -> Figure:
+def _figure(records: list[Row], names: tuple[str, ...], title: str) -> Figure:
     there = [name for name in names if any(name in (record["first"], record["second"]) for record in records)]
     matrix = np.eye(len(there))
     for a, b in combinations(range(len(there)), 2):

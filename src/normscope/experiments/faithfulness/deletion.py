@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial as bind
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from normscope.experiments.faithfulness.attributions import Case, case_of, notes
 from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, PREDICTIONS, RESAMPLES, MethodTrial
 from normscope.experiments.figures import method_bars
 from normscope.experiments.partial import Moments, Partial, Rows
+from normscope.experiments.tables import Row
 from normscope.explain.model_values import Values
 from normscope.explain.probabilities import has_probabilities
 from normscope.explain.removal import NO_ROW, Removal, without
@@ -110,7 +111,7 @@ class Deletion(MethodTrial):
             return Partial()
         shares, refused = shares_by(analyzer, case.sequence, case.question, self.names, strict=ALL not in self.methods)
         probabilities = Probabilities(analyzer, case)
-        rows: list[dict[str, Any]] = []
+        rows: list[Row] = []
         grid = np.full((len(self.removals), len(self.names), 2, len(_GRID)), np.nan)
         for r, removal in enumerate(self.removals):
             if removal not in probabilities.removals():
@@ -215,7 +216,7 @@ def _on_grid(curve: curves.Curve) -> np.ndarray:
     return np.interp(_GRID, counts / counts[-1], curve.values[known])
 
 
-def _bars(records: list[dict[str, Any]], measure: str) -> Figure:
+def _bars(records: list[Row], measure: str) -> Figure:
     return method_bars([record for record in records if record["measure"] == measure], "removal", label=measure)
 
 

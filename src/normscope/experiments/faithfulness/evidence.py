@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial as bind
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, RESAMPLES, 
 from normscope.experiments.figures import method_bars
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.published import Paper
+from normscope.experiments.tables import Row
 from normscope.explain.question import LogitQuestion, Wanted
 from normscope.models.source import short_name
 
@@ -136,7 +137,7 @@ class EvidenceExperiment(MethodTrial):
         drawn = {f"evidence-{question}": bind(_figure, records, question) for question in QUESTIONS}
         return Outcome(results, drawn, [*published_notes(facts.model), *notes_of(partial)])
 
-    def _published(self, record: dict[str, Any], facts: RunFacts) -> dict[str, Any]:
+    def _published(self, record: Row, facts: RunFacts) -> Row:
         value = None
         if record["measure"] == "reciprocal_rank" and self.order == "signed":
             value = published_rank(facts.model, {record["set"]}, record["question"], record["method"])
@@ -160,12 +161,12 @@ def scores(shares: np.ndarray, is_evidence: np.ndarray) -> tuple[float, float]:
     return 1 / rank, float(positive[is_evidence].sum() / total) if total > 0 else 0.0
 
 
-def _means_of_sets(records: list[dict[str, Any]], facts: RunFacts) -> list[dict[str, Any]]:
+def _means_of_sets(records: list[Row], facts: RunFacts) -> list[Row]:
     """The mean of the sets' means, where there are several: every set counts alike."""
     collections = sorted({record["set"] for record in records})
     if len(collections) < 2:
         return []
-    by_key: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    by_key: dict[tuple[str, str, str], list[Row]] = {}
     for record in records:
         by_key.setdefault((record["question"], record["measure"], record["method"]), []).append(record)
     return [
@@ -206,7 +207,7 @@ def published_notes(model: ModelFacts) -> list[str]:
     return [f"No published values: those of ALTI-Logit's table are for GPT-2 small, and the model is {model.name!r}."]
 
 
-def _figure(records: list[dict[str, Any]], question: str) -> Figure:
+def _figure(records: list[Row], question: str) -> Figure:
     wanted = [
         record
         for record in records

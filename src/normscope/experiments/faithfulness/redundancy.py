@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial as bind
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 from torch import Tensor
 
+from normscope.chain.measure import KeptTraces
 from normscope.chain.trace import Attention, LayerTrace
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
@@ -30,7 +31,7 @@ from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.similarity import COLUMNS, MapComparison, map_comparisons, similarities
 from normscope.experiments.tables import Row
 from normscope.inputs import TokenSequence
-from normscope.measures import Decomposition, KeptTraces
+from normscope.methods.norms import Decomposition
 from normscope.options import Correlation, NormaliseAxis
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class Redundancy(Trial):
         analysis = analyzer.analysis_of(measured)
         maps = analysis.dataset["map"].transpose("layer", "scope", "query", "key")
         similar = similarities(maps, (self.comparison,))[0]
-        rows: list[dict[str, Any]] = []
+        rows: list[Row] = []
         for index, (layer, trace) in enumerate(measured.main[traces].items()):
             skipped = [component for component in components_of(trace) if self.heads or component.head is None]
             outputs = torch.stack([without(trace, None), *(without(trace, component) for component in skipped)])
@@ -127,7 +128,7 @@ class Redundancy(Trial):
         rows = table.to_pylist()
         by = ("layer", "component", "head")
         interval = bind(statistics.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
-        records: list[dict[str, Any]] = []
+        records: list[Row] = []
         for measure in _MEASURES:
             groups = statistics.grouped([{**row, "method": measure} for row in rows], by, measure)
             records += [_renamed(record) for record in statistics.means(groups, by, interval)]
@@ -203,15 +204,15 @@ def _with_and_without(step: Attention, head: int) -> xr.DataArray:
     return xr.DataArray(maps[None], dims=("layer", "which", "query", "key"))
 
 
-def _renamed(record: dict[str, Any]) -> dict[str, Any]:
+def _renamed(record: Row) -> Row:
     return {**{name: value for name, value in record.items() if name != "method"}, "measure": record["method"]}
 
 
-def _agreement(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _agreement(records: list[Row]) -> list[Row]:
     """Whether the change of the map predicts the effect of skipping, for each kind of component and for all except heads."""
     means = {(r["measure"], r["layer"], r["component"], r["head"]): r["mean"] for r in records}
     kinds = list(dict.fromkeys(r["component"] for r in records))
-    correlations: list[dict[str, Any]] = []
+    correlations: list[Row] = []
     for kind in (*kinds, "all but heads"):
         wanted = [kind] if kind in kinds else [name for name in kinds if name != "head"]
         for effect in ("loss_change", "turn"):
@@ -221,14 +222,14 @@ def _agreement(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 if measure == "change" and key[1] in wanted and (effect, *key) in means
             ]
             if len(pairs) >= _FEWEST:
-                rho: Any = stats.spearmanr(*np.array(pairs).T)
+                rho: object = stats.spearmanr(*np.array(pairs).T)
                 correlations.append(
                     {"component": kind, "effect": effect, "spearman": float(rho.statistic), "count": len(pairs)}
                 )
     return correlations
 
 
-def _figure(records: list[dict[str, Any]], model: ModelFacts, comparison: MapComparison) -> Figure:
+def _figure(records: list[Row], model: ModelFacts, comparison: MapComparison) -> Figure:
     """The change of the map and the effect of skipping, by layer, for all components except heads."""
     measured = [name for name in _MEASURES if any(r["measure"] == name for r in records)]
     labels = {

@@ -93,8 +93,8 @@ class Shapley(Trial):
             return Partial()
         measure = ShapleyMaps(self.exact, self.pairs, self.queries, self._biases, seed)
         (measured,) = analyzer.measure([item.sequence], [measure])
-        rows: list[dict[str, Any]] = []
-        cells: list[dict[str, Any]] = []
+        rows: list[Row] = []
+        cells: list[Row] = []
         for layer, queries in measured.main[measure].items():
             for values in queries:
                 label = {"sequence": item.number, "layer": layer, "bias": values.bias, "query": values.query}
@@ -155,8 +155,8 @@ _MEANS = pa.schema(
 )
 
 
-def _compared(values: QueryValues) -> dict[str, Any]:
-    rho: Any = stats.spearmanr(values.integrated, values.shapley)
+def _compared(values: QueryValues) -> dict[str, object]:
+    rho: object = stats.spearmanr(values.integrated, values.shapley)
     return {
         "spearman": float(rho.statistic),
         "cosine": values.cosine,
@@ -167,7 +167,7 @@ def _compared(values: QueryValues) -> dict[str, Any]:
     }
 
 
-def _largest(values: QueryValues, tokens: list[str]) -> list[dict[str, Any]]:
+def _largest(values: QueryValues, tokens: list[str]) -> list[Row]:
     """The cells of a query in which the two methods differ most, as shares of their rows."""
     first, second = values.integrated / values.integrated.sum(), values.shapley / values.shapley.sum()
     gap = first - second
@@ -179,9 +179,9 @@ def _largest(values: QueryValues, tokens: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _records(rows: list[dict[str, Any]], layer: int | None, interval: statistics.Interval) -> list[dict[str, Any]]:
+def _records(rows: list[Row], layer: int | None, interval: statistics.Interval) -> list[Row]:
     """The means of every measure over the texts."""
-    records: list[dict[str, Any]] = []
+    records: list[Row] = []
     for name in _MEASURES if rows else ():
         texts: dict[int, list[float]] = {}
         for row in rows:
@@ -195,7 +195,7 @@ def _records(rows: list[dict[str, Any]], layer: int | None, interval: statistics
     return records
 
 
-def _figure(records: list[dict[str, Any]], model: ModelFacts) -> Figure:
+def _figure(records: list[Row], model: ModelFacts) -> Figure:
     figure, (axes,) = figures.panels(1, width=5.2, height=3.4)
     wanted = [r for r in records if r["measure"] == "spearman" and r["layer"] is not None]
     series = {

@@ -20,8 +20,8 @@ from normscope.chain.linear import LinearisedNetwork, linearised
 from normscope.chain.measure import CaptureDepth, LayerMeasure
 from normscope.chain.trace import Expert, FeedForward, Gated, LayerTrace, OwnFeedForward, Plain
 from normscope.errors import UnsupportedArchitectureError
-from normscope.measures.parts import carried, tiles
-from normscope.measures.vectors import feed_forward_input, feed_forward_place
+from normscope.methods.maps import carried, tiles
+from normscope.methods.vectors import feed_forward_input, feed_forward_place
 
 Neurons = Callable[[Float[Tensor, "many branch f"]], Float[Tensor, "many f"]]
 """The outputs of neurons as a function of their inputs, on one branch (plain) or two (gate and up)."""

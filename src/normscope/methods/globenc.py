@@ -1,0 +1,74 @@
+"""GlobEnc (Modarressi et al. 2022): norms of the parts through the whole block, with the feed-forward's output left out.
+
+Its residual and the norm after it still act, with the deviation of the model's own state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from normscope.chain.measure import AnyMeasure
+from normscope.chain.trace import FeedForward, Fork, LayerTrace, OwnFeedForward, Residual
+from normscope.decompose import decompose
+from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
+from normscope.methods.maps import LayerMaps, MapMeasure
+from normscope.scopes import Scope, scopes_of
+
+
+@dataclass(frozen=True)
+class GlobEncMaps(MapMeasure):
+    """Norm maps of every layer without its feed-forward."""
+
+    quantity: ClassVar[str] = "norm"
+
+    def of_layer(self, trace: LayerTrace) -> LayerMaps:
+        first, last = _branch(trace)
+        left = replace(
+            trace,
+            steps=(*trace.steps[:first], *trace.steps[last:]),
+            # After the branch the model's own states hold what is left out here, so that there is nothing to compare with.
+            states=(*trace.states[:first], *[None] * len(trace.states[last:])),
+        )
+        scope = scopes_of(left.components, weights=False)[-1]
+        result = decompose(left, [scope])
+        return LayerMaps({_scope(trace, first, last): result.maps[scope]}, errors=result.errors)
+
+
+def _branch(trace: LayerTrace) -> tuple[int, int]:
+    """The steps of the feed-forward's branch, from its fork to its residual; beside an attention, its own step alone."""
+    place = next(index for index, step in enumerate(trace.steps) if isinstance(step, FeedForward))
+    if isinstance(trace.steps[place], OwnFeedForward):
+        return place, place + 1
+    fork = max(index for index, step in enumerate(trace.steps[:place]) if isinstance(step, Fork))
+    residual = next(index for index in range(place, len(trace.steps)) if isinstance(trace.steps[index], Residual))
+    return fork, residual + 1
+
+
+def _scope(trace: LayerTrace, first: int, last: int) -> Scope:
+    """The components without those of the branch, but with the residual around it: `AttnResLnResLn` for BERT."""
+    kept: Sequence[str] = [
+        step.name
+        for index, step in enumerate(trace.steps)
+        if step.name and (not first <= index < last or isinstance(step, Residual))
+    ]
+    return Scope.of(kept)
+
+
+@dataclass(frozen=True)
+class GlobEnc(LayerMethod):
+    """`normalise`: whether a rollout divides rows by their sums first. The authors multiply the norms as they are."""
+
+    normalise: bool = False
+
+    name: ClassVar[str] = "globenc"
+    summary: ClassVar[str] = "norms of the parts through a whole layer, with the feed-forward's output left out"
+    quantity: ClassVar[str] = "norm"
+    cost: ClassVar[str] = "less than a forward pass for short texts: the parts stay factored"
+    operations: ClassVar[str] = "2 L (n^2 H^2 + n H^2 d)"
+    paper: ClassVar[str] = "Modarressi et al. 2022"
+
+    def measures(self, request: MapRequest) -> list[AnyMeasure]:
+        refuse_options(self, request)
+        return [GlobEncMaps()]

@@ -115,7 +115,7 @@ def _apply(linear: Linear, vectors: Tensor) -> Tensor:
     return product if linear.bias is None else product + linear.bias
 
 
-# ---- From the description of a block, its weights and what was seen in a call, to the trace of each sequence.
+# ---- From the description of a block, its weights and what was captured of a call, to the trace of each sequence.
 #
 # Knows which tensor of the model plays which role in the chain, and nothing of what is computed with them.
 
@@ -182,14 +182,14 @@ class TraceBuilder:
     def _with_weights(self, whole: LayerTrace, view: SequenceView, rows: Tensor) -> LayerTrace:
         trace = whole.select(rows)
         steps = list(trace.steps)
-        for place, (part, step) in enumerate(zip(self.chain, steps, strict=True)):
+        for index, (part, step) in enumerate(zip(self.chain, steps, strict=True)):
             if isinstance(step, Attention) and isinstance(part, DispatchedAttention | DispatchedCrossAttention):
                 cross = isinstance(part, DispatchedCrossAttention)
                 weights = view.row_weights(part.module, rows, source=cross)
                 if self.causal and not cross:
                     later = torch.arange(view.length, device=rows.device) > rows[:, None]
                     self._check_causal(bool((weights * later).any()))
-                steps[place] = replace(step, weights=weights)
+                steps[index] = replace(step, weights=weights)
         return replace(trace, steps=tuple(steps))
 
     def _step(self, part: Part, view: SequenceView) -> Step:

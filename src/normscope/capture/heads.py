@@ -43,7 +43,7 @@ class HeadListener:
 
     `lengths` are those of the sequences that the head's stack of blocks sees: in a multiple-choice model every choice is a
     sequence of its own (with one row and one label), choice by choice within each example. With `encoder_lengths` the end
-    of an encoder is recorded as well, or alone, without `head`.
+    of an encoder is recorded as well, or alone, without `head`: then the pass may end before that of the model.
     """
 
     def __init__(
@@ -79,18 +79,18 @@ class HeadListener:
     def traces(self) -> list[HeadTrace]:
         """The head's trace of every sequence, after the pass."""
         assert self.head is not None
-        return [bound.trace(self.head) for bound in self._bound(_HEAD, self.lengths)]
+        if self.captured.output is None:
+            raise HeadError(f"The head of {type(self.model).__name__} was not reached: the forward pass ended early.")
+        return [builder.trace(self.head) for builder in self._builders(_HEAD, self.lengths)]
 
     def encoder_ends(self) -> list[EncoderEnd]:
         """What happens between the encoder's last block and the states that the decoder reads, for every sequence."""
         return [
-            EncoderEnd(bound.own_states(), bound.steps(self.encoder_parts, bound.length))
-            for bound in self._bound(_ENCODER, self.encoder_lengths or ())
+            EncoderEnd(builder.own_states(), builder.steps(self.encoder_parts, builder.length))
+            for builder in self._builders(_ENCODER, self.encoder_lengths or ())
         ]
 
-    def _bound(self, stack: str, lengths: Sequence[int]) -> list[HeadTraceBuilder]:
-        if self.captured.output is None:
-            raise HeadError(f"The head of {type(self.model).__name__} was not reached: the forward pass ended early.")
+    def _builders(self, stack: str, lengths: Sequence[int]) -> list[HeadTraceBuilder]:
         return [
             HeadTraceBuilder(self.model, self.captured, self.states[stack], sequence, length, self.dtype)
             for sequence, length in enumerate(lengths)

@@ -769,7 +769,7 @@ class Analyzer(Model):
         return results.analysis_of(self, measured, conventions, facts)
 
 
-def _listed(texts: Any) -> list[Any]:
+def _listed(texts: object) -> list[str]:
     """The texts of a list, which is not empty."""
     if not isinstance(texts, Sequence):
         raise InputError(f"Expected a text or a list of texts, not a {type(texts).__name__} ({texts!r:.60}).")

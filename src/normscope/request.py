@@ -324,7 +324,7 @@ class AnswerRequest:
     ] = None
     chat: bool | None = None
     table: bool = False
-    ff_baseline: _Baseline = "zero"
+    ff_baseline: DocumentedBaseline = "zero"
     dtype: Dtype | None = None
     max_memory: Annotated[
         int | None,

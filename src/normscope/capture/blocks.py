@@ -45,6 +45,7 @@ from normscope.families.spec import (
     DispatchedCrossAttention,
     ExpertsPart,
     FeedForwardPart,
+    FixedLayerNormPart,
     FlatExpertsPart,
     ForkPart,
     FusedGatedPart,
@@ -52,12 +53,15 @@ from normscope.families.spec import (
     HeadGate,
     HookedAttention,
     InputScaledExpertsPart,
-    NormPart,
+    LayerNormPart,
     Part,
     PlainPart,
     ResidualPart,
+    RmsNormPart,
     ScalePart,
     SharedExpertsPart,
+    UnitLayerNormPart,
+    UnitRmsNormPart,
 )
 
 
@@ -68,7 +72,7 @@ def watched_modules(part: Part) -> tuple[str, ...]:
             return ()
         case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention():
             return _watched_in_attention(part)
-        case _ if isinstance(part, NormPart):
+        case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
             return (part.module,)
         case PlainPart():
             return (part.first, part.second)
@@ -149,7 +153,7 @@ class TraceBuilder:
                 return Scale(part.factor)
             case ResidualPart():
                 return Residual()
-            case _ if isinstance(part, NormPart):
+            case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
                 states = view.input(part.module)
                 return Normalise(self.weights.norm(part, states), state_before=states)
             case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention():
@@ -169,7 +173,7 @@ class TraceBuilder:
             case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention():
                 output, bias = view.output(part.output), getattr(part, "output_bias", None)
                 return output if bias is None else output + self.weights.parameter(bias)
-            case _ if isinstance(part, NormPart):
+            case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
                 return view.output(part.module)
             case PlainPart():
                 return view.output(part.second)

@@ -39,14 +39,20 @@ from normscope.families.heads.spec import (
     SpanPart,
     TokenAt,
 )
-from normscope.families.spec import NormPart
+from normscope.families.spec import (
+    FixedLayerNormPart,
+    LayerNormPart,
+    RmsNormPart,
+    UnitLayerNormPart,
+    UnitRmsNormPart,
+)
 
 
 def head_modules(parts: Sequence[HeadPart]) -> Iterator[str]:
     """The modules whose input or output a head needs."""
     for part in parts:
         match part:
-            case _ if isinstance(part, NormPart):
+            case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
                 yield part.module
             case ActivationPart() | NamedActivationPart() | SoftCapPart():
                 yield part.after
@@ -154,7 +160,7 @@ class HeadTraceBuilder:
     def _step(self, part: HeadPart, rows: int) -> HeadStep:
         weights = BlockWeights(self.model, self.dtype, self.states.device)
         match part:
-            case _ if isinstance(part, NormPart):
+            case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
                 states = self._cut(self.captured.taken[part.module][0], rows)
                 return Normalise(weights.norm(part, states), states)
             case LinearPart():

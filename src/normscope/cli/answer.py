@@ -113,7 +113,7 @@ def answer_command(
     if hops is not None:
         with working("Following the generated text"):
             answer = answer.through_reasoning(None if hops == "all" else int(hops))
-    _give_out(answer, cast(Unit, units), top, out)
+    _show_or_write(answer, cast(Unit, units), top, out)
 
 
 def _answered(analyzer: Analyzer, keywords: AnswerOptions) -> Answer:
@@ -183,7 +183,7 @@ def _messages(path: Path) -> list[dict[str, str]]:
     return cast("list[dict[str, str]]", found)
 
 
-def _give_out(answer: Answer, unit: Unit, top: int, out: Path | None) -> None:
+def _show_or_write(answer: Answer, unit: Unit, top: int, out: Path | None) -> None:
     if out is None:
         from normscope.output.answer_terminal import answer_view
 

@@ -80,7 +80,7 @@ def similar_command(
     with working("Comparing", "texts") as on_progress:
         keywords = cast(SimilarityOptions, {**request, "on_progress": on_progress})
         similarity = analyzer.similarity(one, str(other), **keywords)
-    _give_out([similarity], units, out)
+    _show_or_write([similarity], units, out)
 
 
 def search_command(
@@ -125,7 +125,7 @@ def search_command(
         keywords = cast(SimilarityOptions, {**request, "truncate": True, "on_progress": on_progress})
         hits = analyzer.search(text, passages, top=top, **keywords)
     passages.say_left_out()
-    _give_out(hits, units, out)
+    _show_or_write(hits, units, out)
 
 
 class _Passages:
@@ -159,16 +159,16 @@ def _explained_together(
 
     if request.get("pooling") is not None or not is_cross_encoder(analyzer):
         return False
-    from normscope.cli.explain import give_out
+    from normscope.cli.explain import show_or_write
 
     say(f"{analyzer.name} reads both texts together and scores the pair: the score is explained.")
     with working("Explaining", "layers") as on_progress:
         explanation = analyzer.explain(texts, truncate=request.get("truncate", False), on_progress=on_progress)
-    give_out(explanation.words() if units == "word" else explanation, out, None)
+    show_or_write(explanation.words() if units == "word" else explanation, out, None)
     return True
 
 
-def _give_out(similarities: Sequence[Similarity], units: str, out: Path | None) -> None:
+def _show_or_write(similarities: Sequence[Similarity], units: str, out: Path | None) -> None:
     shown = [each.words() for each in similarities] if units == "word" else similarities
     if out is None:
         from normscope.output.similarity_terminal import show_similarities

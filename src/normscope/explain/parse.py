@@ -301,7 +301,7 @@ def checked(
     continue_for: object,
     direction: object,
     reply: object,
-    objective: object = "logit",
+    objective: Objective = "logit",
 ) -> Wanted:
     """The question that a user asks."""
     if objective_of(objective) == "contrast" and against is None:

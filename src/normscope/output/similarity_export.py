@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from normscope.errors import FileError
-from normscope.output.export import plain, write_figure, write_json, write_table
+from normscope.output.export import Columns, plain, write_figure, write_json, write_table
 from normscope.paths import FIGURES, NETCDF, PAGE, RESULTS, ending
 from normscope.results.files import write_netcdf
 from normscope.results.similarity import check_one_model
 
 if TYPE_CHECKING:
-    from normscope.output.export import Table
     from normscope.results.similarity import Similarity
 
 
@@ -53,13 +52,11 @@ def check_single(similarities: Sequence[Similarity], path: str | Path) -> None:
         )
 
 
-def table_of(similarities: Sequence[Similarity]) -> Table:
+def table_of(similarities: Sequence[Similarity]) -> Columns:
     """One row for every number; those of a similarity add up to its value. Without a table, those of the first text do."""
-    import pyarrow as pa  # noqa: PLC0415  (slow to import)
-
     rows = [row for number, each in enumerate(similarities) for row in _rows(number, each)]
     names = ("similarity", "value", "part", "first", "first_token", "second", "second_token", "share")
-    return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
+    return {name: np.array([row[index] for row in rows], dtype=object) for index, name in enumerate(names)}
 
 
 def _rows(number: int, similarity: Similarity) -> list[tuple[Any, ...]]:

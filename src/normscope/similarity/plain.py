@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from normscope.capture.hooks import turn
+from normscope.capture.hooks import model_lock
 from normscope.errors import InputError, ModelError
 from normscope.inputs import Batch
 from normscope.models.model import Model
@@ -44,9 +44,9 @@ def batches_of(model: Model, texts: Sequence[TextInput]) -> Iterator[Batch]:
     """The texts in batches of similar lengths, so that little is padded; what no token attends to is masked."""
     for group in _alike(texts):
         for batch in model.batches([texts[place].sequence for place in group]):
-            placed = replace(batch, places=[group[place] for place in batch.places])
+            placed = replace(batch, places=[group[place] for place in batch.indices])
             mask = batch.features["attention_mask"]
-            for row, place in enumerate(placed.places):
+            for row, place in enumerate(placed.indices):
                 if (start := texts[place].unattended) is not None:
                     mask[row, start:] = 0
             yield placed
@@ -75,10 +75,10 @@ def embeddings(
     for batch in batches_of(model, texts):
         if tell is not None:
             tell(done, len(texts))
-        done += len(batch.places)
-        with turn(whole.module), torch.no_grad():
+        done += len(batch.indices)
+        with model_lock(whole.module), torch.no_grad():
             states = model.run(batch, head=False).last_hidden_state
-            for row, (place, length) in enumerate(zip(batch.places, batch.lengths, strict=True)):
+            for row, (place, length) in enumerate(zip(batch.indices, batch.lengths, strict=True)):
                 found[place] = _checked(embedding(spec, states[row, :length], texts[place]), model, texts[place])
     return [found[place] for place in range(len(texts))]
 

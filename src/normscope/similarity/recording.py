@@ -9,7 +9,7 @@ import torch
 
 from normscope.capture import Side, module_between
 from normscope.capture.heads import HeadListener
-from normscope.capture.hooks import turn
+from normscope.capture.hooks import model_lock
 from normscope.chain.head_trace import HeadTrace
 from normscope.chain.trace import LayerTrace
 from normscope.errors import UnsupportedArchitectureError
@@ -51,7 +51,7 @@ def record(
     arithmetic = dtype or torch.promote_types(model.weight_dtype, torch.float32)
     found: dict[int, RecordedText] = {}
     for batch in batches_of(model, texts):
-        with turn(whole.module):
+        with model_lock(whole.module):
             passed = list(_Pass(model, batch, arithmetic).run())
         for place, layers, states in passed:
             with torch.no_grad():
@@ -66,7 +66,7 @@ class _Pass:
 
     def __init__(self, model: Model, batch: Batch, dtype: torch.dtype) -> None:
         self.model, self.batch, self.dtype = model, batch, dtype
-        self.layers: list[list[LayerTrace]] = [[] for _ in batch.places]
+        self.layers: list[list[LayerTrace]] = [[] for _ in batch.indices]
 
     def run(self) -> Iterator[tuple[int, list[LayerTrace], HeadTrace]]:
         """The place of every text with its layers, and with what acts between the last of them and the model's output."""
@@ -75,7 +75,7 @@ class _Pass:
         listener = HeadListener(model.module, model.family, lengths, dtype=self.dtype, head=end)
         side = Side(model.family.stack, lengths, model.layers, self._keep)
         model.capture(self.batch, [side], dtype=self.dtype, head=listener)
-        for place, layers, states in zip(self.batch.places, self.layers, listener.traces(), strict=True):
+        for place, layers, states in zip(self.batch.indices, self.layers, listener.traces(), strict=True):
             self._check_joined(layers[-1], states.states, "the pooling", len(layers))
             yield place, layers, states
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from normscope.errors import InputError
 from normscope.inputs import NO_WORD, TokenSequence, read_inputs
+from normscope.inputs.text import Reading
 from normscope.models.model import Model
 from normscope.similarity.spec import EmbeddingSpec, Expansion, Task, prompt_of
 
@@ -62,7 +63,7 @@ class TextReader:
         return replace(read, scored=self._scored(read)) if self.spec.is_late else read
 
     def _tokens(self, text: str, longest: int | None) -> TokenSequence:
-        (sequence,), _ = read_inputs(text, self.model.tokenizer, longest, words=False, truncate=self.truncate)
+        (sequence,), _ = read_inputs(text, self.model.tokenizer, longest, Reading(truncate=self.truncate))
         return sequence
 
     def _longest(self, task: Task | None, expansion: Expansion | None) -> int | None:

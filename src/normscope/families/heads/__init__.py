@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from normscope.errors import HeadError, listing
-from normscope.families.heads import decoders, encoder_decoders, encoders
+from normscope.families.heads import decoders, encoder_decoders, encoders, multimodal
 from normscope.families.heads.encoder_decoders import ENCODER_ENDS
 from normscope.families.heads.lacking import is_of_head, made_up, note_lacking, refuse_lacking
 from normscope.families.heads.spec import LANGUAGE_MODELLING, DescribedHead, Head, HeadPart
@@ -124,6 +124,8 @@ def encoder_end(family: Family) -> tuple[HeadPart, ...]:
     return parts
 
 
-for _table in (decoders.DECODERS, encoders.ENCODERS, encoders.IMAGES, encoder_decoders.ENCODER_DECODERS):
+for _table in (
+    *(decoders.DECODERS, encoders.ENCODERS, encoders.IMAGES, encoder_decoders.ENCODER_DECODERS, multimodal.MULTIMODAL),
+):
     for _name, _head in _table.items():
         register_head(_head, _name)

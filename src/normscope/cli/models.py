@@ -118,7 +118,9 @@ def _random_ids(analyzer: Analyzer) -> Tensor:
 def _random_pixels(analyzer: Analyzer) -> Tensor:
     import torch
 
-    config: Any = analyzer.model.config
+    from normscope.families.spec import image_config
+
+    config: Any = image_config(analyzer.model.config)
     size = config.image_size
     height, width = (size, size) if isinstance(size, int) else size
     return torch.randn(1, config.num_channels, height, width, generator=torch.Generator().manual_seed(0))

@@ -13,7 +13,7 @@ from normscope.decompose.dense import PLAIN
 from normscope.errors import InputError
 from normscope.estimate.estimate import Length
 from normscope.estimate.planning import SHORT, ShortRun, Stacks, asked_of, explained_of, lengths_of
-from normscope.families.spec import Config
+from normscope.families.spec import Config, image_config
 from normscope.inputs import Reading, read_targets
 from normscope.methods import resolve
 from normscope.methods.norms import Decomposition
@@ -82,7 +82,8 @@ def short_explanation(
 def _short_input(model: Model) -> tuple[dict[str, Any], dict[str, Any] | None]:
     if model.family.reads == "image":
         config: Config = model.config
-        height, width = (config.image_size,) * 2 if isinstance(config.image_size, int) else config.image_size
+        size = image_config(config).image_size
+        height, width = (size, size) if isinstance(size, int) else size
         device = entry_device(model.module)
         return {"pixel_values": torch.zeros(1, config.num_channels, height, width, device=device)}, None
     ids: dict[str, Any] = {"input_ids": [[_plain_token(model)] * SHORT]}

@@ -39,7 +39,7 @@ from normscope.inputs import (
     with_targets,
 )
 from normscope.models.model import Model
-from normscope.options import is_whole, objective_of, position_of, whole_number, whole_numbers
+from normscope.options import Objective, is_whole, objective_of, position_of, whole_number, whole_numbers
 
 _LONGEST_CONTINUED = 4096
 """How long a text may become where the model itself says nothing."""

@@ -76,6 +76,9 @@ def start_token(model: PreTrainedModel) -> int | None:
     """The token that the decoder reads first, if the model names it; for T5 it is the padding token."""
     start = getattr(model.config, "decoder_start_token_id", None)
     start = setting(model, "decoder_start_token_id") if start is None else start
+    own = getattr(model.config, "decoder", None)
+    if start is None and own is not None:
+        return getattr(own, "bos_token_id", None)
     return model.config.pad_token_id if start is None and hasattr(model, "_shift_right") else start
 
 

@@ -19,9 +19,10 @@ CONSTRAINTS = str(ROOT / "constraints.txt")
 LONGEST = 1800
 
 EXTRAS = {
+    "corpus": "import normscope.runs, normscope.report, pyarrow, duckdb, scipy",
     "server": "import normscope.explorer.server",
     "notebook": "import normscope.explorer.widget",
-    "datasets": "import datasets",
+    "datasets": "import datasets, normscope.runs",
     "captum": "import captum",
     "ray": "import normscope.runs.ray",
     "zarr": "import zarr",
@@ -35,6 +36,7 @@ _RUN = (
 )
 _LOADED = "import normscope as ns; analyzer = ns.load(); analyzer.{}"
 WITHOUT = {
+    "corpus": _RUN.format("'--corpus', str(bundled())"),
     "server": "from normscope.cli import main; main(['serve'])",
     "notebook": _LOADED.format("analyze('A text.', scopes='AttnW', layers=1).explore()"),
     "datasets": _RUN.format("'--corpus', 'imdb', '--format', 'dataset'"),
@@ -44,6 +46,19 @@ WITHOUT = {
     "accelerate": "import normscope as ns; ns.load(device_map='auto')",
 }
 """What says how to install the extra, where it is missing."""
+
+FIRST_HOUR = (
+    ("map", "A text.", "--layer", "3", "--out", "map.svg"),
+    ("mix", "A text."),
+    ("growth", "A text.", "--layer", "3", "--out", "growth.png"),
+    ("explain", "A text.", "--state", "--at", "1"),
+    ("explore", "A text.", "--out", "page.html"),
+    ("estimate", "--tokens", "64"),
+    ("methods",),
+    ("experiments",),
+    ("models",),
+)
+"""What README's first screen shows, and what works without any extra."""
 
 pytestmark = pytest.mark.slow
 
@@ -128,9 +143,11 @@ def with_model(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_works_alone(with_model: Path, elsewhere: Path) -> None:
     normscope = with_model.parent / "normscope"
     assert "complete" in run(normscope, "check", folder=elsewhere)
-    run(normscope, "map", "A text.", "--layer", "3", "--out", "map.svg", folder=elsewhere)
-    run(normscope, "explore", "A text.", "--out", "page.html", folder=elsewhere)
+    for arguments in FIRST_HOUR:
+        run(normscope, *arguments, folder=elsewhere)
     assert (elsewhere / "map.svg").stat().st_size > 1000 and (elsewhere / "page.html").stat().st_size > 100_000
+    run(with_model, "-c", _LOADED.format("analyze('A text.').save('maps.csv')"), folder=elsewhere)
+    assert (elsewhere / "maps.csv").read_text(encoding="utf-8").startswith("scope,layer,query,query_token,")
 
 
 @pytest.mark.parametrize("extra", WITHOUT)

@@ -46,6 +46,25 @@ def test_no_module_takes_a_name_that_its_package_uses(package: Path) -> None:
     assert not modules & names_taken_from_elsewhere(package)
 
 
+IMPORT_EACH_FIRST = """
+import sys
+from importlib import import_module
+from typing import get_args
+
+from normscope.results.views import View
+
+for name in sorted({each.partition(":")[0] for each in get_args(View)}):
+    for module in [each for each in sys.modules if each.partition(".")[0] == "normscope"]:
+        del sys.modules[module]
+    import_module(f"normscope.{name}")
+"""
+
+
+def test_whatever_shows_a_result_can_be_the_first_to_be_imported() -> None:
+    process = subprocess.run([sys.executable, "-c", IMPORT_EACH_FIRST], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+
+
 HEAVY = {
     "torch",
     "transformers",
@@ -93,6 +112,11 @@ def test_a_missing_argument_imports_nothing_that_a_model_needs() -> None:
     assert not HEAVY.intersection(imported_by(ENDED.format(["map"])))
 
 
+@pytest.mark.parametrize("command", ["methods", "models", "experiments"])
+def test_a_list_is_printed_without_importing_what_computes(command: str) -> None:
+    assert not HEAVY.intersection(imported_by(ENDED.format([command])))
+
+
 @pytest.mark.parametrize("arguments", [["--version"], ["nosuch"]], ids=" ".join)
 def test_what_needs_no_options_is_answered_without_reading_any(arguments: list[str]) -> None:
     assert not {"typer", "normscope.families.spec"}.intersection(imported_by(ENDED.format(arguments)))
@@ -112,7 +136,11 @@ def cpu_seconds(*arguments: str) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "line", ["--version", "--help", "nosuch", "run --help", "run --nosuch", "run", "map text --layer x"]
+    "line",
+    [
+        *("--version", "--help", "nosuch", "run --help", "run --nosuch", "run", "map text --layer x"),
+        *("methods", "models", "experiments"),
+    ],
 )
 def test_an_answer_takes_little_more_than_what_reads_options_takes_to_import(line: str) -> None:
     """Seconds differ between machines and with what else they do: this is 0.3 s where typer and rich take 0.17."""

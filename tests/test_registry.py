@@ -34,6 +34,7 @@ class Sample(_Base):
     depth: int = _DEPTH
 
     name = "sample"
+    base_label: ClassVar[str] = _Base.label
     table: ClassVar[dict[str, tuple[str, ...]]] = {"second": ("b",)}
 
 
@@ -45,11 +46,18 @@ def test_the_options_read_from_the_source_are_the_fields_of_the_class(registry: 
     assert registry.declaration(name).options == {field.name: field.default for field in fields(registry[name])}
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_the_constants_read_from_the_source_are_those_of_the_class(name: str) -> None:
-    declaration, kind = EXPERIMENTS.declaration(name), EXPERIMENTS[name]
-    assert declaration.constant("reads_corpus") == kind.reads_corpus
-    assert declaration.constant("rank_options") == kind.rank_options
+CONSTANTS = {
+    "method": ("name", "summary", "quantity", "signed", "cost", "operations", "paper", "gives"),
+    "experiment": ("name", "paper", "shows", "summary", "reads_corpus", "rank_options"),
+}
+"""What the command line reads of a class before it imports it."""
+
+
+@pytest.mark.parametrize(("registry", "name"), ENTRIES, ids=lambda value: value if isinstance(value, str) else "")
+def test_the_constants_read_from_the_source_are_those_of_the_class(registry: Registry[Any], name: str) -> None:
+    declaration, kind = registry.declaration(name), registry[name]
+    for constant in CONSTANTS[registry.what]:
+        assert declaration.constant(constant) == getattr(kind, constant)
 
 
 def test_defaults_are_read_from_bases_constants_and_nested_literals() -> None:
@@ -58,7 +66,7 @@ def test_defaults_are_read_from_bases_constants_and_nested_literals() -> None:
     assert declaration.options == {
         field.name: field.default for field in fields(Sample) if field.default is not MISSING
     }
-    assert declaration.constant("label") == "base"
+    assert declaration.constant("label") == declaration.constant("base_label") == "base"
     assert declaration.constant("table") == {"second": ("b",)}
     assert declaration.constant("nothing", 3) == 3
     with pytest.raises(AttributeError, match="Sample declares no 'nothing'"):

@@ -16,11 +16,12 @@ import torch
 import xarray as xr
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from normscope.answering import explain_answer
 from normscope.chain.baseline import BiasBaseline, baseline
 from normscope.chain.measure import AnyMeasure, KeptTraces, check_arithmetic
 from normscope.chain.trace import LayerTrace
 from normscope.deprecated import renamed_keywords
-from normscope.errors import InputError
+from normscope.errors import InputError, require_extra
 from normscope.estimate import Clock, Estimate
 from normscope.estimate import request as planned
 from normscope.estimate.planning import asked_of, explained_of, lengths_of, plan, refuse_memory
@@ -51,6 +52,8 @@ from normscope.passes import Measured, Pass, Tell
 from normscope.request import (
     AnalysisOptions,
     AnalysisRequest,
+    AnswerOptions,
+    AnswerRequest,
     EstimateOptions,
     EstimateRequest,
     ExplainOptions,
@@ -61,8 +64,8 @@ from normscope.request import (
 )
 from normscope.results import from_pass as results
 from normscope.results import schema
-from normscope.results import zarr as streaming
 from normscope.results.analysis import Analysis
+from normscope.results.answer import Answer
 from normscope.results.explanation import Explanation
 
 
@@ -283,6 +286,9 @@ class Analyzer(Model):
         request = resolve.map_request(self, method, wanted, asked)
         facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline, **method.facts}
         if asked.out is not None:
+            require_extra("zarr", "Streaming results to disk (out=)", "zarr")
+            from normscope.results import zarr as streaming  # noqa: PLC0415  (an extra)
+
             return streaming.analysis(Pass(self, request), sequences, facts, asked.out, asked.on_progress)
         if asked.max_memory is not None:
             refuse_memory(self, request, lengths_of(sequences), asked.max_memory)
@@ -388,6 +394,9 @@ class Analyzer(Model):
                 text that the decoder reads.
             reply: of an encoder-decoder, the text that its decoder reads, or the token ids, just as they are after the
                 start token. The target is then a word, or a token id, that could follow the token `at`, as of causal models.
+            objective: the `"logit"`, or the `"centred"` logit: what it is above the mean of all logits of its row, weighted
+                by their probabilities, which are constants. What raises all logits alike is left out. With `against`, which
+                makes it a `"contrast"`, the two are the same.
             method: how to attribute, by name (`normscope methods` lists them) or with options (`normscope.method`). Only
                 the pull-back follows what flows through the layers, adds up exactly, and takes the next two arguments.
             heads: also keep the edges of every head, `[layer, head, query, key]`.
@@ -422,7 +431,8 @@ class Analyzer(Model):
                 f"The method {method.facts['method']!r} has no baseline of feed-forwards: leave out ff_baseline, or use "
                 f"'pull-back' or 'decompx'."
             )
-        wanted = checked(asked.target, asked.against, asked.at, asked.continue_for, asked.direction, asked.reply)
+        said = (asked.target, asked.against, asked.at, asked.continue_for, asked.direction, asked.reply)
+        wanted = checked(*said, asked.objective)
         sequences, single = resolve.read_sources(self, inputs, Reading(pretokenized, asked.truncate))
         request = PullRequest(asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline)
         explanations = [self._explain(item, wanted, method, request) for item in sequences]
@@ -434,6 +444,44 @@ class Analyzer(Model):
         sequence, question = read_question(self, sequence, wanted)
         resolve.refuse_unknown_ids(self, sequence)
         return Explanation.from_tree(method.explain(Asked(self, sequence, question, request)))
+
+    @with_keywords(AnswerOptions, AnswerRequest)
+    def explain_answer(self, **options: Unpack[AnswerOptions]) -> Answer:
+        """Which sentence, document or turn an answer came from: exactly, for an answer of any length in one pass back.
+
+        The model answers a question about a context, or the last message of a chat; or the answer is given. Its value is the
+        sum of the `objective` over its tokens. What every token that the model read puts into it adds up, with the biases,
+        to the value, and so do sentences and documents. Attention weights, deviations of norms and slopes of activations are
+        those of the pass: how they came about is not part of the explanation.
+
+        Keyword Args:
+            context: a document, a list of them, or documents by name.
+            question: what is asked about it.
+            messages: instead, the turns of a chat, each with a `role` and a `content`. If the last is the assistant's, it is
+                the answer that is explained.
+            answer: explain this answer (a text, or token ids as they are), instead of what the model answers.
+            objective: what is explained of every token: its `"centred"` logit (default), which is above the mean of all
+                logits, weighted by their probabilities, or its `"logit"`. With `against` it is a `"contrast"`.
+            against: another answer: the first token in which the two differ is explained, by the difference of logits.
+            max_new_tokens: the most tokens that the model may answer with.
+            seed: generate by the model's own settings of generation, with this seed. By default the most probable token is
+                taken at each step.
+            stop: a text that ends the answer. By default the end of the line, where there is no chat template.
+            layout: how documents and question make up the prompt (or the message to a chat model): a text with `{context}`
+                and `{question}` in it.
+            chat: use the tokenizer's chat template, or not. By default if it has one.
+            table: also explain every token of the answer by itself at once; otherwise when the table is first looked at.
+            ff_baseline: as in `analyze`.
+            dtype: arithmetic of the pull-back (default float32, or float64 for a float64 model).
+            max_memory: bytes that the traces of the layers may take. Layers that do not fit are captured again.
+            on_progress: callback, called with the layers done and their number; may raise, to cancel.
+            on_text: callback, called with the text generated so far; may raise, to cancel.
+
+        Raises:
+            CompletenessError: if shares and biases do not add up to the model's own value at every layer.
+            ModelError: if the model puts out no text.
+        """
+        return explain_answer(self, AnswerRequest(**options))
 
     @renamed_keywords(words="pretokenized")
     @with_keywords(EstimateOptions, EstimateRequest)

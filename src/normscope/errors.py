@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from importlib.util import find_spec
 
 PAGE = "docs/errors.md"
 """The page with a section for every error, in the repository and its site."""
@@ -66,6 +67,22 @@ def unknown(what: str, name: str, title: str, known: Iterable[object]) -> str:
     close = get_close_matches(name.strip().lower().replace("_", "-"), folded, n=1)
     hint = f" Did you mean {folded[close[0]]!r}?" if close else ""
     return f"{what}.{hint} {title}: {listing(names) or 'none'}."
+
+
+def require_extra(extra: str, use: str, *packages: str) -> None:
+    """Raise if a package that one of normscope's extras installs is missing, with the command that installs it.
+
+    `use` says what needs it, as the subject of a sentence: `"The web app"`.
+    """
+    for package in packages:
+        spec = find_spec(package)
+        if spec is None or spec.origin is None:  # a folder of that name in the current one is no package
+            raise InputError(f"{use} needs {package}, which is not installed: pip install 'normscope[{extra}]'.")
+
+
+def require_corpus_extra(use: str) -> None:
+    """Raise if a package of the extra `corpus` is missing, without which experiments cannot be run."""
+    require_extra("corpus", use, "pyarrow", "duckdb", "scipy")
 
 
 def few(names: Sequence[str]) -> str:

@@ -155,6 +155,15 @@ ValueBias = Literal["token", "bias"]
 FeedForwardBaseline = Literal["zero", "bias"]
 """Where the integrated gradients of a feed-forward start: from zero, as in the papers, or from what no token put in."""
 
+Objective = Literal["logit", "centred", "contrast"]
+"""What is explained of a token: its logit, its logit above the mean of all (weighted by their probabilities), or above that
+of another token."""
+
+Unit = Literal["token", "word", "line", "sentence", "paragraph", "document", "turn"]
+"""A unit of a text that shares are summed over."""
+
+UNITS = get_args(Unit)
+
 Arithmetic = Literal["float32", "float64"]
 """The arithmetic in which states are decomposed."""
 
@@ -221,6 +230,11 @@ def ff_baseline_of(name: str) -> FeedForwardBaseline:
     return _chosen(
         name, get_args(FeedForwardBaseline), "Integrated gradients of feed-forwards (ff_baseline) start at {}, not at"
     )
+
+
+def objective_of(name: str) -> Objective:
+    """What is explained of a token."""
+    return _chosen(name, get_args(Objective), "What is explained of a token (objective) is one of {}, not")
 
 
 def stack_name(name: str) -> StackName:

@@ -11,8 +11,9 @@ import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
-from normscope.errors import FileError, InputError, NormscopeError, listing
+from normscope.errors import FileError, InputError, NormscopeError, listing, require_extra
 
 _KINDS = {
     stat.S_IFREG: "a file",
@@ -33,6 +34,10 @@ def refusing(path: str | Path, done: str = "written") -> Generator[None]:
         raise
     except OSError as error:
         raise FileError(f"{str(path)!r} cannot be {done}: {reason(error)}.") from error
+    except TypeError as error:
+        if isinstance(cast(object, path), str | Path):
+            raise
+        raise FileError(f"A file is named by a text or a path, not by {path!r}.") from error
     except ValueError as error:  # a NUL character, or one that no name on this system can have
         raise FileError(f"{str(path)!r} cannot be {done}: no file can have such a name ({error}).") from error
 
@@ -103,7 +108,8 @@ def temporary_affixes(target: Path) -> tuple[str, str]:
 # ---- The endings of files that results are written to, and the check of a file's name before anything is computed.
 
 FIGURES = ("svg", "png", "pdf")
-TABLES = ("csv", "parquet", "json")
+PARQUET = "parquet"
+TABLES = ("csv", PARQUET, "json")
 NETCDF = "nc"
 PAGE = "html"
 PAGES = (PAGE, "htm")
@@ -126,6 +132,8 @@ def ending(path: str | Path, known: Sequence[str], *, without: str = "") -> str:
         says = f"ends in .{suffix}" if suffix else "has no ending"
         raise FileError(f"{str(target)!r} {says}, which names no format. Known endings: {listing(known)}.")
     file_to_write(target)
+    if suffix == PARQUET:
+        require_extra("corpus", "Writing a Parquet file", "pyarrow")
     return suffix
 
 

@@ -8,7 +8,7 @@ new option is one field there, and one use. Nothing here imports torch, so that 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
@@ -21,6 +21,7 @@ from normscope.options import (
     DocumentedBaseline,
     FeedForwardBaseline,
     Masking,
+    Objective,
     Products,
     StackName,
     ValueBias,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from normscope.explain.question import LabelName
     from normscope.inputs import Target
+    from normscope.inputs.prompt import Context
     from normscope.methods.approximate import Approximate
     from normscope.methods.base import Method
     from normscope.methods.layer import LayerMethod
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     Dtype = torch.dtype
     Vector = torch.Tensor | np.ndarray | Sequence[float]
 else:  # importing torch takes seconds, and a command line that only shows its options should not wait for it
-    LabelName = Target = Approximate = LayerMethod = Method = Dtype = Vector = Any
+    LabelName = Target = Context = Approximate = LayerMethod = Method = Dtype = Vector = Any
 
 Text = str | tuple[str, str]
 """One text, or a pair of texts."""
@@ -210,6 +212,14 @@ class ExplainRequest:
     ] = None
     direction: Vector | Literal["state"] | None = None
     reply: str | Sequence[int] | None = None
+    objective: Annotated[
+        Objective,
+        Documentation(
+            "Explain the 'logit' of the target, or the 'centred' one: above the mean of all logits, weighted by their "
+            "probabilities. With --against it is a 'contrast'.",
+            panel=_EXPLAINED,
+        ),
+    ] = "logit"
     method: Annotated[
         str | Method,
         Documentation("How to attribute; `normscope methods` lists the methods.", command_line_type=str, panel=_HOW),
@@ -238,6 +248,7 @@ class ExplainOptions(TypedDict, total=False):
     continue_for: int | None
     direction: Vector | Literal["state"] | None
     reply: str | Sequence[int] | None
+    objective: Objective
     method: str | Method
     heads: bool
     ff_baseline: FeedForwardBaseline
@@ -245,6 +256,106 @@ class ExplainOptions(TypedDict, total=False):
     dtype: Dtype | None
     max_memory: int | None
     on_progress: OnProgress | None
+
+
+_ANSWERED, _GENERATED = "What is answered", "How it is answered"
+
+OnText = Callable[[str], None]
+"""Called with the text that was generated so far; may raise, to cancel."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerRequest:
+    """The options of `Analyzer.explain_answer`."""
+
+    context: Context | None = None
+    question: Annotated[
+        str | None, Documentation("The question that the model answers.", ("--question", "-q"), panel=_ANSWERED)
+    ] = None
+    messages: Sequence[Mapping[str, str]] | None = None
+    answer: Annotated[
+        str | Sequence[int] | None,
+        Documentation(
+            "Explain this answer. Default: what the model answers.", ("--answer", "-a"), str, panel=_ANSWERED
+        ),
+    ] = None
+    objective: Annotated[
+        Objective | None,
+        Documentation(
+            "Explain the 'logit' of each token, or the 'centred' one: above the mean of all logits, weighted by their "
+            "probabilities. With --against it is a 'contrast'. Default: centred.",
+            panel=_EXPLAINED,
+        ),
+    ] = None
+    against: Annotated[
+        str | Sequence[int] | None,
+        Documentation(
+            "Another answer: why this one rather than the other, by the first token in which they differ.",
+            command_line_type=str,
+            panel=_EXPLAINED,
+        ),
+    ] = None
+    max_new_tokens: Annotated[
+        int, Documentation("The most tokens that the model may answer with.", panel=_GENERATED)
+    ] = 128
+    seed: Annotated[
+        int | None,
+        Documentation(
+            "Generate by the model's own settings, such as sampling, with this seed. Default: the most probable token at "
+            "each step.",
+            panel=_GENERATED,
+        ),
+    ] = None
+    stop: Annotated[
+        str | None,
+        Documentation(
+            "End the answer at this text. Default: the end of the line, for a prompt without a chat template.",
+            panel=_GENERATED,
+        ),
+    ] = None
+    layout: Annotated[
+        str | None,
+        Documentation(
+            "How documents and question make up the prompt: a text with the words context and question in curly brackets.",
+            panel=_GENERATED,
+        ),
+    ] = None
+    chat: bool | None = None
+    table: bool = False
+    ff_baseline: DocumentedBaseline = "zero"
+    dtype: Dtype | None = None
+    max_memory: Annotated[
+        int | None,
+        Documentation(
+            "Memory that the layers' traces may take, such as 500M or 2G. What does not fit is recomputed.",
+            command_line_type=str,
+            panel=_HOW,
+        ),
+    ] = None
+    on_progress: OnProgress | None = None
+    on_text: OnText | None = None
+
+
+class AnswerOptions(TypedDict, total=False):
+    """The fields of `AnswerRequest` as keywords."""
+
+    context: Context | None
+    question: str | None
+    messages: Sequence[Mapping[str, str]] | None
+    answer: str | Sequence[int] | None
+    objective: Objective | None
+    against: str | Sequence[int] | None
+    max_new_tokens: int
+    seed: int | None
+    stop: str | None
+    layout: str | None
+    chat: bool | None
+    table: bool
+    ff_baseline: FeedForwardBaseline
+    dtype: Dtype | None
+    max_memory: int | None
+    on_progress: OnProgress | None
+    on_text: OnText | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +17,11 @@ import xarray as xr
 
 import normscope as ns
 from normscope.chain.proof import TOLERANCE
+from normscope.cli.models import describe
 
 from .samples import TEXT, Output, tiny_bert
+
+TOOLS = Path(__file__).parents[2] / "tools"
 
 
 def test_mixing_ratios_are_shown_for_every_token_and_layer(run: Callable[..., Output], analyzer: ns.Analyzer) -> None:
@@ -83,6 +88,23 @@ def test_models_lists_every_supported_architecture(run: Callable[..., Output]) -
         r"roberta +roberta +encoder +post-norm +plain +dispatched +Attn Res Ln Ff Res Ln *", rows["roberta"]
     )
     assert "hooked" in rows["deberta"]
+
+
+def test_the_default_blocks_that_models_shows_are_those_of_the_default_configurations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(TOOLS))
+    tool = import_module("default_blocks")
+    assert tool.FILE.read_text(encoding="utf-8") == tool.default_blocks(), "Run tools/default_blocks.py."
+
+
+def test_a_family_of_another_package_is_described_by_its_own_blocks() -> None:
+    opt = ns.supported_models()["opt"]
+    assert describe("opt", replace(opt, name="mine", stack=ns.supported_models()["bloom"].stack))[2:] == (
+        *("pre-norm", "plain", "hooked"),
+        "Attn Res Ln Ff Res",
+    )
+    assert describe("opt", replace(opt, name="mine"))[1:] == describe("opt", opt)[1:]
 
 
 def test_model_options_reach_the_model(run: Callable[..., Output], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import xarray as xr
 from rich.console import Console, RenderableType
 
 import normscope as ns
-from normscope.output.terminal import completeness_table, map_table, mixing_table, plain_table
+from normscope.output.terminal import completeness_table, map_table, mixing_table
 from normscope.results.select import select_map
 
 TEXT = "The opera singer caught a soap bubble."
@@ -63,9 +63,6 @@ def test_tokens_that_look_like_markup_are_shown_as_they_are(analyzer: ns.Analyze
     odd = analyzer.analyze("[bold]x[/bold] [red] :smile:", scopes="AttnW", layers=1)
     text = printed(map_table(select_map(odd, "AttnW", 1), 1, 200), 200)
     assert text.splitlines()[1].split() == odd.tokens
-    table = plain_table("[title]", ["[heading]"], [["[cell]"]])
-    assert "[title]" in printed(table, 80)
-    assert "[cell]" in printed(table, 80)
 
 
 def test_cells_are_coloured_and_darker_where_the_value_is_larger(analysis: ns.Analysis) -> None:

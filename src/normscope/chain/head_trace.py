@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, float64
 
 from normscope.chain.activations import Activation
 from normscope.chain.trace import Linear, Normalise
@@ -93,8 +93,20 @@ class EncoderEnd:
 class Target:
     """A number to explain: `sum over labels of weights[label] * logits[row, label]`.
 
-    One label of weight 1 is a logit; a second one of weight -1 makes it a difference of two.
+    One label of weight 1 is a logit; a second one of weight -1 makes it a difference of two. A `centred` target subtracts
+    from every logit the mean of the row's logits under the row's own probabilities `p`, which are constants:
+    `sum over labels of weights[label] * (logits[row, label] - sum_v p[v] * logits[row, v])`.
     """
 
     row: int
     weights: Mapping[int, float]
+    centred: bool = False
+
+    def direction(self, logits: Float[Tensor, " label"]) -> Float[Tensor, " label"]:
+        """The weight of every label, in float64, where these are the logits of the target's row."""
+        dense = logits.new_zeros(logits.shape, dtype=float64)
+        if self.centred:
+            dense -= logits.to(float64).softmax(-1) * sum(self.weights.values())
+        for label, weight in self.weights.items():
+            dense[label] += weight
+        return dense

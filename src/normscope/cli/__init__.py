@@ -19,6 +19,7 @@ COMMANDS = {
     "map": "map",
     "growth": "map",
     "explain": "explain",
+    "answer": "answer",
     "methods": "explain",
     "mix": "mixing",
     "estimate": "estimate",

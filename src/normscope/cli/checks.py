@@ -11,12 +11,12 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normscope.errors import FileError, InputError, SelectionError, listing
+from normscope.errors import FileError, InputError, SelectionError, listing, unknown
 from normscope.experiments import EXPERIMENTS, check_approximable, check_experiment_options
 from normscope.methods import METHODS, check_method_options, read_options
 from normscope.models.config import refuse_layer, refuse_scope, refuse_stacks
 from normscope.models.options import ModelOptions
-from normscope.options import MOST_JOBS, normalise_axis
+from normscope.options import MOST_JOBS, UNITS, normalise_axis
 from normscope.paths import FIGURES, MAPS, NETCDF, PAGES, RESULTS, TABLES, ending, kind
 from normscope.request import MapSelectionOptions, RunOptions
 from normscope.scopes import ATTENTIONS, Scope
@@ -143,6 +143,36 @@ def check_question(request: Mapping[str, Any], *, state: bool) -> None:
         raise InputError("--continue-for takes the place of --target and --against: give one of them.")
     if continue_for < 1:
         raise InputError(f"A text is continued for at least one token, not for {continue_for}.")
+
+
+def check_answer_request(
+    request: Mapping[str, Any],
+    context: Sequence[str] | None,
+    messages: Path | None,
+    *,
+    units: str,
+    hops: str | None,
+    top: int,
+    out: Path | None,
+) -> None:
+    """Raise if the options of an answer contradict each other, or cannot be read."""
+    question = request.get("question")
+    if messages is None and not context and question is None:
+        raise InputError("Give a --context and a --question, or the --messages of a chat, for the model to answer.")
+    if messages is not None and (context or question is not None):
+        raise InputError("--messages take the place of --context and --question: give one or the other.")
+    if question is not None and not question.strip():
+        raise InputError("The question is empty. Ask something, or leave it out.")
+    if units not in UNITS:
+        raise InputError(unknown(f"There is no unit {units!r}", units, "Units", UNITS))
+    if hops is not None and hops != "all" and not (hops.isdecimal() and len(hops) < 10):
+        raise InputError(f"Credit is handed on a number of times (--hops), or 'all' the way, not {hops!r}.")
+    if request.get("objective") == "contrast" and request.get("against") is None:
+        raise InputError("A contrast is with another answer: name it (--against).")
+    if request.get("max_new_tokens", 1) < 1 or top < 1:
+        raise InputError("--max-new-tokens and --top are at least 1.")
+    if out is not None:
+        ending(out, MAPS)
 
 
 def read_bytes(size: str | None) -> int | None:

@@ -28,7 +28,7 @@ from normscope.cli.console import (
     working,
 )
 from normscope.cli.expansion import Expansion, expanded
-from normscope.methods import METHODS, method
+from normscope.methods import METHODS
 from normscope.models.options import ModelOptions
 from normscope.request import ExplainOptions, ExplainRequest
 
@@ -129,7 +129,7 @@ def methods_command(name: options.NamePart = None) -> None:
     names = named(name, METHODS, "method")
     from normscope.methods.table import methods_table
 
-    result_console().print(methods_table([method(each) for each in names]))
+    result_console().print(methods_table(names))
 
 
 def _method(name: str, given: list[str]) -> Method:

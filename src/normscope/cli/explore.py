@@ -24,7 +24,7 @@ from normscope.cli.console import (
     working,
 )
 from normscope.cli.expansion import expanded
-from normscope.errors import InputError, NormscopeError
+from normscope.errors import InputError, require_extra
 from normscope.models.options import ModelOptions
 from normscope.request import AnalysisOptions
 
@@ -180,14 +180,11 @@ def serve(
     check_results(result or [])
     for each in [] if result else wanted:
         check_model(each)
-    try:
-        from normscope.explorer.results import ResultApp
-        from normscope.explorer.server import Limits, WebApp
-        from normscope.explorer.serving import serve as run
-    except ModuleNotFoundError as error:
-        raise NormscopeError(
-            f"The web app needs {error.name}, which is not installed: pip install 'normscope[server]'."
-        ) from error
+    require_extra("server", "The web app", "starlette", "uvicorn")
+    from normscope.explorer.results import ResultApp
+    from normscope.explorer.server import Limits, WebApp
+    from normscope.explorer.serving import serve as run
+
     if result:
         names = " and ".join(path.name for path in result)
         results = _opened(*result)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+from functools import cache
+from importlib.resources import files
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
     from normscope.analyzer import Analyzer
     from normscope.families import Family
+    from normscope.families.spec import Topology
     from normscope.inputs import Input
     from normscope.results.analysis import Analysis
 
@@ -126,7 +130,8 @@ def models_command(name: options.NamePart = None) -> None:
 
     known = supported_models()
     names = named(name, known, "architecture")
-    from normscope.output.terminal import plain_table
+    from rich.table import Table
+    from rich.text import Text
 
     console = result_console()
     headings = ["model_type", "family", "kind", "topology", "feed-forward", "attention", "chain"]
@@ -134,27 +139,54 @@ def models_command(name: options.NamePart = None) -> None:
     needed = sum(1 + max(map(len, column)) for column in zip(headings, *rows, strict=True))
     if needed > console.width:  # the chain is the longest, and the topology tells as much
         headings, rows = headings[:-1], [row[:-1] for row in rows]
-    console.print(plain_table(f"{len(rows)} supported architectures", headings, rows))
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(Text(f"{len(rows)} supported architectures", style="bold"))
+    console.print(table)
 
 
 def describe(model_type: str, family: Family) -> tuple[str, ...]:
-    """What the table of architectures says of one: family, kind, topology, feed-forward, attention, chain."""
-    from transformers import CONFIG_MAPPING
+    """A row of the table of architectures: family, kind, topology, feed-forward, attention, chain.
 
+    If the blocks depend on the configuration, they are those of the default one. They are looked up, since a configuration
+    takes transformers seconds to make.
+    """
     from normscope.families.spec import Topology
 
     topology = family.stack.topology
-    if not isinstance(topology, Topology):  # it depends on the configuration: show that of the default one, last layer
-        topology = family.stack.topologies(CONFIG_MAPPING[model_type]())[-1]
+    if isinstance(topology, Topology):
+        block = block_in_words(topology)
+    else:
+        known = _default_blocks().get(model_type, {})
+        block = known["block"] if known.get("family") == family.name else default_block(model_type, family)
+    return family.name, _kind(family), *block
+
+
+def default_block(model_type: str, family: Family) -> tuple[str, ...]:
+    """The last block of a model with the default configuration, in words."""
+    from transformers import CONFIG_MAPPING
+
+    return block_in_words(family.stack.topologies(CONFIG_MAPPING[model_type]())[-1])
+
+
+def block_in_words(topology: Topology) -> tuple[str, ...]:
+    """Topology, feed-forward, attention, chain."""
     parts = topology.chain()
     return (
-        family.name,
-        _kind(family),
         _in_words(topology),
         _ways(parts, "Ff", "Part"),
         _ways(parts, "Attn", "Attention"),
         " ".join(topology.components()),
     )
+
+
+@cache
+def _default_blocks() -> dict[str, dict[str, Any]]:
+    """What `tools/default_blocks.py` wrote: by model type, the family and its default block in words."""
+    return json.loads(files("normscope.families").joinpath("default_blocks.json").read_text(encoding="utf-8"))
 
 
 def _kind(family: Family) -> str:

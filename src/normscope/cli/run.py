@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -66,9 +66,10 @@ def experiments_command(name: options.NamePart = None) -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "paper", "shows", "what it finds", "options (-O name.option=value)"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "name")
-    for kind in [EXPERIMENTS[each] for each in names]:
-        defaults = ", ".join(f"{field.name}={_shown(field.default)}" for field in fields(kind))
-        table.add_row(kind.name, kind.paper, kind.shows, kind.summary, defaults)
+    for listed in names:
+        declared = EXPERIMENTS.declaration(listed)
+        defaults = ", ".join(f"{option}={_shown(default)}" for option, default in declared.options.items())
+        table.add_row(*map(declared.constant, ("name", "paper", "shows", "summary")), defaults)
     result_console().print(table)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from normscope.corpora.record import ID_COLUMNS, INPUT_IDS, CorpusError, Problems, Record
 from normscope.corpora.text import check_file, read_lines, read_separated_rows
-from normscope.errors import listing
+from normscope.errors import listing, require_extra
 
 _USUAL = ("text", "sentence", "sentence1", "premise", "content")
 
@@ -56,7 +56,8 @@ def read_separated(
 
 
 def read_parquet(path: Path, problems: Problems, field: str | None, pair_field: str | None) -> Iterator[Record]:
-    import pyarrow as pa  # noqa: PLC0415  (large, and for this format alone)
+    require_extra("corpus", "Reading a Parquet file", "pyarrow")
+    import pyarrow as pa  # noqa: PLC0415  (an extra, large, and for this format alone)
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     check_file(path)

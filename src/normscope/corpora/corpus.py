@@ -21,7 +21,7 @@ from normscope.corpora.evidence import evidence_files, read_evidence
 from normscope.corpora.pairs import Base, read_pairs
 from normscope.corpora.record import CorpusError, Policy, Problems, Record
 from normscope.corpora.text import read_paragraphs, read_text_lines, read_texts, unreadable
-from normscope.errors import NormscopeError, listing
+from normscope.errors import NormscopeError, listing, require_extra
 from normscope.options import Documentation, TooLong, with_documentation
 
 if TYPE_CHECKING:
@@ -33,12 +33,8 @@ if TYPE_CHECKING:
 def read_dataset(
     name: str, problems: Problems, field: str | None, pair_field: str | None, split: str, subset: str | None
 ) -> Iterator[Record]:
-    try:
-        datasets: object = importlib.import_module("datasets")
-    except ImportError as error:
-        raise CorpusError(
-            f"{name!r} is read with Hugging Face datasets, which is not installed: pip install 'normscope[datasets]'."
-        ) from error
+    require_extra("datasets", f"Reading the Hugging Face dataset {name!r}", "datasets")
+    datasets = importlib.import_module("datasets")
     try:
         if Path(name).is_dir():
             saved = datasets.load_from_disk(name)

@@ -12,7 +12,7 @@ from warnings import warn
 
 import lazy_loader
 
-from normscope.errors import InputError, listing, unknown
+from normscope.errors import InputError, listing, require_corpus_extra, unknown
 from normscope.methods.registry import Registry
 
 if TYPE_CHECKING:
@@ -79,8 +79,9 @@ def experiment(name: str, options: Mapping[str, Any] | None = None) -> Experimen
         >>> experiment("ff-amplification", {"top": 20}).top
         20
     """
-    kind = EXPERIMENTS[EXPERIMENTS.listed_name(name)]
     check_experiment_options(name, options or {})
+    require_corpus_extra("An experiment")
+    kind = EXPERIMENTS[EXPERIMENTS.listed_name(name)]
     return kind(**(options or {}))
 
 
@@ -113,4 +114,6 @@ def __getattr__(name: str) -> object:
     if name == "run":
         warn("normscope.experiments.run is now normscope.runs.run.", DeprecationWarning, stacklevel=2)
         return import_module("normscope.runs").run
+    if name in __all__:
+        require_corpus_extra("An experiment")
     return _lazily(name)

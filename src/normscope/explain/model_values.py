@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from normscope.capture import blocks_of, module_between
 from normscope.capture.head_blocks import logits_of
 from normscope.capture.hooks import hooks
+from normscope.chain.head_trace import Target
 from normscope.chain.trace import Linear
 from normscope.errors import UnsupportedArchitectureError
 from normscope.explain.probabilities import probabilities as probabilities_of
@@ -128,11 +129,17 @@ class Values:
             labels = [next(iter(answer.target.weights)) for answer in self.answers]
             chances = (probabilities_of(self.model.module, logits[row]) for row in rows)
             return torch.stack([chance[label] for chance, label in zip(chances, labels, strict=True)])
-        values = [
-            sum((weight * logits[row, label] for label, weight in answer.target.weights.items()), logits.new_zeros(()))
-            for row, answer in zip(rows, self.answers, strict=True)
-        ]
-        return torch.stack(values)
+        return torch.stack(
+            [self._value(answer.target, logits[row]) for row, answer in zip(rows, self.answers, strict=True)]
+        )
+
+    def _value(self, target: Target, logits: Float[Tensor, " label"]) -> Float[Tensor, ""]:
+        """The value of a target where these are the logits of its row. Centred logits keep the input's own probabilities."""
+        if not target.centred:
+            return sum((weight * logits[label] for label, weight in target.weights.items()), logits.new_zeros(()))
+        own = self.logits[target.row].detach()
+        possible = own.isfinite()
+        return (target.direction(own).to(logits)[possible] * logits[possible]).sum()
 
     @contextmanager
     def _first_blocks(self, replaced: Callable[[int, Tensor], Tensor]) -> Generator[None]:

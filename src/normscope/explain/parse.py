@@ -39,7 +39,7 @@ from normscope.inputs import (
     with_targets,
 )
 from normscope.models.model import Model
-from normscope.options import is_whole, position_of, whole_number, whole_numbers
+from normscope.options import is_whole, objective_of, position_of, whole_number, whole_numbers
 
 _LONGEST_CONTINUED = 4096
 """How long a text may become where the model itself says nothing."""
@@ -55,6 +55,8 @@ def read_question(model: Model, sequence: TokenSequence, wanted: Wanted) -> tupl
 
 def _along_direction(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, DirectionQuestion]:
     has_encoder, text = model.family.encoder is not None, wanted.target
+    if wanted.objective != "logit":
+        raise InputError(f"A direction is no logit: leave out the objective {wanted.objective!r}.")
     if wanted.against is not None or wanted.continue_for is not None or (text is not None and not has_encoder):
         raise InputError("A direction takes the place of a target: give one of them.")
     if has_encoder:
@@ -100,6 +102,11 @@ def _one_token(model: Model, wanted: Wanted) -> Wanted:
     return wanted
 
 
+def _of_token(wanted: Wanted, number: int) -> Wanted:
+    """What is wanted of one token of a continuation."""
+    return Wanted(number, objective=wanted.objective)
+
+
 def _continued(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
     """A causal model: what comes after the text, or after the token `at`."""
     last = _position(wanted.at, len(sequence))
@@ -110,7 +117,7 @@ def _continued(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[T
         common, pair = _difference(model, ids, wanted.against)
         return _extended(model, sequence, last, common), [(last + len(common), replace(wanted, **pair))]
     longer = _extended(model, sequence, last, ids[:-1])
-    return longer, [(last + place, Wanted(number)) for place, number in enumerate(ids)]
+    return longer, [(last + place, _of_token(wanted, number)) for place, number in enumerate(ids)]
 
 
 def _continuing(model: Model, head: Head, sequence: TokenSequence, wanted: Wanted) -> Wanted:
@@ -125,17 +132,17 @@ def _continuing(model: Model, head: Head, sequence: TokenSequence, wanted: Wante
     if "position_ids" in sequence.features:
         raise InputError("continue_for continues a text: leave out the encoding's position_ids.")
     last = _position(wanted.at, len(sequence))
-    most = _longest_continued(model)
+    most = longest_continued(model)
     if last + count > most:
         raise InputError(
             f"The text has {last + 1} tokens, and {model.name} takes at most {most}: it cannot be continued "
             f"for {count} tokens, but for {max(0, most - last)} at most."
         )
     ids = sequence.features["input_ids"][: last + 1]
-    return Wanted(most_probable(model.module, ids, count), at=wanted.at)
+    return Wanted(most_probable(model.module, ids, count), at=wanted.at, objective=wanted.objective)
 
 
-def _longest_continued(model: Model) -> int:
+def longest_continued(model: Model) -> int:
     """How long a text may become; of a model that nothing limits, as long as its configuration says it was made for."""
     if model.longest is not None:
         return model.longest
@@ -194,7 +201,7 @@ def _decoded(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[Tok
     paired = _with_text(model, sequence, None if isinstance(wanted.target, int) else wanted.target)
     rows, output = _rows_of(paired)
     if wanted.at is None and wanted.against is None and not isinstance(wanted.target, int):
-        return paired, [(row, Wanted(number)) for row, number in enumerate(output)]
+        return paired, [(row, _of_token(wanted, number)) for row, number in enumerate(output)]
     row = _position(wanted.at, rows, default=0)
     named = wanted.target if isinstance(wanted.target, int) else next(iter(output[row:]), None)
     return paired, [(row, replace(_first_tokens(model, wanted), target=named))]
@@ -217,7 +224,7 @@ def _replied(
         return paired, [(row, _first_tokens(model, wanted))]
     before, ids = paired.target.features["input_ids"][1 : row + 1], tokens_of(model, wanted.target)
     if wanted.against is None:
-        rows = [(row + place, Wanted(number)) for place, number in enumerate(ids)]
+        rows = [(row + place, _of_token(wanted, number)) for place, number in enumerate(ids)]
         return (paired if len(ids) == 1 else _reading(model, sequence, [*before, *ids[:-1]])), rows
     common, pair = _difference(model, ids, wanted.against)
     longer = _reading(model, sequence, [*before, *common]) if common else paired
@@ -288,9 +295,18 @@ def _position(at: int | None, length: int, default: int = -1) -> int:
 
 
 def checked(
-    target: object, against: object, at: object, continue_for: object, direction: object, reply: object
+    target: object,
+    against: object,
+    at: object,
+    continue_for: object,
+    direction: object,
+    reply: object,
+    objective: str = "logit",
 ) -> Wanted:
     """The question that a user asks."""
+    chosen = objective_of(objective)
+    if chosen == "contrast" and against is None:
+        raise InputError("A contrast is with another word or label: name it (against=...).")
     return Wanted(
         None if target is None else _said(target, "target"),
         None if against is None else _label(against),
@@ -298,6 +314,7 @@ def checked(
         None if continue_for is None else whole_number(continue_for, "The number of tokens (continue_for)"),
         None if direction is None else _direction(direction),
         None if reply is None else _reply(reply),
+        chosen,
     )
 
 

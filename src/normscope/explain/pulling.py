@@ -21,7 +21,7 @@ from normscope.explain.recording import PullRequest, Recording
 from normscope.explain.sinks import received
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
-from normscope.pullback import LayerFlow, pull_back_end, pull_back_layer
+from normscope.pullback import LayerFlow, pull_back_end, pull_back_layer, pull_back_states
 
 
 @dataclass
@@ -41,6 +41,17 @@ class StackFlow:
 
 
 @dataclass(frozen=True)
+class StackShares:
+    """The shares `[t, k]` of what enters a stack, the largest relative error of conservation on the way, and the attention
+    that tokens get, layer by layer from the first."""
+
+    relevance: Float[Tensor, "target token"]
+    errors: Float[Tensor, " target"]
+    received: list[Float[Tensor, " token"]]
+    causal: bool
+
+
+@dataclass(frozen=True)
 class Pulled:
     """The pull-back of an input: the values explained, by the model's own logits, and the flow through each stack.
 
@@ -57,11 +68,10 @@ class Pulled:
 
 def pull_back(model: Model, sequence: TokenSequence, question: Question, request: PullRequest) -> Pulled:
     """Explain the values that a question is about, exactly, in one way back."""
-    for stack in (model.family.stack, model.family.encoder):
-        refuse_module_between(model, None if stack is None else module_between(model.module, stack))
+    check_joined_blocks(model)
     recording = Recording(model, sequence, request)
     played = recording.play(question)
-    way = _Way(model, played.values, played.sizes, played.pulled.bias, request.head_edges)
+    way = Way(model, played.values, played.sizes, played.pulled.bias, request.head_edges)
     main = way.down(recording, "layer", played.pulled.covector, played.head.states)
     encoder, end_bias = None, played.pulled.bias
     if way.source is not None:
@@ -73,8 +83,14 @@ def pull_back(model: Model, sequence: TokenSequence, question: Question, request
     return Pulled(played.answers, played.head.logits, way.values, end_bias, main, encoder)
 
 
+def check_joined_blocks(model: Model) -> None:
+    """Raise if something acts between two blocks of a model, through which nothing can be followed."""
+    for stack in (model.family.stack, model.family.encoder):
+        refuse_module_between(model, None if stack is None else module_between(model.module, stack))
+
+
 @dataclass
-class _Way:
+class Way:
     """The way back through the stacks. `outside` is what has left the tokens of the stack so far: biases, other stacks.
 
     `sizes` are those of the logits that the values are sums or differences of. What is known of a value as a whole lies on
@@ -106,11 +122,42 @@ class _Way:
             flow.causal = trace.causal
             flow.received.append(received(trace))
             flow.state_norms.append(trace.hidden.norm(dim=-1))
-            if below.source is not None:
-                before = self.source
-                self.source = below.source if before is None else before.to(below.source.device) + below.source
+            self._add_source(below.source)
             flow.errors.append(self._proved(f"before {name} {layer}", below.flow.relevance, trace))
         return flow
+
+    def shares(
+        self,
+        recording: Recording,
+        name: str,
+        covector: Float[Tensor, "target token d"],
+        states: Float[Tensor, "token d"],
+        *,
+        keep: bool = False,
+    ) -> StackShares:
+        """The same, but for the shares of what enters the stack alone: nothing is kept of the layers in between.
+
+        With `keep` the recording can be gone through again.
+        """
+        relevance = (covector * states).sum(-1)
+        errors, attention, causal = [self._proved(f"after the last {name}", relevance)], list[Tensor](), False
+        for layer, trace in recording.back(keep=keep):
+            below = pull_back_states(trace, covector)
+            covector = below.covector
+            self.leave(below.bias)
+            relevance = (covector * trace.hidden).sum(-1)
+            self._add_source(below.source)
+            errors.append(self._proved(f"before {name} {layer}", relevance, trace))
+            attention.append(received(trace))
+            causal = trace.causal
+        largest = torch.stack([each.to(self.values.device) for each in errors]).amax(0)
+        return StackShares(relevance.to(self.values.device), largest, attention[::-1], causal)
+
+    def _add_source(self, source: Float[Tensor, "target key d"] | None) -> None:
+        """Count what a layer takes from an encoder."""
+        if source is not None:
+            before = self.source
+            self.source = source if before is None else before.to(source.device) + source
 
     def leave(self, *shares: Float[Tensor, " target"]) -> None:
         """Count what has left the tokens of the stack."""

@@ -17,9 +17,11 @@ from transformers import PreTrainedTokenizerBase
 from normscope.chain.head_trace import HeadTrace, Target
 from normscope.chain.trace import Linear
 from normscope.errors import InputError, SelectionError, listing
+from normscope.explain.probabilities import each_by_itself, has_probabilities
 from normscope.families.heads import head_of, labels_of
 from normscope.families.heads.spec import LANGUAGE_MODELLING, Task
 from normscope.models.model import Model
+from normscope.options import Objective
 
 ROW_PER_TOKEN: tuple[Task, ...] = ("token-classification", "question-answering", "replaced-token")
 """Tasks, beside language modelling, whose logits have a row for every token."""
@@ -42,6 +44,8 @@ class Wanted:
     direction: Float[Tensor, " d"] | Literal["state"] | None = None
     reply: str | Sequence[int] | None = None
     """What the decoder of an encoder-decoder reads, where the label is not its own next token."""
+    objective: Objective = "logit"
+    """What of the label's logit is explained."""
 
 
 Rows = Sequence[tuple[int | None, Wanted]]
@@ -138,7 +142,19 @@ def _answer(model: Model, row: int | None, wanted: Wanted, logits: Float[Tensor,
             raise InputError(f"Target and contrast are the same label, {name!r}: their difference is always zero.")
         weights[other] = -1.0
         name = f"{name} - {label_name(model, other)}"
-    return Answer(Target(row, weights), name, row)
+    centred = wanted.objective == "centred" and wanted.against is None
+    if centred:
+        _check_alternatives(model, count)
+    return Answer(Target(row, weights, centred), name, row)
+
+
+def _check_alternatives(model: Model, labels: int) -> None:
+    """Raise if the labels of a row do not exclude each other, so that they have no probabilities to centre a logit by."""
+    if not has_probabilities(model.module, labels) or each_by_itself(model.module):
+        raise InputError(
+            f"A centred logit is compared with the mean over labels that exclude each other, and those of {model.name} "
+            f"({head_of(model.module).task}) do not. Use objective='logit'."
+        )
 
 
 def label_name(model: Model, label: int) -> str:

@@ -143,13 +143,16 @@ class Recording:
         (head,) = listener.traces()
         return head
 
-    def back(self) -> Iterator[tuple[int, LayerTrace]]:
-        """Layers and their traces, from the last to the first; each is forgotten once it has been gone through."""
+    def back(self, *, keep: bool = False) -> Iterator[tuple[int, LayerTrace]]:
+        """Layers and their traces, from the last to the first; each is forgotten once it has been gone through.
+
+        With `keep` those that were captured in the first place stay, to be gone through again.
+        """
         above, read = self._leaving, None
         for layer in range(self.depth, 0, -1):
             if layer not in self.traces:
                 self._hear_again(layer)
-            trace = self.traces.pop(layer)
+            trace = self.traces[layer] if keep and self.max_memory is None else self.traces.pop(layer)
             self._check_joined(layer, trace, above)
             read = self._check_source(layer, trace, read)
             above = trace.hidden

@@ -32,10 +32,12 @@ LANGUAGE = ("forced_bos_token_id", "bad_words_ids", "suppress_tokens", "begin_su
 """Settings that say which tokens a decoder may give out at all, such as the language that it translates into."""
 
 
-def most_probable(model: PreTrainedModel, ids: Sequence[int], most: int, *, kept: Sequence[str] = ()) -> list[int]:
+def most_probable(
+    model: PreTrainedModel, ids: Sequence[int], most: int, *, kept: Sequence[str] = (), **options: Any
+) -> list[int]:
     """The token ids that a model gives out after it has read some, at most so many; the last is the end if it came to it.
 
-    `kept` names the settings of the model's own that still hold.
+    `kept` names the settings of the model's own that still hold; `options` are further arguments of its `generate`.
     """
     settings = {name: setting(model, name) for name in (*_NAMES, *kept)}
     settings["decoder_start_token_id"] = start_token(model)
@@ -48,7 +50,9 @@ def most_probable(model: PreTrainedModel, ids: Sequence[int], most: int, *, kept
         generate = cast(Any, model).generate
         said = cast(
             "list[int]",
-            generate(input_ids=read, attention_mask=torch.ones_like(read), generation_config=config)[0].tolist(),
+            generate(input_ids=read, attention_mask=torch.ones_like(read), generation_config=config, **options)[
+                0
+            ].tolist(),
         )
     return said[1 if model.config.is_encoder_decoder else len(ids) :]
 

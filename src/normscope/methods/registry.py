@@ -118,11 +118,8 @@ class _Source:
     @cached_property
     def _statements(self) -> dict[str, ast.stmt]:
         """The classes, assignments and imports at the top of the module, by the names they define."""
-        spec = find_spec(self.module)
-        if spec is None or spec.origin is None:
-            raise ModuleNotFoundError(f"There is no source of the module {self.module!r}.", name=self.module)
         named: dict[str, ast.stmt] = {}
-        for statement in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
+        for statement in ast.parse(_file(self.module).read_text(encoding="utf-8")).body:
             match statement:
                 case ast.ClassDef(name=name):
                     named[name] = statement
@@ -148,13 +145,15 @@ class _Source:
                 return self, name
 
     def value(self, node: ast.expr | None) -> Any:
-        """The value of a literal, which may contain names of constants."""
+        """The value of a literal, which may contain names of constants and of class variables."""
         match node:
             case ast.Name(id=name):
                 source, own_name = self.origin(name) or (self, name)
                 defined = source.definition(own_name)
                 if isinstance(defined, ast.Assign | ast.AnnAssign):
                     return source.value(defined.value)
+            case ast.Attribute(value=ast.Name(id=owner), attr=constant) if (defined := self.origin(owner)) is not None:
+                return Declaration(*defined).constant(constant)
             case ast.Tuple(elts=items):
                 several = (self.value(i.value) if isinstance(i, ast.Starred) else (self.value(i),) for i in items)
                 return tuple(value for values in several for value in values)
@@ -167,6 +166,17 @@ class _Source:
         raise ValueError(
             f"{self.module}: a default is a literal or the name of one, not {ast.unparse(node or ast.Pass())}."
         )
+
+
+def _file(module: str) -> Path:
+    """The source file of a module. The packages that it is in are not imported either, as `find_spec` would do."""
+    top, *path = module.split(".")
+    spec = find_spec(top)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"There is no source of the module {module!r}.", name=module)
+    inside = Path(spec.origin).parent.joinpath(*path)
+    file = Path(spec.origin) if not path else inside.with_suffix(".py")
+    return file if file.is_file() else inside / "__init__.py"
 
 
 def _target(statement: ast.AnnAssign | ast.Assign) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from normscope.methods.base import Gives, Method
+from normscope.methods import METHODS
+from normscope.methods.base import Gives
+from normscope.methods.registry import Declaration
 
 _TITLES: dict[Gives, str] = {
     "attribution": "Attributions of a prediction: normscope explain, Analyzer.explain(method=...)",
@@ -16,24 +19,25 @@ _TITLES: dict[Gives, str] = {
 }
 
 
-def methods_table(methods: Sequence[Method]) -> Group:
-    """The methods, by what they give."""
-    tables = [
-        _table(title, [each for each in methods if each.gives == gives])
+def methods_table(names: Sequence[str]) -> Group:
+    """The methods of these names, by what they give. Their classes are read, not imported: torch takes seconds."""
+    declarations = [METHODS.declaration(name) for name in names]
+    by_title = {
+        title: [method for method in declarations if method.constant("gives") == gives]
         for gives, title in _TITLES.items()
-        if any(each.gives == gives for each in methods)
-    ]
-    return Group(*tables)
+    }
+    return Group(*(_table(title, methods) for title, methods in by_title.items() if methods))
 
 
-def _table(title: str, methods: Sequence[Method]) -> Table:
+def _table(title: str, methods: Sequence[Declaration]) -> Table:
     table = Table(title=Text(title, style="bold"), title_justify="left", box=None, padding=(0, 2, 1, 0), pad_edge=False)
     table.add_column("method", no_wrap=True, style="bold")
     for heading in ("what a number means", "cost", "multiplications", "paper"):
         table.add_column(heading)
-    for each in methods:
-        options = ", ".join(f"{name}={value!r}" for name, value in each.options.items())
-        sign = "signed" if each.signed else "not signed"
-        about = f"{each.summary} ({each.quantity}; {sign}" + (f"; options: {options})" if options else ")")
-        table.add_row(each.name, *(Text(text) for text in (about, each.cost, each.operations, each.paper)))
+    for method in methods:
+        name, summary, quantity, signed = map(method.constant, ("name", "summary", "quantity", "signed"))
+        options = ", ".join(f"{option}={value!r}" for option, value in method.options.items())
+        details = [quantity, "signed" if signed else "not signed", *([f"options: {options}"] if options else [])]
+        origin: list[Any] = [method.constant(fact) for fact in ("cost", "operations", "paper")]
+        table.add_row(name, *map(Text, (f"{summary} ({'; '.join(details)})", *origin)))
     return table

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from normscope.errors import InputError, listing, unknown
+from normscope.errors import InputError, listing, require_extra, unknown
 from normscope.models import source as embedded
 from normscope.models.source import is_hub_name, model_name, refuse_no_model, refuse_no_tokenizer, refuse_pickle
 from normscope.options import Documentation, with_documentation
@@ -143,7 +142,4 @@ def refuse_device_map(device_map: DeviceMap | None, device: Device | None) -> No
             f"device is {str(device)!r} and device_map {device_map!r}: a model goes to one device, or is spread over "
             f"several. Leave out one of the two."
         )
-    if find_spec("accelerate") is None:
-        raise InputError(
-            "A device map (--device-map) needs accelerate, which is not installed: pip install 'normscope[accelerate]'."
-        )
+    require_extra("accelerate", "A device map (--device-map)", "accelerate")

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from normscope.errors import FileError
-from normscope.output.export import Table, plain, write_figure, write_json, write_table
+from normscope.output.export import Columns, plain, write_figure, write_json, write_table
 from normscope.paths import FIGURES, NETCDF, PAGE, RESULTS, ending
 from normscope.results.files import write_netcdf
 
@@ -45,11 +44,11 @@ def export_explanation(
     return write_table(table_of(explanation), path)
 
 
-def table_of(explanation: Explanation) -> Table:
+def table_of(explanation: Explanation) -> Columns:
     """One row for every value and token; with the bias, the attributions of a value add up to it where they are meant to."""
     shares = explanation.shares
     target, token = np.nonzero(np.isfinite(shares.values))
-    columns: dict[str, object] = {
+    columns: Columns = {
         "target": target,
         "target_name": np.array(explanation.targets, dtype=object)[target],
         "target_position": shares["target_position"].values[target],
@@ -61,7 +60,7 @@ def table_of(explanation: Explanation) -> Table:
     }
     if explanation.adds_up:
         columns["bias"] = np.array(explanation.biases)[target]
-    return pa.table({**columns, "method": [explanation.method] * len(target)})
+    return {**columns, "method": np.full(len(target), explanation.method, dtype=object)}
 
 
 def document_of(explanation: Explanation) -> dict[str, Any]:

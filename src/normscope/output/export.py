@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
+import pandas as pd
 import xarray as xr
 
 from normscope.errors import InputError, listing
 from normscope.options import normalise_axis
-from normscope.paths import FIGURES, MAPS, NETCDF, PAGE, RESULTS, ending
+from normscope.paths import FIGURES, MAPS, NETCDF, PAGE, PARQUET, RESULTS, ending
 from normscope.results.files import replacing, write_netcdf
 from normscope.results.select import check_layers, check_scopes, select_map
 from normscope.scopes import Scope, basis, resolve_all
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from normscope.results.analysis import Analysis
 
-Table = Any
-"""A `pyarrow.Table`; pyarrow has no types."""
+Columns = dict[str, np.ndarray]
+"""A table: columns of equal length by name."""
 
 
 def export_analysis(analysis: Analysis, path: str | Path, **options: Any) -> Path:
@@ -89,9 +89,8 @@ def export_map(
     maps = {selection.scope: selection.values for selection in selections}
     if kind == "json":
         return write_json(map_document(maps, analysis.attrs, normalise), path)
-    return write_table(
-        pa.concat_tables([cell_table(name, values, analysis.approximate) for name, values in maps.items()]), path
-    )
+    tables = [cell_table(name, values, analysis.approximate) for name, values in maps.items()]
+    return write_table({name: np.concatenate([table[name] for table in tables]) for name in tables[0]}, path)
 
 
 def export_mixing_ratios(
@@ -123,11 +122,11 @@ def export_mixing_ratios(
 # ---- what goes into the files --------------------------------------------------------------------------------------------
 
 
-def cell_table(scope: str, values: xr.DataArray, how: str | None = None) -> Table:
+def cell_table(scope: str, values: xr.DataArray, how: str | None = None) -> Columns:
     """Maps `[layer, query, key]` as one row per cell that exists; if some maps are approximate, a column says which."""
     ordered = values.transpose("layer", "query", "key")
     layer, query, key = np.nonzero(np.isfinite(ordered.values))
-    columns: dict[str, Any] = {"scope": [scope] * len(layer), "layer": values["layer"].values[layer]}
+    columns: Columns = {"scope": _repeated(scope, len(layer)), "layer": values["layer"].values[layer]}
     if "head" in values.coords:
         columns["head"] = np.full(len(layer), int(values["head"].item()))
     columns |= {
@@ -137,25 +136,27 @@ def cell_table(scope: str, values: xr.DataArray, how: str | None = None) -> Tabl
         "key_token": values["key_token"].values[key],
     }
     if how is not None:
-        columns["approximate"] = [how if "Ff" in Scope(scope).components else "exact"] * len(layer)
+        columns["approximate"] = _repeated(how if "Ff" in Scope(scope).components else "exact", len(layer))
     if len(set(values["key_group"].values)) > 1:
         columns["key_group"] = values["key_group"].values[key]
-    return pa.table({**columns, "value": ordered.values[layer, query, key]})
+    return {**columns, "value": ordered.values[layer, query, key]}
 
 
-def ratio_table(ratios: xr.DataArray) -> Table:
+def ratio_table(ratios: xr.DataArray) -> Columns:
     """Mixing ratios `[scope, layer, query]` as one row each."""
     ordered = ratios.transpose("scope", "layer", "query")
     scope, layer, query = np.nonzero(np.isfinite(ordered.values))
-    return pa.table(
-        {
-            "scope": ratios["scope"].values[scope].astype(object),
-            "layer": ratios["layer"].values[layer],
-            "query": ratios["query"].values[query],
-            "query_token": ratios["query_token"].values[query],
-            "mixing_ratio": ordered.values[scope, layer, query],
-        }
-    )
+    return {
+        "scope": ratios["scope"].values[scope].astype(object),
+        "layer": ratios["layer"].values[layer],
+        "query": ratios["query"].values[query],
+        "query_token": ratios["query_token"].values[query],
+        "mixing_ratio": ordered.values[scope, layer, query],
+    }
+
+
+def _repeated(text: str, count: int) -> np.ndarray:
+    return np.full(count, text, dtype=object)
 
 
 def map_document(
@@ -246,16 +247,17 @@ def write_figure(figure: Figure, path: str | Path) -> Path:
     return Path(path)
 
 
-def write_table(table: Table, path: str | Path) -> Path:
+def write_table(columns: Columns, path: str | Path) -> Path:
     """Write a table as csv or parquet."""
-    from pyarrow import csv, parquet  # noqa: PLC0415  (only where a table is written)
-
-    kind = ending(path, ("csv", "parquet"))
+    kind = ending(path, ("csv", PARQUET))
     with replacing(path) as temporary:
-        if kind == "csv":
-            csv.write_csv(table, temporary, csv.WriteOptions(quoting_style="needed"))
+        if kind == PARQUET:
+            import pyarrow as pa  # noqa: PLC0415  (an extra)
+            from pyarrow import parquet  # noqa: PLC0415
+
+            parquet.write_table(pa.table(columns), temporary)
         else:
-            parquet.write_table(table, temporary)
+            pd.DataFrame(columns).to_csv(temporary, index=False, lineterminator="\n")
     return Path(path)
 
 

@@ -3,6 +3,7 @@
 Each function takes one of them and returns a `Figure`; `normscope.output.export` writes figures to files.
 """
 
+from normscope.plots.answer import plot_answer
 from normscope.plots.explanation import plot_explanation
 from normscope.plots.flow import plot_flow
 from normscope.plots.growth import plot_grid, plot_growth
@@ -13,6 +14,7 @@ from normscope.plots.text import plot_tokens
 
 __all__ = [
     "plot_amplification",
+    "plot_answer",
     "plot_explanation",
     "plot_flow",
     "plot_grid",

@@ -3,13 +3,13 @@
 Activations act by their secant slope, norms by the deviation of the model's own state, so that every step is affine: a
 covector goes back through its transpose, and what it makes of the step's bias is counted with the bias. Covectors are kept
 one for each pair of a target and a row that it reaches, since most heads read one token; of the output matrix only the
-labels of some target are touched.
+labels of some target are touched, except by centred targets, which weigh all of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -33,6 +33,12 @@ from normscope.chain.trace import LayerNorm, Linear, Normalise
 from normscope.errors import HeadError, SelectionError
 
 Labels = list[int]
+
+_DENSE_AT_ONCE = 64
+"""Centred targets that are pulled back together: each has a number for every label."""
+
+_ROWS_AT_ONCE = 8192
+"""Rows of an output matrix that are converted to the dtype of the covectors at once."""
 
 
 @dataclass(frozen=True)
@@ -61,21 +67,56 @@ class PulledHead:
         relevance = shares.new_zeros(len(self.bias), self.length)
         return relevance.index_put_((self.targets, self.tokens), shares, accumulate=True)
 
+    def weighted(self, weights: Float[Tensor, "value target"]) -> PulledHead:
+        """Sums of the targets with weights, each a target of its own: the pull-back is linear in its start."""
+        values, targets = weights.nonzero(as_tuple=True)
+        pairs = (self.targets[None] == targets[:, None]).nonzero(as_tuple=True)
+        chosen, entries = pairs[0], pairs[1]
+        factors = weights[values, targets][chosen, None]
+        return PulledHead(
+            targets=values[chosen],
+            tokens=self.tokens[entries],
+            vectors=self.vectors[entries] * factors,
+            bias=weights @ self.bias,
+            length=self.length,
+        )
+
 
 def pull_back_head(trace: HeadTrace, targets: Sequence[Target]) -> PulledHead:
     """The covectors of several targets at the states that leave the last block, and the bias of each."""
     _check(trace, targets)
-    labels = sorted({label for target in targets for label in target.weights})
-    dtype, device = trace.states.dtype, trace.states.device
-    direction = [[float(target.weights.get(label, 0.0)) for label in labels] for target in targets]
-    carried = _Carried(
-        targets=torch.arange(len(targets), device=device),
-        rows=torch.tensor([target.row for target in targets], device=device),
-        vectors=torch.tensor(direction, dtype=dtype, device=device),
-        bias=torch.zeros(len(targets), dtype=dtype, device=device),
-    )
-    pulled = _through(narrowed(trace.steps, labels), carried)
+    ways = [_through(steps, start) for steps, start in _starts(trace, targets)]
+    pulled = ways[0] if len(ways) == 1 else ways[0].alone(ways[0].vectors).joined(ways)
     return PulledHead(pulled.targets, pulled.rows, pulled.vectors, pulled.bias, len(trace.states))
+
+
+def _starts(trace: HeadTrace, targets: Sequence[Target]) -> Iterator[tuple[tuple[HeadStep, ...], _Carried]]:
+    """Covectors at the logits, with the steps that they go back through: together where few labels matter."""
+    dtype, device = trace.states.dtype, trace.states.device
+
+    def start(numbers: Sequence[int], vectors: Float[Tensor, "target label"]) -> _Carried:
+        return _Carried(
+            targets=torch.tensor(numbers, device=device),
+            rows=torch.tensor([targets[number].row for number in numbers], device=device),
+            vectors=vectors.to(device, dtype),
+            bias=torch.zeros(len(targets), dtype=dtype, device=device),
+        )
+
+    plain = [number for number, target in enumerate(targets) if not target.centred]
+    if plain:
+        labels = sorted({label for number in plain for label in targets[number].weights})
+        weights = [[float(targets[number].weights.get(label, 0.0)) for label in labels] for number in plain]
+        yield narrowed(trace.steps, labels), start(plain, torch.tensor(weights, dtype=dtype))
+    centred = [number for number, target in enumerate(targets) if target.centred]
+    if not centred:
+        return
+    possible = trace.logits[[targets[number].row for number in centred]].isfinite().all(0)
+    whole = bool(possible.all())
+    steps = trace.steps if whole else narrowed(trace.steps, possible.nonzero().flatten().tolist())
+    for first in range(0, len(centred), _DENSE_AT_ONCE):
+        numbers = centred[first : first + _DENSE_AT_ONCE]
+        vectors = torch.stack([targets[number].direction(trace.logits[targets[number].row]) for number in numbers])
+        yield steps, start(numbers, vectors if whole else vectors[:, possible])
 
 
 def pull_back_end(
@@ -97,16 +138,25 @@ def pull_back_end(
 def values_of(trace: HeadTrace, targets: Sequence[Target]) -> Float[Tensor, " target"]:
     """The targets' values by the model's own logits."""
     _check(trace, targets)
-    values = [sum(weight * float(trace.logits[t.row, label]) for label, weight in t.weights.items()) for t in targets]
-    return torch.tensor(values, dtype=trace.states.dtype, device=trace.states.device)
+    return _totals(trace, targets, sizes=False)
 
 
 def sizes_of(trace: HeadTrace, targets: Sequence[Target]) -> Float[Tensor, " target"]:
     """How large the numbers are that the targets' values are made of: a difference of large logits is no surer than they."""
-    sizes = [
-        sum(abs(weight * float(trace.logits[t.row, label])) for label, weight in t.weights.items()) for t in targets
-    ]
-    return torch.tensor(sizes, dtype=trace.states.dtype, device=trace.states.device)
+    return _totals(trace, targets, sizes=True)
+
+
+def _totals(trace: HeadTrace, targets: Sequence[Target], *, sizes: bool) -> Float[Tensor, " target"]:
+    values = [_total(target, trace.logits[target.row].double(), sizes=sizes) for target in targets]
+    return torch.tensor(values, dtype=trace.states.dtype, device=trace.states.device)
+
+
+def _total(target: Target, logits: Float[Tensor, " label"], *, sizes: bool) -> float:
+    if target.centred:
+        terms = (target.direction(logits) * logits)[logits.isfinite()]
+        return float(terms.abs().sum() if sizes else terms.sum())
+    terms = [weight * float(logits[label]) for label, weight in target.weights.items()]
+    return sum(map(abs, terms)) if sizes else sum(terms)
 
 
 def _check(trace: HeadTrace, targets: Sequence[Target]) -> None:
@@ -206,7 +256,7 @@ def _pull(step: HeadStep, carried: _Carried) -> _Carried:
     match step:
         case Linear():
             bias = None if step.bias is None else step.bias.to(vectors)
-            return carried.to(vectors @ step.weight.to(vectors), bias)
+            return carried.to(_product(vectors, step.weight), bias)
         case Normalise():
             return _pull_norm(step, carried)
         case Activate():
@@ -223,6 +273,17 @@ def _pull(step: HeadStep, carried: _Carried) -> _Carried:
             return carried.joined([_through(branch, carried.alone(share)) for branch in step.branches])
         case Products():
             return _pull_products(step, carried)
+
+
+def _product(vectors: Float[Tensor, "entry f"], weight: Float[Tensor, "f inputs"]) -> Float[Tensor, "entry inputs"]:
+    """`vectors @ weight` in the arithmetic of the vectors; an output matrix in another dtype is converted piece by piece."""
+    if weight.dtype == vectors.dtype and weight.device == vectors.device:
+        return vectors @ weight
+    pieces = zip(vectors.split(_ROWS_AT_ONCE, dim=1), weight.split(_ROWS_AT_ONCE), strict=True)
+    product = vectors.new_zeros(len(vectors), weight.shape[1])
+    for part, rows in pieces:
+        product.addmm_(part, rows.to(vectors))
+    return product
 
 
 def _pull_norm(step: Normalise, carried: _Carried) -> _Carried:

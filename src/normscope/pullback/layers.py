@@ -80,6 +80,35 @@ def pull_back_layer(trace: LayerTrace, covector: Covector, *, head_edges: bool =
     return PulledLayer(flow, at_input, source)
 
 
+@dataclass(frozen=True)
+class PulledStates:
+    """Covectors below a layer, without what flows inside it; `bias[t]` is what the layer adds whatever the tokens are."""
+
+    covector: Covector
+    source: Float[Tensor, "target key d"] | None
+    bias: Float[Tensor, " target"]
+
+
+def pull_back_states(trace: LayerTrace, covector: Covector) -> PulledStates:
+    """The same as `pull_back_layer` without any edge: no array of queries and keys is made for a target."""
+    pulled = pull_back_block(trace, covector.to(trace.hidden.device))
+    at_input, source, bias = pulled.direct, None, pulled.bias
+    if pulled.own is not None:
+        own, constant = _below_own(pulled.own)
+        at_input, bias = at_input + own, bias + constant
+    for attention in pulled.attentions:
+        values = attention.attention.linear_source
+        constant = constant_values(values)
+        if constant is not None:
+            bias = bias + attention.constant(constant)
+        at_states = pull_back_values(values, attention.at_values)
+        if isinstance(attention.attention, CrossAttention):
+            source = at_states
+        else:
+            at_input = at_input + at_states
+    return PulledStates(at_input, source, bias.sum(-1))
+
+
 def _below_own(own: PulledFeedForward) -> tuple[Covector, Tensor]:
     """From what a feed-forward beside the attention reads to the block's input, and what belongs to no token."""
     norm = own.step.norm

@@ -15,10 +15,13 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from normscope.errors import InputError, require_corpus_extra
+
+require_corpus_extra("A report about runs")
+
 from jinja2 import Environment, PackageLoader
 from matplotlib.figure import Figure
 
-from normscope.errors import InputError
 from normscope.experiments import EXPERIMENTS
 from normscope.experiments.base import name_as_words
 from normscope.experiments.published import agreement

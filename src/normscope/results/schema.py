@@ -42,6 +42,9 @@ NORMS = "norms"
 DECODER, ENCODER = "decoder", "encoder"
 """The groups of an encoder-decoder's result."""
 
+KINDS = ("explanation", "answer")
+"""What a result says that it is, if it is no analysis."""
+
 Attributes = Mapping[str, str | int | float]
 
 Variables = Mapping[str, str]
@@ -129,7 +132,7 @@ def problem(dataset: xr.Dataset, variables: Variables) -> str | None:
 
 def upgraded(dataset: xr.Dataset) -> xr.Dataset:
     """A dataset of an older version in the names of this one."""
-    if dataset.attrs.get("kind") == "explanation":
+    if dataset.attrs.get("kind") in KINDS:
         return dataset
     if "component" in dataset.dims:
         dataset = dataset.rename(component="checked_scope")

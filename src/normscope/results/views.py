@@ -10,13 +10,17 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Literal
 
-from normscope.errors import NormscopeError
+from normscope.errors import require_extra
 
 View = Literal[
     "plots:plot_map",
     "plots:plot_image_map",
     "plots:plot_explanation",
     "plots:plot_flow",
+    "plots:plot_answer",
+    "output.answer_export:export_answer",
+    "output.answer_terminal:show_answer",
+    "output.answer_terminal:show_spans",
     "output.export:export_analysis",
     "output.explanation_export:export_explanation",
     "output.explanation_page:fragment",
@@ -32,8 +36,5 @@ def view(name: View) -> Callable[..., Any]:
 
 def widget(*results: object) -> object:
     """The explorer of results as a notebook widget, which needs the extra `notebook`."""
-    try:
-        module = import_module("normscope.explorer.widget")
-    except ModuleNotFoundError as error:
-        raise NormscopeError(f"The widget needs {error.name}: pip install 'normscope[notebook]'.") from error
-    return module.ExplorerWidget(*results)
+    require_extra("notebook", "The widget", "anywidget")
+    return import_module("normscope.explorer.widget").ExplorerWidget(*results)

@@ -1,6 +1,7 @@
 """Zarr folders whose every file is known by its checksum: what is missing, damaged or not ours is refused, never filled in.
 
-A folder may come from anyone: no link in it is followed, and no codec runs that normscope does not write with.
+A folder may come from anyone: no link in it is followed, and no codec runs that normscope does not write with. The package
+zarr is an extra, so this module is imported only where a folder is written or read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ from zarr.storage import LocalStore, WrapperStore
 from normscope.chain.measure import StackRequest, query_positions
 from normscope.chain.trace import LayerTrace
 from normscope.decompose import LayerResult
-from normscope.errors import FileError, InputError, NormscopeError
+from normscope.errors import FileError, InputError
 from normscope.inputs import TokenSequence
 from normscope.methods.norms import Decomposition
 from normscope.passes import Pass, Tell
@@ -245,9 +245,15 @@ class MapStore:
 
     def _made(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         chunks = (1, 1, min(_ROWS, shape[2]), shape[3])
-        group = _zarr().open_group(self.store, mode="a", zarr_format=2)
-        blank = {"write_empty_chunks": True}  # so that what is missing is known to be lost
-        array = group.create_array(schema.MAP, shape=shape, chunks=chunks, dtype=dtype, fill_value=np.nan, config=blank)
+        group = zarr.open_group(self.store, mode="a", zarr_format=2)
+        array = group.create_array(
+            schema.MAP,
+            shape=shape,
+            chunks=chunks,
+            dtype=dtype,
+            fill_value=np.nan,
+            config={"write_empty_chunks": True},  # so that what is missing is known to be lost
+        )
         array.attrs.update({"_ARRAY_DIMENSIONS": ["scope", "layer", "query", "key"], "quantity": "norm"})
         return array
 
@@ -318,7 +324,6 @@ def streamed(measure: Decomposition, store: MapStore) -> StreamedDecomposition:
 @contextmanager
 def folder_in_the_making(path: str | Path) -> Generator[Path]:
     """A folder beside `path` that takes its name when the block ends well, and is removed when it does not."""
-    _zarr()
     if Path(path).suffix != ".zarr":
         raise FileError(f"{str(path)!r} does not end in .zarr, which is what results are streamed to.")
     if kind(path) is not None:
@@ -345,7 +350,6 @@ def write_rest(dataset: xr.Dataset, store: ZarrStore) -> None:
 
 def read_zarr(path: str | Path) -> xr.Dataset:
     """The dataset of a folder. Its maps are read when they are looked at, as far as they are."""
-    _zarr()
     try:
         dataset = unescaped(_read(Path(path)))
     except FileError:
@@ -381,14 +385,4 @@ def _read(folder: Path) -> xr.Dataset:
 
 
 def _store(folder: Path) -> ZarrStore:
-    pass
-
     return ZarrStore.at(folder)
-
-
-def _zarr() -> ModuleType:
-    try:
-        import zarr  # noqa: PLC0415  (an extra)
-    except ModuleNotFoundError as error:
-        raise NormscopeError(f"Streaming results needs {error.name}: pip install 'normscope[zarr]'.") from error
-    return zarr

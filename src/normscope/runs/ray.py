@@ -17,18 +17,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-from normscope.errors import InputError, NormscopeError
+from normscope.errors import InputError, NormscopeError, require_extra
 from normscope.runs.engines import Finished, Work, Worker, WorkerError
 from normscope.runs.spool import Shard
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the coming default, without its warning
 
-try:
-    import ray
-    from ray import exceptions
-except ImportError as error:
-    raise InputError("--engine ray needs Ray, which is not installed: pip install 'normscope[ray]'.") from error
+require_extra("ray", "--engine ray", "ray")
+
+import ray
+from ray import exceptions
 
 MOST_LOSSES = 4
 """How many actors in a row may be lost with the same shard, or before their model is loaded."""

@@ -1,0 +1,175 @@
+"""`normscope answer`: which sentence, document or turn an answer came from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from normscope.cli import options
+from normscope.cli.checks import check_answer_request, check_model, read_bytes
+from normscope.cli.commands import add_command
+from normscope.cli.console import given_texts, load_analyzer, result_console, say, say_written, working
+from normscope.cli.expansion import Expansion, expanded
+from normscope.errors import FileError, InputError
+from normscope.models.options import ModelOptions
+from normscope.options import Unit
+from normscope.request import AnswerOptions, AnswerRequest
+
+if TYPE_CHECKING:
+    from normscope.analyzer import Analyzer
+    from normscope.results.answer import Answer
+
+_ANSWERED, _SHOWN = "What is answered", "What is shown"
+_LONG = 1024
+
+EXAMPLES = (
+    'normscope answer --context notes.txt --context more.md --question "Where does Marta live?" --model ./my-chat-model',
+    'normscope answer --context notes.txt -q "Where does Marta live?" --of "Lisbon" --model ./my-chat-model --out why.csv',
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    request = Expansion(AnswerRequest, dict)
+    add_command(app, "answer", expanded(answer_command, request=request, model=options.MODEL), *EXAMPLES)
+
+
+def answer_command(
+    *,
+    context: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--context",
+            "-c",
+            help="A document: a text file (.txt, .md, .rst), a text, or - for standard input. May be given several times.",
+            show_default=False,
+            rich_help_panel=_ANSWERED,
+        ),
+    ] = None,
+    messages: Annotated[
+        Path | None,
+        typer.Option(
+            "--messages",
+            help="Instead, the turns of a chat: a JSON file with a list of roles and contents.",
+            show_default=False,
+            rich_help_panel=_ANSWERED,
+        ),
+    ] = None,
+    request: dict[str, Any],
+    of: Annotated[
+        str | None,
+        typer.Option(
+            "--of",
+            help="Explain a part of the answer: the text of it.",
+            show_default=False,
+            rich_help_panel="What is explained",
+        ),
+    ] = None,
+    hops: Annotated[
+        str | None,
+        typer.Option(
+            "--hops",
+            help="Hand the credit of generated tokens on to what made them: so many times, or 'all'.",
+            show_default=False,
+            rich_help_panel="What is explained",
+        ),
+    ] = None,
+    units: Annotated[
+        str,
+        typer.Option(
+            "--units",
+            "-u",
+            help="Sum over each token, word, line, sentence, paragraph, document or turn.",
+            rich_help_panel=_SHOWN,
+        ),
+    ] = "sentence",
+    top: Annotated[int, typer.Option("--top", help="How many of them to show.", rich_help_panel=_SHOWN)] = 10,
+    out: options.Out = None,
+    as_text: options.AsText = False,
+    model: ModelOptions,
+) -> None:
+    """Show which sentences, documents or turns an answer came from.
+
+    The model answers a question about documents, and its answer is taken apart: what each sentence puts into the logits of its
+    tokens, exactly for given attention weights, deviations of norms and slopes of activations. With --out it is written as a
+    picture (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
+    """
+    check_answer_request(request, context, messages, units=units, hops=hops, top=top, out=out)
+    documents = _documents(context or [], as_text=as_text)
+    turns = None if messages is None else _messages(messages)
+    memory = read_bytes(request.get("max_memory"))
+    check_model(model)
+    analyzer = load_analyzer(model)
+    keywords: dict[str, Any] = {**request, "context": documents or None, "messages": turns, "max_memory": memory}
+    answer = _answered(analyzer, cast(AnswerOptions, keywords))
+    if of is not None:
+        with working("Explaining the part"):
+            answer = answer.of(of)
+    if hops is not None:
+        with working("Following the generated text"):
+            answer = answer.through_reasoning(None if hops == "all" else int(hops))
+    _give_out(answer, cast(Unit, units), top, out)
+
+
+def _answered(analyzer: Analyzer, keywords: AnswerOptions) -> Answer:
+    """The explained answer, with the generation and then the layers as progress."""
+    say_long(analyzer, AnswerRequest(**keywords))
+    most = keywords.get("max_new_tokens", AnswerRequest.max_new_tokens)
+    with working("Answering", "tokens") as on_token, working("Explaining", "layers") as on_progress:
+        count = 0
+
+        def on_text(_: str) -> None:
+            nonlocal count
+            count += 1
+            on_token(count, most)
+
+        return analyzer.explain_answer(**{**keywords, "on_text": on_text, "on_progress": on_progress})
+
+
+def say_long(analyzer: Analyzer, request: AnswerRequest) -> None:
+    """What a long prompt will take, before it does."""
+    from normscope.answering import read_prompt
+
+    prompt, _ = read_prompt(analyzer, request)
+    if len(prompt.ids) >= _LONG:
+        estimate = analyzer.estimate_explanation(len(prompt.ids), timed=False)
+        say(f"The prompt has {len(prompt.ids)} tokens. Explaining it takes about: {estimate}")
+
+
+def _documents(arguments: list[str], *, as_text: bool) -> dict[str, str]:
+    """Documents by name: that of the file, or the number of the text."""
+    if not arguments:
+        return {}
+    first, others = given_texts(arguments[0], *arguments[1:], as_text=as_text)
+    texts = [first, *(cast("list[str]", others))]
+    documents: dict[str, str] = {}
+    for number, (argument, text) in enumerate(zip(arguments, texts, strict=True), 1):
+        name = f"document {number}" if text == argument or argument == "-" else Path(argument).name
+        documents[name if name not in documents else f"{name} ({number})"] = text
+    return documents
+
+
+def _messages(path: Path) -> list[dict[str, str]]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise FileError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise FileError(f"{str(path)!r} is no JSON: {error}.") from error
+    if not isinstance(found, list):
+        raise InputError(f"{str(path)!r} has to hold a list of messages, each with a role and a content.")
+    return cast("list[dict[str, str]]", found)
+
+
+def _give_out(answer: Answer, unit: Unit, top: int, out: Path | None) -> None:
+    if out is None:
+        from normscope.output.answer_terminal import answer_view
+
+        result_console().print(answer_view(answer, unit, top))
+        return
+    with working(f"Writing {out}"):
+        answer.save(out, unit=unit)
+    say_written(out)

@@ -1,0 +1,135 @@
+"""The pull-back of spans of output: the sum over any of the tokens that a model put out, in one reverse pass.
+
+The pull-back is linear in its start, so that a span has one covector at each of its positions, and rows of a table (every
+output token by itself) are several such starts at once. Only shares of the input are kept, nothing of the layers between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from normscope.errors import SelectionError
+from normscope.estimate.sizes import sizes_of_trace
+from normscope.explain.pulling import PullRequest, Way, check_joined_blocks
+from normscope.explain.question import LogitQuestion, Wanted
+from normscope.explain.recording import Played, Recording
+from normscope.explain.sinks import sinks
+from normscope.inputs import TokenSequence
+from normscope.models.model import Model
+from normscope.options import Objective
+from normscope.pullback import pull_back_end
+
+_BYTES_AT_ONCE = 2**28
+"""Memory that the covectors of spans which are pulled back together may take, in the widest place of a layer."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One token that a model put out: the row of the logits that it is read off, its id, and another to set against it."""
+
+    row: int
+    label: int
+    against: int | None = None
+
+
+@dataclass(frozen=True)
+class PulledSpans:
+    """Shares `[span, token]` of the tokens that the model read, which with `bias` add up to `values`, up to `errors`.
+
+    Of an encoder-decoder the tokens are those of the encoder, then those of the decoder. `probabilities[output]` are those
+    of the output tokens, `sinks[token]` says which tokens are attention sinks.
+    """
+
+    values: Float[Tensor, " span"]
+    bias: Float[Tensor, " span"]
+    shares: Float[Tensor, "span token"]
+    errors: Float[Tensor, " span"]
+    probabilities: Float[Tensor, " output"]
+    sinks: Bool[Tensor, " token"]
+
+
+def pull_back_spans(
+    model: Model,
+    sequence: TokenSequence,
+    outputs: Sequence[Output],
+    spans: Sequence[Sequence[int]],
+    objective: Objective,
+    request: PullRequest,
+) -> PulledSpans:
+    """Explain sums of output tokens in as few reverse passes as memory allows; a span is a list of places in `outputs`."""
+    check_joined_blocks(model)
+    if not spans or not all(spans):
+        raise SelectionError("There is nothing to explain: a span of output has at least one token.")
+    wanted = [(each.row, Wanted(each.label, against=each.against, objective=objective)) for each in outputs]
+    recording = Recording(model, sequence, request)
+    played = recording.play(LogitQuestion(model, wanted))
+    at_once = _spans_at_once(recording, sequence)
+    pieces = [spans[first : first + at_once] for first in range(0, len(spans), at_once)]
+    pulled = [_pulled(model, recording, played, each, last=each is pieces[-1]) for each in pieces]
+    chances = played.head.logits[[each.row for each in outputs]].float().softmax(-1)
+    labels = torch.tensor([each.label for each in outputs], device=chances.device)
+    return PulledSpans(
+        values=torch.cat([each.values for each in pulled]),
+        bias=torch.cat([each.bias for each in pulled]),
+        shares=torch.cat([each.shares for each in pulled]),
+        errors=torch.cat([each.errors for each in pulled]),
+        probabilities=chances.gather(1, labels[:, None])[:, 0],
+        sinks=pulled[0].sinks,
+    )
+
+
+@dataclass(frozen=True)
+class _Piece:
+    values: Float[Tensor, " span"]
+    bias: Float[Tensor, " span"]
+    shares: Float[Tensor, "span token"]
+    errors: Float[Tensor, " span"]
+    sinks: Bool[Tensor, " token"]
+
+
+def _pulled(
+    model: Model, recording: Recording, played: Played, spans: Sequence[Sequence[int]], *, last: bool
+) -> _Piece:
+    """One reverse pass for several spans, proved at every layer."""
+    members = _members(spans, len(played.values)).to(played.values)
+    values, sizes = members @ played.values, members @ played.sizes
+    start = played.pulled.weighted(members)
+    way = Way(model, values, sizes, start.bias, head_edges=False)
+    main = way.shares(recording, "layer", start.covector, played.head.states, keep=not last)
+    shares, errors, marks = main.relevance, main.errors, _sinks(main.received, causal=main.causal)
+    bias = way.outside
+    if way.source is not None:
+        end = recording.encoder_end
+        covector, added = pull_back_end(end, way.source)
+        way.source = None
+        way.leave(added, shares.sum(-1))
+        encoder = way.shares(recording.of_encoder(), "encoder layer", covector, end.states, keep=not last)
+        bias = way.outside - shares.sum(-1)
+        shares, errors = torch.cat([encoder.relevance, shares], dim=1), torch.maximum(encoder.errors, errors)
+        marks = torch.cat([_sinks(encoder.received, causal=encoder.causal), marks])
+    return _Piece(values, bias, shares, errors, marks)
+
+
+def _members(spans: Sequence[Sequence[int]], count: int) -> Float[Tensor, "span output"]:
+    """1 where an output token is in a span."""
+    members = torch.zeros(len(spans), count)
+    for number, span in enumerate(spans):
+        members[number, list(span)] = 1
+    return members
+
+
+def _sinks(received: Sequence[Float[Tensor, " token"]], *, causal: bool) -> Bool[Tensor, " token"]:
+    attention = torch.stack([each.float().cpu() for each in received]).numpy()
+    return torch.from_numpy(sinks(attention, causal=causal))
+
+
+def _spans_at_once(recording: Recording, sequence: TokenSequence) -> int:
+    """Spans whose covectors fit into the memory together where a layer is widest: at the neurons of its feed-forward."""
+    sizes = sizes_of_trace(recording.traces[recording.depth])
+    length = max(len(sequence), len(sequence.target or ()))
+    return max(1, _BYTES_AT_ONCE // (4 * 4 * length * max(sizes.neurons, sizes.d)))

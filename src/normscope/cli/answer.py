@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -93,9 +95,9 @@ def answer_command(
 ) -> None:
     """Show which sentences, documents or turns an answer came from.
 
-    The model answers a question about documents, and its answer is taken apart: what each sentence puts into the logits of its
-    tokens, exactly for given attention weights, deviations of norms and slopes of activations. With --out it is written as a
-    picture (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
+    The model answers a question about documents, and its answer is taken apart: what each sentence puts into the logits of
+    its tokens, exactly for given attention weights, deviations of norms and slopes of activations. With --out it is written
+    as a picture (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
     """
     check_answer_request(request, context, messages, units=units, hops=hops, top=top, out=out)
     documents = _documents(context or [], as_text=as_text)
@@ -115,18 +117,35 @@ def answer_command(
 
 
 def _answered(analyzer: Analyzer, keywords: AnswerOptions) -> Answer:
-    """The explained answer, with the generation and then the layers as progress."""
+    """The explained answer, with first its tokens and then the layers as progress."""
     say_long(analyzer, AnswerRequest(**keywords))
     most = keywords.get("max_new_tokens", AnswerRequest.max_new_tokens)
-    with working("Answering", "tokens") as on_token, working("Explaining", "layers") as on_progress:
-        count = 0
+    with ExitStack() as stack:
+        stages = _Stages(stack)
 
         def on_text(_: str) -> None:
-            nonlocal count
-            count += 1
-            on_token(count, most)
+            stages.advance("Answering", "tokens", most)
+
+        def on_progress(done: int, total: int) -> None:
+            stages.advance("Explaining", "layers", total, done)
 
         return analyzer.explain_answer(**{**keywords, "on_text": on_text, "on_progress": on_progress})
+
+
+class _Stages:
+    """What is being done, one thing after another: each is shown until the next begins."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.stack, self.message, self.count = stack, "", 0
+        self.report: Callable[[int, int], None] | None = None
+
+    def advance(self, message: str, things: str, total: int, done: int | None = None) -> None:
+        if self.report is None or message != self.message:
+            self.stack.pop_all().close()
+            self.report = self.stack.enter_context(working(message, things))
+            self.message, self.count = message, 0
+        self.count = self.count + 1 if done is None else done
+        self.report(self.count, total)
 
 
 def say_long(analyzer: Analyzer, request: AnswerRequest) -> None:
@@ -147,7 +166,7 @@ def _documents(arguments: list[str], *, as_text: bool) -> dict[str, str]:
     texts = [first, *(cast("list[str]", others))]
     documents: dict[str, str] = {}
     for number, (argument, text) in enumerate(zip(arguments, texts, strict=True), 1):
-        name = f"document {number}" if text == argument or argument == "-" else Path(argument).name
+        name = f"document {number}" if argument in (text, "-") else Path(argument).name
         documents[name if name not in documents else f"{name} ({number})"] = text
     return documents
 

@@ -311,7 +311,7 @@ def test_no_query_at_all_is_refused(analyzer: ns.Analyzer) -> None:
 
 def test_a_head_map_beyond_the_attention_is_refused_with_where_heads_exist(full: ns.Analysis) -> None:
     for scope in ("AttnRes", "AttnResLnFfResLn", "AttnResW"):
-        with pytest.raises(ns.SelectionError, match=rf"Heads are apart only at AttnW, Attn; at {scope}"):
+        with pytest.raises(ns.SelectionError, match=rf"Heads are separate only at AttnW, Attn; at {scope}"):
             full.map(scope, heads=True)
 
 

@@ -171,3 +171,39 @@ def test_what_is_pinned_runs_on_every_release_of_the_supported_pythons() -> None
     assert len(asked) > len(pinned) / 2
     for release in ("3.11.0", "3.12.0", "3.13.0"):
         assert [name for name, pythons in asked.items() if release not in SpecifierSet(pythons)] == []
+
+
+# ---- which module can be imported first --------------------------------------------------------------------------------
+
+
+def eager_imports(path: Path, modules: set[str]) -> set[str]:
+    """The modules of the package that a module imports when it is imported, with the packages that these are in.
+
+    Its own packages are left out: they are being imported when it is.
+    """
+    name = module_name(path)
+    named: set[str] = set()
+    statements = list(ast.parse(path.read_text(encoding="utf-8")).body)
+    while statements:
+        node = statements.pop()
+        if isinstance(node, ast.ImportFrom):
+            named |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
+        elif isinstance(node, ast.Import):
+            named |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Try) or (isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.dump(node.test)):
+            statements += node.body
+    packages = {".".join(target.split(".")[:length]) for target in named for length in range(1, 9)}
+    return {target for target in packages & modules if not f"{name}.".startswith(f"{target}.")}
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_no_modules_import_each_other_so_that_any_can_be_the_first() -> None:
+    paths = {module_name(path): path for path in PACKAGE.rglob("*.py")}
+    waiting = {name: eager_imports(path, set(paths)) for name, path in paths.items()}
+    assert "normscope.errors" in waiting["normscope.paths"]
+    while ready := {name for name, imported in waiting.items() if not imported & set(waiting)}:
+        waiting = {name: imported for name, imported in waiting.items() if name not in ready}
+    assert not waiting

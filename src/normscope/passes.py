@@ -79,7 +79,7 @@ class Pass:
         with _counter(self._costs(sequences), self._layers_per_sequence(), progress, tell) as count:
             for batch in self.model.batches(sequences):
                 folds = self._folds(batch, positions, count)
-                for place in batch.places:
+                for place in batch.indices:
                     main, *encoder = (fold.results(place) for fold in folds)
                     measured[place] = Measured(sequences[place], positions[place], main, next(iter(encoder), None))
         return [measured[place] for place in range(len(sequences))]
@@ -149,7 +149,7 @@ class _Fold:
 
     def _blocks(self, lengths: Sequence[int], sequence: int) -> list[torch.Tensor]:
         """The query rows of a sequence that are computed together, where its attention weights are never stored."""
-        place, length = self.batch.places[sequence], lengths[sequence]
+        place, length = self.batch.indices[sequence], lengths[sequence]
         rows = torch.tensor(range(length) if self.rows is None else self.rows[place], device="cpu")
         return list(rows.split(rows_together(length)))
 
@@ -161,7 +161,7 @@ class _Fold:
         return Results(self.request.layers, finished, self.worst.get(place, float("nan")))
 
     def _consume(self, layer: int, sequence: int, trace: LayerTrace) -> None:
-        place = self.batch.places[sequence]
+        place = self.batch.indices[sequence]
         begins = (place, layer) not in self.begun
         if begins:
             self.begun.add((place, layer))

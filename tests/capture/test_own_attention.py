@@ -164,7 +164,7 @@ def test_an_attention_that_computes_by_itself_is_refused_with_a_sentence() -> No
     model = tiny("bert")
     attention = model.encoder.layer[0].attention.self
     attention.forward = lambda states, *rest, **options: (attention.value(states), None)
-    with pytest.raises(ns.ModelError, match=r"module 'attention\.self' of a block was not heard"):
+    with pytest.raises(ns.ModelError, match=r"module 'attention\.self' of a block was not called"):
         ns.load(model).analyze(IDS, scopes="AttnW")
 
 
@@ -179,5 +179,5 @@ def test_a_compiled_attention_is_heard() -> None:
 def test_blocks_inside_of_a_compiled_module_are_refused_with_a_sentence() -> None:
     model = tiny("bert")
     model.encoder = torch.compile(model.encoder, backend="eager")
-    with pytest.raises(ns.ModelError, match=r"lie inside of 'encoder', which was compiled.*torch\.compile\(model\)"):
+    with pytest.raises(ns.ModelError, match=r"are inside 'encoder', which was compiled.*torch\.compile\(model\)"):
         ns.load(model)

@@ -289,7 +289,7 @@ def test_embeddings_of_other_tokens_give_no_result(name: str) -> None:
         handle = register()
         try:
             for ask in asked:
-                with pytest.raises(ns.CompletenessError, match=r"a hook changes what '.*' reads or gives out"):
+                with pytest.raises(ns.CompletenessError, match=r"a hook changes the input or output of '.*'"):
                     ask()
         finally:
             handle.remove()

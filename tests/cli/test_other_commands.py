@@ -65,7 +65,7 @@ def test_check_gives_random_ids_to_a_model_without_a_tokenizer(
     monkeypatch.setattr("normscope.analyzer.load", lambda *_, **__: bare)
     code, out, err = run("check")
     assert code == 0, err
-    assert "There is no tokenizer beside the model: analysing 16 random token ids." in err
+    assert "There is no tokenizer with the model: analysing 16 random token ids." in err
     assert "2 layers, float32. 16 tokens at 7 scopes" in out
 
 

@@ -71,7 +71,7 @@ def test_several_words_are_a_text_whatever_they_end_in(run: Callable[..., Output
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"caf\xe9", "Standard input is no text in UTF-8: byte 3"), (b"\n", "The text is empty")],
+    [(b"caf\xe9", "Standard input is not UTF-8 text: byte 3"), (b"\n", "The text is empty")],
 )
 def test_what_comes_from_standard_input_has_to_be_a_text(
     run: Callable[..., Output], typed: Callable[[bytes], None], content: bytes, message: str
@@ -93,11 +93,11 @@ def test_a_file_that_is_no_text_is_refused(run: Callable[..., Output], tmp_path:
     (tmp_path / "result.nc").write_bytes(b"")
     (tmp_path / "table.csv").write_text("a,b\n")
     for name, message in {
-        "latin.txt": "is no text in UTF-8",
+        "latin.txt": "is not UTF-8 text",
         "photo.png": "reads text",
         "folder.txt": "cannot be read",
-        "result.nc": "normscope explore looks at it",
-        "table.csv": "it is no text file",
+        "result.nc": "normscope explore shows it",
+        "table.csv": "it is not a text file",
     }.items():
         code, out, err = run("map", name)
         assert (code, out) == (2, "") and message in err, err
@@ -106,7 +106,7 @@ def test_a_file_that_is_no_text_is_refused(run: Callable[..., Output], tmp_path:
 def test_an_argument_that_is_not_utf_8_is_one_message() -> None:
     for arguments in (["map", b"caf\xe9"], ["explain", TEXT, "--target", b"\xff"], ["map", TEXT, "--out", b"\xff.svg"]):
         done = process(*arguments)  # type: ignore[arg-type]
-        assert done.returncode == 2 and "is not in UTF-8" in done.stderr and "Traceback" not in done.stderr
+        assert done.returncode == 2 and "is not UTF-8" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.fixture

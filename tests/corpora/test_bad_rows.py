@@ -50,7 +50,7 @@ def test_a_row_without_a_token_is_left_out_or_refused_with_its_place(
     WRITERS[kind](tmp_path / f"a.{kind}", bad)
     items, problems = _items(tmp_path / f"a.{kind}", analyzer)
     assert (len(items), problems.counts) == (2, {"unreadable text": 1})
-    with pytest.raises(CorpusError, match=rf"a\.{kind}:2: .*no token but special ones.*--bad-rows skip"):
+    with pytest.raises(CorpusError, match=rf"a\.{kind}:2: .*only special tokens.*--bad-rows skip"):
         _items(tmp_path / f"a.{kind}", analyzer, "refuse")
 
 
@@ -73,7 +73,7 @@ def test_half_of_a_surrogate_pair_is_a_bad_row(analyzer: Any, tmp_path: Path) ->
         assert (len(items), problems.counts) == (good, {"unreadable text": bad})
     with pytest.raises(CorpusError, match=r"a\.jsonl:2: half of a surrogate pair"):
         _items(tmp_path / "a.jsonl", analyzer, "refuse")
-    with pytest.raises(CorpusError, match=r"ids\.jsonl:1: 'tokens' has a token that is no text"):
+    with pytest.raises(CorpusError, match=r"ids\.jsonl:1: 'tokens' has a token that cannot be encoded as UTF-8"):
         _items(tmp_path / "ids.jsonl", analyzer, "refuse")
 
 
@@ -89,7 +89,7 @@ def test_half_of_a_surrogate_pair_is_a_bad_row(analyzer: Any, tmp_path: Path) ->
         ('{"input_ids": [5, 6], "entities": [' + "9" * 30 + ", 1]}", "above 2147483647"),
         ('{"input_ids": [5, 6], "attention_mask": [1, 2]}', "mask is 1 for a token and 0 for padding"),
         ('{"input_ids": [5, 6], "special_tokens_mask": [0, 7]}', "other than 0 and 1"),
-        ('{"input_ids": [5, 6], "special_tokens_mask": [1, 1]}', "no token but special ones"),
+        ('{"input_ids": [5, 6], "special_tokens_mask": [1, 1]}', "only special tokens"),
         ('{"input_ids": [5, 6], "sure": 5}', "'sure' is not a list of links"),
         ('{"text": NaN}', "not a text"),
     ],
@@ -205,7 +205,7 @@ def test_ranks_that_are_no_numbers_or_come_twice_are_refused(line: str, says: st
 def test_a_link_with_a_huge_number_is_no_link(tmp_path: Path) -> None:
     (tmp_path / "a.pairs").write_text("a ||| b\n")
     (tmp_path / "a.gold").write_text("0-" + "9" * 5000 + "\n")
-    with pytest.raises(CorpusError, match=r"a\.gold:1: '0-9+ is no link"):
+    with pytest.raises(CorpusError, match=r"a\.gold:1: '0-9+ is not a link"):
         list(Corpus(str(tmp_path / "a.pairs"), gold=str(tmp_path / "a.gold"), gold_base="0").records(Problems()))
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from normscope.corpora import Corpus, CorpusError, Problems, Record, bundled
 from normscope.corpora.text import read_ranks
+from normscope.errors import InputError
 
 
 def _read(path: Path, content: str | bytes, **options: Any) -> tuple[list[Record], Problems]:
@@ -95,7 +96,7 @@ def test_entities_of_iob1_and_iob2(tmp_path: Path, tags: str, entities: tuple[in
 def test_a_sentence_with_a_bad_row_is_left_out_as_a_whole(tmp_path: Path) -> None:
     records, problems = _read(tmp_path / "a.conll", "a O\nb PERSON\n\nc O\n\nlonely\n")
     assert [record.words for record in records] == [("c",)]
-    assert problems.counts == {"malformed row": 2} and "a.conll:2: 'PERSON' is no IOB tag" in problems.examples[0]
+    assert problems.counts == {"malformed row": 2} and "a.conll:2: 'PERSON' is not an IOB tag" in problems.examples[0]
 
 
 def test_token_lists_and_pickles_only_by_consent(tmp_path: Path) -> None:
@@ -143,7 +144,7 @@ def test_gold_links_count_from_zero_or_one(tmp_path: Path, gold: str, base: Any)
     ("gold", "says"),
     [
         ("1-1\n", "1 lines, but"),
-        ("1-1 2-2\n1-x\n", ":2: '1-x' is no link"),
+        ("1-1 2-2\n1-x\n", ":2: '1-x' is not a link"),
         ("1-1\n1-1\n", "neither an index 0"),
         ("0-0 2-1\n1-1\n", "both an index 0"),
     ],
@@ -190,7 +191,7 @@ def test_ranks(tmp_path: Path) -> None:
 
 def test_datasets_need_their_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(CorpusError, match=r"normscope\[datasets\]"):
+    with pytest.raises(InputError, match=r"normscope\[datasets\]"):
         list(Corpus(str(tmp_path)).records(Problems()))
 
 

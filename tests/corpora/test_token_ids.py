@@ -74,7 +74,7 @@ def test_padding_goes_long_rows_are_cut_and_special_ids_are_those_of_the_model(t
         ({"input_ids": [5, 6, 7], "attention_mask": [1, 0, 1]}, "holes"),
         ({"input_ids": [5, 6, 7], "attention_mask": [1, 1, 2]}, "1 for a token and 0 for padding"),
         ({"input_ids": [5], "labels": [7], "label_word_ids": [0, 1]}, "2 values for 1 labels"),
-        ({"input_ids": [5], "labels": [7], "sure": [[0]]}, "no link"),
+        ({"input_ids": [5], "labels": [7], "sure": [[0]]}, "is not a link"),
     ],
 )
 def test_a_row_that_is_wrong_is_named_with_its_place(row: dict[str, Any], says: str, tmp_path: Path) -> None:

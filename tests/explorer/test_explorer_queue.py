@@ -20,7 +20,7 @@ import httpx2
 import pytest
 from explorer_server import TEXT, Running, follow, submit
 
-from normscope.explorer.jobs import Job, Queue, Status, give_back
+from normscope.explorer.jobs import Job, Queue, Status, return_memory
 from normscope.explorer.payload import payload_json
 from normscope.explorer.server import Limits, WebApp
 from normscope.explorer.work import Cancelled, Order, Result, analyse
@@ -249,7 +249,7 @@ def test_a_forgotten_analysis_is_told_as_such(run: Callable[[Any], Running], ana
             follow(client, job)
         answer = client.get(f"/api/jobs/{jobs[0]}/result")
         assert (answer.status_code, client.get(f"/api/jobs/{jobs[1]}/result").status_code) == (404, 200)
-        assert "ask for it again" in answer.json()["error"]
+        assert "request it again" in answer.json()["error"]
 
 
 def resident() -> int:
@@ -272,13 +272,13 @@ def test_what_an_analysis_leaves_free_goes_back_to_the_system(run: Callable[[Any
     app = WebApp({"mini": analyzer}, Limits(kept=0))
     server = run(app.starlette())
     with server.client() as client:
-        give_back()
+        return_memory()
         before = resident()
         for length in (150, 90, 200, 120, 180, 60):
             assert follow(client, submit(client, "word " * length, heads=True).json()["id"])[-1]["stage"] == "done"
         follow(client, submit(client).json()["id"])  # of the large ones none is left
         after = settled()
-    give_back()
+    return_memory()
     assert after - resident() < 16 * 2**20, "free memory was not given back"
     assert after - before < 96 * 2**20
 

@@ -101,11 +101,11 @@ def test_every_item_of_a_list_gives_what_it_gives_alone(analyzer: ns.Analyzer) -
 def test_a_batch_holds_about_two_thousand_tokens_padding_included(lengths: list[int]) -> None:
     sequences = [read_inputs(torch.full((1, n), 7), None, None)[0][0] for n in lengths]
     found = list(batches(sequences, 0, torch.device("cpu")))
-    assert sorted(place for batch in found for place in batch.places) == list(range(len(lengths)))
+    assert sorted(place for batch in found for place in batch.indices) == list(range(len(lengths)))
     for batch in found:
         ids = batch.features["input_ids"]
-        assert len(batch.places) == 1 or ids.numel() <= 2048
-        assert batch.lengths == [lengths[place] for place in batch.places]
+        assert len(batch.indices) == 1 or ids.numel() <= 2048
+        assert batch.lengths == [lengths[place] for place in batch.indices]
         assert (ids != 0).sum(1).tolist() == batch.features["attention_mask"].sum(1).tolist() == batch.lengths
 
 
@@ -309,7 +309,7 @@ def test_what_are_no_words_is_refused(analyzer: ns.Analyzer, inputs: Any) -> Non
         ({"input_ids": HELLO_WORLD, "attention_mask": [0, 0, 0, 0]}, "Sequence 0 of the encoding has no tokens"),
         ({"input_ids": HELLO_WORLD, "attention_mask": [1, 1]}, "'attention_mask' does not have the shape"),
         ({"input_ids": [HELLO_WORLD], "token_type_ids": [[0] * 4] * 2}, "'token_type_ids' does not have the shape"),
-        ({"input_ids": [101, 102]}, "no token but special ones"),
+        ({"input_ids": [101, 102]}, "only special tokens"),
     ],
 )
 def test_an_encoding_that_cannot_be_used_is_refused(analyzer: ns.Analyzer, inputs: Any, message: str) -> None:

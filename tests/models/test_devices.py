@@ -69,6 +69,6 @@ def test_a_device_map_that_cannot_be_followed_is_refused(saved: Path, monkeypatc
         ns.load(tiny("bert"), device_map="auto")
     with pytest.raises(ns.ModelError, match=r"could not be loaded: .*nowhere"):
         ns.load(saved, device_map={"bert": "nowhere", "classifier": "cpu"})
-    monkeypatch.setattr("normscope.models.options.find_spec", lambda name: None)
+    monkeypatch.setattr("normscope.errors.find_spec", lambda name: None)
     with pytest.raises(ns.InputError, match=r"pip install 'normscope\[accelerate\]'"):
         ns.load(saved, device_map="auto")

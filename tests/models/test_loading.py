@@ -22,7 +22,7 @@ from transformers import ConvNextConfig, ConvNextModel, MambaConfig, MambaModel
 import normscope as ns
 from normscope.models import source as embedded
 from normscope.models.options import ModelOptions
-from normscope.models.source import refuse_too_many_layers
+from normscope.models.source import check_layer_count
 
 WEIGHTS = "model.safetensors"
 PICKLE = "pytorch_model.bin"
@@ -502,8 +502,8 @@ def test_more_layers_than_the_checkpoint_has_tensors_are_refused_before_any_is_b
 def test_as_many_layers_as_a_checkpoint_may_have_are_not_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"text_config": {"num_hidden_layers": 1200}}))
     with pytest.raises(ns.errors.ModelError, match="0 tensors"):
-        refuse_too_many_layers(str(tmp_path))
+        check_layer_count(str(tmp_path))
     for shard in range(2):
         names = [f"layers.{shard * 600 + layer}.weight" for layer in range(600)]
         save_file({name: torch.zeros(1) for name in names}, tmp_path / f"{shard}.safetensors")
-    refuse_too_many_layers(str(tmp_path))
+    check_layer_count(str(tmp_path))

@@ -353,16 +353,16 @@ def test_an_unknown_head_is_refused_with_its_parts_and_can_be_described() -> Non
     with pytest.raises(AssertionError, match="the logits of sequence 1 are off by"):
         assert_head(model)
     ns.register_head(Head("sequence-classification", (TokenAt(), LinearPart("sentiment"))), "Sentiment")
-    with pytest.raises(ns.HeadError, match=r"gives out no logits.*It gives out scores"):
+    with pytest.raises(ns.HeadError, match=r"has no output logits.*Its outputs: scores"):
         assert_head(model)
     ns.register_head(Head("sequence-classification", (LayerNormPart("feeling"),), ("scores",)), "Sentiment")
     with pytest.raises(ns.HeadError, match="Sentiment has no 'feeling'"):
         assert_head(model)
     ns.register_head(Head("sequence-classification", (LinearPart("feeling"),), ("scores",)), "Sentiment")
-    with pytest.raises(ns.HeadError, match=r"LinearPart\(module='feeling'\) was not seen"):
+    with pytest.raises(ns.HeadError, match=r"LinearPart\(module='feeling'\) was not captured"):
         assert_head(model)
     ns.register_head(Head("sequence-classification", (LayerNormPart("unused"),), ("scores",)), "Sentiment")
-    with pytest.raises(ns.HeadError, match=r"LayerNormPart\(module='unused'\) was not seen"):
+    with pytest.raises(ns.HeadError, match=r"LayerNormPart\(module='unused'\) was not captured"):
         assert_head(model)
 
 

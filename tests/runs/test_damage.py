@@ -99,7 +99,7 @@ DAMAGES = [
     (flip_rows, r"parquet has another checksum"),
     (lose_rows, r"parquet is missing"),
     (flip_sums, r"sums\.npz has another checksum"),
-    (add_rows, r"0007\.parquet is none of its files"),
+    (add_rows, r"0007\.parquet is not one of its files"),
     (copy_neighbour, r"it is the shard"),
 ]
 

@@ -137,7 +137,7 @@ def test_a_shard_at_a_url_writes_nothing_but_its_own_files(tmp_path: Path, memor
     files, root = fsspec.url_to_fs(memory)
     with files.open(f"{root}/shards/000000.tar", "wb") as file, tarfile.open(fileobj=file, mode="w|") as archive:
         archive.add(tmp_path / "outside", "../outside")
-    with pytest.raises(FileError, match=r"'\.\./outside' is no file of a shard"):
+    with pytest.raises(FileError, match=r"'\.\./outside' is not a file of a shard"):
         Mirror(memory).fetch_shards(tmp_path / "shards")
     assert list((tmp_path / "shards" / "000000").iterdir()) == []
 

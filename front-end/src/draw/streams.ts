@@ -25,7 +25,7 @@ export interface Band {
   width: number;
 }
 
-/** What enters or leaves a node and is no edge: edges that are left out, together, or a bias. */
+/** Flow into or out of a node that is not an edge: the sum of edges that are left out, or a bias. */
 export interface Stub {
   depth: number;
   row: number;
@@ -206,7 +206,7 @@ function rowsOf(folds: number[], heightOf: (row: number) => number): Row[] {
   return rows;
 }
 
-/** The edges and stubs, those at a node one upon the other: edges in the order of their other ends, then what is no edge. */
+/** The edges and stubs, stacked at each node: edges in the order of their other ends, then stubs. */
 function stacked(
   flow: Flow,
   totals: Totals,

@@ -107,7 +107,7 @@ export class Patches extends Panel {
   }
 }
 
-/** Where the patch (or block of patches) of a token is; null where the token is no patch. */
+/** Where the patch (or block of patches) of a token is; null if the token is not a patch. */
 function patchBox(table: TokenTable, token: number, width: number, height: number): Box | null {
   const [row, column] = [table.row?.[token] ?? -1, table.column?.[token] ?? -1];
   if (row < 0 || column < 0) return null;

@@ -1,4 +1,4 @@
-"""Capture: runs an unmodified Hugging Face model and hands over each block's trace as soon as the block is done.
+"""Capture: runs an unmodified Hugging Face model and passes on each block's trace as soon as the block is done.
 
 One layer's tensors live at a time: a trace is made in the block's own hook, consumed, and freed before the next block.
 Knows Hugging Face and hooks; knows no mathematics.
@@ -18,17 +18,17 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from normscope.capture.between import Joints, watch_outside
-from normscope.capture.blocks import BoundBlock
+from normscope.capture.blocks import TraceBuilder
 from normscope.capture.experts import experts_path
 from normscope.capture.hooks import (
     AttentionListener,
     RowWeights,
     eager_attention,
     forward_pass,
-    shown_attention,
+    recorded_attention,
 )
 from normscope.capture.stacks import bare_model, blocks_of, family_in, module_between, watched_paths
-from normscope.capture.view import Seen, SequenceView
+from normscope.capture.view import CapturedCall, SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.chain.trace import LayerTrace
 from normscope.errors import UnsupportedArchitectureError
@@ -50,16 +50,16 @@ __all__ = [
 ]
 
 Consumer = Callable[[int, int, LayerTrace], None]
-"""Told the layer (from 1), the sequence of the batch (from 0), and the trace."""
+"""A callback with the layer (from 1), the index of the sequence in the batch, and the trace."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One stack to follow: how long its sequences are (and those it looks at), which layers, and who consumes them.
+    """One stack to capture: the lengths of its sequences (and of those it attends to), its layers, and a callback.
 
-    `components` says how many components of the chain to look at (default all), so that no more is kept than is needed.
-    With `blocks`, which says for each sequence of the batch which query rows go together, attention weights are computed
-    again for these rows and never stored, where the model's attention allows it: there is then a trace for each block.
+    `components` is the number of components of the chain to capture (default all), so that no more is stored than needed.
+    `blocks` gives for each sequence of the batch the query rows that go together: attention weights are then recomputed
+    for these rows and never stored, if the model's attention allows it, and there is a trace for each block.
     """
 
     stack: Stack
@@ -72,21 +72,21 @@ class Side:
 
 
 LONG = 1024
-"""From this many tokens on, the attention weights of a layer are not stored but computed again for blocks of query rows."""
+"""From this many tokens on, the attention weights of a layer are not stored, but recomputed for blocks of query rows."""
 
 ROWS_AT_ONCE = 256
-"""Query rows of a long sequence whose attention is computed together."""
+"""Number of query rows of a long sequence whose attention is computed together."""
 
 _PAIRS_AT_ONCE = 4096 * ROWS_AT_ONCE
 
 
 def rows_together(length: int) -> int:
-    """Query rows of a long sequence that are measured together: what they share is computed once for all of them."""
+    """Number of query rows of a long sequence that are measured together; what they share is computed once."""
     return max(ROWS_AT_ONCE, _PAIRS_AT_ONCE // length)
 
 
 class _AllDone(Exception):
-    """Ends a forward pass after the last block that is asked for."""
+    """Ends a forward pass after the last requested block."""
 
 
 def capture(
@@ -100,9 +100,9 @@ def capture(
     dtype: torch.dtype,
     below_attention: bool = False,
 ) -> None:
-    """Run a batch (padded on the right to `lengths`) and consume the trace of every sequence in every layer asked for.
+    """Run a batch (padded on the right to `lengths`) and pass every trace of the requested layers to `consume`.
 
-    `below_attention` also says what the values of every attention are made of (`Attention.source`).
+    With `below_attention`, traces also have the computation of the values of every attention (`Attention.source`).
     """
     side = Side(family.stack, lengths, layers, consume)
     capture_sides(model, inputs, [side], dtype=dtype, below_attention=below_attention)
@@ -120,8 +120,8 @@ def capture_sides(
 ) -> None:
     """The same for several stacks of one model (encoder and decoder) in one forward pass.
 
-    `head_hooks` are registered on the whole model, with its task head. The pass ends after the last layer that is asked for,
-    or, `to_the_end`, after the head.
+    `head_hooks` are registered on the whole model, with its task head. The pass ends after the last requested layer, or,
+    with `to_the_end`, after the head.
     """
     listeners = [_Listener(model, side, dtype, below_attention) for side in sides]
     with ExitStack() as stack:
@@ -133,15 +133,17 @@ def capture_sides(
         handles += watch_outside(model, [block for stack in blocks for block in stack])
         for listener, own in zip(listeners, blocks, strict=True):
             chains = listener.chains
-            for place, block in enumerate(own):
-                chain = chains[place % len(chains)]
+            for index, block in enumerate(own):
+                chain = chains[index % len(chains)]
                 handles += listener.hook(
-                    block, chain, done=lambda: not to_the_end and all(each.done for each in listeners)
+                    block, chain, done=lambda: not to_the_end and all(other.done for other in listeners)
                 )
                 attentions |= listener.attentions(block, chain)
                 probed += _probed(block, chain)
         rows = ROWS_AT_ONCE if all(side.blocks is not None for side in sides) else None
-        stack.enter_context(shown_attention(model, attentions, rows, probed) if attentions else eager_attention(model))
+        stack.enter_context(
+            recorded_attention(model, attentions, rows, probed) if attentions else eager_attention(model)
+        )
         stack.enter_context(suppress(_AllDone))
         if head_hooks is None:
             bare_model(model)(**inputs)
@@ -174,14 +176,14 @@ def capture_call(model: PreTrainedModel, side: Side, call: BlockCall, *, dtype: 
     """Run one block again, and consume its traces, below attention, as in the pass that its call was recorded in."""
     listener = _Listener(model, side, dtype, below_attention=True)
     listener.layer = call.layer - 1
-    place = blocks_of(model, side.stack).index(call.block)
-    chain = listener.chains[place % len(listener.chains)]
+    index = blocks_of(model, side.stack).index(call.block)
+    chain = listener.chains[index % len(listener.chains)]
     attentions = listener.attentions(call.block, chain)
     rows = ROWS_AT_ONCE if side.blocks is not None else None
     with torch.no_grad(), forward_pass(model) as handles:
         handles.extend(listener.hook(call.block, chain, done=lambda: False))
         probed = _probed(call.block, chain)
-        with shown_attention(model, attentions, rows, probed) if attentions else eager_attention(model):
+        with recorded_attention(model, attentions, rows, probed) if attentions else eager_attention(model):
             call.block(call.hidden, *call.args, **call.kwargs)
 
 
@@ -192,7 +194,7 @@ def _probed(block: nn.Module, chain: Sequence[Part]) -> list[nn.Module]:
 
 
 def _beginning(chain: Sequence[Part], components: int | None) -> Sequence[Part]:
-    """The chain up to a number of components, and one more, which reads (and so shows) the state after them."""
+    """The chain up to a number of components, and one more, whose input is the state after them."""
     if components is None:
         return chain
     ends = [index + 1 for index, part in enumerate(chain) if part.component]
@@ -200,7 +202,7 @@ def _beginning(chain: Sequence[Part], components: int | None) -> Sequence[Part]:
 
 
 class _Listener:
-    """Follows a stack block by block. Layers are told apart by the order of calls, as modules may be shared."""
+    """Captures a stack block by block. Layers are counted by calls, since modules may be shared between layers."""
 
     def __init__(self, model: PreTrainedModel, side: Side, dtype: torch.dtype, below_attention: bool) -> None:
         self.side, self.dtype, self.below_attention, self.config = side, dtype, below_attention, model.config
@@ -208,14 +210,14 @@ class _Listener:
         self.chains = [_beginning(chain, side.components) for chain in self.whole_chains]
         self.joints = None if module_between(model, side.stack) else Joints(model)
         self.layer = 0
-        self.seen: Seen | None = None
+        self.captured: CapturedCall | None = None
 
     @property
     def done(self) -> bool:
         return self.layer >= max(self.side.layers, default=0)
 
     def check_done(self, model: PreTrainedModel) -> None:
-        """Refuse a pass that ended before the last layer that is asked for."""
+        """Raise if the pass ended before the last requested layer."""
         if not self.done:
             raise UnsupportedArchitectureError(
                 f"{type(model).__name__} ran {self.layer} of {self.side.stack.depth(model.config)} blocks at "
@@ -223,7 +225,7 @@ class _Listener:
             )
 
     def hook(self, block: nn.Module, chain: Sequence[Part], done: Callable[[], bool]) -> list[RemovableHandle]:
-        """Hooks on a block and on the parts of it that its chain watches."""
+        """Hooks on a block and on the submodules that its chain needs."""
 
         def ends(_: nn.Module, __: tuple[Any, ...], output: Tensor | Sequence[Any]) -> None:
             states = output if isinstance(output, Tensor) else output[0]
@@ -239,15 +241,15 @@ class _Listener:
                 module = block.get_submodule(part.weights)
                 handles.append(module.register_forward_pre_hook(_zeroing(part.zeroed), with_kwargs=True))
         for path in watched_paths(chain, below_attention=self.below_attention):
-            handles.append(block.get_submodule(path).register_forward_hook(self._noter(path), with_kwargs=True))
+            handles.append(block.get_submodule(path).register_forward_hook(self._recorder(path), with_kwargs=True))
         for path in filter(None, map(experts_path, chain)):
-            handles.append(block.get_submodule(path).register_forward_pre_hook(self._routing_noter(path)))
+            handles.append(block.get_submodule(path).register_forward_pre_hook(self._routing_recorder(path)))
         return [*handles, block.register_forward_hook(ends)]
 
     def attentions(self, block: nn.Module, chain: Sequence[Part]) -> dict[nn.Module, AttentionListener]:
         """Listeners for the attention modules of a block that go through the attention interface."""
         return {
-            _original(block.get_submodule(part.module)): self._attention_noter(part.module)
+            _original(block.get_submodule(part.module)): self._attention_recorder(part.module)
             for part in chain
             if isinstance(part, DispatchedAttention | DispatchedCrossAttention)
         }
@@ -258,43 +260,43 @@ class _Listener:
         if self.joints is not None:
             self.joints.enter(hidden, self.layer)
         if self.layer in self.side.layers:
-            self.seen = Seen(hidden=hidden.clone(), source=_source(block, args, kwargs))
+            self.captured = CapturedCall(hidden=hidden.clone(), source=_source(block, args, kwargs))
 
     def _block_ends(self, block: nn.Module, chain: Sequence[Part], output: Tensor) -> None:
-        if self.seen is None:
+        if self.captured is None:
             return
         weights = BlockWeights(block, self.dtype, output.device)
-        whole = any(tuple(chain) == each for each in self.whole_chains)
-        bound = BoundBlock(chain, whole, weights, self.config, self.side.stack.causal, self.below_attention)
+        whole = tuple(chain) in self.whole_chains
+        builder = TraceBuilder(chain, whole, weights, self.config, self.side.stack.causal, self.below_attention)
         source_lengths = self.side.source_lengths or [0] * len(self.side.lengths)
         for sequence, (length, source) in enumerate(zip(self.side.lengths, source_lengths, strict=True)):
-            view = SequenceView(self.seen, output, sequence, length, source, self.dtype)
+            view = SequenceView(self.captured, output, sequence, length, source, self.dtype)
             if self.side.blocks is None or not view.is_long:
-                self.side.consume(self.layer, sequence, bound.trace(view))
+                self.side.consume(self.layer, sequence, builder.trace(view))
                 continue
-            for trace in bound.traces_of_rows(view, self.side.blocks(sequence)):
+            for trace in builder.traces_of_rows(view, self.side.blocks(sequence)):
                 self.side.consume(self.layer, sequence, trace)
-        self.seen = None
+        self.captured = None
 
-    def _noter(self, path: str) -> Callable[[nn.Module, tuple[object, ...], dict[str, object], object], None]:
+    def _recorder(self, path: str) -> Callable[[nn.Module, tuple[object, ...], dict[str, object], object], None]:
         def note(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], output: object) -> None:
-            if self.seen is not None:
-                self.seen.note(path, _first(args, kwargs), output)
+            if self.captured is not None:
+                self.captured.add(path, _first(args, kwargs), output)
 
         return note
 
-    def _routing_noter(self, path: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+    def _routing_recorder(self, path: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
         def note(_: nn.Module, args: tuple[Any, ...]) -> None:
-            if self.seen is not None:
+            if self.captured is not None:
                 _, choices, weights = args
-                self.seen.routing[path] = (choices, weights)
+                self.captured.routing[path] = (choices, weights)
 
         return note
 
-    def _attention_noter(self, path: str) -> AttentionListener:
+    def _attention_recorder(self, path: str) -> AttentionListener:
         def note(weights: Tensor | RowWeights, values: Tensor) -> None:
-            if self.seen is not None:
-                self.seen.attention[path] = (weights, values)
+            if self.captured is not None:
+                self.captured.attention[path] = (weights, values)
 
         return note
 
@@ -302,7 +304,7 @@ class _Listener:
 def _zeroing(
     name: str,
 ) -> Callable[[nn.Module, tuple[object, ...], dict[str, object]], tuple[object, dict[str, object]]]:
-    """A hook that lets a module see zeros for one of its arguments."""
+    """A hook that replaces one argument of a module by zeros."""
 
     def hook(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[object, dict[str, object]]:
         return args, {**kwargs, name: torch.zeros_like(cast(Tensor, kwargs[name]))}
@@ -311,18 +313,18 @@ def _zeroing(
 
 
 def _original(module: nn.Module) -> nn.Module:
-    """The module itself, where it was compiled: that is who calls the attention function."""
+    """The original of a compiled module, which calls the attention function; otherwise the module itself."""
     return cast(nn.Module, getattr(module, "_orig_mod", module))
 
 
 def _source(block: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> Tensor | None:
-    """The encoder's states that a block was called with, if it was."""
+    """The encoder's states that a block was called with, if any."""
     name = "encoder_hidden_states"
     if name in kwargs or not args[1:]:
         return cast("Tensor | None", kwargs.get(name))
     try:
         return signature(block.forward).bind(*args, **kwargs).arguments.get(name)
-    except (TypeError, ValueError):  # called as its signature does not say
+    except (TypeError, ValueError):  # not called by its signature
         return None
 
 

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from normscope.errors import CompletenessError, ModelError, UnsupportedArchitectureError
 
 _LIBRARIES = ("accelerate", "torch", "transformers")
-"""Whose functions may wrap the forward pass of a module: they move weights and states, and change none."""
+"""Libraries whose functions may wrap the forward pass of a module: they move weights and states, and change none."""
 
 
 # ---- from block to block -----------------------------------------------------------------------------------------------
@@ -33,11 +33,11 @@ class Joints:
         self.version: int | None = None
 
     def leave(self, states: Tensor) -> None:
-        """Note what leaves a block."""
+        """Store the output of a block."""
         self.left, self.version = states, _version(states)
 
     def enter(self, states: Tensor, layer: int) -> None:
-        """Refuse states that are not those which left the block before, also if they were changed in place."""
+        """Raise if the input of a block is not the output of the block before it, also if that was changed in place."""
         left, self.left = self.left, None
         if left is None:
             return
@@ -54,16 +54,16 @@ class Joints:
 
 
 def watch_outside(model: PreTrainedModel, blocks: Sequence[nn.Module]) -> list[Any]:
-    """Hooks that raise if another hook changes what a module outside of the blocks reads or gives out.
+    """Hooks that raise if another hook changes the input or output of a module outside of the blocks.
 
-    A module whose forward pass was replaced is refused at once.
+    Raises at once for a module whose forward pass was replaced.
     """
     inside = {module for block in blocks for module in block.modules()}
     handles: list[Any] = []
     for path, module in model.base_model.named_modules():
         if module in inside:
             continue
-        _refuse_replaced(model, path, module)
+        _check_replaced(model, path, module)
         if _has_hooks(module):
             handles += _Watch(model, path).hook(module)
     return handles
@@ -74,14 +74,14 @@ def _has_hooks(module: Any) -> bool:
 
 
 class _Watch:
-    """Sees what a module reads and gives out before and after all other hooks of it."""
+    """Compares the input and output of a module before and after all its other hooks."""
 
     def __init__(self, model: PreTrainedModel, path: str) -> None:
         self.model, self.path = model, path
         self.before: list[tuple[Tensor, int | None]] = []
 
     def hook(self, module: nn.Module) -> list[Any]:
-        """The four hooks: before and after those on what the module reads, and on what it gives out."""
+        """The four hooks: before and after those on the module's input, and on its output."""
 
         def reads(_: nn.Module, *read: Any) -> None:
             self._note(read)
@@ -102,7 +102,7 @@ class _Watch:
     def _compare(self, value: Any) -> None:
         after = list(_tensors(value))
         if len(after) != len(self.before) or not all(map(_is_same, self.before, after)):
-            raise CompletenessError(_changed(self.model, f"a hook changes what {_named(self.path)} reads or gives out"))
+            raise CompletenessError(_changed(self.model, f"a hook changes the input or output of {_named(self.path)}"))
 
 
 def _is_same(before: tuple[Tensor, int | None], after: Tensor) -> bool:
@@ -110,8 +110,8 @@ def _is_same(before: tuple[Tensor, int | None], after: Tensor) -> bool:
     return _version(tensor) == version and (tensor is after or torch.equal(tensor, after.to(tensor.device)))
 
 
-def _refuse_replaced(model: PreTrainedModel, path: str, module: nn.Module) -> None:
-    """Refuse a forward pass that is neither that of the module's class nor wrapped by a library that changes nothing."""
+def _check_replaced(model: PreTrainedModel, path: str, module: nn.Module) -> None:
+    """Raise for a forward pass that is neither that of the module's class nor wrapped by a library that changes nothing."""
     own = {cls.__module__ for cls in type(module).__mro__}
     for function in _wrapped(module.forward):
         origin = str(function.__globals__.get("__name__"))
@@ -146,7 +146,7 @@ def _changed(model: PreTrainedModel, what: str) -> str:
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
-    """The tensors in what a module reads or gives out."""
+    """The tensors in the input or output of a module."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, dict):

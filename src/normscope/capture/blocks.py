@@ -1,6 +1,7 @@
-"""From the description of a block, its weights and what was seen in a call, to the trace of each sequence.
+"""Traces of blocks: which tensor of the model plays which role in the chain.
 
-Knows which tensor of the model plays which role in the chain, and nothing of what is computed with them.
+From the description of a block, its weights and what was captured of a call, to the trace of each sequence. Nothing is known
+here of what is computed with them.
 """
 
 from __future__ import annotations
@@ -95,10 +96,10 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class BoundBlock:
-    """A block's description and weights, ready to make traces of its calls.
+class TraceBuilder:
+    """Builds the traces of a block's calls from its description and weights.
 
-    `whole` says whether the chain goes to the end of the block, and not just as far as is asked for.
+    `whole` is whether the chain goes to the end of the block, and not just as far as requested.
     """
 
     chain: Sequence[Part]
@@ -122,7 +123,7 @@ class BoundBlock:
         )
 
     def traces_of_rows(self, view: SequenceView, blocks: Iterable[Tensor]) -> Iterator[LayerTrace]:
-        """The traces of blocks of query rows of a long sequence, whose attention weights are computed for each alone."""
+        """The traces of blocks of query rows of a long sequence, with the attention weights of one block at a time."""
         whole = self.trace(view)
         for rows in blocks:
             yield self._with_weights(whole, view, rows.to(view.device))
@@ -130,14 +131,14 @@ class BoundBlock:
     def _with_weights(self, whole: LayerTrace, view: SequenceView, rows: Tensor) -> LayerTrace:
         trace = whole.select(rows)
         steps = list(trace.steps)
-        for place, (part, step) in enumerate(zip(self.chain, steps, strict=True)):
+        for index, (part, step) in enumerate(zip(self.chain, steps, strict=True)):
             if isinstance(step, Attention) and isinstance(part, DispatchedAttention | DispatchedCrossAttention):
                 cross = isinstance(part, DispatchedCrossAttention)
                 weights = _gated(part, view.row_weights(part.module, rows, source=cross), view, rows)
                 if self.causal and not cross:
                     later = torch.arange(view.length, device=rows.device) > rows[:, None]
-                    self._refuse_later(bool((weights * later).any()))
-                steps[place] = replace(step, weights=weights)
+                    self._check_causal(bool((weights * later).any()))
+                steps[index] = replace(step, weights=weights)
         return replace(trace, steps=tuple(steps))
 
     def _step(self, part: Part, view: SequenceView) -> Step:
@@ -159,7 +160,7 @@ class BoundBlock:
                 return SequentialFeedForward(self._feed_forward(part, view))
 
     def _state_after(self, index: int, view: SequenceView) -> Tensor | None:
-        """The model's own state after a part, where the model shows it; after the last part, it is the block's output."""
+        """The model's own state after a part, if it can be captured; after the last part, it is the block's output."""
         if self.whole and index == len(self.chain) - 1:
             return view.block_output
         match part := self.chain[index]:
@@ -184,7 +185,7 @@ class BoundBlock:
                 return self._state_after_residual(index, view)
 
     def _state_after_residual(self, index: int, view: SequenceView) -> Tensor | None:
-        """Where a branch comes back, the next part reads the state."""
+        """After a residual connection, the state is the input of the next part."""
         following = [part for part in self.chain[index + 1 :] if not isinstance(part, ForkPart)]
         if not following or isinstance(following[0], AttentionPart):
             return None
@@ -201,7 +202,7 @@ class BoundBlock:
             weights, values = view.attention(part.module, source=cross)
             weights = _gated(part, weights, view)
         if self.causal and not cross and not view.is_long:
-            self._refuse_later(bool(weights.triu(1).any()))
+            self._check_causal(bool(weights.triu(1).any()))
         groups, _, d_head = values.shape
         heads = len(weights)
         source = value_source(part, self.weights, view, values, heads) if self.below_attention else None
@@ -220,7 +221,7 @@ class BoundBlock:
         return linear.bias if own is None else self.weights.parameter(own)
 
     @staticmethod
-    def _refuse_later(looks: bool) -> None:
+    def _check_causal(looks: bool) -> None:
         if looks:
             raise UnsupportedArchitectureError("Attention looks at later tokens, but the family says it is causal.")
 
@@ -260,7 +261,7 @@ class BoundBlock:
         return expert if part.gate is None else replace(expert, weights=view.output(part.gate).sigmoid().squeeze(-1))
 
     def _own_feed_forward(self, part: BesideAttention, view: SequenceView) -> OwnFeedForward:
-        """What completeness cannot tell: a feed-forward that read the attention too would add up just as well."""
+        """Checks what completeness cannot: a feed-forward that also read the attention would add up just as well."""
         hidden, norm = view.input(watched_modules(part.feed_forward)[0]), part.norm.module
         if not (torch.equal(view.input(norm), view.hidden) and torch.equal(view.output(norm), hidden)):
             raise UnsupportedArchitectureError(
@@ -289,7 +290,7 @@ def _times(factor: float, expert: Expert) -> Expert:
 
 
 def _for_all(network: Network, *pre_activations: Tensor) -> Expert:
-    """A network that serves every query with weight one."""
+    """A network that is applied to every query, with weight one."""
     z = pre_activations[0]
     return Expert(network, torch.arange(len(z), device=z.device), z.new_ones(len(z)), pre_activations)
 

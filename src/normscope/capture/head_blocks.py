@@ -1,4 +1,4 @@
-"""From the description of a task head, its weights and what was heard in a pass, to the trace of each sequence.
+"""The traces of a task head: from its description, its weights and what was captured of a pass.
 
 Knows which tensor of the model plays which role in the head, and nothing of what is computed with them.
 """
@@ -72,8 +72,8 @@ def _last_module(chain: Sequence[HeadPart]) -> str:
 
 
 @dataclass
-class Heard:
-    """What one pass of the whole model showed, for a padded batch: `[batch, position, ...]`."""
+class CapturedHead:
+    """What was captured of one pass of the whole model, for a padded batch: `[batch, position, ...]`."""
 
     arguments: dict[str, Any] = field(default_factory=dict)
     taken: dict[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -82,12 +82,12 @@ class Heard:
 
 
 def given_logits(model: PreTrainedModel, head: Head, output: Any) -> list[Tensor]:
-    """What a model gives out under the names that its head's description has for the logits."""
+    """The outputs of a model that its head's description names as logits."""
     missing = [name for name in head.logits if name not in output]
     if missing:
         raise HeadError(
-            f"{type(model).__name__} gives out no {listing(missing)}, where the description of its head expects its "
-            f"logits. It gives out {listing(output)}."
+            f"{type(model).__name__} has no output {listing(missing)}, where the description of its head expects its "
+            f"logits. Its outputs: {listing(output)}."
         )
     return [output[name] for name in head.logits]
 
@@ -95,7 +95,7 @@ def given_logits(model: PreTrainedModel, head: Head, output: Any) -> list[Tensor
 def logits_of(model: PreTrainedModel, head: Head, output: object, sequence: int, length: int) -> Tensor:
     """One sequence's `[row, label]` of what a model gives out for a batch.
 
-    That is `[batch, position, label]`, `[batch, label]`, or one `[batch, (question,) position]` for each label.
+    The output is `[batch, position, label]`, `[batch, label]`, or one `[batch, (question,) position]` for each label.
     """
     parts = given_logits(model, head, output)
     if head.task == "multiple-choice":
@@ -107,21 +107,21 @@ def logits_of(model: PreTrainedModel, head: Head, output: object, sequence: int,
 
 
 @dataclass(frozen=True)
-class BoundHead:
-    """One sequence of what was heard, to which descriptions of parts are bound. `states` are those of the whole batch.
+class HeadTraceBuilder:
+    """Builds the trace of a head for one sequence of what was captured. `states` are those of the whole batch.
 
-    All lies on the device of the states, but what is as large as a vocabulary, which stays where it is.
+    Everything is on the device of the states, except what is as large as a vocabulary, which is not moved.
     """
 
     model: PreTrainedModel
-    heard: Heard
+    captured: CapturedHead
     states: Tensor
     sequence: int
     length: int
     dtype: torch.dtype
 
     def trace(self, head: Head) -> HeadTrace:
-        logits = logits_of(self.model, head, self.heard.output, self.sequence, self.length)
+        logits = logits_of(self.model, head, self.captured.output, self.sequence, self.length)
         return HeadTrace(self.own_states(), self.steps(head.parts, self.length), logits)
 
     def own_states(self) -> Tensor:
@@ -131,13 +131,13 @@ class BoundHead:
         return self._rows(tensor, rows).to(self.states.device, self.dtype)
 
     def _rows(self, tensor: Tensor, rows: int) -> Tensor:
-        """The rows of this sequence in `[batch, position, ...]` or, once there is one row, `[batch, ...]`."""
+        """The rows of this sequence in `[batch, position, ...]` or, once one row is left, in `[batch, ...]`."""
         return tensor[self.sequence].reshape(-1, tensor.shape[-1])[:rows]
 
     # ---- steps ---------------------------------------------------------------------------------------------------------
 
     def steps(self, parts: Sequence[HeadPart], rows: int) -> tuple[HeadStep, ...]:
-        """What parts did to a number of rows, the first of which are this sequence's."""
+        """The steps of parts for a number of rows, the first of which are this sequence's."""
         steps: list[HeadStep] = []
         for part in parts:
             try:
@@ -145,7 +145,7 @@ class BoundHead:
             except (AttributeError, KeyError) as error:  # a module that does not exist, or that was not called
                 raise HeadError(
                     f"The head of {type(self.model).__name__} does not do what its description says: "
-                    f"{part} was not seen ({error})."
+                    f"{part} was not captured ({error})."
                 ) from error
             rows = len(step.sources) if isinstance(step, Pick) else rows
             steps.append(step)
@@ -155,16 +155,16 @@ class BoundHead:
         weights = BlockWeights(self.model, self.dtype, self.states.device)
         match part:
             case _ if isinstance(part, NormPart):
-                states = self._cut(self.heard.taken[part.module][0], rows)
+                states = self._cut(self.captured.taken[part.module][0], rows)
                 return Normalise(weights.norm(part, states), states)
             case LinearPart():
                 return self._linear(part.module)
             case MatrixPart():
                 return Linear(weights.attribute(part.weight).detach(), weights.attribute(part.bias).detach())
             case ActivationPart() | NamedActivationPart():
-                return Activate(self._activation(part), self._cut(self.heard.given[part.after], rows))
+                return Activate(self._activation(part), self._cut(self.captured.given[part.after], rows))
             case SoftCapPart():  # a vocabulary's logits are not converted as a whole
-                return Activate(soft_cap(part.cap), self._rows(self.heard.given[part.after], rows))
+                return Activate(soft_cap(part.cap), self._rows(self.captured.given[part.after], rows))
             case ScalePart():
                 return Scale(part.factor)
             case ShiftPart():
@@ -182,7 +182,7 @@ class BoundHead:
         return BlockWeights(self.model, self.dtype).activation(part.activation)
 
     def _linear(self, path: str) -> Linear:
-        """In the model's own dtype where it shows: a vocabulary's matrix is not converted as a whole."""
+        """In the model's own dtype if possible: a vocabulary's matrix is not converted as a whole."""
         weight = getattr(self.model.get_submodule(path), "weight", None)
         own = weight.dtype if isinstance(weight, Tensor) and weight.is_floating_point() else self.dtype
         return BlockWeights(self.model, own).linear(path)
@@ -192,21 +192,21 @@ class BoundHead:
     def _pick(self, part: PickPart) -> Pick:
         match part:
             case TokenAt():
-                return self._one(part.position)
+                return self._single_row(part.position)
             case LastToken():
-                return self._one(self._last_token())
+                return self._single_row(self._last_token())
             case EndToken():
-                return self._one(self._last_of(self._ids() == self.model.config.eos_token_id))
+                return self._single_row(self._last_of(self._ids() == self.model.config.eos_token_id))
             case LastPosition():
-                return self._one(self._positions() - 1)
+                return self._single_row(self._positions() - 1)
             case MeanOfTokens():
                 return self._mean()
             case MeanOfPositions():
-                self._refuse_padding(self._positions() - 1)
+                self._check_padding(self._positions() - 1)
                 return self._mean()
 
-    def _one(self, position: int) -> Pick:
-        self._refuse_padding(position)
+    def _single_row(self, position: int) -> Pick:
+        self._check_padding(position)
         return self._pick_of([[position]])
 
     def _mean(self) -> Pick:
@@ -218,10 +218,10 @@ class BoundHead:
         indices = torch.tensor(sources, device=device)
         return Pick(indices, torch.full(indices.shape, 1 / indices.shape[1], dtype=self.dtype, device=device))
 
-    def _refuse_padding(self, position: int) -> None:
+    def _check_padding(self, position: int) -> None:
         if position >= self.length:
             raise HeadError(
-                f"{type(self.model).__name__} reads its logits off position {position + 1} of a sequence of {self.length} "
+                f"{type(self.model).__name__} takes its logits from position {position + 1} of a sequence of {self.length} "
                 f"tokens, which is padding. Run this sequence alone, without padding."
             )
 
@@ -229,16 +229,14 @@ class BoundHead:
         return self.states.shape[1]
 
     def _ids(self) -> Tensor:
-        ids = self.heard.arguments.get("input_ids")
+        ids = self.captured.arguments.get("input_ids")
         if ids is None:
-            raise HeadError(
-                f"The head of {type(self.model).__name__} finds its token by input_ids, which were not given."
-            )
+            raise HeadError(f"The head of {type(self.model).__name__} finds its token by input_ids, which are missing.")
         return ids.reshape(-1, ids.shape[-1])[self.sequence]
 
     def _last_token(self) -> int:
         padding = self.model.config.get_text_config().pad_token_id
-        if padding is None or self.heard.arguments.get("input_ids") is None:
+        if padding is None or self.captured.arguments.get("input_ids") is None:
             return self._positions() - 1
         return self._last_of(self._ids() != padding)
 
@@ -250,7 +248,7 @@ class BoundHead:
 
     def _products(self, part: SpanPart) -> Products:
         """A row for each question and token, question by question."""
-        questions = self.heard.taken[part.module][1][self.sequence].tolist()
+        questions = self.captured.taken[part.module][1][self.sequence].tolist()
         of_question = self._pick_of([[index] for index in range(len(questions)) for _ in range(self.length)])
         of_token = self._pick_of([[index] for _ in questions for index in range(self.length)])
         first = self._pick_of([[position] for position in questions])
@@ -261,5 +259,5 @@ class BoundHead:
         return Products(tuple(pairs))
 
     def _factor(self, before: tuple[Pick, ...], chain: Sequence[HeadPart], rows: int, after: Pick) -> Factor:
-        output = self._cut(self.heard.given[_last_module(chain)], rows)[after.sources[:, 0]]
+        output = self._cut(self.captured.given[_last_module(chain)], rows)[after.sources[:, 0]]
         return Factor((*before, *self.steps(chain, rows), after), output)

@@ -1,6 +1,6 @@
-"""Capture of a task head: one forward pass of the whole model, heard by hooks, yields the trace of its head.
+"""Capture of a task head: hooks on one forward pass of the whole model record the trace of its head.
 
-A `HeadListener` may listen to a pass that others listen to as well; `capture_head` runs one for the head alone. Knows
+A `HeadListener` may record a pass that others record as well; `capture_head` runs one for the head alone. Knows
 Hugging Face and hooks; knows no mathematics.
 """
 
@@ -15,7 +15,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from normscope.capture import blocks_of
-from normscope.capture.head_blocks import BoundHead, Heard, head_modules
+from normscope.capture.head_blocks import CapturedHead, HeadTraceBuilder, head_modules
 from normscope.capture.hooks import forward_pass
 from normscope.chain.head_trace import EncoderEnd, HeadTrace
 from normscope.errors import HeadError
@@ -31,7 +31,7 @@ _HEAD, _ENCODER = "head", "encoder"
 def capture_head(
     model: PreTrainedModel, family: Family, inputs: Mapping[str, object], lengths: Sequence[int], *, dtype: torch.dtype
 ) -> list[HeadTrace]:
-    """Run a batch (padded on the right to `lengths`) through the whole model: the trace of its head for every sequence."""
+    """Run a batch (padded on the right to `lengths`) through the whole model; returns the head's trace of every sequence."""
     listener = HeadListener(model, family, lengths, dtype=dtype)
     with torch.no_grad(), forward_pass(model) as handles:
         handles.extend(listener.hook())
@@ -40,11 +40,11 @@ def capture_head(
 
 
 class HeadListener:
-    """Listens to one forward pass of a model with its head: hook, run the whole model, and read the traces.
+    """Records one forward pass of a model with its head: hook, run the whole model, and read the traces.
 
-    `lengths` are those of the sequences that the head's stack of blocks sees: of a multiple-choice model every choice is a
+    `lengths` are those of the sequences that the head's stack of blocks sees: in a multiple-choice model every choice is a
     sequence of its own (with one row and one label), choice by choice within each example. With `encoder_lengths` the end
-    of an encoder is heard as well, or alone, without `head`: then the pass may end before that of the model. By default
+    of an encoder is recorded as well, or alone, without `head`: then the pass may end before that of the model. By default
     the head is the model's own.
     """
 
@@ -69,34 +69,32 @@ class HeadListener:
         self._forget()
 
     def hook(self) -> list[RemovableHandle]:
-        """Hooks on the model, its blocks and the parts of its head; the caller removes them."""
+        """Hooks on the model, its blocks and the modules of its head; the caller removes them."""
         handles = [self.model.register_forward_pre_hook(self._starts, with_kwargs=True)]
         for stack, blocks in self.blocks.items():
-            handles += [block.register_forward_hook(self._state_noter(stack)) for block in blocks]
+            handles += [block.register_forward_hook(self._state_recorder(stack)) for block in blocks]
         parts = () if self.head is None else self.head.parts
         for path in dict.fromkeys(head_modules((*parts, *self.encoder_parts))):
-            handles.append(self._module(path).register_forward_hook(self._noter(path), with_kwargs=True))
+            handles.append(self._module(path).register_forward_hook(self._recorder(path), with_kwargs=True))
         return [*handles, self.model.register_forward_hook(self._ends)]
 
     def traces(self) -> list[HeadTrace]:
         """The head's trace of every sequence, after the pass."""
         assert self.head is not None
-        if self.heard.output is None:
-            raise HeadError(
-                f"The head of {type(self.model).__name__} was not reached: the forward pass ended before its end."
-            )
-        return [bound.trace(self.head) for bound in self._bound(_HEAD, self.lengths)]
+        if self.captured.output is None:
+            raise HeadError(f"The head of {type(self.model).__name__} was not reached: the forward pass ended early.")
+        return [builder.trace(self.head) for builder in self._builders(_HEAD, self.lengths)]
 
     def encoder_ends(self) -> list[EncoderEnd]:
-        """What acted between the encoder's last block and the states that the decoder reads, for every sequence."""
+        """What happens between the encoder's last block and the states that the decoder reads, for every sequence."""
         return [
-            EncoderEnd(bound.own_states(), bound.steps(self.encoder_parts, bound.length))
-            for bound in self._bound(_ENCODER, self.encoder_lengths or ())
+            EncoderEnd(builder.own_states(), builder.steps(self.encoder_parts, builder.length))
+            for builder in self._builders(_ENCODER, self.encoder_lengths or ())
         ]
 
-    def _bound(self, stack: str, lengths: Sequence[int]) -> list[BoundHead]:
+    def _builders(self, stack: str, lengths: Sequence[int]) -> list[HeadTraceBuilder]:
         return [
-            BoundHead(self.model, self.heard, self.states[stack], sequence, length, self.dtype)
+            HeadTraceBuilder(self.model, self.captured, self.states[stack], sequence, length, self.dtype)
             for sequence, length in enumerate(lengths)
         ]
 
@@ -109,30 +107,30 @@ class HeadListener:
             ) from error
 
     def _forget(self) -> None:
-        self.heard = Heard()
+        self.captured = CapturedHead()
         self.states: dict[str, Tensor] = {}
 
     def _starts(
         self, _: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> tuple[tuple[object, ...], dict[str, object]]:
         self._forget()
-        self.heard.arguments = {**({"input_ids": args[0]} if args else {}), **kwargs}
+        self.captured.arguments = {**({"input_ids": args[0]} if args else {}), **kwargs}
         return args, {**kwargs, "return_dict": True}
 
-    def _state_noter(self, stack: str) -> Callable[..., None]:
-        """The last block to end has the last word; a copy, as some models then add to it in place."""
+    def _state_recorder(self, stack: str) -> Callable[..., None]:
+        """The last block to end overwrites the others; a copy, since some models then add to it in place."""
 
         def note(_: nn.Module, __: tuple[Any, ...], output: Tensor | Sequence[Any]) -> None:
             self.states[stack] = (output if isinstance(output, Tensor) else output[0]).clone()
 
         return note
 
-    def _noter(self, path: str) -> Callable[..., None]:
+    def _recorder(self, path: str) -> Callable[..., None]:
         def note(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], output: object) -> None:
-            self.heard.taken[path] = (*args, *kwargs.values())
-            self.heard.given[path] = output
+            self.captured.taken[path] = (*args, *kwargs.values())
+            self.captured.given[path] = output
 
         return note
 
     def _ends(self, _: nn.Module, __: tuple[object, ...], output: object) -> None:
-        self.heard.output = output
+        self.captured.output = output

@@ -1,7 +1,7 @@
-"""How a model computes its attention, by its own settings, and whether eager attention computes the same.
+"""Attention and hooks: capture runs the model's eager attention, which returns its weights, if that computes the same.
 
-Capture runs eager attention, which shows its weights. The implementations of transformers differ from it in rounding alone.
-A function of somebody else's may compute anything, so that a map would be of a model that nobody has.
+The implementations in transformers differ from eager attention in rounding alone. A custom attention function may compute
+anything, and the maps would then describe another model.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from normscope.families.spec import Config
 from normscope.models.devices import without_autocast
 
 IMPLEMENTATION = "normscope"
-"""The name under which capture puts its own attention in the place of the model's."""
+"""The name under which capture registers the attention that replaces the model's."""
 
 Attention = Callable[..., tuple[Tensor, Tensor]]
 
@@ -59,7 +59,7 @@ def configurations(model: PreTrainedModel) -> list[Config]:
 
 
 def eager_attention_of(module: nn.Module) -> Attention:
-    """The eager attention of the file that an attention module runs, so that its soft-caps and biases stay right."""
+    """The eager attention in the file that an attention module's code is in, with its soft-caps and biases."""
     eager, _ = _found(module, "eager_attention_forward")
     if eager is None:
         raise ModelError(f"{type(module).__name__} goes through the attention interface but has no eager attention.")
@@ -67,30 +67,30 @@ def eager_attention_of(module: nn.Module) -> Attention:
 
 
 def _found(module: nn.Module, name: str) -> tuple[Any, str | None]:
-    """What a name means in the file whose `forward` a module runs (or else defines its class), and that file."""
+    """What a name means in the file that defines a module's `forward` (or else its class), and that file."""
     run = inspect.unwrap(type(module).forward).__globals__
     defined = (vars(sys.modules[cls.__module__]) for cls in type(module).__mro__ if cls.__module__ in sys.modules)
     return next(((names[name], names.get("__file__")) for names in (run, *defined) if name in names), (None, None))
 
 
-def refuse_unknown_attention(model: PreTrainedModel, attentions: Iterable[nn.Module]) -> None:
-    """Refuse a model whose own attention is not known to be the same as eager attention, by the name of what it uses."""
+def check_attention(model: PreTrainedModel, attentions: Iterable[nn.Module]) -> None:
+    """Raise if the model's own attention is not known to compute the same as eager attention."""
     modules = list(attentions)
     found = [_found(module, "ALL_ATTENTION_FUNCTIONS")[0] for module in modules]
     interfaces = list({id(each): each for each in found if each is not None}.values()) or [ALL_ATTENTION_FUNCTIONS]
     used = {config._attn_implementation_internal or _EAGER for config in configurations(model)} - {IMPLEMENTATION}
     for name in sorted(used):
         for interface in interfaces:
-            _refuse_function(model, name, interface.get(name.removeprefix("paged|")), "attention function")
-        _refuse_function(model, name, ALL_MASK_ATTENTION_FUNCTIONS.get(name), "function of attention masks")
+            _check_function(model, name, interface.get(name.removeprefix("paged|")), "attention function")
+        _check_function(model, name, ALL_MASK_ATTENTION_FUNCTIONS.get(name), "function of attention masks")
     if used - {_EAGER}:
         for module in modules:
-            _refuse_eager(model, module)
+            _check_eager(model, module)
     if "sdpa" in used and not isinstance(functional.scaled_dot_product_attention, BuiltinFunctionType):
         raise _refused(model, "sdpa", "attention function", "which is not that of PyTorch")
 
 
-def _refuse_function(model: PreTrainedModel, name: str, function: Any, what: str) -> None:
+def _check_function(model: PreTrainedModel, name: str, function: Any, what: str) -> None:
     if function is None:
         return
     if not _is_of_transformers(function):
@@ -117,15 +117,15 @@ def _used_by(function: Any, known: set[Any], steps: int = 3) -> Iterator[Any]:
                 yield from _used_by(method, known, steps - 1)
 
 
-def _refuse_eager(model: PreTrainedModel, module: nn.Module) -> None:
-    """A model that does not use its eager attention would not show that somebody has put another in its place."""
+def _check_eager(model: PreTrainedModel, module: nn.Module) -> None:
+    """Raise if the eager attention was replaced, which a model that does not use it would not show."""
     eager, file = _found(module, "eager_attention_forward")
     if not _is_of_transformers(eager) and getattr(getattr(eager, "__code__", None), "co_filename", None) != file:
         raise _refused(model, _EAGER, "attention function", f"which is {_called(eager)} and not that of its own file")
 
 
 def _is_of_transformers(function: object) -> bool:
-    """Whether the code of a function is that of the library: a name alone can be given to anything."""
+    """Whether the code of a function is in the library; its name alone proves nothing."""
     code = getattr(function, "__code__", None)
     return code is not None and Path(code.co_filename).is_relative_to(_LIBRARY)
 
@@ -150,14 +150,14 @@ def _refused(model: PreTrainedModel, name: str, what: str, why: str) -> ModelErr
 # ---- Everything that capture changes on a model, and its undoing: evaluation mode, attention implementation, hooks.
 #
 # Each change is a context manager that restores exactly what it changed, also after an exception or Ctrl-C. Threads
-# that share a model take turns: one would hear the states of the other's input.
+# that share a model take turns: one would capture the states of the other's input.
 
 Rows = slice | Tensor
 
 
 @dataclass(frozen=True)
 class RowWeights:
-    """Attention weights of a long input, which are computed again for the rows that are looked at, never stored.
+    """Attention weights of a long input, recomputed for the requested rows and never stored.
 
     `of_rows` is the model's own eager attention for some of its queries: `[batch, head, row, key]`.
     """
@@ -167,25 +167,25 @@ class RowWeights:
 
 
 AttentionListener = Callable[["Tensor | RowWeights", Tensor], None]
-"""Told the attention weights and the value states of one call, both `[batch, head, ...]`."""
+"""A callback with the attention weights and the value states of one call, both `[batch, head, ...]`."""
 
 _listeners: WeakKeyDictionary[nn.Module, AttentionListener] = WeakKeyDictionary()
 _rows_at_once: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 _probed: WeakSet[nn.Module] = WeakSet()
 _turns: WeakKeyDictionary[nn.Module, AbstractContextManager[object]] = WeakKeyDictionary()
-_turns_made = threading.Lock()
+_locks_lock = threading.Lock()
 
 
-def turn(model: nn.Module) -> AbstractContextManager[object]:
-    """The lock that whoever changes or listens to a model holds; a thread may take it more than once."""
-    with _turns_made:
+def model_lock(model: nn.Module) -> AbstractContextManager[object]:
+    """The lock that a thread holds while it changes or records a model. It is reentrant."""
+    with _locks_lock:
         return _turns.setdefault(model, threading.RLock())
 
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Generator[None]:
-    """Every module in evaluation mode; afterwards each has the training flag it had."""
-    with turn(model):
+    """Every module in evaluation mode; the training flags are restored afterwards."""
+    with model_lock(model):
         training = [(module, module.training) for module in model.modules()]
         model.eval()
         try:
@@ -196,7 +196,7 @@ def evaluation_mode(model: nn.Module) -> Generator[None]:
 
 
 @contextmanager
-def shown_attention(
+def recorded_attention(
     model: PreTrainedModel,
     listeners: dict[nn.Module, AttentionListener],
     rows: int | None = None,
@@ -204,11 +204,11 @@ def shown_attention(
 ) -> Generator[None]:
     """The model's own eager attention for all modules, with listeners on those that have one.
 
-    With `rows`, attention to more queries than that is computed by so many at once, and listeners get `RowWeights`. The
+    With `rows`, attention of more queries than that is computed that many at a time, and listeners get `RowWeights`. The
     weights of `probed` modules are what their eager attention makes of the identity as values.
     """
-    refuse_unknown_attention(model, listeners)
-    AttentionInterface.register(IMPLEMENTATION, _shown_eager_attention)
+    check_attention(model, listeners)
+    AttentionInterface.register(IMPLEMENTATION, _recorded_eager_attention)
     # Without a mask function of the same name, transformers would silently drop the mask.
     AttentionMaskInterface.register(IMPLEMENTATION, eager_mask)
     _listeners.update(listeners)
@@ -223,7 +223,7 @@ def shown_attention(
                     f"{type(model).__name__} does not let its attention implementation be changed, "
                     f"which its family expects."
                 )
-            for module in listeners:  # some have a configuration of their own
+            for module in listeners:  # some have their own configuration
                 own: Config = getattr(module, "config", None)
                 if hasattr(own, "_attn_implementation_internal"):
                     own._attn_implementation_internal = IMPLEMENTATION
@@ -238,7 +238,7 @@ def shown_attention(
 @contextmanager
 def eager_attention(model: PreTrainedModel) -> Generator[None]:
     """Eager attention for models that choose it by their configuration alone, so that masks and weights are explicit."""
-    refuse_unknown_attention(model, ())
+    check_attention(model, ())
     with _restored_implementations(model) as configs:
         for config in configs:
             config._attn_implementation_internal = "eager"
@@ -247,7 +247,7 @@ def eager_attention(model: PreTrainedModel) -> Generator[None]:
 
 @contextmanager
 def _restored_implementations(model: PreTrainedModel) -> Generator[list[Config]]:
-    """The model's configurations, each of which has its own attention implementation back at the end."""
+    """The model's configurations; their attention implementations are restored at the end."""
     configs = configurations(model)
     before = [config._attn_implementation_internal for config in configs]
     try:
@@ -261,7 +261,7 @@ def _restored_implementations(model: PreTrainedModel) -> Generator[list[Config]]
 def hooks(model: nn.Module) -> Generator[list[RemovableHandle]]:
     """A list for the handles of hooks on a model, all removed at the end."""
     handles: list[RemovableHandle] = []
-    with turn(model):
+    with model_lock(model):
         try:
             yield handles
         finally:
@@ -276,7 +276,7 @@ def forward_pass(model: nn.Module) -> Generator[list[RemovableHandle]]:
         yield handles
 
 
-def _shown_eager_attention(
+def _recorded_eager_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: object
 ) -> tuple[Tensor, Tensor | None]:
     at_once, count = _rows_at_once.get(module), query.shape[2]
@@ -298,7 +298,7 @@ def _made_of_identity(module: nn.Module, query: Tensor, key: Tensor, mask: Tenso
 
 
 def _goes_by_rows(module: nn.Module, rows: int, mask: Tensor | None, kwargs: dict[str, object]) -> bool:
-    """Whether rows of queries do not depend on each other: all that tells them apart is a mask that shows every row."""
+    """Whether query rows are independent of each other: they differ only by a mask that has every row."""
     if any(isinstance(value, Tensor) and value.dim() > 2 for value in kwargs.values()):
         return False
     if mask is None:

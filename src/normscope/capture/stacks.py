@@ -1,4 +1,4 @@
-"""Where a model keeps the stacks that its family describes: the blocks, the stacks it has, what lies between blocks.
+"""Finds the stacks that a family describes in a model: which there are, their blocks, and modules between blocks.
 
 Only looks at modules; nothing runs here.
 """
@@ -19,14 +19,14 @@ from normscope.families.spec import AttentionPart, Family, Part, Stack
 
 
 def bare_model(model: PreTrainedModel) -> nn.Module:
-    """The model without its task head, whose cost would be for nothing."""
+    """The model without its task head, which is not needed."""
     return model.base_model
 
 
 def family_in(model: PreTrainedModel, family: Family) -> Family:
-    """The family as far as the model has it: of an encoder-decoder, a class may hold the encoder or the decoder alone.
+    """The family, restricted to the stacks that the model has: some encoder-decoder classes have only one of the two.
 
-    A decoder alone has no encoder to look at, so that its chain has no cross-attention.
+    A decoder alone has no encoder to attend to, so its chain has no cross-attention.
     """
     if family.encoder is None:
         return family
@@ -45,7 +45,7 @@ def blocks_of(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
     compiled = None if blocks else _compiled(model)
     if compiled is not None:
         raise ModelError(
-            f"The blocks of {type(model).__name__} lie inside of {compiled!r}, which was compiled. Compile the model as a "
+            f"The blocks of {type(model).__name__} are inside {compiled!r}, which was compiled. Compile the model as a "
             f"whole (torch.compile(model)), or put the original back (its _orig_mod)."
         )
     if not blocks:
@@ -59,8 +59,8 @@ def blocks_of(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
             f"{type(model).__name__} has {len(blocks)} blocks at {stack.blocks!r}, but its configuration says that it has "
             f"{len(topologies)}. Remove the blocks that it should not have, or restore the configuration."
         )
-    for place, block in enumerate(blocks):
-        chain = topologies[place % len(topologies)].chain()
+    for index, block in enumerate(blocks):
+        chain = topologies[index % len(topologies)].chain()
         for path in watched_paths(chain, below_attention=True):
             if not _holds(block, path):
                 raise UnsupportedArchitectureError(
@@ -72,13 +72,13 @@ def blocks_of(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
 def module_between(model: PreTrainedModel, stack: Stack) -> str | None:
     """The module that changes states between two blocks of a stack, by its path below the bare model.
 
-    `None` where every block reads what the block before it gives out.
+    `None` if the input of every block is the output of the block before it.
     """
     return stack.between if stack.between is not None and _holds(bare_model(model), stack.between) else None
 
 
 def watched_paths(chain: Sequence[Part], *, below_attention: bool) -> list[str]:
-    """The submodules of a block whose inputs and outputs its trace is made of."""
+    """The submodules of a block whose inputs and outputs its trace needs."""
     paths = [path for part in chain for path in watched_modules(part)]
     if below_attention:
         attentions = [part for part in chain if isinstance(part, AttentionPart)]

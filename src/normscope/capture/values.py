@@ -1,7 +1,7 @@
-"""The values of an attention: where they lie among the outputs of their projection, and what they are made of.
+"""The values of an attention: where they are in the output of their projection, and how they are computed.
 
-Owns the way from a block's input (or the encoder's output) to the values, and refuses a description of it that does not fit:
-what a module takes in must be, bit for bit, what the one before it gave out.
+Owns the path from a block's input (or the encoder's output) to the values, and raises if the description of it does not
+fit: the input of each module must be, bit for bit, the output of the one before it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def watched_below(part: AttentionPart) -> tuple[str, ...]:
 def value_source(
     part: AttentionPart, read: BlockWeights, view: SequenceView, values: Tensor, heads: int
 ) -> ValueSource:
-    """What the values `[group, key, d_head]` of an attention are made of."""
+    """The computation of the values `[group, key, d_head]` of an attention."""
     path = _Path(read, view, source=isinstance(part, DispatchedCrossAttention), start=part.value.module)
     if part.norm is not None:
         path.normalise(part.norm)
@@ -90,7 +90,7 @@ def _repeated(tensor: Tensor, repeats: int) -> Tensor:
 
 
 def _limit(projected: Tensor, values: Tensor) -> float:
-    """The number to which values are clipped after their projection; infinite where they are not clipped alone."""
+    """The limit to which values are clipped after their projection; infinite if they are not only clipped."""
     limit = float(values.abs().amax())
     clipped = not torch.equal(projected, values) and torch.equal(projected.clamp(-limit, limit), values)
     return limit if clipped else math.inf
@@ -109,7 +109,7 @@ def value_projection(value: Value, read: BlockWeights, groups: int, d_head: int)
 
 
 class _Path:
-    """The way from the states that an attention reads to its values, module by module."""
+    """The path from the states that an attention reads to its values, module by module."""
 
     def __init__(self, read: BlockWeights, view: SequenceView, *, source: bool, start: str) -> None:
         self.read, self.view, self.source = read, view, source
@@ -118,11 +118,11 @@ class _Path:
         self.steps: list[Normalise | Linear] = []
 
     def enter(self, module: str) -> None:
-        """Check that a module reads what was reached."""
+        """Check that the input of a module is the last output."""
         if not torch.equal(self.view.input(module, source=self.source), self.reached):
             raise UnsupportedArchitectureError(
-                f"{module} does not read what its family says: the way from the block's input to the values "
-                f"({[type(step).__name__ for step in self.steps] or 'no step'} so far) is another."
+                f"{module} does not read what its family says: the path from the block's input to the values "
+                f"({[type(step).__name__ for step in self.steps] or 'no step'} so far) is a different one."
             )
 
     def normalise(self, part: NormPart) -> None:

@@ -1,4 +1,4 @@
-"""What one call of a block showed, for a padded batch, and the view of one sequence of it."""
+"""What was captured of one call of a block, for a padded batch, and the view of one sequence of it."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from normscope.errors import ModelError
 _Value = TypeVar("_Value")
 
 
-class _Heard(dict[str, _Value]):
-    """What was heard, by the path of a module; a module that was not heard was not called where its family expects it."""
+class _Captured(dict[str, _Value]):
+    """Captured tensors by the path of a module; raises for a module that was not called, though its family expects it."""
 
     def __missing__(self, path: str) -> _Value:
         raise ModelError(
-            f"The module {path!r} of a block was not heard, though the family of the model says that every block calls it. "
+            f"The module {path!r} of a block was not called, though the family of the model says that every block calls it. "
             f"Its forward pass was replaced, compiled or optimised: load the model as transformers has it."
         )
 
 
 @dataclass
-class Seen:
-    """Tensors `[batch, position, ...]` by the path of the module that took them in or gave them out."""
+class CapturedCall:
+    """Tensors `[batch, position, ...]` by the path of the module whose input or output they are."""
 
     hidden: Tensor
     source: Tensor | None = None
-    """The encoder's states, where the block was called with them."""
-    inputs: dict[str, Tensor] = field(default_factory=_Heard)
-    outputs: dict[str, Any] = field(default_factory=_Heard)
-    attention: dict[str, tuple[Tensor | RowWeights, Tensor]] = field(default_factory=_Heard)
-    routing: dict[str, tuple[Tensor, Tensor]] = field(default_factory=_Heard)
+    """The encoder's states, if the block was called with them."""
+    inputs: dict[str, Tensor] = field(default_factory=_Captured)
+    outputs: dict[str, Any] = field(default_factory=_Captured)
+    attention: dict[str, tuple[Tensor | RowWeights, Tensor]] = field(default_factory=_Captured)
+    routing: dict[str, tuple[Tensor, Tensor]] = field(default_factory=_Captured)
 
-    def note(self, path: str, given: Tensor, output: Any) -> None:
-        """Keep what a module took in, and a copy of what it gave out, which some models then add to in place.
+    def add(self, path: str, inputs: Tensor, output: Any) -> None:
+        """Store the input of a module, and a copy of its output, to which some models then add in place.
 
         A module called again within its block ran on the next chunk of the sequence (dimension 1).
         """
         if path in self.outputs:
-            self.inputs[path] = torch.cat([self.inputs[path], given], dim=1)
+            self.inputs[path] = torch.cat([self.inputs[path], inputs], dim=1)
             self.outputs[path] = torch.cat([self.outputs[path], output], dim=1)
         else:
-            self.inputs[path] = given
+            self.inputs[path] = inputs
             self.outputs[path] = output.clone() if isinstance(output, Tensor) else output
 
 
@@ -54,7 +54,7 @@ class Seen:
 class SequenceView:
     """One sequence of a batch: without its padding, in the dtype of the analysis, on the device of the block's output."""
 
-    seen: Seen
+    captured: CapturedCall
     output_states: Tensor
     sequence: int
     length: int
@@ -63,20 +63,20 @@ class SequenceView:
 
     @property
     def device(self) -> torch.device:
-        """Where the block computes. What entered it may still lie on another device: a spread block moves it inside."""
+        """The device on which the block computes. Its input may still be on another device."""
         return self.output_states.device
 
     def _cut(self, tensor: Tensor, *, source: bool = False) -> Tensor:
         if source:
             return tensor[self.sequence, : self.source_length].to(self.device, self.dtype)
-        batch, positions = self.seen.hidden.shape[:2]
+        batch, positions = self.captured.hidden.shape[:2]
         if tensor.dim() != 3:  # flattened positions (some feed-forwards), or a single head before them (latent values)
             tensor = tensor.reshape(batch, positions, -1)
         return tensor[self.sequence, : self.length].to(self.device, self.dtype)
 
     @cached_property
     def hidden(self) -> Tensor:
-        return self._cut(self.seen.hidden)
+        return self._cut(self.captured.hidden)
 
     @property
     def block_output(self) -> Tensor:
@@ -84,49 +84,53 @@ class SequenceView:
 
     def source_states(self, reader: str) -> Tensor:
         """The encoder's states: as the block was called with them, or as a module of it reads them."""
-        return self.input(reader, source=True) if self.seen.source is None else self._cut(self.seen.source, source=True)
+        return (
+            self.input(reader, source=True)
+            if self.captured.source is None
+            else self._cut(self.captured.source, source=True)
+        )
 
     def input(self, path: str, *, source: bool = False) -> Tensor:
-        """What a module took in, of the sequence itself or of the `source` that it looks at."""
-        return self._cut(self.seen.inputs[path], source=source)
+        """The input of a module, from the sequence itself or from the `source` that it attends to."""
+        return self._cut(self.captured.inputs[path], source=source)
 
     def output(self, path: str, *, source: bool = False) -> Tensor:
-        output = self.seen.outputs[path]
+        output = self.captured.outputs[path]
         return self._cut(output if isinstance(output, Tensor) else output[0], source=source)
 
     def routing(self, path: str) -> tuple[Tensor, Tensor, Tensor]:
         """What experts were called with: states, choices and their weights, the last two `[position, choice]`."""
-        choices, weights = self.seen.routing[path]
-        batch = len(self.seen.hidden)
+        choices, weights = self.captured.routing[path]
+        batch = len(self.captured.hidden)
         choices = choices.reshape(batch, -1, choices.shape[-1])[self.sequence, : self.length]
         return self.input(path), choices.to(self.device), self._cut(weights)
 
     def weights(self, path: str) -> Tensor:
-        """`[head, query, key]` from a module that gives out attention weights, alone or second."""
-        output = self.seen.outputs[path]
+        """`[head, query, key]` from a module whose output is, or has second, the attention weights."""
+        output = self.captured.outputs[path]
         return self._square(output if isinstance(output, Tensor) else output[1], self.length)
 
     def attention(self, path: str, *, source: bool) -> tuple[Tensor, Tensor]:
-        """Weights `[head, query, key]` and values `[group, key, d_head]` of an attention that was listened to."""
-        weights, values = self.seen.attention[path]
+        """Weights `[head, query, key]` and values `[group, key, d_head]` of an attention that was recorded."""
+        weights, values = self.captured.attention[path]
         keys = self.source_length if source else self.length
-        if isinstance(weights, RowWeights):  # zeros that take no memory; those of the rows asked for come later
-            shown = self.hidden.new_zeros(1).expand(weights.heads, self.length, keys)
+        if isinstance(weights, RowWeights):  # zeros that take no memory; those of the requested rows come later
+            stored = self.hidden.new_zeros(1).expand(weights.heads, self.length, keys)
         else:
-            shown = self._square(weights, keys)
-        return shown, values[self.sequence, :, :keys].to(self.device, self.dtype)
+            stored = self._square(weights, keys)
+        return stored, values[self.sequence, :, :keys].to(self.device, self.dtype)
 
     def row_weights(self, path: str, rows: Tensor, *, source: bool) -> Tensor:
-        """`[head, row, key]` of an attention whose weights are computed again."""
-        weights, values = self.seen.attention[path]
+        """`[head, row, key]` of an attention whose weights are recomputed."""
+        weights, values = self.captured.attention[path]
         assert isinstance(weights, RowWeights)
         keys = self.source_length if source else self.length
         return weights.of_rows(rows.to(values.device))[self.sequence, :, :, :keys].to(self.device, self.dtype)
 
     @property
     def is_long(self) -> bool:
-        """Whether weights of attention are to be had by rows only."""
-        kinds = {isinstance(weights, RowWeights) for weights, _ in self.seen.attention.values()}
+        """Whether attention weights are available by rows only."""
+        kinds = {isinstance(weights, RowWeights) for weights, _ in self.captured.attention.values()}
         return kinds == {True}
 
     def _square(self, weights: Tensor, keys: int) -> Tensor:

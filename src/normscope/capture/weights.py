@@ -1,7 +1,7 @@
-"""Reading weights off Hugging Face modules: linear layers of every kind, norms, activations, stacked experts.
+"""Reading the weights of Hugging Face modules: linear layers of every kind, norms, activations, stacked experts.
 
-What is read is in the dtype of the analysis, on the device on which the block computes. A layer whose matrix is hidden
-(quantised, wrapped by an adapter) is probed: an affine map is known from what it makes of zero and of the unit vectors.
+Weights are converted to the dtype of the analysis, on the device on which the block computes. A layer whose matrix is hidden
+(quantised, wrapped by an adapter) is probed: an affine map is determined by its values at zero and at the unit vectors.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from normscope.families.spec import (
 from normscope.models.devices import weights_at_hand
 
 _PLAIN_SUBCLASSES = ("FalconLinear",)
-"""Linear layers with a `forward` of their own that only multiplies and adds."""
+"""Subclasses of linear layers whose own `forward` only multiplies and adds."""
 
 
 class BlockWeights:
-    """The weights of one block, by the paths of its submodules; without a `device`, each where it lies."""
+    """The weights of one block, by the paths of its submodules; without a `device`, each stays on its own."""
 
     def __init__(self, block: nn.Module, dtype: torch.dtype, device: torch.device | None = None) -> None:
         self.block, self.dtype, self.device = block, dtype, device
         self._linear: dict[str, Linear] = {}
 
     def linear(self, path: str) -> Linear:
-        """The affine map of a submodule, the same object every time: what is computed of it can be kept."""
+        """The affine map of a submodule; cached, so that what is computed from it can be cached, too."""
         if path not in self._linear:
             self._linear[path] = self._affine(path)
         return self._linear[path]
@@ -90,7 +90,7 @@ class BlockWeights:
         return recognise(ACT2FN[path.name] if isinstance(path, NamedActivation) else self.attribute(path))
 
     def attribute(self, path: str) -> Any:
-        """Anything that a submodule holds under a name."""
+        """Any attribute of a submodule, by its path."""
         owner, _, name = path.rpartition(".")
         module = self.block.get_submodule(owner)
         with weights_at_hand(module):
@@ -130,7 +130,7 @@ class BlockWeights:
 
 
 def _shows_its_matrix(module: nn.Linear) -> bool:
-    """Whether a linear layer is what it seems: quantised ones pack their weight, adapters do more than multiply."""
+    """Whether a linear layer is a plain one: quantised ones pack their weight, adapters do more than multiply."""
     plain = type(module).forward is nn.Linear.forward or type(module).__name__ in _PLAIN_SUBCLASSES
     shape = (module.out_features, module.in_features)
     return plain and module.weight.is_floating_point() and tuple(module.weight.shape) == shape

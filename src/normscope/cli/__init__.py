@@ -1,7 +1,7 @@
-"""The command line `normscope`: the entry point, and what becomes of errors.
+"""The command line `normscope`: the entry point, and how errors are reported.
 
 User errors are one message on stderr and exit code 2; an analysis that fails its own proof is exit code 1; an interrupt
-is 130. The commands themselves are in modules of their kind, which `application` puts together.
+is 130. The commands are in modules of their own, which `application` puts together.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line (default: that of this process) and exit with its code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     _print_anything()
-    if given == ["--version"]:  # without all that options take to be read
+    if given == ["--version"]:  # without importing what reads options
         print(version_line())
         sys.exit(0)
     try:
-        _refuse_undecodable(given)
-        _refuse_unknown_command(given)
-        _refuse_text_like_an_option(given)
+        _check_decodable(given)
+        _check_command(given)
+        _check_dashes(given)
         _run(given)
     except CompletenessError as error:
         _complain(error)
@@ -83,50 +83,50 @@ def _complain(error: NormscopeError) -> None:
 
 
 def _print_anything() -> None:
-    """In a locale without Unicode, print what it lacks as escapes: a token must not end a run."""
+    """In a locale without Unicode, print other characters as escapes: a token must not end a run."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
             stream.reconfigure(errors="backslashreplace")
 
 
-def _refuse_undecodable(arguments: list[str]) -> None:
-    """Bytes that Python could not decode come as halves of characters, which nothing can print, tokenize or store."""
+def _check_decodable(arguments: list[str]) -> None:
+    """Raise for bytes that Python could not decode: lone surrogates cannot be printed, tokenized or stored."""
     for argument in arguments:
-        _refuse_halves(argument, f"The argument {argument!a}")
+        _check_surrogates(argument, f"The argument {argument!a}")
     with suppress(FileNotFoundError):
-        _refuse_halves(os.getcwd(), f"The current folder {os.getcwd()!a}")
+        _check_surrogates(os.getcwd(), f"The current folder {os.getcwd()!a}")
 
 
-def _refuse_halves(text: str, what: str) -> None:
+def _check_surrogates(text: str, what: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise InputError(f"{what} {_why_undecodable(text, error.start)}") from error
 
 
-def _why_undecodable(text: str, place: int) -> str:
+def _why_undecodable(text: str, index: int) -> str:
     try:
         os.fsencode(text).decode()
     except UnicodeError:
-        return f"is not in UTF-8: its character {place} is none."
+        return f"is not UTF-8: its character {index} cannot be decoded."
     return _beyond_locale()
 
 
 def _beyond_locale() -> str:
     return (
         f"has characters that Python cannot read in this locale, whose encoding is {sys.getfilesystemencoding()}: set "
-        f"PYTHONUTF8=1, or a locale of UTF-8, such as LC_ALL=C.UTF-8."
+        f"PYTHONUTF8=1, or a UTF-8 locale, such as LC_ALL=C.UTF-8."
     )
 
 
-def _refuse_unknown_command(arguments: list[str]) -> None:
+def _check_command(arguments: list[str]) -> None:
     name = next(iter(arguments), "-")
     if not name.startswith("-") and name not in COMMANDS:
         raise InputError(unknown(f"There is no command {name!r}", name, "Commands", COMMANDS))
 
 
-def _refuse_text_like_an_option(arguments: list[str]) -> None:
-    """A text that starts with a dash would be taken for an option, and refused as an unknown one."""
+def _check_dashes(arguments: list[str]) -> None:
+    """Raise for a text that starts with a dash, which would be reported as an unknown option."""
     for before, argument in pairwise(arguments):
         if before == "--":
             return

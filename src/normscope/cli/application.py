@@ -14,9 +14,9 @@ from normscope.cli.commands import PlainGroup
 
 @cache
 def application(module: str | None = None) -> typer.Typer:
-    """The application with all its commands, or for the sake of a quick start with those of one module.
+    """The application with all its commands, or, for a quick start, with those of one module.
 
-    With one module it has no options but `--version` before the command: typer takes long to read that others are absent.
+    With one module it has no options except `--version` before the command: typer is slow to set up the others.
     """
     app = typer.Typer(
         name="normscope",

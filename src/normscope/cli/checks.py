@@ -1,6 +1,6 @@
-"""What a command line is refused for before anything large is imported: the one place where commands check what was given.
+"""Checks of a command line before anything large is imported. Every `check_x` raises an error that says what is wrong.
 
-What only the model itself can tell is checked when it is there.
+What only the model itself can tell is checked once it is loaded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from normscope.errors import FileError, InputError, SelectionError, listing, unknown
 from normscope.experiments import EXPERIMENTS, check_approximable, check_experiment_options
 from normscope.methods import METHODS, check_method_options, read_options
-from normscope.models.config import refuse_layer, refuse_scope, refuse_stacks
+from normscope.models.config import check_scope, check_stacks, refuse_layer
 from normscope.models.options import ModelOptions
 from normscope.options import MOST_JOBS, UNITS, normalise_axis
 from normscope.paths import FIGURES, MAPS, NETCDF, PAGES, RESULTS, TABLES, ending, kind
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from normscope.corpora import CorpusOptions
 
 ALL = "all"
-"""Every scope, where a scope is asked for."""
+"""The value of `--scope` for all scopes."""
 
 _MOST_BYTES = 2**80
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
 def check_text(*texts: str | None) -> None:
-    """Refuse an input without a word in it."""
+    """Raise for a text without a word in it."""
     if not "".join(text or "" for text in texts).strip():
         raise InputError("The text is empty. Give at least one word.")
 
@@ -45,22 +45,22 @@ def check_model(
     encoder: bool = False,
     target: str | None = None,
 ) -> None:
-    """Refuse a model that is not there, and what its configuration shows that it does not have."""
+    """Raise for a missing model, and for scopes, layers or stacks that its configuration shows it does not have."""
     outline = model.outline()
-    refuse_stacks(outline, encoder=encoder, target=target)
+    check_stacks(outline, encoder=encoder, target=target)
     if layer is not None:
         refuse_layer(layer, outline)
     for scope in scopes:
-        refuse_scope(scope, outline, encoder=encoder)
+        check_scope(scope, outline, encoder=encoder)
 
 
 def scope_names(scope: str | None) -> list[str]:
-    """The scopes that `--scope` names one by one."""
+    """The scopes that `--scope` names."""
     return [] if scope is None or scope == ALL else [scope]
 
 
 def check_map_file(out: Path | None, scope: str | None, normalise: str) -> None:
-    """Refuse a file that cannot hold the maps that were asked for."""
+    """Raise for a file that cannot hold the requested maps."""
     normalise_axis(normalise)
     kind = None if out is None else ending(out, MAPS)
     if scope == ALL and kind not in (*TABLES, NETCDF):
@@ -74,18 +74,18 @@ def check_map_file(out: Path | None, scope: str | None, normalise: str) -> None:
 
 
 def check_head(head: int | None, scope: str | None) -> None:
-    """Refuse a head where heads are not apart, or that is not counted from 1."""
+    """Raise for a head at a scope where heads are summed, or that is not counted from 1."""
     if head is None:
         return
     if head < 1:
         raise SelectionError(f"There is no head {head}: heads are counted from 1.")
     last = "" if scope is None else Scope(scope).last
     if last and last not in ATTENTIONS:
-        raise SelectionError(f"Heads are apart only at AttnW, Attn; at {scope} they are already mixed.")
+        raise SelectionError(f"Heads are separate only at AttnW, Attn; at {scope} they are already mixed.")
 
 
 def check_mixing_file(out: Path | None, scope: str | None) -> None:
-    """Refuse a file that cannot hold the mixing ratios that were asked for."""
+    """Raise for a file that cannot hold the requested mixing ratios."""
     kind = None if out is None else ending(out, MAPS)
     if scope == ALL and kind in FIGURES:
         raise InputError(f"A picture shows one scope: name one (--scope), or write a table ({listing(TABLES)}).")
@@ -97,7 +97,7 @@ def check_growth(out: Path, normalise: str) -> None:
 
 
 def check_page(out: Path | None) -> None:
-    """Refuse a file that cannot hold a page."""
+    """Raise for a file that cannot hold a page."""
     if out is not None:
         ending(out, PAGES)
 
@@ -106,14 +106,14 @@ def check_approximation(options: MapSelectionOptions) -> None:
     """Raise if maps are to be approximate in two ways."""
     approximate, products = options.get("approximate"), options.get("products")
     if approximate is not None and products is not None:
-        raise InputError(f"Ask for --approximate {approximate} or for --products {products}, not for both.")
+        raise InputError(f"Use --approximate {approximate} or --products {products}, not both.")
 
 
 # ---- explanations ------------------------------------------------------------------------------------------------------
 
 
 def check_method(name: str, options: Sequence[str], *, heads: bool) -> None:
-    """Refuse a method that does not exist, or options that it does not have."""
+    """Raise for an unknown method, or for options that it does not have."""
     declared = METHODS.declaration(METHODS.listed_name(name))
     check_method_options(METHODS.listed_name(name), declared.options, read_options(options))
     if heads and not declared.constant("follows", False):
@@ -124,7 +124,7 @@ def check_method(name: str, options: Sequence[str], *, heads: bool) -> None:
 
 
 def check_explanation_file(out: Path | None, flow: float | None) -> None:
-    """Refuse a file that cannot hold the explanation that was asked for."""
+    """Raise for a file that cannot hold the requested explanation."""
     kind = None if out is None else ending(out, RESULTS)
     if flow is not None and kind not in FIGURES:
         raise InputError(f"A flow graph is a picture: give --out with one of {', '.join(FIGURES)}.")
@@ -178,7 +178,7 @@ def check_answer_request(
 
 
 def read_bytes(size: str | None) -> int | None:
-    """A number of bytes from what people write."""
+    """A number of bytes from a text such as `500M` or `2G`."""
     if size is None:
         return None
     match = re.fullmatch(r"([0-9.]+)\s*([kmg]?)i?b?", size.strip().lower())
@@ -194,7 +194,7 @@ def read_bytes(size: str | None) -> int | None:
 
 
 def check_results(paths: Sequence[Path]) -> None:
-    """Refuse results that are not there, and more than can be seen side by side."""
+    """Raise for missing results, and for more than two."""
     for path in paths:
         if kind(path, "read") is None:
             raise FileError(f"There is no result {str(path)!r}. Give the .nc or .zarr that an analysis was saved to.")
@@ -208,7 +208,7 @@ def check_results(paths: Sequence[Path]) -> None:
 def check_experiments(
     names: Sequence[str], options: Sequence[str], settings: RunOptions
 ) -> dict[str, dict[str, object]]:
-    """Refuse experiments that do not exist, that are named twice, or that cannot be approximated; the options of each."""
+    """The options of each experiment; raises for unknown or repeated experiments, and those that need exact maps."""
     known = [EXPERIMENTS.listed_name(name) for name in names]
     if len(set(known)) < len(known):
         raise InputError("Name at least one experiment, and each only once.")
@@ -229,7 +229,7 @@ def _ranks_only(name: str, options: Mapping[str, object]) -> bool:
 
 
 def check_corpus(names: Sequence[str], corpus: str | None, options: CorpusOptions, ranks: str | Path | None) -> None:
-    """Refuse a corpus that is missing where one is needed, or whose options or file do not exist."""
+    """Raise if a corpus is needed and missing, or if its options or files do not exist."""
     from normscope.corpora import Corpus, CorpusError
 
     declared = [EXPERIMENTS.declaration(EXPERIMENTS.listed_name(name)) for name in names]
@@ -254,7 +254,7 @@ def check_counts(*, jobs: int, shard_size: int) -> None:
 
 
 def check_folder(out: str) -> None:
-    """Refuse anything else where a folder is to be."""
+    """Raise for an output that exists and is not a folder."""
     found = None if "://" in out else kind(out)
     if found not in (None, "a folder"):
         raise FileError(f"{out!r} is {found}, and a run needs a folder. Choose another name (--out).")

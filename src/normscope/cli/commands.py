@@ -1,6 +1,6 @@
-"""How commands join the application: what `--help` shows of their docstrings, names and examples.
+"""Adds commands to the application: `--help` shows their docstrings, options and examples.
 
-The terminal breaks the lines of a text, so that none is broken twice; names and flags stand there as they are typed.
+Paragraphs are joined to one line each, which the terminal wraps; names and flags are shown as they are typed.
 """
 
 from __future__ import annotations
@@ -44,4 +44,4 @@ def add_command(app: typer.Typer, name: str, command: Callable[..., None], *exam
 
 def _paragraphs(docstring: str) -> str:
     """A docstring without the line ends inside its paragraphs."""
-    return "\n\n".join(" ".join(each.split()) for each in inspect.cleandoc(docstring).split("\n\n"))
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(docstring).split("\n\n"))

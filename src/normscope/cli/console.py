@@ -1,4 +1,4 @@
-"""What every command does around its own work: load the model without noise, tell the user what was written or went wrong.
+"""What all commands share: loading the model quietly, progress, messages, and texts from files.
 
 Results go to stdout, everything else to stderr.
 """
@@ -43,9 +43,9 @@ def load_analyzer(options: ModelOptions) -> Analyzer:
 
 @contextmanager
 def working(message: str, things: str = "maps") -> Generator[Callable[[int, int], None]]:
-    """Say what is being done, as long as it takes; what this gives can be told how many things of how many are done.
+    """Show a message while work is done; yields a callback for progress (things done, things in all).
 
-    A terminal shows it at once. Elsewhere a line is written when it has taken a while, and again now and then.
+    A terminal shows it at once. Otherwise a line is written after a while, and again at intervals.
     """
     console = Console(stderr=True, highlight=False)
     if console.is_terminal:
@@ -56,25 +56,25 @@ def working(message: str, things: str = "maps") -> Generator[Callable[[int, int]
     timer.start()
     last = time.monotonic()
 
-    def tell(done: int, total: int) -> None:
+    def on_progress(done: int, total: int) -> None:
         nonlocal last
         if time.monotonic() - last >= _SECONDS_BETWEEN_LINES and done < total:
             last = time.monotonic()
             say(f"{message}: {done} of {total} {things}")
 
     try:
-        yield tell
+        yield on_progress
     finally:
         timer.cancel()
 
 
 def analysing() -> AbstractContextManager[Callable[[int, int], None]]:
-    """Say that a text is being analysed, layer by layer."""
+    """Show that a text is being analysed, layer by layer."""
     return working("Analysing", "layers")
 
 
 def quiet() -> None:
-    """Switch off progress bars and advice of other libraries: this process belongs to the command line alone."""
+    """Turn off progress bars and warnings of other libraries: this process only runs the command."""
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     from transformers.utils import logging
 
@@ -103,7 +103,7 @@ def analyse(analyzer: Analyzer, inputs: str | tuple[str, str], request: Analysis
 
 
 def units_of(analysis: Analysis, *, words: bool, no_special: bool, encoder: bool) -> Analysis:
-    """The analysis, or that of the encoder, in the units asked for."""
+    """The analysis, or that of the encoder, in the requested units."""
     if encoder:
         analysis = analysis.encoder
     if words:
@@ -112,13 +112,13 @@ def units_of(analysis: Analysis, *, words: bool, no_special: bool, encoder: bool
 
 
 def say_approximate(analysis: Analysis) -> None:
-    """Nobody should take approximate maps for exact ones."""
+    """Report how maps were approximated, so that they are not mistaken for exact ones."""
     if analysis.approximation_note:
         say(analysis.approximation_note)
 
 
 def named(part: str | None, known: Iterable[str], what: str) -> list[str]:
-    """The names that have a part in them, all without one; refuses a part that no name has."""
+    """The names that contain `part`, or all; raises if no name does."""
     names = list(known)
     matching = [name for name in names if part is None or part.lower() in name.lower()]
     if not matching:
@@ -127,14 +127,14 @@ def named(part: str | None, known: Iterable[str], what: str) -> list[str]:
 
 
 def result_console() -> Console:
-    """Where results go: as wide as the terminal, and without a limit into a pipe or file."""
+    """The console for results: as wide as the terminal, and without a limit in a pipe or file."""
     console = Console(highlight=False)
     unlimited = not console.is_terminal and "COLUMNS" not in os.environ
     return Console(highlight=False, width=_UNLIMITED) if unlimited else console
 
 
 def say(message: str, style: str = "dim") -> None:
-    """A remark that is no result."""
+    """Print a remark, to standard error."""
     Console(stderr=True, highlight=False).print(Text(message, style=style), soft_wrap=True)
 
 
@@ -143,7 +143,7 @@ def say_written(path: Path) -> None:
 
 
 def complain(error: Exception) -> None:
-    """An error as a user sees it: what went wrong and where there is more, without a traceback."""
+    """Print an error for a user: what went wrong and where to read more, without a traceback."""
     console = Console(stderr=True, highlight=False)
     console.print(Text.assemble(("Error: ", "bold red"), str(error)), soft_wrap=True)
     for note in getattr(error, "__notes__", ()):
@@ -152,8 +152,8 @@ def complain(error: Exception) -> None:
 
 # ---- What a text on the command line stands for: itself, standard input, or the content of a file.
 #
-# One rule for all commands. `-` is standard input. A single word that ends as files do is a file: a text file is
-# read, and one that is not there, or that holds no text, is refused. With --as-text it is the text itself.
+# One rule for all commands. `-` is standard input. A single word with the ending of a file is a file: a text file is
+# read, and one that is missing, or is not a text, is an error. With --as-text it is the text itself.
 
 STANDARD_INPUT = "-"
 TEXTS = ("txt", "text", "md", "rst")
@@ -161,11 +161,11 @@ RESULTS = (NETCDF, "zarr")
 IMAGES = ("png", "jpg", "jpeg", "gif", "bmp", "webp", "tif", "tiff")
 _OTHERS = (*TABLES, *FIGURES, PAGE, "htm", "jsonl", "tsv", "docx", "odt", "gz", "zip", "safetensors")
 
-_ESCAPE = "If it is the text itself, say --as-text."
+_ESCAPE = "If it is the text itself, use --as-text."
 
 
 def given_texts(text: str, *others: str | None, as_text: bool) -> tuple[str, list[str | None]]:
-    """The texts that arguments of one command stand for; others that are left out stay so."""
+    """The texts that the arguments of a command stand for; `None` stays `None`."""
     if as_text:
         return text, list(others)
     if [text, *others].count(STANDARD_INPUT) > 1:
@@ -174,7 +174,7 @@ def given_texts(text: str, *others: str | None, as_text: bool) -> tuple[str, lis
 
 
 def result_file(argument: str) -> Path | None:
-    """The file or folder of a finished result, if that is what an argument names; refuses one that is not there."""
+    """The file or folder of a finished result, if an argument names one; raises if it does not exist."""
     if _ending(argument) not in RESULTS:
         return None
     if not _exists(argument):
@@ -199,10 +199,10 @@ def _text(argument: str) -> str:
         return argument
     if ending in RESULTS and _exists(argument):
         raise InputError(
-            f"{argument!r} is a finished result, and here a text is analysed: normscope explore looks at it. {_ESCAPE}"
+            f"{argument!r} is a finished result, and this command analyses a text: normscope explore shows it. {_ESCAPE}"
         )
     if ending in (*IMAGES, *RESULTS, *_OTHERS):
-        found = "it is no text file" if _exists(argument) else "there is no such file"
+        found = "it is not a text file" if _exists(argument) else "there is no such file"
         raise FileError(
             f"{argument!r} is the name of a file, and {found}. Text files end in {listing(TEXTS)}; '-' is standard input. "
             f"{_ESCAPE}"
@@ -211,7 +211,7 @@ def _text(argument: str) -> str:
 
 
 def _ending(argument: str) -> str:
-    """The ending of a word that could be a file's name; nothing of a text of several words."""
+    """The ending of a word that could be the name of a file; empty for a text of several words."""
     single = len(argument.split()) == 1 and argument == argument.strip()
     return Path(argument).suffix.lower().removeprefix(".") if single else ""
 
@@ -243,4 +243,4 @@ def _decoded(content: bytes, name: str) -> str:
     try:
         return content.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise FileError(f"{name} is no text in UTF-8: byte {error.start} cannot be read.") from error
+        raise FileError(f"{name} is not UTF-8 text: byte {error.start} cannot be read.") from error

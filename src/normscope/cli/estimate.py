@@ -1,4 +1,4 @@
-"""`normscope estimate`: what an analysis will take, before it starts."""
+"""`normscope estimate`: the cost of an analysis, before it starts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXAMPLES = (
 
 _COUNTED = "What is counted"
 _MOST, _MOST_INPUTS = 10**9, 10**6
-"""The largest numbers that are counted with: far above any model, and far below what arithmetic can hold."""
+"""The largest numbers that are accepted: far above any model, and far below overflow."""
 
 
 def register(app: typer.Typer) -> None:
@@ -119,7 +119,7 @@ def estimate_command(
     computed: MapSelectionOptions,
     model: ModelOptions,
 ) -> None:
-    """Say what an analysis takes before it starts: operations, memory, time.
+    """Estimate the cost of an analysis before it starts: operations, memory, time.
 
     Memory is that beside the model, and the size of the results stands with it. The time comes from measuring this machine
     for about a second.
@@ -147,12 +147,12 @@ def estimate_command(
         "timed": not no_time,
         **computed,
     }
-    asked = _several(tokens if text is None else read_text(analyzer, read, pair, as_text=as_text), inputs)
+    sources = _several(tokens if text is None else read_text(analyzer, read, pair, as_text=as_text), inputs)
     if explain:
-        counted = analyzer.estimate_explanation(asked, values=values, **common)
+        counted = analyzer.estimate_explanation(sources, values=values, **common)
     else:
         rows = None if queries is None else list(range(queries))
-        counted = analyzer.estimate(asked, maps=not mixing, scopes=scope, layers=layer, queries=rows, **common)
+        counted = analyzer.estimate(sources, maps=not mixing, scopes=scope, layers=layer, queries=rows, **common)
     if as_json:
         typer.echo(_json(counted))
         return
@@ -160,7 +160,7 @@ def estimate_command(
 
 
 def _several(given: str | tuple[str, str] | int | None, count: int) -> Any:
-    """The same input so many times."""
+    """The same input `count` times."""
     return None if given is None else [given] * count
 
 

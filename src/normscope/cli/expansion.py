@@ -39,7 +39,7 @@ class Expansion:
 
 
 def expanded(command: Callable[..., None], **expansions: Expansion) -> Callable[..., None]:
-    """A command in which each parameter named is replaced by options, and is given what is built from those in use."""
+    """A command whose named parameters are replaced by options; their values are built from the options in use."""
     options = {parameter: expansion.fields() for parameter, expansion in expansions.items()}
 
     @wraps(command)

@@ -1,4 +1,4 @@
-"""`normscope explain` and `normscope methods`: what made a model say this, and the ways to tell."""
+"""`normscope explain` and `normscope methods`: what made a model say this, and the methods of attribution."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def explain_command(
         say(explanation.note, "yellow")
     if words:
         explanation = explanation.words()
-    give_out(explanation, out, flow)
+    show_or_write(explanation, out, flow)
 
 
 def methods_command(name: options.NamePart = None) -> None:
@@ -140,7 +140,7 @@ def _method(name: str, given: list[str]) -> Method:
 
 
 def _label(analyzer: Analyzer, name: str | None) -> str | int | None:
-    """A number where it can only be one: a label that is not called so, or a token of a model without a tokenizer."""
+    """A number if it can only be one: no label has this name, or the model has no tokenizer."""
     if name is None or not name.isdecimal() or len(name) > _MOST_DIGITS:
         return name
     from normscope.families.heads import labels_of
@@ -151,7 +151,7 @@ def _label(analyzer: Analyzer, name: str | None) -> str | int | None:
     return name if names is None or name in names else int(name)
 
 
-def give_out(explanation: Explanation, out: Path | None, flow: float | None) -> None:
+def show_or_write(explanation: Explanation, out: Path | None, flow: float | None) -> None:
     """Show an explanation on the terminal, or write it to a file."""
     if out is None:
         from normscope.output.explanation_terminal import explanation_view

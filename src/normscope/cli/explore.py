@@ -167,12 +167,12 @@ def serve(
     most_tokens: Annotated[int, typer.Option("--most-tokens", min=1, help="The longest text, in tokens.")] = 512,
     most_kept: Annotated[
         int,
-        typer.Option("--most-kept", min=0, help="Finished analyses to keep in memory, in MB; the last always stays."),
+        typer.Option("--most-kept", min=0, help="Finished analyses to keep in memory, in MB; the last is always kept."),
     ] = 512,
     *,
     loading: ModelOptions,
 ) -> None:
-    """Serve the explorer as a local web app: type a text, watch its maps.
+    """Serve the explorer as a local web app: enter a text, explore its maps.
 
     Only this machine can reach it by default.
     """

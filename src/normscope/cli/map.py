@@ -169,7 +169,7 @@ def growth_command(
 
 
 def _scopes(analyzer: Analyzer, scope: str | None, head: int | None, *, encoder: bool) -> list[Scope]:
-    """The scopes meant by `--scope`: by default the whole layer, or with a head the last where heads are apart."""
+    """The scopes meant by `--scope`: by default the whole layer, or with a head the last where heads are separate."""
     chain = analyzer.encoder_scopes if encoder else analyzer.scopes
     if encoder and not chain:
         raise SelectionError(no_encoder(analyzer.name))
@@ -181,7 +181,7 @@ def _scopes(analyzer: Analyzer, scope: str | None, head: int | None, *, encoder:
 
 
 def _computed(scopes: list[Scope], *, encoder: bool) -> list[Scope]:
-    """The scopes to compute for those to show: what they derive from, and the cheapest of a decoder that is not shown."""
+    """The scopes to compute for those to show: those they derive from, and the cheapest of a decoder that is not shown."""
     computed = [basis(scope) for scope in scopes]
     return [*computed, ATTENTION_WEIGHTS] if encoder else computed
 

@@ -54,8 +54,8 @@ def mix_command(
 ) -> None:
     """Show mixing ratios: how much of each token's state comes from other tokens.
 
-    0 is a state made of its own token only, 1 one of the others only. No map is computed, so this takes long texts for about
-    the price of a few forward passes. With --out the ratios are written as a picture (svg, png, pdf), a table (csv, parquet,
+    0 is a state made of its own token only, 1 one of the others only. No map is computed, so long texts take about as long
+    as a few forward passes. With --out the ratios are written as a picture (svg, png, pdf), a table (csv, parquet,
     json) or netCDF (nc).
     """
     text, (pair, target) = given_texts(text, pair, target, as_text=as_text)

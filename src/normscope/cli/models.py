@@ -1,4 +1,4 @@
-"""`normscope check` and `normscope models`: whether a model is understood, and which are."""
+"""`normscope check` and `normscope models`: whether a model is supported, and which ones are."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def check_command(
 
 def _analyze(analyzer: Analyzer, text: str | None) -> Analysis:
     inputs, target = _probe(analyzer, text)
-    with analysing() as tell:
-        analysis = analyzer.analyze(inputs, target=target, on_progress=tell)
+    with analysing() as on_progress:
+        analysis = analyzer.analyze(inputs, target=target, on_progress=on_progress)
     return analysis[0] if isinstance(analysis, list) else analysis
 
 
@@ -102,7 +102,7 @@ def _probe(analyzer: Analyzer, text: str | None) -> tuple[Input, Input | None]:
     if analyzer.tokenizer is not None or text is not None:
         text = text or _SENTENCE
         return text, text if decoded else None
-    say(f"There is no tokenizer beside the model: analysing {_RANDOM_TOKENS} random token ids.")
+    say(f"There is no tokenizer with the model: analysing {_RANDOM_TOKENS} random token ids.")
     ids = {"input_ids": _random_ids(analyzer)}
     return ids, ids if decoded else None
 
@@ -135,9 +135,9 @@ def models_command(name: options.NamePart = None) -> None:
 
     console = result_console()
     headings = ["model_type", "family", "kind", "topology", "feed-forward", "attention", "chain"]
-    rows = [[each, *describe(each, known[each])] for each in names]
+    rows = [[model_type, *describe(model_type, known[model_type])] for model_type in names]
     needed = sum(1 + max(map(len, column)) for column in zip(headings, *rows, strict=True))
-    if needed > console.width:  # the chain is the longest, and the topology tells as much
+    if needed > console.width:  # the chain is the longest column, and follows from the topology
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
     for heading in headings:
@@ -177,8 +177,8 @@ def block_in_words(topology: Topology) -> tuple[str, ...]:
     parts = topology.chain()
     return (
         _in_words(topology),
-        _ways(parts, "Ff", "Part"),
-        _ways(parts, "Attn", "Attention"),
+        _types_of(parts, "Ff", "Part"),
+        _types_of(parts, "Attn", "Attention"),
         " ".join(topology.components()),
     )
 
@@ -196,8 +196,8 @@ def _kind(family: Family) -> str:
     return "decoder" if family.stack.causal else encoder
 
 
-def _ways(parts: tuple[Any, ...], component: str, suffix: str) -> str:
-    """The types of a block's parts that do a component's work, as words: `PlainPart` is `plain`."""
+def _types_of(parts: tuple[Any, ...], component: str, suffix: str) -> str:
+    """The types of a block's parts that implement a component, as words: `PlainPart` is `plain`."""
     work = [getattr(part, "feed_forward", part) for part in parts if part.component == component]
     return ", ".join(dict.fromkeys(_in_words(part, suffix) for part in work))
 

@@ -1,4 +1,4 @@
-"""The options that several commands share, each written once. Those of dataclasses are made of their fields."""
+"""The options that several commands share, each declared once. Options of dataclasses are generated from their fields."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONVENTIONS = ("truncate", "value_bias", "ff_baseline")
 
 NamePart = Annotated[
     str | None,
-    typer.Argument(metavar="NAME", help="Only those whose names have this in them.", show_default=False),
+    typer.Argument(metavar="NAME", help="Only those whose names contain this.", show_default=False),
 ]
 TextArgument = Annotated[
     str,
@@ -43,7 +43,7 @@ TextArgument = Annotated[
     ),
 ]
 AsText = Annotated[
-    bool, typer.Option("--as-text", help="Texts are taken as they are, also '-' and what looks like a file's name.")
+    bool, typer.Option("--as-text", help="Take texts as they are, even '-' and what looks like the name of a file.")
 ]
 Pair = Annotated[
     str | None, typer.Option("--pair", help="A second text, for models that read pairs.", show_default=False)
@@ -72,7 +72,7 @@ Head = Annotated[
     int | None,
     typer.Option(
         "--head",
-        help="One head, from 1, at the scopes where heads are apart (AttnW, Attn).",
+        help="One head, from 1, at the scopes where heads are separate (AttnW, Attn).",
         show_default=False,
         rich_help_panel=_SHOWN,
     ),
@@ -90,5 +90,5 @@ Words = Annotated[bool, typer.Option("--words", help="Words instead of tokens.",
 NoSpecial = Annotated[bool, typer.Option("--no-special", help="Leave out special tokens.", rich_help_panel=_SHOWN)]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", "-o", help="The file to write; its ending says the format.", show_default=False),
+    typer.Option("--out", "-o", help="The file to write; its ending determines the format.", show_default=False),
 ]

@@ -45,7 +45,7 @@ def report_command(
 ) -> None:
     """Write one self-contained HTML report of one run, or of several side by side or together.
 
-    Of several runs, the tables that span their models are printed, too: a row for each model, and the papers' own below.
+    For several runs, the tables that span their models are printed, too: a row for each model, and the papers' own below.
     """
     check_page(out)
     for folder in runs:
@@ -60,7 +60,7 @@ def report_command(
 
 
 def _print(across: Across) -> None:
-    """A table as the papers have it, without errors where the terminal is too narrow for them."""
+    """A table as in the papers, without errors if the terminal is too narrow for them."""
     console = result_console()
     table = _table(across, errors=True)
     unlimited = console.options.update(max_width=_UNLIMITED)

@@ -99,7 +99,7 @@ class ExperimentOptions:
 
     setting: Annotated[str | None, Documentation("alignment: AWO, AWI or both.")] = None
     minimum_count: Annotated[
-        int | None, Documentation("ff-amplification: how often a pair of types has to occur. Default: twice.")
+        int | None, Documentation("ff-amplification: how often a pair of types must occur. Default: twice.")
     ] = None
     option: Annotated[
         list[str] | None,
@@ -114,7 +114,7 @@ class ExperimentOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Where the shards are computed, and what becomes of another run in the folder."""
+    """Where the shards are computed, and whether another run in the folder is replaced."""
 
     jobs: Annotated[int, Documentation("Number of processes on this machine.", ("--jobs", "-j"))] = 1
     engine: Annotated[EngineName, Documentation("Compute on this machine, or on a Ray cluster.")] = "local"
@@ -133,7 +133,7 @@ class Work:
                     raise InputError(f"{option} belongs to --engine ray; the processes on this machine are --jobs.")
             return None
         if self.jobs != 1:
-            raise InputError("--jobs are processes on this machine; with --engine ray say --workers.")
+            raise InputError("--jobs are processes on this machine; with --engine ray use --workers.")
         from normscope.runs.ray import Ray
 
         return Ray(self.ray_address, self.workers)
@@ -218,7 +218,7 @@ def _run_one(names: list[str], model: ModelOptions, out: str, work: Work, keywor
 
 @contextmanager
 def _exit_when_interrupted() -> Generator[None]:
-    """Exit with 130 when a run is interrupted, and say how to resume it."""
+    """Exit with 130 when a run is interrupted, with a message on how to resume it."""
     from normscope.runs import RunInterrupted
 
     try:

@@ -1,7 +1,7 @@
 """Several models in one command: which, in which folders, what each will cost, and all of them one after the other.
 
-A model that fails does not lose the others: what is wrong with it is said again at the end, and the exit code is that which
-the first of them would have had by itself.
+A model that fails does not stop the others: its error is repeated at the end, and the exit code is that of the first model
+that failed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RECIPES = ("kobayashi-2024",)
 """The lists of models that come with normscope: text files in `recipes`."""
 
 _OTHER = re.compile(r"[^\w.-]+")
-"""What the name of a folder had better not have."""
+"""Characters that are replaced in the name of a folder."""
 
 
 # ---- which models, and where -------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ def several_models(models: Sequence[str], listed: str | None, out: str) -> dict[
     names = [*models, *([] if listed is None else _listed(listed))]
     if listed is None and len(names) < 2:
         return None
-    _refuse_twice(names)
+    _check_unique(names)
     check_folder(out)
     if kind(Path(out) / SETTINGS, "read") is not None:
         raise InputError(
@@ -50,9 +50,9 @@ def several_models(models: Sequence[str], listed: str | None, out: str) -> dict[
 
 
 def _listed(name: str) -> list[str]:
-    """The models of a list: one that comes with normscope, or a file's; lines that begin with # are remarks."""
+    """The models of a list: one that comes with normscope, or a file's; lines that begin with # are comments."""
     if name in RECIPES:
-        from importlib.resources import files  # a while to import, which --help does not wait for
+        from importlib.resources import files  # slow to import, and not needed by --help
 
         text = (files("normscope.cli") / "recipes" / f"{name}.txt").read_text(encoding="utf-8")
     elif kind(name, "read") == "a file":
@@ -73,7 +73,7 @@ def _read(path: Path) -> str:
         raise InputError(f"The list of models {str(path)!r} cannot be read: {error}.") from error
 
 
-def _refuse_twice(names: Sequence[str]) -> None:
+def _check_unique(names: Sequence[str]) -> None:
     counts = Counter(str(Path(name).resolve()) if is_folder(name) else name for name in names)
     twice = [name for name, count in counts.items() if count > 1]
     if twice:
@@ -81,16 +81,16 @@ def _refuse_twice(names: Sequence[str]) -> None:
 
 
 def folder_names(models: Sequence[str]) -> list[str]:
-    """A folder's name for each model: the last part of its own, with as many parts before it as tell all of them apart."""
+    """A folder name for each model: the last part of its own name, with as many parts before it as make all unique."""
     parts = [
         [part for part in str(_whole(model)).replace("\\", "/").split("/") if part not in ("", ".")] for model in models
     ]
     most = max(map(len, parts), default=1)
     for count in range(1, most + 1):
-        names = [_OTHER.sub("-", "-".join(each[-count:])) for each in parts]
+        names = [_OTHER.sub("-", "-".join(path[-count:])) for path in parts]
         if len({name.casefold() for name in names}) == len(names):
             return names
-    return [f"{place}-{_OTHER.sub('-', each[-1])}" for place, each in enumerate(parts, 1)]
+    return [f"{number}-{_OTHER.sub('-', path[-1])}" for number, path in enumerate(parts, 1)]
 
 
 def _whole(model: str) -> str | Path:
@@ -103,11 +103,11 @@ def _whole(model: str) -> str | Path:
 def run_several(
     sources: Mapping[str, ModelOptions], settings: Settings, run_one: Callable[[ModelOptions, str], None]
 ) -> None:
-    """Say what all models cost, by their folders, and run one after the other; exits with a code if one failed."""
+    """Report the cost of all models, by their folders, and run one after the other; exits with a code if one failed."""
     _announce(sources, settings)
     failed: dict[str, NormscopeError] = {}
-    for place, (folder, source) in enumerate(sources.items(), 1):
-        say(f"Model {place} of {len(sources)}: {source.model}, in {folder}", "bold")
+    for number, (folder, source) in enumerate(sources.items(), 1):
+        say(f"Model {number} of {len(sources)}: {source.model}, in {folder}", "bold")
         try:
             run_one(source, folder)
         except NormscopeError as error:
@@ -125,12 +125,12 @@ def run_several(
 
 
 def _announce(sources: Mapping[str, ModelOptions], settings: Settings) -> None:
-    """Say what each model takes; what cannot be counted is said so, and shows when it is run."""
+    """Report the cost of each model; if it cannot be counted, the reason."""
     costs: dict[str, RunCost] = {}
     unknown_costs: dict[str, NormscopeError] = {}
-    with working("Counting what the models will take", "models") as tell:
-        for place, (folder, source) in enumerate(sources.items()):
-            tell(place, len(sources))
+    with working("Counting what the models will take", "models") as on_progress:
+        for index, (folder, source) in enumerate(sources.items()):
+            on_progress(index, len(sources))
             try:
                 costs[folder] = _cost(source, settings)
             except NormscopeError as error:
@@ -154,7 +154,7 @@ def _cost(source: ModelOptions, settings: Settings) -> RunCost:
 
 
 def _show(costs: Mapping[str, RunCost]) -> None:
-    """A line for each model, and one for all: to standard error, as what is no result."""
+    """A line for each model, and one for all, to standard error."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -162,7 +162,7 @@ def _show(costs: Mapping[str, RunCost]) -> None:
     from normscope.estimate.estimate import duration, quantity, size
 
     def time(seconds: Iterable[float | None]) -> str:
-        known = [each for each in seconds if each is not None]
+        known = [value for value in seconds if value is not None]
         return f"about {duration(sum(known))}" if known else "not known"
 
     trials = list(dict.fromkeys(name for cost in costs.values() for name in cost.calls))
@@ -176,5 +176,5 @@ def _show(costs: Mapping[str, RunCost]) -> None:
         table.add_row(*map(Text, (folder, *counts, time([cost.seconds]), *calls)))
     console = Console(stderr=True, highlight=False)
     console.print(table)
-    total = quantity(sum(each.flops for each in costs.values()), "flop")
-    say(f"All together: {total}, {time(each.seconds for each in costs.values())} in one process.")
+    total = quantity(sum(cost.flops for cost in costs.values()), "flop")
+    say(f"All together: {total}, {time(cost.seconds for cost in costs.values())} in one process.")

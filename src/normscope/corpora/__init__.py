@@ -1,7 +1,7 @@
 """Corpora: readers for common text formats, and their sequences as tokenized items.
 
-Readers give records with their place in the file; the encoder tokenizes them. Rows that cannot be used are noted with file
-and line, left out or refused, and counted.
+Readers yield records with their position in the file; the encoder tokenizes them. Rows that cannot be used are recorded with
+file and line, and skipped or refused.
 """
 
 from __future__ import annotations

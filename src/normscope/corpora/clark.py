@@ -1,6 +1,6 @@
 """Token lists as Clark et al. (2019) distribute them: sequences already tokenized, `[CLS] A [SEP] B [SEP]`.
 
-JSON by default. The original is a pickle of Python 2, whose strings are bytes. Unpickling can run any code, so that it needs
+JSON by default. The original is a pickle of Python 2, whose strings are bytes. Unpickling can run any code, so it needs
 explicit consent.
 """
 
@@ -44,7 +44,7 @@ def _load(path: Path, *, allow_pickle: bool) -> object:
     if not allow_pickle:
         raise CorpusError(
             f"{str(path)!r} is a pickle, and unpickling can run any code. Convert it to JSON (a list of token lists), or, "
-            f"if you trust it, say allow_pickle=True (--allow-pickle-corpus)."
+            f"if you trust it, pass allow_pickle=True (--allow-pickle-corpus)."
         )
     try:
         with path.open("rb") as file:

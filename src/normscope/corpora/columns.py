@@ -42,7 +42,7 @@ def read_separated(
         _, header = next(read, ("", []))
         if not header:
             raise CorpusError(f"{str(path)!r} is empty: expected a header row that names the columns.")
-        refuse_twice(header, [field or _usual(header), pair_field], path)
+        check_unique(header, [field or _usual(header), pair_field], path)
         for where, values in read:
             if not values:
                 problems.left_out("empty line")
@@ -70,7 +70,7 @@ def read_parquet(path: Path, problems: Problems, field: str | None, pair_field: 
         columns = [name for name in ID_COLUMNS if name in names]
     else:
         columns = [_field(names, field, str(path)), *([_field(names, pair_field, str(path))] if pair_field else [])]
-    refuse_twice(names, columns, path)
+    check_unique(names, columns, path)
 
     def rows() -> Iterator[tuple[str, Any]]:
         number = 0
@@ -114,8 +114,8 @@ def records_of(
             yield Record(where, text=text.strip() if second is None else (text.strip(), second.strip()))
 
 
-def refuse_twice(names: Iterable[str], wanted: Iterable[str | None], path: Path) -> None:
-    """Refuse a file in which a column that is read has the name of another."""
+def check_unique(names: Iterable[str], wanted: Iterable[str | None], path: Path) -> None:
+    """Raise if a column that is read has the same name as another."""
     given = list(names)
     for name in wanted:
         if name is not None and given.count(name) > 1:
@@ -123,7 +123,7 @@ def refuse_twice(names: Iterable[str], wanted: Iterable[str | None], path: Path)
 
 
 def _named_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """The fields of a row of JSON, which takes the last of two with one name."""
+    """The fields of a JSON row; raises for a name that occurs twice, of which `json` would keep the last."""
     row = dict(pairs)
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]

@@ -36,7 +36,7 @@ def read_conll(path: Path, problems: Problems, word_column: int = 0, tag_column:
             sentence.broken = True
             continue
         if len(columns) < 2 or not _TAG.fullmatch(tag):
-            what = f"{tag!r:.40} is no IOB tag (O, B-TYPE or I-TYPE)."
+            what = f"{tag!r:.40} is not an IOB tag (O, B-TYPE or I-TYPE)."
             problems.bad_row(f"{path}:{number}", "malformed row", what)
             sentence.broken = True
             continue

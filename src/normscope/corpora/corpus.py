@@ -41,7 +41,7 @@ def read_dataset(
             rows = saved[split] if hasattr(saved, "keys") else saved
         else:
             rows = datasets.load_dataset(name, subset, split=split)
-    except Exception as error:  # whatever the package raises, the dataset could not be had
+    except Exception as error:  # whatever the package raises
         raise CorpusError(f"The dataset {name!r} (split {split!r}) could not be loaded: {error}") from error
     return records_of(_numbered(rows, f"{name} [{split}]"), problems, field, pair_field)
 
@@ -124,7 +124,7 @@ class Corpus:
     """Where sequences come from and how they are cut.
 
     `path` is a file, or the name of a dataset; for `texts` in memory use `Corpus.of_texts`. `seed` is that of the sample
-    which `shuffle` takes; the sample stays in the order of the corpus.
+    that `shuffle` draws; the sample stays in the order of the corpus.
 
     Examples:
         >>> from normscope.corpora import Corpus, Problems, bundled
@@ -134,7 +134,9 @@ class Corpus:
     """
 
     path: str
-    format: Annotated[Format, Documentation("Format of the corpus; 'auto' goes by the name of the file.")] = "auto"
+    format: Annotated[Format, Documentation("Format of the corpus; 'auto' detects it from the name of the file.")] = (
+        "auto"
+    )
     unit: Annotated[
         Unit,
         Documentation(
@@ -206,7 +208,7 @@ class Corpus:
 
     @classmethod
     def of(cls, source: str | Path | Corpus | Sequence[str], options: CorpusOptions, *, seed: int = 0) -> Corpus:
-        """The corpus that a path, a list of texts or a corpus stands for, with options; refuses those that do not exist.
+        """The corpus that a path, a list of texts or a corpus stands for, with options; raises for unknown options.
 
         Examples:
             >>> Corpus.of(["A text.", "Another."], {"max_tokens": 64}).max_tokens
@@ -238,7 +240,7 @@ class Corpus:
 
     @property
     def actual_format(self) -> Format:
-        """The format, from the name of the file where it is not stated."""
+        """The format; if it is not specified, from the name of the file."""
         if self.texts is not None:
             return "text"
         path = Path(self.path)
@@ -255,7 +257,7 @@ class Corpus:
             if not path.exists():
                 raise CorpusError(f"There is no corpus file {self.path!r}.")
             raise CorpusError(
-                f"The format of {self.path!r} does not show in its name. Say which (--format): {listing(FORMATS)}."
+                f"The format of {self.path!r} is not clear from its name. Specify it (--format): {listing(FORMATS)}."
             )
         return by_name
 
@@ -289,9 +291,9 @@ class Corpus:
     ) -> Iterator[Item]:
         """The tokenized sequences, in order, numbered from 0.
 
-        Without a tokenizer they have to be token ids; `special_ids` are those of the model's special tokens.
+        Without a tokenizer they must be token ids; `special_ids` are those of the model's special tokens.
         """
-        from normscope.corpora.tokenize import Encoder  # noqa: PLC0415  (which needs what tokenizers need)
+        from normscope.corpora.tokenize import Encoder  # noqa: PLC0415  (which imports transformers)
 
         encoder = Encoder(
             tokenizer,

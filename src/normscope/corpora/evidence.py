@@ -1,6 +1,6 @@
 """Rows of prefix, good word, bad word and evidence: a CSV (or TSV) file, or a folder of them, each a set of its own.
 
-The sets of a folder are read in turns, row by row, so that a limit takes about as many rows of each.
+The sets of a folder are read in turn, row by row, so that a limit takes about as many rows of each.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from normscope.corpora.columns import refuse_twice
+from normscope.corpora.columns import check_unique
 from normscope.corpora.record import CorpusError, Evidence, EvidenceTokens, Problems, Record
 from normscope.corpora.text import read_separated_rows
 from normscope.errors import listing
@@ -34,7 +34,7 @@ def evidence_files(path: Path) -> list[Path]:
 
 
 def read_evidence(path: Path, problems: Problems) -> Iterator[Record]:
-    """The rows of every set in turns."""
+    """The rows of every set, in turn."""
     turns = zip_longest(*(_read_set(file, problems) for file in evidence_files(path)))
     return (record for record in chain.from_iterable(turns) if record is not None)
 
@@ -46,7 +46,7 @@ def _read_set(path: Path, problems: Problems) -> Iterator[Record]:
     lacking = [name for name in _COLUMNS if name not in header]
     if lacking:
         raise CorpusError(f"{str(path)!r} has no column {listing(lacking)}. Its columns: {listing(header) or 'none'}.")
-    refuse_twice(header, _COLUMNS, path)
+    check_unique(header, _COLUMNS, path)
     for where, values in rows:
         row = dict(zip(header, values, strict=False))
         prefix, *words = (row.get(name, "").strip() for name in _COLUMNS)
@@ -65,25 +65,25 @@ def context_of(
 ) -> tuple[list[int], EvidenceTokens] | str:
     """The tokens that prefix and good word share with prefix and bad word, and what comes next; or why there are none."""
     if not tokenizer.is_fast:
-        raise CorpusError("Evidence needs a fast tokenizer, which says what characters a token covers.")
+        raise CorpusError("Evidence needs a fast tokenizer, which reports the characters that a token covers.")
     good, spans = _continued(tokenizer, prefix, evidence.good)
     bad, _ = _continued(tokenizer, prefix, evidence.bad)
     length = next((index for index, (a, b) in enumerate(zip(good, bad, strict=False)) if a != b), 0)
     if not length:
         return f"{evidence.good!r} and {evidence.bad!r} do not differ in a token after the text."
     words = [match.span() for match in re.finditer(rf"(?<!\w){re.escape(evidence.words)}(?!\w)", prefix)]
-    places = [
+    positions = [
         index
         for index, (start, end) in enumerate(spans[:length])
         if any(start < word_end and word_start < end for word_start, word_end in words)
     ]
-    if not places:
+    if not positions:
         return f"the evidence {evidence.words!r} is not in the text."
-    return good[:length], EvidenceTokens(evidence.collection, good[length], bad[length], tuple(places))
+    return good[:length], EvidenceTokens(evidence.collection, good[length], bad[length], tuple(positions))
 
 
 def _continued(tokenizer: PreTrainedTokenizerBase, prefix: str, word: str) -> tuple[list[int], list[tuple[int, int]]]:
-    """The tokens of a text that goes on with a word, without special ones after it, and the characters of each."""
+    """The tokens of a text followed by a word, without special ones after it, and the characters of each."""
     encoding: object = tokenizer(f"{prefix} {word}", return_offsets_mapping=True, return_special_tokens_mask=True)
     ids, special = list(cast("list[int]", encoding["input_ids"])), list(encoding["special_tokens_mask"])
     spans = [(int(start), int(end)) for start, end in encoding["offset_mapping"]]

@@ -1,7 +1,7 @@
 """Sentence pairs (`source ||| target` or tab-separated, words separated by spaces) and their gold alignments.
 
 A gold line has links such as `3-4` (sure) and `3p4` or `3?4` (possible), source first. Whether they count from 0 or 1 is
-stated, or detected from the whole file: a 0 shows one, an index equal to the sentence's length the other.
+specified, or detected from the whole file: a 0 shows one, an index equal to the sentence's length the other.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _read_links(path: Path) -> list[list[tuple[int, str, int]]]:
             match = _LINK.fullmatch(word)
             if match is None:
                 raise CorpusError(
-                    f"{path}:{number}: {word!r:.40} is no link such as 3-4 (sure), 3p4 or 3?4 (possible)."
+                    f"{path}:{number}: {word!r:.40} is not a link such as 3-4 (sure), 3p4 or 3?4 (possible)."
                 )
             links.append((int(match[1]), match[2], int(match[3])))
         lines.append(links)
@@ -87,9 +87,7 @@ def _base(
         evidence = (
             "both an index 0 and one equal to a sentence's length" if zero else "neither an index 0 nor a full one"
         )
-        raise CorpusError(
-            f"{str(gold)!r} does not show whether it counts from 0 or 1: it has {evidence}. Say which (--gold-base)."
-        )
+        raise CorpusError(f"{str(gold)!r} may count from 0 or from 1: it has {evidence}. Specify it (--gold-base).")
     return 0 if zero else 1
 
 

@@ -72,7 +72,7 @@ class EvidenceTokens:
 class Record:
     """One sequence. `text` may be a pair; or there are `words` (with the number of the entity of each, -1 outside, or with
     the words of the other language and gold links), or `tokens` that a tokenizer has already made, or `ids`: a row of token
-    ids and what it says of them."""
+    ids and its other columns."""
 
     where: str
     text: str | tuple[str, str] | None = None
@@ -98,7 +98,7 @@ class Record:
 Policy = Literal["skip", "refuse"]
 
 _SHOWN = 20
-"""How many problems are kept in full; all are counted."""
+"""The number of problems that are kept in full; all are counted."""
 
 
 class CorpusError(InputError):
@@ -114,13 +114,13 @@ class Problems:
     examples: list[str] = field(default_factory=list[str])
 
     def bad_row(self, where: str, kind: str, what: str) -> None:
-        """A row that cannot be used."""
+        """Record a row that cannot be used."""
         if self.policy == "refuse":
-            raise CorpusError(f"{where}: {what} To leave such rows out, say bad_rows='skip' (--bad-rows skip).")
+            raise CorpusError(f"{where}: {what} To skip such rows, use bad_rows='skip' (--bad-rows skip).")
         self.counts[kind] = self.counts.get(kind, 0) + 1
         if len(self.examples) < _SHOWN:
             self.examples.append(f"{where}: {what}")
 
     def left_out(self, kind: str) -> None:
-        """A row that is rightly left out, such as an empty line: counted, never an error."""
+        """Count a row that is skipped on purpose, such as an empty line; never an error."""
         self.counts[kind] = self.counts.get(kind, 0) + 1

@@ -35,7 +35,7 @@ def split(line: str) -> list[str]:
 
 
 def read_separated_rows(path: Path, problems: Problems, separator: str) -> Iterator[tuple[str, list[str]]]:
-    """The rows of a CSV or TSV file, the header first, each with the place of its first line.
+    """The rows of a CSV or TSV file, the header first, each with the position of its first line.
 
     A TSV has no quoting: a quotation mark is a character like any other. A row that cannot be read does not end the file,
     unless it is the header.
@@ -45,7 +45,7 @@ def read_separated_rows(path: Path, problems: Problems, separator: str) -> Itera
     reader = csv.reader(lines, delimiter=separator, quoting=quoting, strict=True)
     while True:
         where = f"{path}:{reader.line_num + 1}"
-        wrong = problems.bad_row if reader.line_num else _refuse_header
+        wrong = problems.bad_row if reader.line_num else _raise_for_header
         try:
             values = next(reader, None)
         except csv.Error as error:
@@ -59,8 +59,8 @@ def read_separated_rows(path: Path, problems: Problems, separator: str) -> Itera
             yield where, values
 
 
-def _refuse_header(where: str, kind: str, what: str) -> None:
-    """Without the names of its columns nothing of a file can be read."""
+def _raise_for_header(where: str, kind: str, what: str) -> None:
+    """Without the names of its columns a file cannot be read."""
     raise CorpusError(f"{where}: the header, which has to name the columns, cannot be read ({kind}): {what}")
 
 

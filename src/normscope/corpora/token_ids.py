@@ -20,7 +20,7 @@ from normscope.inputs.text import check_mask
 
 _PER_TOKEN = ID_COLUMNS[1:7]
 _LEFT_OUT = -100
-"""How a label is written that counts for nothing (padding)."""
+"""The label of tokens that are ignored (padding)."""
 
 _MOST = 2**31 - 1
 _FLAGS = ("attention_mask", "special_tokens_mask")
@@ -37,7 +37,7 @@ class TokenIds:
 
     @classmethod
     def of_row(cls, row: Mapping[str, object]) -> TokenIds:
-        """The ids of a row; raises `ValueError` with what is wrong with it."""
+        """The ids of a row; raises `ValueError` if something is wrong with it."""
         present = {name: row[name] for name in ID_COLUMNS if row.get(name) is not None}
         if INPUT_IDS not in present:
             raise ValueError(f"{INPUT_IDS!r} is null.")
@@ -50,7 +50,7 @@ class TokenIds:
         label_words = _numbers("label_word_ids", present["label_word_ids"]) if "label_word_ids" in present else None
         if label_words is not None and (labels is None or len(labels) != len(label_words)):
             raise ValueError(f"'label_word_ids' has {len(label_words)} values for {len(labels or ())} labels.")
-        return cls(_without_padding(columns), *_kept_labels(labels, label_words), _gold(present))
+        return cls(_without_padding(columns), *_unpadded_labels(labels, label_words), _gold(present))
 
     def item(
         self, number: int, where: str, tokenizer: PreTrainedTokenizerBase | None, special: Collection[int]
@@ -69,7 +69,7 @@ class TokenIds:
             word_ids=None if words is None else list(words),
         )
         if all(sequence.special):
-            raise ValueError("it has no token but special ones.")
+            raise ValueError("it has only special tokens.")
         target = None if self.labels is None else _sequence({INPUT_IDS: self.labels}, tokenizer)
         return Item(
             number,
@@ -104,7 +104,7 @@ def _numbers(name: str, values: Any) -> tuple[Any, ...]:
     if name == _FLAGS[1] and not {*filled} <= {0, 1}:
         raise ValueError(f"{name!r} has a number other than 0 and 1.")
     if kind is str and any(not is_text(value) for value in filled):
-        raise ValueError(f"{name!r} has a token that is no text, since it cannot be written as UTF-8.")
+        raise ValueError(f"{name!r} has a token that cannot be encoded as UTF-8.")
     if not filled:
         raise ValueError(f"{name!r} is empty.")
     return tuple(filled) if kind is str else tuple(int(value) for value in filled)
@@ -124,7 +124,7 @@ def _without_padding(columns: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any
     return {name: values[content[0] : content[-1] + 1] for name, values in columns.items()}
 
 
-def _kept_labels(
+def _unpadded_labels(
     labels: tuple[int, ...] | None, words: tuple[int, ...] | None
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
     if labels is None:
@@ -152,7 +152,7 @@ def _link(link: Any) -> tuple[int, int]:
         or len(link) != 2
         or not all(isinstance(word, int) and word >= 0 for word in link)
     ):
-        raise ValueError(f"{link!r:.40} is no link: a source word and a target word, both from 0.")
+        raise ValueError(f"{link!r:.40} is not a link: a source word and a target word, both from 0.")
     return int(link[0]), int(link[1])
 
 

@@ -24,16 +24,16 @@ from normscope.options import TooLong
 _Read = TypeVar("_Read", Item, TokenSequence)
 
 TOO_LONG = "too long"
-"""How problems with sequences of too many tokens begin."""
+"""The prefix of problems with sequences that have too many tokens."""
 
 _FIRST, _SEPARATOR = "[CLS]", "[SEP]"
 """The special tokens of ready-made WordPiece tokens."""
 
 
 class Encoder:
-    """Tokenizes records one after another. Sequences over `max_tokens` are cut, left out or refused.
+    """Tokenizes records one after another. Sequences over `max_tokens` are truncated, skipped, or an error.
 
-    Without a tokenizer, records have to be token ids; `special_ids` are those of the model's special tokens. `languages` are
+    Without a tokenizer, records must be token ids; `special_ids` are those of the model's special tokens. `languages` are
     those of the source and the target of sentence pairs, for a tokenizer that marks them.
     """
 
@@ -57,7 +57,7 @@ class Encoder:
         return self.check_tokenizer()
 
     def check_tokenizer(self) -> PreTrainedTokenizerBase:
-        """The tokenizer; an error where there is none."""
+        """The tokenizer; raises if there is none."""
         if self._tokenizer is None:
             raise CorpusError(
                 "The model has no tokenizer, so a corpus of texts cannot be read. Name one (--tokenizer), or give token ids "
@@ -75,11 +75,11 @@ class Encoder:
                 yield item
 
     def _usable(self, record: Record, read: Callable[[], _Read | None]) -> _Read | None:
-        """What is read of a record; nothing of one that the tokenizer cannot read, which is noted as a bad row."""
+        """What `read` returns; `None` for a record that the tokenizer cannot read, which is recorded as a bad row."""
         try:
             if all(map(is_text, record.texts())):
                 return read()
-            self.problems.bad_row(record.where, "unreadable text", "half of a surrogate pair is no character.")
+            self.problems.bad_row(record.where, "unreadable text", "half of a surrogate pair is not a character.")
         except CorpusError:  # of all rows, or refused on purpose
             raise
         except InputError as error:
@@ -117,12 +117,12 @@ class Encoder:
         return sequence
 
     def _fits(self, record: Record, length: int) -> bool:
-        """Whether a record stays, cut if need be."""
+        """Whether a record is used, truncated if necessary."""
         if length <= self.max_tokens:
             return True
         if self.too_long == "refuse":
             raise CorpusError(
-                f"{record.where}: {length} tokens, but at most {self.max_tokens} are wanted. "
+                f"{record.where}: {length} tokens, but at most {self.max_tokens} are allowed. "
                 f"Raise max_tokens, or cut or leave out long sequences (--too-long truncate or skip)."
             )
         self.problems.left_out(f"{TOO_LONG}, cut" if self.too_long == "truncate" else f"{TOO_LONG}, left out")
@@ -131,7 +131,7 @@ class Encoder:
     # ---- ready-made tokens -----------------------------------------------------------------------------------------------
 
     def _tokens(self, record: Record) -> TokenSequence | None:
-        """Tokens as they are where the tokenizer frames sequences in the same way; otherwise their text, tokenized again."""
+        """Tokens as they are if the tokenizer frames sequences in the same way; otherwise their text, tokenized again."""
         if str(self.tokenizer.cls_token) == _FIRST or _FIRST not in (record.tokens or ()):
             return self._ready(record)
         text = _decoded(record.tokens or ())
@@ -186,7 +186,7 @@ class Encoder:
 
     def _offsets(self, text: str, length: int) -> BatchEncoding:
         if not self.tokenizer.is_fast:
-            raise CorpusError("Entities need a fast tokenizer, which says what characters a token covers.")
+            raise CorpusError("Entities need a fast tokenizer, which reports the characters that a token covers.")
         options: dict[str, Any] = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
         return self.tokenizer(text, truncation=True, max_length=max(length, 1), **options)
 
@@ -214,7 +214,7 @@ class Encoder:
         target, target_words = self._pairs.read([self._cased(word) for word in record.target or ()], target=True)
         for side in (source, target):
             if all(side.special):
-                raise InputError(f"The sentence {side.text!r:.60} is empty: it has no token but special ones.")
+                raise InputError(f"The sentence {side.text!r:.60} is empty: it has only special tokens.")
         if not self._pair_fits(record, source, target):
             return None
         return Item(
@@ -232,7 +232,7 @@ class Encoder:
         return PairTokenizer(with_languages(self.tokenizer, *self.languages))
 
     def _pair_fits(self, record: Record, source: TokenSequence, target: TokenSequence) -> bool:
-        """Whether a pair stays; a target without an end token is read behind the start token, and has a row more."""
+        """Whether a pair is used. A target without an end token is read after the start token, and has one more row."""
         ends = target.special[-1] or target.features["input_ids"][-1] in self.special_ids
         longest = max(len(source), len(target) + (not ends))
         if longest > self.max_tokens and self.too_long == "truncate":
@@ -257,11 +257,11 @@ class Encoder:
     # ---- packed ----------------------------------------------------------------------------------------------------------
 
     def packed(self, records: Iterable[Record]) -> Iterator[Item]:
-        """All texts as one stream, cut into sequences of exactly `max_tokens` tokens; a shorter rest is left out."""
+        """All texts as one stream, cut into sequences of exactly `max_tokens` tokens; a shorter remainder is skipped."""
         before, after = self._frame()
         room = self.max_tokens - len(before) - len(after)
         if room < 1:
-            raise CorpusError(f"{self.max_tokens} tokens leave no room beside the special ones: pack to more tokens.")
+            raise CorpusError(f"{self.max_tokens} tokens leave no room next to the special ones: pack to more tokens.")
         stream = _Stream()
         number = 0
         for record in records:
@@ -304,7 +304,7 @@ class Encoder:
 
 
 class _Stream:
-    """Token ids of texts one after another, with words numbered through."""
+    """Token ids of texts one after another, with their words numbered consecutively."""
 
     def __init__(self) -> None:
         self.ids: list[int] = []

@@ -19,7 +19,7 @@ from normscope.inputs import NO_WORD, TokenSequence
 def with_languages(
     tokenizer: PreTrainedTokenizerBase, source: str | None, target: str | None
 ) -> PreTrainedTokenizerBase:
-    """A copy of the tokenizer that marks these languages; itself, where none are given."""
+    """A copy of the tokenizer that marks these languages; the tokenizer itself, if none are given."""
     if source is None and target is None:
         return tokenizer
     if not hasattr(tokenizer, "src_lang"):
@@ -49,7 +49,7 @@ class PairTokenizer:
         codes: object = tokenizer
         if hasattr(codes, "src_lang") and None in (codes.src_lang, codes.tgt_lang):
             raise CorpusError(
-                f"{type(tokenizer).__name__} marks the languages of a pair, and they are not known: name both "
+                f"{type(tokenizer).__name__} marks the languages of a pair, which are not known: name both "
                 f"(--source-language, --target-language)."
             )
 
@@ -68,7 +68,7 @@ class PairTokenizer:
         return cast(list[int], encoding["input_ids"]), words_of_tokens(words, encoding)
 
     def _by_word(self, words: Sequence[str], target: bool) -> tuple[list[int], list[int]]:
-        """Words one by one, so that every token has its word, inside the frame that the tokenizer gives the sentence."""
+        """Words one by one, so that every token has its word, inside the special tokens of the sentence."""
         pieces = [cast(list[int], self._encoded(word, target, add_special_tokens=False)["input_ids"]) for word in words]
         before, after = self._frame(" ".join(words), target)
         ids = [*before, *(number for subwords in pieces for number in subwords), *after]
@@ -83,7 +83,7 @@ class PairTokenizer:
             if whole[start : start + len(bare)] == bare:
                 return whole[:start], whole[start + len(bare) :]
         raise CorpusError(
-            f"{type(self.tokenizer).__name__} does not put its special tokens around a text, but changes it: its "
+            f"{type(self.tokenizer).__name__} does not just add its special tokens around a text, but changes it: its "
             f"pairs cannot be framed. Give token ids instead (a corpus with input_ids and labels)."
         )
 
@@ -100,6 +100,6 @@ def words_of_tokens(words: Sequence[str], encoding: BatchEncoding) -> list[int]:
     spans = cast(list[tuple[int, int]], encoding["offset_mapping"])
     special = cast(list[int], encoding["special_tokens_mask"])
     return [
-        NO_WORD if flag else at[min(max(end - 1, start), len(at) - 1)]  # a mark of a space may cover no character
+        NO_WORD if flag else at[min(max(end - 1, start), len(at) - 1)]  # a space mark may cover no character
         for (start, end), flag in zip(spans, special, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""What an analysis will take before it starts: operations, memory and time, counted from the sizes of a model.
+"""The cost of an analysis before it starts: operations, memory and time, counted from the sizes of a model.
 
 `sizes` reads a model, `work` counts, `machine` measures the machine for a second, `estimate` puts them together. Nothing
 here runs an analysis; counts follow the engine's own choices.

@@ -1,4 +1,4 @@
-"""The estimate of one analysis: what is asked, how much work and memory that is, and how long this machine takes for it."""
+"""The estimate of one analysis: what is requested, its operations and memory, and the time that this machine needs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from normscope.estimate.work import (
 from normscope.scopes import Scope
 
 _BATCH_TOKENS = 2048
-"""How many tokens go through a model at once (as `inputs.batches` puts them together)."""
+"""The number of tokens that go through a model at once (as in `inputs.batches`)."""
 
 
 class Length(NamedTuple):
-    """The tokens of an input, and those of the source that a decoder looks at."""
+    """The number of tokens of an input, and of the source that a decoder attends to."""
 
     tokens: int
     source: int = 0
@@ -39,14 +39,14 @@ class Length(NamedTuple):
 class Nearly:
     """Maps that are not exact: one approximation, or (`None`) a search that may end with exact ones.
 
-    `sampled` says how many queries, of so many, are computed exactly, too.
+    `sampled` gives the number of queries that are also computed exactly, from the number of all.
     """
 
     approximation: Approximation | None
     sampled: Callable[[int], int]
 
     def work(self, block: BlockSizes, extent: Extent, scopes: int) -> Work:
-        """The maps themselves and the exact ones of the sample; of a search, the most that it takes."""
+        """The maps themselves and the exact ones of the sample; for a search, an upper bound."""
         sample = extent._replace(queries=self.sampled(extent.queries), causal=False)
         exact = feed_forward_maps(block, sample, scopes)
         if self.approximation is None:
@@ -57,7 +57,7 @@ class Nearly:
 
 @dataclass(frozen=True)
 class Asked:
-    """What an analysis computes of a stack: scopes of maps, layers, how many queries of each input (`None`: all), heads."""
+    """What an analysis computes for a stack: scopes of maps, layers, queries per input (`None`: all), heads."""
 
     scopes: tuple[Scope, ...]
     layers: tuple[int, ...]
@@ -70,7 +70,7 @@ class Asked:
 
     @property
     def before(self) -> int:
-        """How many norm maps end before the feed-forward."""
+        """The number of norm maps that end before the feed-forward."""
         return sum(scope.quantity == "norm" and "Ff" not in scope.components for scope in self.scopes)
 
     @property
@@ -79,7 +79,7 @@ class Asked:
 
     @property
     def of_source(self) -> int:
-        """How many norm maps that end before the feed-forward look at an encoder."""
+        """The number of norm maps that end before the feed-forward and have keys of an encoder."""
         return sum(
             scope.quantity == "norm" and "Cross" in scope.components and "Ff" not in scope.components
             for scope in self.scopes
@@ -98,15 +98,15 @@ class Asked:
         return result_bytes(self.extent(length), self, blocks[0].heads)
 
     def at_once(self, blocks: Sequence[BlockSizes], length: Length, together: int) -> float:
-        """Bytes beside the results that some inputs of a length need at once."""
+        """The memory that `together` inputs of a length need at once, in bytes, without the results."""
         return max(_layer_memory(block, self.extent(length), self, together) for block in blocks)
 
 
 @dataclass(frozen=True)
 class Explained:
-    """What an explanation computes of a stack: how many values are pulled back, through all layers.
+    """What an explanation computes for a stack: the number of values that are pulled back, through all layers.
 
-    `head` are the numbers of the head's matrix, which every token goes through once.
+    `head` is the number of elements of the head's matrix, by which every token is multiplied once.
     """
 
     layers: tuple[int, ...]
@@ -131,7 +131,7 @@ class Explained:
         }
 
     def result(self, blocks: Sequence[BlockSizes], length: Length) -> float:
-        """Bytes of the result of one input: edges, and of each head if they are asked for."""
+        """Bytes of the result of one input: edges, and those of each head if requested."""
         maps = (1 + self.heads * blocks[0].heads) * length.tokens * (length.tokens + length.source)
         return float(self.values * len(self.layers) * maps * self.item)
 
@@ -143,11 +143,11 @@ class Explained:
 
 @dataclass(frozen=True)
 class PassedThrough:
-    """A stack that an input goes through without anything being asked of it, as an encoder before its decoder."""
+    """A stack that an input only passes through, such as an encoder whose maps are not requested."""
 
     item: int = 4
     layers: tuple[int, ...] = ()
-    """Those that something is asked of: none."""
+    """The requested layers: none."""
 
     def by_step(self, blocks: Sequence[BlockSizes], length: Length) -> dict[str, Work]:
         """The work for one input, by step."""
@@ -155,7 +155,7 @@ class PassedThrough:
         return {"forward pass": sum((forward(block, extent) for block in blocks), Work())}
 
     def result(self, blocks: Sequence[BlockSizes], length: Length) -> float:
-        """Nothing comes of it."""
+        """No result."""
         del blocks, length
         return 0.0
 
@@ -166,15 +166,15 @@ class PassedThrough:
 
 
 Question = Asked | Explained | PassedThrough
-"""What may be asked of a stack."""
+"""What may be requested of a stack."""
 
 
 @dataclass(frozen=True)
 class StackWork:
-    """What is asked of one stack with these blocks."""
+    """What is requested of one stack, with its blocks."""
 
     blocks: Sequence[BlockSizes]
-    asked: Question
+    requested: Question
     lengths: Sequence[Length]
 
 
@@ -184,7 +184,7 @@ class Estimate:
 
     work: dict[str, Work]
     memory: int
-    """Bytes at the most beside the model: one layer's tensors, and the results so far."""
+    """Peak memory in bytes, without the model: one layer's tensors, and the results so far."""
     result: int
     """Bytes of all results."""
     seconds: float | None
@@ -213,26 +213,26 @@ class Estimate:
 
 
 def estimate(stacks: Mapping[str, StackWork], machine: Machine | None = None) -> Estimate:
-    """What some inputs take, by the name of each stack; that of the main one is empty."""
+    """The estimate for some inputs, from the work of each stack by name; the name of the main one is empty."""
     total: dict[str, Work] = {}
     worst, results, seconds, last = 0.0, 0.0, 0.0, 0.0
     for name, stack in stacks.items():
         worst = max(worst, _worst(stack))
         own = 0.0
         for length, count in _counts(stack.lengths).items():
-            for step, work in stack.asked.by_step(stack.blocks, length).items():
+            for step, work in stack.requested.by_step(stack.blocks, length).items():
                 title = f"{name} {step}".strip()
                 total[title] = total.get(title, Work()) + work * count
-            own += count * stack.asked.result(stack.blocks, length)
-        results, last = results + own, max(last, own / max(1, len(stack.asked.layers)))
+            own += count * stack.requested.result(stack.blocks, length)
+        results, last = results + own, max(last, own / max(1, len(stack.requested.layers)))
         if machine is not None:
-            seconds += len(stack.lengths) * len(stack.asked.layers) * machine.layer
+            seconds += len(stack.lengths) * len(stack.requested.layers) * machine.layer
     if machine is not None:
         seconds += sum(machine.seconds(work) for work in total.values())
-    nearly = [getattr(stack.asked, "nearly", None) for stack in stacks.values()]
+    nearly = [getattr(stack.requested, "nearly", None) for stack in stacks.values()]
     return Estimate(
         total,
-        int(worst + results + last),  # the maps of one layer are there twice, while they are moved to their place
+        int(worst + results + last),  # the maps of one layer exist twice while they are copied to the result
         int(results),
         None if machine is None else seconds,
         tuple(length.tokens for length in stacks[""].lengths),
@@ -248,14 +248,14 @@ def _counts(lengths: Sequence[Length]) -> dict[Length, int]:
 
 
 def _worst(stack: StackWork) -> float:
-    """Bytes of the layer that needs most, beside the results."""
+    """The memory of the layer that needs most, in bytes, without the results."""
     return max(
-        stack.asked.at_once(stack.blocks, length, min(count, max(1, _BATCH_TOKENS // length.tokens)))
+        stack.requested.at_once(stack.blocks, length, min(count, max(1, _BATCH_TOKENS // length.tokens)))
         for length, count in _counts(stack.lengths).items()
     )
 
 
-def of_sequence(blocks: Sequence[BlockSizes], extent: Extent, asked: Asked) -> dict[str, Work]:
+def of_sequence(blocks: Sequence[BlockSizes], extent: Extent, requested: Asked) -> dict[str, Work]:
     """The work for one input, by step."""
     total = {
         "forward pass": Work(),
@@ -263,39 +263,39 @@ def of_sequence(blocks: Sequence[BlockSizes], extent: Extent, asked: Asked) -> d
         "maps of attention": Work(),
         "maps of feed-forward": Work(),
     }
-    reaches = any("Ff" in scope.components for scope in asked.scopes)
-    for layer, block in enumerate(blocks[: max(asked.layers)], 1):
+    reaches = any("Ff" in scope.components for scope in requested.scopes)
+    for layer, block in enumerate(blocks[: max(requested.layers)], 1):
         total["forward pass"] += forward(block, extent._replace(queries=extent.tokens))
-        if layer not in asked.layers:
+        if layer not in requested.layers:
             continue
         total["sums and proof"] += sums(block, extent, feed_forward=reaches) + proof(
             block, extent, feed_forward=reaches
         )
-        if asked.maps:
-            total["maps of attention"] += attention_maps(block, extent, asked.before, asked.of_source)
-            if asked.after:
-                total["maps of feed-forward"] += _after(block, extent, asked)
+        if requested.maps:
+            total["maps of attention"] += attention_maps(block, extent, requested.before, requested.of_source)
+            if requested.after:
+                total["maps of feed-forward"] += _after(block, extent, requested)
     return total
 
 
-def _after(block: BlockSizes, extent: Extent, asked: Asked) -> Work:
-    if asked.nearly is None or block.beside:
-        return feed_forward_maps(block, extent, asked.after)
-    return asked.nearly.work(block, extent, asked.after)
+def _after(block: BlockSizes, extent: Extent, requested: Asked) -> Work:
+    if requested.nearly is None or block.beside:
+        return feed_forward_maps(block, extent, requested.after)
+    return requested.nearly.work(block, extent, requested.after)
 
 
-def result_bytes(extent: Extent, asked: Asked, heads: int) -> float:
-    """The maps of one input, and the mixing ratios beside them."""
-    maps = (len(asked.scopes) + 2 * heads * asked.heads) * extent.keys if asked.maps else 0
-    return float(len(asked.layers)) * extent.queries * extent.item * (maps + len(asked.scopes))
+def result_bytes(extent: Extent, requested: Asked, heads: int) -> float:
+    """The size of the maps and mixing ratios of one input, in bytes."""
+    maps = (len(requested.scopes) + 2 * heads * requested.heads) * extent.keys if requested.maps else 0
+    return float(len(requested.layers)) * extent.queries * extent.item * (maps + len(requested.scopes))
 
 
-def _layer_memory(block: BlockSizes, extent: Extent, asked: Asked, together: int) -> float:
+def _layer_memory(block: BlockSizes, extent: Extent, requested: Asked, together: int) -> float:
     return memory(
         block,
         extent,
-        maps=asked.maps and bool(asked.before or asked.after),
-        feed_forward=bool(asked.after),
+        maps=requested.maps and bool(requested.before or requested.after),
+        feed_forward=bool(requested.after),
         together=together,
     )
 
@@ -304,7 +304,7 @@ def _layer_memory(block: BlockSizes, extent: Extent, asked: Asked, together: int
 
 
 def quantity(value: float | int, unit: str) -> str:
-    """A number with the letter of its thousands."""
+    """A number with a unit prefix."""
     for letter, scale in (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= scale:
             return f"{value / scale:.3g} {letter}{unit}"
@@ -312,7 +312,7 @@ def quantity(value: float | int, unit: str) -> str:
 
 
 def size(value: float | int) -> str:
-    """Bytes as people say them."""
+    """A number of bytes in readable form."""
     return quantity(value, "B")
 
 

@@ -1,4 +1,4 @@
-"""What a machine does in a second: measured in about one, with products of the shapes that a model needs."""
+"""The speed of a machine, measured in about a second, with products of the shapes that a model needs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Clock = Callable[[], float]
 _ROUNDS = 3
 _ROWS = 1024
 _PASSED = 1 << 22
-"""Numbers of a pass over memory, to a place that is new, as most results of an engine are."""
+"""The number of elements of a pass over memory; the result is newly allocated, as most results of the engine are."""
 _PAIRS = (128, 512)
-"""Keys and queries whose norms are taken from Gram matrices: more than a processor keeps near."""
+"""The number of keys and queries whose norms are computed from Gram matrices: more than fits into a processor's cache."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Operations per second of large, thin and float64 thin products, bytes per second, and what a layer takes anyway."""
+    """Operations per second of large, thin and float64 thin products, bytes per second, and the constant time of a layer."""
 
     large: float
     thin: float
@@ -35,7 +35,7 @@ class Machine:
     layer: float = 0.0
 
     def seconds(self, work: Work, layers: float = 0) -> float:
-        """How long work takes that goes through some layers."""
+        """The time for some work, over a number of layers."""
         return (
             work.large / self.large
             + work.thin / self.thin
@@ -53,9 +53,9 @@ def calibrate(
     multiply: Multiplication = PLAIN,
     clock: Clock = time.perf_counter,
 ) -> Machine:
-    """The rates of this machine for the shapes of a block, with large products of less precision if they are asked for."""
+    """The rates of this machine for the shapes of a block, with large products in lower precision if requested."""
     random = partial(torch.randn, dtype=dtype, device=device)
-    left, right = random(_ROWS, block.neurons), random(block.d, block.neurons).T  # as the engine has them
+    left, right = random(_ROWS, block.neurons), random(block.d, block.neurons).T  # laid out as in the engine
     out = random(_ROWS, block.d)
     keys, rows, width = 32, 32, min(1024, block.neurons)
     weights, factors, hidden = (
@@ -80,12 +80,12 @@ def calibrate(
 
 
 def _squares(weights: Tensor, grams: Tensor) -> Tensor:
-    """The squared norms of parts, as `decompose.factored` takes them."""
+    """The squared norms of parts, as `decompose.factored` computes them."""
     return (weights @ grams).mul_(weights).sum(-1)
 
 
 def _best(task: Callable[[], object], clock: Clock, device: torch.device | None) -> float:
-    """The smallest time of a few rounds, each repeated until the clock can see it."""
+    """The smallest time of a few rounds, each repeated until the clock can measure it."""
     task()
     best = float("inf")
     for _ in range(_ROUNDS):

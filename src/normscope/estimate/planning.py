@@ -1,4 +1,4 @@
-"""From a request for a model to its estimate, with a calibration of the machine where a time is requested."""
+"""The estimate of a request, with a calibration of the machine if a time is requested."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from normscope.models.devices import entry_device, has_numbers
 from normscope.models.model import Model
 
 SHORT = 8
-"""Tokens of the input whose analysis shows what a layer takes whatever its length."""
+"""The length of the short input whose analysis measures the constant time of a layer."""
 
 ENCODER = "encoder's"
-"""What the steps of an encoder are called by, beside those of its decoder."""
+"""The prefix of the names of an encoder's steps."""
 
 Stacks = dict[str, Question]
-"""What is asked of the main stack (under the empty name) and of the encoder."""
+"""What is requested of the main stack (under the empty name) and of the encoder."""
 
 
 @dataclass(frozen=True)
 class ShortRun:
-    """The same work on a short input, to be timed: what it does, what of it is counted, for which length, and in which
-    arithmetic its large products are."""
+    """The same work on a short input, to be timed: the task, its counted work, its length, and the arithmetic
+    of its large products."""
 
     task: Callable[[], object]
     stacks: Stacks
@@ -55,12 +55,12 @@ class ShortRun:
 
 
 def lengths_of(sequences: Sequence[TokenSequence]) -> list[Length]:
-    """The tokens of inputs, and of their sources where a decoder reads a target."""
+    """The tokens of inputs, and of their sources if a decoder reads a target."""
     return [Length(len(item)) if item.target is None else Length(len(item.target), len(item)) for item in sequences]
 
 
 def asked_of(model: Model, request: Request) -> Stacks | None:
-    """What of a request the planner counts, or nothing if it has no norms or mixing ratios."""
+    """The part of a request that the planner counts; `None` if it has no norms or mixing ratios."""
     family, item = model.family, request.arithmetic(model.weight_dtype).itemsize
     main = _of_stack(request.main, family.stack, request.rows, item)
     if main is None:
@@ -89,7 +89,7 @@ def _nearly(decomposition: Decomposition) -> Nearly | None:
 
 
 def explained_of(model: Model, values: int, dtype: torch.dtype | None, *, heads: bool, head: bool) -> Stacks:
-    """What an explanation of so many values computes of each stack; `head` says whether it asks the model's own head."""
+    """What an explanation of this many values computes for each stack; `head` is whether it uses the model's own head."""
     item = (dtype or torch.promote_types(model.weight_dtype, torch.float32)).itemsize
     stacks: Stacks = {}
     for name, stack in (("", model.family.stack), (ENCODER, model.family.encoder)):
@@ -101,7 +101,7 @@ def explained_of(model: Model, values: int, dtype: torch.dtype | None, *, heads:
 
 
 def head_numbers(model: Model) -> int:
-    """The numbers of the matrix from states to words; 0 for a model without one."""
+    """The number of elements of the matrix from states to words; 0 for a model without one."""
     embeddings = model.module.get_output_embeddings()
     return 0 if embeddings is None else sum(each.numel() for each in embeddings.parameters())
 
@@ -115,9 +115,9 @@ def plan(
     device: torch.device | None = None,
     clock: Clock = time.perf_counter,
 ) -> Estimate:
-    """The estimate for inputs of some lengths; with the time, if there is a short run, or a device of which the speed is
-    measured without the model: what a layer takes whatever its length is then left out."""
-    refuse_lengths(model, lengths)
+    """The estimate for inputs of some lengths; with the time, if there is a short run, or a device whose speed is
+    measured without the model; the constant time of a layer is then left out."""
+    check_lengths(model, lengths)
     if stacks is None:
         raise InputError(
             "The planner counts norms, mixing ratios and explanations, not other methods (max_memory is for norms)."
@@ -142,7 +142,7 @@ def _works(blocks: Mapping[str, list[BlockSizes]], stacks: Stacks, lengths: Sequ
 
 
 def costs(model: Model, request: Request, lengths: Sequence[Length]) -> list[float]:
-    """How much work each of some inputs is beside the others, for a progress bar."""
+    """The relative work of each input, for a progress bar."""
     stacks = asked_of(model, request)
     by_length = [float(length.tokens + length.source) for length in lengths]
     if stacks is None or len(lengths) == 1:
@@ -160,33 +160,33 @@ def refuse_memory(model: Model, request: Request, lengths: Sequence[Length], mos
     needed = plan(model, asked_of(model, request), lengths)
     if needed.memory > most:
         raise InputError(
-            f"The analysis would take about {size(needed.memory)} beside the model ({size(needed.result)} of it results), "
-            f"but max_memory is {size(most)}. Ask for fewer scopes, layers or queries, or for fewer inputs at a time."
+            f"The analysis would take about {size(needed.memory)} in addition to the model ({size(needed.result)} of it "
+            f"results), but max_memory is {size(most)}. Request fewer scopes, layers or queries, or fewer inputs at a time."
         )
 
 
-def refuse_lengths(model: Model, lengths: Sequence[Length]) -> None:
-    """Refuse lengths that no input of the model has."""
+def check_lengths(model: Model, lengths: Sequence[Length]) -> None:
+    """Raise for lengths that no input of the model can have."""
     if not lengths or min(length.tokens for length in lengths) < 1:
         raise InputError("An estimate needs inputs of at least one token.")
     if model.family.encoder is not None and min(length.source for length in lengths) < 1:
         raise InputError("An estimate needs a source of at least one token for its target.")
     longest = max(max(length) for length in lengths)
     if model.family.reads == "text" and model.longest is not None and longest > model.longest:
-        raise InputError(f"{model.name} takes at most {model.longest} tokens; {longest} were asked for.")
+        raise InputError(f"{model.name} takes at most {model.longest} tokens; {longest} were requested.")
 
 
 def _calibrated(
     model: Model, blocks: Mapping[str, list[BlockSizes]], stacks: Stacks, short_run: ShortRun, clock: Clock
 ) -> Machine:
     if not has_numbers(model.module):
-        raise InputError("A model on the meta device cannot be timed: ask for the estimate without time.")
+        raise InputError("A model on the meta device cannot be timed: request the estimate without time.")
     device = entry_device(model.module)
     machine = calibrate(
         blocks[""][0], dtype=_arithmetic(stacks), device=device, multiply=short_run.multiply, clock=clock
     )
     counted = estimate(_works(blocks, short_run.stacks, [short_run.length]), machine).seconds or 0.0
-    short_run.task()  # what is slow only once
+    short_run.task()  # warm-up
     measured = min(_timed(short_run.task, clock) for _ in range(3))
     layers = sum(len(asked.layers) for asked in stacks.values())
     return replace(machine, layer=max(0.0, measured - counted) / layers)

@@ -1,4 +1,4 @@
-"""What `Analyzer.estimate` and `Analyzer.estimate_explanation` ask: lengths from texts or numbers, and the run to time."""
+"""The requests of `Analyzer.estimate` and `estimate_explanation`: lengths from texts or numbers, and the run to time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def lengths(model: Model, inputs: object, target: object, reading: Reading) -> l
 
 
 def _target_counts(model: Model, target: Any, reading: Reading) -> list[int]:
-    """How many tokens the decoder reads of each target."""
+    """The number of tokens of each target that the decoder reads."""
     if is_whole(target) or (isinstance(target, list) and all(is_whole(item) for item in cast("list[Any]", target))):
         return _counts(model, target, reading)
     options = (model.module, model.tokenizer, model.longest)
@@ -57,7 +57,7 @@ def _counts(model: Model, inputs: object, reading: Reading) -> list[int]:
 
 
 def short_analysis(model: Model, request: Request) -> ShortRun:
-    """A request of a short input; images have their length, so that few of their queries are asked for."""
+    """A request of a short input; images have their length, so few of their queries are requested."""
     small = replace(request, queries=list(range(SHORT)) if model.family.reads == "image" else None)
     sequences, _ = resolve.read(model, *_short_input(model))
     stacks = asked_of(model, small) or {}
@@ -90,7 +90,7 @@ def _short_input(model: Model) -> tuple[dict[str, Any], dict[str, Any] | None]:
 
 
 def _plain_token(model: Model) -> int:
-    """A token that stands for some piece of a text: one that is not special, which alone would be no input."""
+    """An ordinary token: special tokens alone would not be an input."""
     tokenizer = model.tokenizer
     special = set[int]() if tokenizer is None else set(tokenizer.all_special_ids)
     return next((number for number in range(1, resolve.vocabulary(model)) if number not in special), 1)

@@ -1,4 +1,4 @@
-"""The sizes of a model's blocks, read off its modules: also of a model on the meta device, which has no numbers."""
+"""The sizes of a model's blocks, from its modules; these have sizes on the meta device, too."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from normscope.families.spec import (
 
 
 class UnknownSizeError(ModelError):
-    """A model whose modules do not say how large they are: its work cannot be counted."""
+    """The sizes of a model's modules are unknown, so its work cannot be counted."""
 
 
 @dataclass(frozen=True)
 class BlockSizes:
     """What the work of one block depends on.
 
-    `values` is the width of all value vectors of a token together (heads times head size). `neurons` counts those that act
-    on one token, and `branches` is 2 for a gated network. `parameters` are those that one token goes through. `beside` says
-    that the feed-forward reads the query's own token alone.
+    `values` is the width of all value vectors of a token together (heads times head size). `neurons` is the number of
+    those that act on one token, and `branches` is 2 for a gated network. `parameters` are those that one token goes
+    through. `beside` is whether the feed-forward reads the query's own token alone.
     """
 
     d: int
@@ -60,7 +60,9 @@ def blocks_in(model: PreTrainedModel, stack: Stack) -> list[BlockSizes]:
     try:
         return [_sizes(blocks[i % len(blocks)], topology.chain(), model) for i, topology in enumerate(topologies)]
     except (AttributeError, StopIteration) as error:
-        raise UnknownSizeError(f"The sizes of {type(model).__name__} do not show in its modules: {error}.") from error
+        raise UnknownSizeError(
+            f"The sizes of {type(model).__name__} cannot be read from its modules: {error}."
+        ) from error
 
 
 def sizes_of_trace(trace: LayerTrace) -> BlockSizes:
@@ -91,7 +93,7 @@ def _sizes(block: nn.Module, chain: tuple[Part, ...], model: PreTrainedModel) ->
 
 
 def _shape(module: nn.Module) -> tuple[int, int]:
-    """Outputs and inputs of a linear layer, also of one that packs its matrix."""
+    """Outputs and inputs of a linear layer, including one that packs its matrix."""
     if isinstance(module, Conv1D):
         inputs, outputs = module.weight.shape
         return int(outputs), int(inputs)
@@ -100,7 +102,7 @@ def _shape(module: nn.Module) -> tuple[int, int]:
 
 
 def _network(block: nn.Module, part: FeedForwardPart, config: object) -> tuple[int, int, int]:
-    """Neurons that act on one token, branches, and how many networks serve a token."""
+    """Neurons that act on one token, branches, and the number of networks for a token."""
     match part:
         case PlainPart():
             return _shape(block.get_submodule(part.second))[1], 1, 1
@@ -126,5 +128,5 @@ def _expert_neurons(block: nn.Module, part: RoutedPart, config: Config) -> tuple
 
 
 def _dense_parameters(block: nn.Module) -> int:
-    """Parameters that every token goes through: all but the stacked ones of experts."""
+    """Parameters that every token goes through: all except the stacked ones of experts."""
     return sum(parameter.numel() for parameter in block.parameters() if parameter.dim() < 3)

@@ -1,7 +1,7 @@
 """Operations and bytes of an analysis, counted as the engine does them, for one block and one sequence.
 
-Three kinds are kept apart, since a machine does them at different rates: large matrix products, thin ones (batches whose
-inner size is the number of heads), and passes over memory.
+Three kinds are counted separately, since a machine does them at different speeds: large matrix products, thin ones (batches
+whose inner size is the number of heads), and passes over memory.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Work:
 
 
 class Extent(NamedTuple):
-    """How much of a sequence is asked for: its tokens, its query rows, and whether keys after a query are left out.
+    """How much of a sequence is requested: its tokens, its query rows, and whether keys after a query are left out.
 
-    `source` are the tokens of an encoder that a decoder looks at, too.
+    `source` are the tokens of an encoder that a decoder attends to, too.
     """
 
     tokens: int
@@ -70,12 +70,12 @@ class Extent(NamedTuple):
 
     @property
     def pairs(self) -> float:
-        """Pairs of a query and a key that exist, queries taken to lie evenly."""
+        """Pairs of a query and a key that exist, assuming evenly spaced queries."""
         return self.queries * (self.tokens + 1) / 2 if self.causal else float(self.queries * self.tokens)
 
     @property
     def tiled_pairs(self) -> float:
-        """The same with what tiles along the diagonal hold above it."""
+        """The same, including the cells above the diagonal in tiles along it."""
         if not self.causal:
             return self.pairs
         apart, start, pairs = self.tokens / self.queries, 0, 0.0
@@ -92,7 +92,7 @@ class Extent(NamedTuple):
 
 
 def forward(block: BlockSizes, extent: Extent) -> Work:
-    """The model's own pass through a block, with attention weights shown."""
+    """The model's own pass through a block, with attention weights."""
     n = extent.tokens
     square = float(n) * n * block.heads * extent.item
     states = n * (16.0 * block.d + 6.0 * block.branches * block.neurons) * extent.item
@@ -117,7 +117,7 @@ def sums(block: BlockSizes, extent: Extent, *, feed_forward: bool) -> Work:
 
 
 def proof(block: BlockSizes, extent: Extent, *, feed_forward: bool) -> Work:
-    """Every component computed once more, and values from the states of all keys; each matrix is read for its norms."""
+    """Every component recomputed, and values from the states of all keys; each matrix is read for its norms."""
     q, d, item = extent.queries, block.d, extent.item
     work = Work()
     for keys in (each.tokens for each in extent.groups()):
@@ -189,7 +189,7 @@ def _expanded_maps(block: BlockSizes, extent: Extent, scopes: int) -> Work:
 
 
 def pull_back(block: BlockSizes, extent: Extent, values: int) -> Work:
-    """The way back of some explained values through a block: the transposes of all that acts on a token."""
+    """The pull-back of some values through a block: the transposes of everything that acts on a token."""
     n, d, item = extent.tokens, block.d, extent.item
     network = 2.0 * n * block.neurons * d * (1 + block.branches)
     slopes = 8.0 * n * block.branches * block.neurons * item
@@ -212,7 +212,7 @@ def memory(block: BlockSizes, extent: Extent, *, maps: bool, feed_forward: bool,
     """Bytes that one layer of a pass holds at its worst, for a batch of sequences of this length."""
     n, q, h, item = extent.keys, extent.queries, block.heads, extent.item
     rows = n
-    if n >= LONG:  # attention weights are computed again for some rows, never stored
+    if n >= LONG:  # attention weights are recomputed for some rows, never stored
         rows, q, together = min(n, ROWS_AT_ONCE), min(q, rows_together(n)), 1
     states = n * (12.0 * block.d + 4.0 * block.branches * block.neurons) * item
     shown = together * (3.0 * rows * n * h * item + states)

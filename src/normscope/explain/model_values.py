@@ -69,7 +69,7 @@ class Values:
             for places in _alike(sequences):
                 for batch in self._batches([sequences[place] for place in places]):
                     logits = self._run(batch)
-                    for index, each in zip(batch.places, logits, strict=True):
+                    for index, each in zip(batch.indices, logits, strict=True):
                         values[places[index]] = self._read(each, rows[places[index]], probabilities=probabilities)
         return torch.stack([values[place] for place in range(len(sequences))])
 

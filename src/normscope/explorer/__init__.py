@@ -1,7 +1,7 @@
-"""The explorer: one front end behind three doors, which are a self-contained page, a notebook widget and a local web app.
+"""The explorer: one front end with three hosts: a self-contained page, a notebook widget and a local web app.
 
-`payload` turns analyses and explanations into what the front end reads; `page`, `widget` and `server` carry it there (for
-the server, `jobs` and `work` make it). The front end itself is TypeScript under `front-end/`, built into
+`payload` turns analyses and explanations into what the front end reads; `page`, `widget` and `server` deliver it (for
+the server, `jobs` and `work` compute it). The front end itself is TypeScript under `front-end/`, built into
 `static/explorer.js`.
 """
 

@@ -1,8 +1,8 @@
-"""Memory that an analysis has left free goes back to the system.
+"""The queue of the web app: jobs, their status, and how many results are kept. Also returns unused memory to the system.
 
-What refers to itself in circles, as datasets do, is freed only when Python looks for such circles. And glibc keeps what
-large arrays leave behind: over many analyses of different lengths its heap grows by several times what is in use, though
-nothing leaks. Other C libraries give memory back by themselves, or offer no way to ask for it.
+Objects with reference cycles, such as datasets, are freed only by the garbage collector. And glibc keeps the memory of freed
+large arrays: over many analyses of different lengths its heap grows to several times what is in use, though nothing leaks.
+Other C libraries return memory by themselves, or cannot be asked to.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from normscope.errors import NormscopeError
 from normscope.explorer.work import Cancelled, Result
 
 
-def give_back() -> None:
-    """Free what nothing refers to any more, and give it back to the system, where the C library can."""
+def return_memory() -> None:
+    """Free unreferenced objects, and return their memory to the system if the C library can."""
     gc.collect()
     trim = _malloc_trim()
     if trim is not None:
@@ -35,15 +35,15 @@ def give_back() -> None:
 def _malloc_trim() -> Callable[[int], int] | None:
     try:
         return ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):  # not glibc, or not even a Unix
+    except (AttributeError, OSError, TypeError):  # not glibc
         return None
 
 
 # ---- Analyses asked for over the web: a queue with a limit, one at a time in a thread, each with a state that can be
 # followed.
 #
-# Owns the life of a job, from waiting to done, failed or cancelled, and how much of what is done is kept. Knows
-# nothing of HTTP, nor of what a job computes.
+# Owns the life cycle of a job, from waiting to done, failed or cancelled, and how many results are kept. Knows
+# nothing about HTTP, nor about what a job computes.
 
 _log = logging.getLogger(__name__)
 
@@ -52,16 +52,16 @@ FINISHED: tuple[Stage, ...] = ("done", "failed", "cancelled")
 
 _KEEP_ALIVE_SECONDS = 15.0
 _PATIENCE_SECONDS = 10.0
-"""How long an unfinished job lives on after the last one who followed it has gone."""
+"""How long an unfinished job is kept after its last follower has disconnected."""
 
 
 class QueueFull(NormscopeError):
-    """More analyses are waiting than the server takes."""
+    """More analyses are waiting than the server accepts."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """Where a job is: `ahead` jobs before it while it waits, `begun` of `total` layers while it runs."""
+    """The status of a job: `ahead` jobs before it while it waits, `begun` of `total` layers while it runs."""
 
     stage: Stage
     ahead: int = 0
@@ -85,11 +85,11 @@ class Job:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes to keep what was made."""
+        """The size of the result in bytes."""
         return 0 if self.result is None else self.result.size
 
     def become(self, status: Status) -> None:
-        """Change the status (on the event loop's thread) and wake everyone who follows it."""
+        """Change the status (on the event loop's thread) and notify all followers."""
         if self.status.stage in FINISHED or status == self.status:
             return
         self.status = status
@@ -97,11 +97,11 @@ class Job:
         self._changed = asyncio.Event()
 
     def progress(self, begun: int, total: int) -> None:
-        """Say, from the working thread, how far it is."""
+        """Report progress, from the working thread."""
         self._loop.call_soon_threadsafe(self.become, Status("running", begun=begun, total=total))
 
     async def follow(self) -> AsyncGenerator[Status | None]:
-        """Every status until the last; `None` now and then, so that a closed connection is noticed."""
+        """Yields every status until the last; `None` at intervals, so that a closed connection is noticed."""
         self.followers += 1
         try:
             while True:
@@ -120,8 +120,8 @@ class Job:
 
 @dataclass
 class Queue:
-    """Jobs in their order. `most_waiting` may wait; of those finished, the last `most_kept` are kept, and fewer where
-    their results take more than `most_bytes` together (but always the very last, for the one who has just asked)."""
+    """Jobs in order of submission. At most `most_waiting` wait. The last `most_kept` finished jobs are kept, or fewer if
+    their results exceed `most_bytes` in total (but always the very last, which a client is about to fetch)."""
 
     most_waiting: int = 64
     most_kept: int = 64
@@ -133,7 +133,7 @@ class Queue:
     def submit(self, work: Callable[[Job], Result]) -> Job:
         """Put a job at the end of the queue."""
         if len(self._waiting) >= self.most_waiting:
-            raise QueueFull(f"The server is busy: {len(self._waiting)} analyses are waiting. Try again in a while.")
+            raise QueueFull(f"The server is busy: {len(self._waiting)} analyses are waiting. Try again later.")
         job = Job(work)
         self.jobs[job.id] = job
         self._waiting.append(job)
@@ -142,7 +142,7 @@ class Queue:
         return job
 
     def cancel(self, job: Job) -> None:
-        """Take a job out of the queue, or stop it at its next layer."""
+        """Remove a job from the queue, or stop it at its next layer."""
         job.cancelled = True
         if job in self._waiting:
             self._waiting.remove(job)
@@ -150,14 +150,14 @@ class Queue:
         job.become(Status("cancelled", message="Cancelled."))
 
     async def abandon(self, job: Job) -> None:
-        """Cancel a job that nobody follows any more, after giving them a chance to come back."""
+        """Cancel a job that has no followers, after a grace period in which one may reconnect."""
         await asyncio.sleep(_PATIENCE_SECONDS)
         if job.followers == 0 and job.status.stage not in FINISHED:
             self.cancel(job)
 
     async def run(self) -> None:
-        """Work through the queue for ever, one job at a time."""
-        # One thread for all jobs: every thread that computes has memory and helpers of its own.
+        """Process the queue forever, one job at a time."""
+        # One thread for all jobs: every computing thread has its own memory and helper threads.
         thread = ThreadPoolExecutor(1, thread_name_prefix="normscope-analysis")
         try:
             while True:
@@ -169,7 +169,7 @@ class Queue:
                 job.become(Status("running"))
                 await self._work(job, thread)
                 self._forget()
-                await asyncio.get_running_loop().run_in_executor(thread, give_back)
+                await asyncio.get_running_loop().run_in_executor(thread, return_memory)
         finally:
             thread.shutdown(wait=False, cancel_futures=True)
 
@@ -183,20 +183,20 @@ class Queue:
             job.become(Status("cancelled", message="Cancelled."))
         except NormscopeError as error:
             job.become(Status("failed", message=str(error)))
-        except Exception:  # whatever it is, the next job must still run
+        except Exception:  # the next job must still run
             _log.exception("An analysis failed")
-            job.become(Status("failed", message="The analysis failed inside the server; its terminal says why."))
+            job.become(Status("failed", message="The analysis failed inside the server; see its terminal."))
 
     def _number(self) -> None:
         for ahead, job in enumerate(self._waiting):
             job.become(Status("waiting", ahead=ahead + 1))
 
     def _forget(self) -> None:
-        """Forget the oldest of those that are finished, until what is kept is within its limits."""
+        """Remove the oldest finished jobs, until those that are kept are within the limits."""
         finished = [job for job in self.jobs.values() if job.status.stage in FINISHED]
         size = sum(job.size for job in finished)
         while len(finished) > 1 and (len(finished) > self.most_kept or size > self.most_bytes):
             oldest = finished.pop(0)
             size -= oldest.size
-            oldest.result = None  # whoever waited for the job may still hold it
+            oldest.result = None  # a follower may still hold the job
             del self.jobs[oldest.id]

@@ -1,7 +1,7 @@
-"""The pieces that a payload is made of: facts, token tables, images, and numbers as compressed blocks.
+"""The elements of a payload: facts, token tables, images, and numbers as compressed blocks.
 
-Owns how numbers are packed (the other half is `front-end/src/model/decode.ts`). Maps are quantised for display, on a
-logarithmic scale, so that small values are as right as large ones; `precision="full"` keeps float32.
+Owns how numbers are packed (the counterpart is `front-end/src/model/decode.ts`). Maps are quantised for display, on a
+logarithmic scale, so that small values are as accurate as large ones; `precision="full"` keeps float32.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from normscope.models.source import model_name
 from normscope.results.tokens import readable
 
 Precision = Literal["display", "full"]
-"""`display`: codes of 16 bits, logarithmic, so that every share is right within 0.5 % of itself. `full`: float32."""
+"""`display`: codes of 16 bits, logarithmic, so that every share has a relative error below 0.5 %. `full`: float32."""
 
 _SMALLEST = 1e-6
-"""What is smaller than this part of the largest of its row is 0 at display precision."""
+"""At display precision, values below this fraction of the largest in their row are 0."""
 
 _FINE, _COARSE, _MOST_FINE_VALUES = 1e-4, 2e-3, 200_000
-"""The largest relative error of a cell, in arrays up to a size and in larger ones, which compress better for it."""
+"""The largest relative error of a cell, in arrays up to a size, and in larger ones, which compress better with it."""
 
 _MISSING = 2**16 - 1
 _HIGHEST = _MISSING - 1
 
 
 def facts(dataset: xr.Dataset) -> dict[str, str | int | float]:
-    """What is known of how a result came about."""
+    """The attributes of a result."""
     known = {str(name): _plain(value) for name, value in dataset.attrs.items()}
     return known | ({"model": model_name(str(known["model"]))} if "model" in known else {})
 

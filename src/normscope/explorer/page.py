@@ -1,7 +1,7 @@
-"""The explorer as one HTML file: no network, no other file, nothing left to run but the page's own script.
+"""The explorer as one HTML file: no network, no other file, and no script except its own.
 
-Owns the HTML around the payload and the promise that goes with it: a content security policy that lets the page load
-nothing, and no text of a user anywhere but escaped.
+Owns the HTML around the payload and its safety: a content security policy under which the page loads nothing, and all
+user text escaped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from normscope.results.explanation import Explanation
 
 FRAME_HEIGHT = 860
 LARGEST_FRAME = 4_000_000
-"""Characters of HTML above which an analysis is not put into a notebook unasked."""
+"""An analysis with more characters of HTML than this is embedded in a notebook only on request."""
 
 _TEMPLATE = """<!doctype html>
 <html lang="en">
@@ -49,7 +49,7 @@ _TEMPLATE = """<!doctype html>
 
 @cache
 def bundle() -> str:
-    """The built front end, as JavaScript that may stand inside a `<script>` element."""
+    """The built front end, as JavaScript that is safe inside a `<script>` element."""
     script = (resources("normscope.explorer") / "static" / "explorer.js").read_text(encoding="utf-8")
     if "</script" in script.lower() or "<!--" in script:
         raise NormscopeError(
@@ -61,8 +61,8 @@ def bundle() -> str:
 def page_html(*results: Analysis | Explanation, precision: Precision = "display", tell: Tell | None = None) -> str:
     """The page of one analysis or of two side by side, of explanations, or of both, as HTML.
 
-    An analysis of so long a text that no page could take its maps is shown in blocks of tokens, whose values add up; `tell`
-    is then told how many of its maps are read, of how many.
+    An analysis of a text that is too long for a page is shown in blocks of tokens, whose values are sums; `tell` is then
+    called with the number of maps that are read, and their total.
     """
     return render(encoded(LongResults(*results).opening(precision, tell)), title=title(*results))
 
@@ -70,7 +70,7 @@ def page_html(*results: Analysis | Explanation, precision: Precision = "display"
 def write_page(
     *results: Analysis | Explanation, path: str | Path, precision: Precision = "display", tell: Tell | None = None
 ) -> Path:
-    """Write the page to a file, all of it or nothing.
+    """Write the page to a file, completely or not at all.
 
     Examples:
         >>> from normscope.explorer import write_page
@@ -109,7 +109,7 @@ def shell(data: str, *, title: str, script_url: str, door: str = "server") -> st
 
 
 def frame(*results: Analysis | Explanation) -> str | None:
-    """The page inside a frame, for notebooks without the widget; `None` where it would be too large for that."""
+    """The page in a frame, for notebooks without the widget; `None` if it would be too large."""
     if LongResults(*results).any:
         return None
     html = page_html(*results)

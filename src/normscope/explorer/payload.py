@@ -1,7 +1,7 @@
-"""From an explanation to what the front end follows: targets, relevance of all tokens at every depth, and the edges between.
+"""The payload of the front end: an analysis, and of an explanation its targets, relevances at every depth, and edges.
 
-Owns the format of explanations (its other half is `front-end/src/model/explanation.ts`). Edges are float32 and in order of
-size, layer by layer; a page of a long text carries only the largest, says what share of the flow they are, and draws the
+Owns the format of explanations (its counterpart is `front-end/src/model/explanation.ts`). Edges are float32 and in order of
+size, layer by layer; a page of a long text has only the largest, with their share of the flow, and draws the
 rest, which follows from the relevance (and for tokens of an encoder from `taken`).
 """
 
@@ -25,10 +25,10 @@ from normscope.results.rollout import from_inputs, normalised_by_method, residua
 from normscope.scopes import Scope
 
 _MOST_EDGES = 60_000
-"""Edges of all layers and targets that a page carries, so that one of a usual text stays under 1 MB."""
+"""The number of edges of all layers and targets in a page, so that the page of an ordinary text stays below 1 MB."""
 
 _FEWEST_EDGES = 400
-"""Edges of every layer that a page carries in any case."""
+"""The number of edges of every layer that a page has in any case."""
 
 
 def explanation_payload(explanation: Explanation, precision: Precision) -> dict[str, Any]:
@@ -62,20 +62,20 @@ def explanation_payload(explanation: Explanation, precision: Precision) -> dict[
 
 
 def _predictions(explanation: Explanation) -> list[dict[str, Any]]:
-    """What the model predicts at the places of the values: the likeliest labels."""
+    """What the model predicts at the positions of the values: the most probable labels."""
     dataset = explanation.dataset
     if names.PROBABILITY not in dataset:
         return []
-    places: dict[int, list[dict[str, str | float]]] = {}
+    by_position: dict[int, list[dict[str, str | float]]] = {}
     for target, position in enumerate(dataset["target_position"].values):
         ranked = [{"name": name, "probability": float(chance)} for name, chance in explanation.top_predictions(target)]
-        places.setdefault(int(position), ranked)
+        by_position.setdefault(int(position), ranked)
     of = explanation.probabilities_of
-    return [{"position": position, "of": of, "options": options} for position, options in places.items()]
+    return [{"position": position, "of": of, "options": options} for position, options in by_position.items()]
 
 
 def _stack(dataset: xr.Dataset, precision: Precision) -> dict[str, Any]:
-    """One stack of layers: `relevance` of what enters the first and of what leaves each, and what flows between."""
+    """One stack of layers: the `relevance` of the first layer's input and of each layer's output, and the flow between."""
     content: dict[str, Any] = {
         "tokens": pieces.tokens(dataset, "query"),
         "keys": pieces.tokens(dataset, "key") if "key" in dataset.coords else pieces.tokens(dataset, "query"),
@@ -95,25 +95,25 @@ def _stack(dataset: xr.Dataset, precision: Precision) -> dict[str, Any]:
 def _edges(values: np.ndarray, precision: Precision) -> dict[str, object]:
     """The largest edges of `[target, layer, query, key]`, those of every layer in order of size, and how many they are.
 
-    `total` is the absolute value of all edges of a layer, also of those that are left out.
+    `total` is the absolute value of all edges of a layer, including those that are left out.
     """
     targets, layers, queries, keys = values.shape
     flat = np.abs(values).reshape(targets * layers, queries * keys)
     most = max(_FEWEST_EDGES, _MOST_EDGES // max(1, len(flat))) if precision == "display" else flat.shape[1]
-    places = np.argsort(-flat, axis=1, kind="stable")[:, :most]
-    kept = np.take_along_axis(flat, places, axis=1) > 0
-    sizes = np.take_along_axis(values.reshape(flat.shape), places, axis=1)
+    indices = np.argsort(-flat, axis=1, kind="stable")[:, :most]
+    nonzero = np.take_along_axis(flat, indices, axis=1) > 0
+    sizes = np.take_along_axis(values.reshape(flat.shape), indices, axis=1)
     return {
-        "count": [int(count) for count in kept.sum(axis=1)],
+        "count": [int(count) for count in nonzero.sum(axis=1)],
         "total": [float(total) for total in flat.sum(axis=1, dtype=np.float64)],
-        "place": pieces.packed(places[kept].astype("<u4")),
-        "value": pieces.packed(sizes[kept].astype("<f4")),
+        "place": pieces.packed(indices[nonzero].astype("<u4")),
+        "value": pieces.packed(sizes[nonzero].astype("<f4")),
     }
 
 
 # ---- From results to the JSON that the front end reads: analyses to look at, and explanations to follow.
 #
-# Owns the format of the whole and of an analysis (its other half is `front-end/src/model/payload.ts`); `explanations`
+# Owns the format of the whole and of an analysis (its counterpart is `front-end/src/model/payload.ts`); `explanations`
 # has that of an explanation, and `pieces` what both are made of.
 
 VERSION = 5
@@ -122,7 +122,7 @@ MOST_ANALYSES = 2
 MOST_EXPLANATIONS = 16
 
 _WORDS = {"Attn": "attention", "Cross": "cross-attention", "Res": "residual", "Ln": "norm", "Ff": "feed-forward"}
-"""The components as a reader knows them."""
+"""The names of components for readers."""
 
 
 def build_payload(
@@ -132,7 +132,7 @@ def build_payload(
 ) -> dict[str, Any]:
     """What the front end needs of one analysis, or of two to compare, and of explanations beside them or alone.
 
-    `predictions` of all places of the first text, where a host knows them; without, those that explanations tell of.
+    `predictions` are those at all positions of the first text, if the host knows them; otherwise those of the explanations.
     """
     analyses = [result for result in results if isinstance(result, Analysis)]
     explanations = [result for result in results if isinstance(result, Explanation)]
@@ -155,18 +155,18 @@ def payload_json(
     precision: Precision = "display",
     predictions: Sequence[dict[str, object]] = (),
 ) -> str:
-    """The payload as JSON that can stand inside HTML."""
+    """The payload as JSON that is safe inside HTML."""
     return encoded(build_payload(*results, precision=precision, predictions=predictions))
 
 
 def encoded(payload: Mapping[str, object]) -> str:
-    """JSON that is pure ASCII and free of `<`, `>` and `&`, so that it can stand inside HTML."""
+    """JSON that is pure ASCII and free of `<`, `>` and `&`, so that it is safe inside HTML."""
     text = json.dumps(payload, ensure_ascii=True, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def exact_map(analysis: Analysis, scope: str, layer: int, head: int | None = None) -> np.ndarray:
-    """`[query, key]` in float32, as analysed: full precision on demand, for hosts that are still connected."""
+    """`[query, key]` in float32, as analysed: full precision on request, for hosts that are still connected."""
     values = analysis.map(scope, heads=head is not None).sel(layer=layer)
     if head is not None:
         values = values.sel(head=head)
@@ -209,24 +209,26 @@ def analysis_payload(analysis: Analysis, precision: Precision) -> dict[str, obje
 
 
 def _projections(dataset: xr.Dataset) -> Analysis:
-    """The projections of an analysis that has them beside its norms, as an analysis of their own."""
+    """The projections of an analysis that has them in addition to its norms, as a separate analysis."""
     scoped = [name for name in dataset.variables if any("scope" in str(axis) for axis in dataset[name].dims)]
     rest = dataset.drop_vars(scoped)
     maps = dataset[schema.PROJECTION].rename(projection_scope="scope")
-    made = rest.assign({schema.MAP: maps.assign_attrs(quantity="projection")})
+    projected = rest.assign({schema.MAP: maps.assign_attrs(quantity="projection")})
     if schema.HEAD_PROJECTION in dataset:
-        made = made.assign({schema.HEAD_MAP: dataset[schema.HEAD_PROJECTION].rename(projection_scope="head_scope")})
-    return Analysis(made.assign_attrs(method="projections"), None)
+        projected = projected.assign(
+            {schema.HEAD_MAP: dataset[schema.HEAD_PROJECTION].rename(projection_scope="head_scope")}
+        )
+    return Analysis(projected.assign_attrs(method="projections"), None)
 
 
 def _quantity(dataset: xr.Dataset) -> str:
-    """What the map's cells measure, at every scope but those of weights."""
+    """What the map's cells measure, at every scope except those of weights."""
     return str(dataset[schema.MAP].attrs.get("quantity", "norm"))
 
 
 def _rollout(analysis: Analysis) -> dict[str, object] | None:
     """How layers are multiplied, as `Analysis.rollout` does it: the share of the identity at every scope, and whether rows
-    are normalised; nothing where maps are from the inputs already."""
+    are normalised; `None` if the maps already start at the inputs."""
     if from_inputs(analysis.attrs):
         return None
     scopes = [Scope(str(name)) for name in analysis.dataset["scope"].values]
@@ -235,7 +237,7 @@ def _rollout(analysis: Analysis) -> dict[str, object] | None:
 
 
 def _scopes(dataset: xr.Dataset) -> list[dict[str, object]]:
-    """Every scope with its parts, so that the front end never has to read a name."""
+    """Every scope with its parts, so that the front end never has to parse a name."""
     heads = [str(scope) for scope in dataset["head_scope"].values] if schema.HEAD_MAP in dataset else []
     scopes: list[dict[str, object]] = []
     for name, values in zip(map(str, dataset["scope"].values), dataset[schema.MAP].values, strict=True):

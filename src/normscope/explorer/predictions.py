@@ -1,4 +1,4 @@
-"""What a model predicts, wherever it predicts something: the likeliest labels with their probabilities, place by place.
+"""What a model predicts at every position at which it predicts something: the most probable labels.
 
 One plain pass of the model; nothing is explained here.
 """
@@ -16,7 +16,7 @@ _MOST = 6
 
 
 def reply_of(order: Order) -> str | list[int] | None:
-    """What the decoder of a model that answers with a text reads: the text given, or what the model says; else nothing."""
+    """What the decoder reads: the given text, or what the model generates; `None` for a model without a decoder."""
     if task_of(order.analyzer) != "seq2seq-lm":
         return None
     if order.target is not None:
@@ -29,7 +29,7 @@ def reply_of(order: Order) -> str | list[int] | None:
 def predictions_of(order: Order) -> list[dict[str, object]]:
     """For every token of a causal model or of a decoder, every mask, or a classifier's whole input: labels by probability.
 
-    Of other tasks nothing: their labels at one place are no alternatives.
+    Empty for other tasks, whose labels at one position are not alternatives.
     """
     analyzer = order.analyzer
     task = task_of(analyzer)

@@ -1,6 +1,6 @@
-"""What a request to the web app may say, and what it becomes: analyses to make, or a prediction to explain.
+"""Parses requests to the web app: analyses to compute, or a prediction to explain.
 
-Owns every error about a request's content. Models are those that the server has, by their names; nothing names a file.
+Owns every error about a request's content. Models are those of the server, by name; a request cannot name a file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Question:
-    """A prediction to explain: a label (by number or name) against another, where the model says it."""
+    """A prediction to explain: a label (by number or name) against another, and the position of the prediction."""
 
     order: Order
     label: int | str | None
@@ -56,7 +56,7 @@ def task_of(analyzer: Analyzer) -> Task | None:
 
 
 def described(name: str, analyzer: Analyzer) -> dict[str, object]:
-    """What a page needs to know of a model to ask for its analyses."""
+    """What a page needs to know about a model to request analyses."""
     kind: Literal["text", "image"] = "image" if analyzer.family.reads != "text" else "text"
     return {
         "name": name,
@@ -68,44 +68,43 @@ def described(name: str, analyzer: Analyzer) -> dict[str, object]:
 
 
 def check_servable(name: str, analyzer: Analyzer) -> None:
-    """Refuse a model that no page could give anything to read."""
+    """Raise for a model that has no tokenizer or image processor, to which a page could send no input."""
     if analyzer.family.reads == "text" and analyzer.tokenizer is None:
         raise InputError(f"{name} cannot be served: the web app sends texts, and this model came without a tokenizer.")
     if analyzer.family.reads != "text" and analyzer.processor is None:
         raise InputError(f"{name} cannot be served: the web app sends images, and this model came without a processor.")
 
 
-def _refuse_no_head(analyzer: Analyzer) -> None:
-    """Refuse a model without a head, with one that is not known, or with one that is made up."""
+def _check_head(analyzer: Analyzer) -> None:
+    """Raise for a model without a head, or with one that is not known or was initialised at random."""
     try:
         head_of(analyzer.model)
     except HeadError as error:
-        bare = "This model has no head: it predicts nothing that could be explained."
+        bare = "This model has no head, so it has no predictions to explain."
         raise InputError(bare if is_bare(analyzer.model) else str(error)) from error
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads requests, for some models and up to some length of text."""
+    """Parses requests, for given models and texts up to a given length."""
 
     analyzers: Mapping[str, Analyzer]
     most_characters: int
 
     def orders(self, content: Mapping[str, object]) -> tuple[list[Order], bool]:
-        """The analyses that a request asks for, and whether with single heads."""
-        asked, heads = content.get("analyses"), content.get("heads", False)
-        if not isinstance(asked, list) or not 1 <= len(cast("list[object]", asked)) <= MOST_ANALYSES:
-            raise InputError(f"Ask for one analysis, or {MOST_ANALYSES} to compare.")
+        """The requested analyses, and whether with single heads."""
+        entries, heads = content.get("analyses"), content.get("heads", False)
+        if not isinstance(entries, list) or not 1 <= len(cast("list[object]", entries)) <= MOST_ANALYSES:
+            raise InputError(f"Request one analysis, or {MOST_ANALYSES} to compare.")
         if not isinstance(heads, bool):
             raise InputError("'heads' is true or false.")
-        return [self._order(item) for item in cast("list[object]", asked)], heads
+        return [self._order(item) for item in cast("list[object]", entries)], heads
 
     def question(self, content: Mapping[str, object]) -> Question:
-        """The prediction that a request asks about."""
-        asked = content.get("explain")
-        order = self._order(asked)
-        entry = cast("dict[str, object]", asked)
-        _refuse_no_head(order.analyzer)
+        """The prediction to explain."""
+        order = self._order(content.get("explain"))
+        entry = cast("dict[str, object]", content["explain"])
+        _check_head(order.analyzer)
         at = entry.get("at")
         if at is not None and (not isinstance(at, int) or isinstance(at, bool) or not 0 <= at < _MOST_LABELS):
             raise InputError("'at' is the position of a token, from 0.")
@@ -126,7 +125,7 @@ class Reader:
         if not isinstance(model, str) or model not in self.analyzers:
             raise InputError("This server does not have that model: choose one of those it was started with.")
         analyzer, method = self.analyzers[model], entry.get("method", NORMS)
-        if method not in [one.name for one in available_methods("layer maps")]:
+        if method not in [known.name for known in available_methods("layer maps")]:
             raise InputError("This server does not know that method: `normscope methods` lists them.")
         if analyzer.family.reads != "text":
             return Order(analyzer, _image(entry.get("image")), method=method)
@@ -149,7 +148,7 @@ class Reader:
 
 
 def _image(data: object) -> Image.Image:
-    """An image from base64, as large as a screen at most, read whole."""
+    """An image from base64, decoded completely, of limited size."""
     if not isinstance(data, str) or not data:
         raise InputError("There is no image. Choose one.")
     try:
@@ -157,7 +156,7 @@ def _image(data: object) -> Image.Image:
         fits = image.width * image.height <= _MOST_PIXELS
         read = image.convert("RGB") if fits else None
     except (OSError, ValueError, SyntaxError, binascii.Error, Image.DecompressionBombError) as error:
-        raise InputError("This is no image that can be read: send a PNG or a JPEG.") from error
+        raise InputError("This image cannot be read: send a PNG or a JPEG.") from error
     if read is None:
         raise InputError(f"The image has {image.width} x {image.height} pixels, more than {_MOST_PIXELS} in all.")
     return read

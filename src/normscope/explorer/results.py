@@ -1,6 +1,6 @@
-"""Finished results as a local web app: the page asks for what it shows, so that a result of any length can be looked at.
+"""Finished results as a local web app: the page requests only what it shows, so that results may have any length.
 
-Owns the routes; `long` reads the parts, and `guard` decides who may ask. The results are those given at the start.
+Owns the routes; `windows` reads the parts, and `security` decides who has access. The results are those given at the start.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _LARGEST_BODY = 1024
 
 
 class ResultApp:
-    """The routes, over one result or two side by side. What the page begins with is made once, before anyone asks.
+    """The routes, over one result or two side by side. The initial payload is computed once, in advance.
 
-    `tell` is told how many maps of a long result are read for that, of how many.
+    `tell` is called with the number of maps of a long result that are read for it, and their total.
     """
 
     def __init__(self, *results: Analysis | Explanation, tell: Tell | None = None) -> None:
@@ -38,7 +38,7 @@ class ResultApp:
         self._reading = threading.Lock()
 
     def starlette(self, *, host: str = "127.0.0.1", token: str | None = None) -> Starlette:
-        """The application, guarded for an address."""
+        """The application, protected for an address."""
         app = Starlette(
             routes=[
                 Route("/", self.home),
@@ -52,7 +52,7 @@ class ResultApp:
         return app
 
     def end(self) -> None:
-        """Nobody waits for long here."""
+        """Nothing to end: there are no long requests."""
 
     async def home(self, _: Request) -> Response:
         return HTMLResponse(shell(json.dumps({}), title=self._title, script_url="/explorer.js", door="result"))
@@ -65,14 +65,14 @@ class ResultApp:
 
     def window(self, request: Request) -> Response:
         """One window (in a thread, one at a time: reading takes memory)."""
-        asked = request.query_params
+        query = request.query_params
         try:
-            row, column = int(asked["row"]), int(asked["column"])
+            row, column = int(query["row"]), int(query["column"])
         except (KeyError, ValueError):
             return JSONResponse({"error": "A window has a 'row' and a 'column', which are numbers."}, status_code=422)
         try:
             with self._reading:
-                content = encoded(self._long.window(asked.get("part", "decoder"), row, column))
+                content = encoded(self._long.window(query.get("part", "decoder"), row, column))
         except InputError as error:
             return JSONResponse({"error": str(error)}, status_code=404)
         except (NormscopeError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What a request must be before anything else sees it: for this host, from this page, with the token, and not too large.
+"""Checks every request first: for this host, from this page, with the token, and not too large.
 
 Also the headers of every response. A local server is reachable by every page a browser shows, so none of this is optional.
 """
@@ -48,7 +48,7 @@ def _is_address(host: str) -> bool:
 
 @dataclass(frozen=True)
 class Rules:
-    """Who may ask. Without a token, only loopback names are served; with one, also `host` and plain addresses.
+    """Who has access. Without a token, only loopback names are served; with one, also `host` and plain addresses.
 
     A name that only resolves to this machine (DNS rebinding) is never one of these.
     """
@@ -105,7 +105,7 @@ class Guard:
             await send(message)
 
         answer = self._refusal(scope) or self._entry(scope)
-        # Whoever goes away in the middle of a request gets no answer, which is nobody's error.
+        # A client that disconnects during a request gets no response, which is not an error.
         with suppress(ClientDisconnect):
             await (answer or self.app)(scope, receive, send_guarded)
 
@@ -126,12 +126,12 @@ class Guard:
         return None
 
     def _entry(self, scope: Scope) -> Response | None:
-        """The way in with a token: the address printed at start has it, and gives a cookie for it."""
+        """Access with a token: it is in the address printed at the start, and is exchanged for a cookie."""
         if self.rules.token is None or self.rules.has_token(Headers(scope=scope)):
             return None
         given = QueryParams(scope["query_string"]).get("token", "")
         if scope["path"] != "/" or not secrets.compare_digest(given.encode(), self.rules.token.encode()):
-            return _refuse(401, "This server wants its token: open the address that it printed when it started.")
+            return _refuse(401, "This server needs its token: open the address that it printed when it started.")
         answer = RedirectResponse("/", status_code=303)
         answer.set_cookie(COOKIE, self.rules.token, httponly=True, samesite="strict", path="/")
         return answer

@@ -1,7 +1,7 @@
-"""The explorer as a local web app: type a text, watch its analysis come, look at it.
+"""The explorer as a local web app: enter a text, follow the progress of its analysis, explore it.
 
-Owns the routes and what their requests may say; `guard` decides who may ask, `jobs` when an analysis runs. The models are
-those given at the start, and no request can name a file.
+Owns the routes; `requests` parses their content, `security` decides who has access, and `jobs` when an analysis runs. The
+models are those given at the start, and no request can name a file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TITLE = "normscope"
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one request, and all together, may ask for; `kept` bytes of finished analyses stay in memory.
+    """Limits of one request and of all together; `kept` bytes of finished analyses stay in memory.
 
     `body` is the largest request in bytes, `image` that of a server with a model that reads images.
     """
@@ -64,7 +64,7 @@ class WebApp:
         self.reader = Reader(self.analyzers, self.limits.characters)
 
     def starlette(self, *, host: str = "127.0.0.1", token: str | None = None) -> Starlette:
-        """The application, guarded for an address."""
+        """The application, protected for an address."""
         rules = Rules(host, token, self.largest_body)
         app = Starlette(
             routes=[
@@ -94,7 +94,7 @@ class WebApp:
                 await worker
 
     def end(self) -> None:
-        """Cancel every job, so that whoever follows one hears of it."""
+        """Cancel every job, and notify its followers."""
         for job in list(self.queue.jobs.values()):
             self.queue.cancel(job)
 
@@ -103,7 +103,7 @@ class WebApp:
     async def home(self, _: Request) -> Response:
         settings = {
             "models": [described(name, analyzer) for name, analyzer in self.analyzers.items()],
-            "methods": [{"name": one.name, "summary": one.summary} for one in available_methods("layer maps")],
+            "methods": [{"name": known.name, "summary": known.summary} for known in available_methods("layer maps")],
             "characters": self.limits.characters,
             "tokens": self.limits.tokens,
         }
@@ -150,7 +150,7 @@ class WebApp:
             self._expect_followers(job)
 
     def _expect_followers(self, job: Job) -> None:
-        """Give a job up if for a while nobody follows it."""
+        """Cancel a job that has no followers for a while."""
         task = asyncio.create_task(self.queue.abandon(job))
         self._abandonments.add(task)
         task.add_done_callback(self._abandonments.discard)
@@ -162,7 +162,7 @@ class WebApp:
         return Response(job.result.payload, media_type="application/json")
 
     async def exact(self, request: Request) -> Response:
-        """Full precision on demand: one map as float32, row by row."""
+        """Full precision on request: one map as float32, row by row."""
         job = self._job(request)
         if job is None or job.result is None:
             return _unknown()
@@ -194,7 +194,7 @@ class WebApp:
     # ---- work (in the queue's thread) ----------------------------------------------------------------------------------
 
     def _work(self, content: dict[str, object]) -> Callable[[Job], Result]:
-        """What a request wants done; refused now if it cannot be."""
+        """The work that a request asks for; raises now if it is not possible."""
         if "explain" in content:
             question = self.reader.question(content)
             return lambda job: self._explain(job, question)
@@ -214,12 +214,12 @@ class WebApp:
         return explain(question, most_tokens=self.limits.tokens, tell=job.progress, cancelled=lambda: job.cancelled)
 
 
-def _exact_values(analyses: list[Analysis], asked: dict[str, str]) -> bytes:
-    analysis = analyses[int(asked["analysis"])]
-    if asked.get("encoder") == "true":
+def _exact_values(analyses: list[Analysis], query: dict[str, str]) -> bytes:
+    analysis = analyses[int(query["analysis"])]
+    if query.get("encoder") == "true":
         analysis = analysis.encoder
-    head = int(asked.get("head", "0"))
-    return exact_map(analysis, asked["scope"], int(asked["layer"]), head or None).tobytes()
+    head = int(query.get("head", "0"))
+    return exact_map(analysis, query["scope"], int(query["layer"]), head or None).tobytes()
 
 
 def _error(status: int, message: str) -> Response:
@@ -227,4 +227,4 @@ def _error(status: int, message: str) -> Response:
 
 
 def _unknown() -> Response:
-    return _error(404, "That analysis is not here (any more): ask for it again.")
+    return _error(404, "That analysis is not here (any more): request it again.")

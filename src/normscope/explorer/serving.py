@@ -1,7 +1,7 @@
-"""Starting the web app: its address, its token and the words that go with them.
+"""Starts the web app: its address, its token and its messages.
 
-Loopback is the default; any other address gets a token and a warning. Owns the socket, so that a taken port is one clear
-message and port 0 means any free one.
+Loopback is the default; any other address gets a token and a warning. Owns the socket, so that an occupied port is one clear
+message, and port 0 means any free port.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _MOST_CONNECTIONS = 512
 
 @runtime_checkable
 class Served(Protocol):
-    """An application that can be guarded for an address."""
+    """An application that can be protected for an address."""
 
     def starlette(self, *, host: str, token: str | None) -> Starlette: ...
 
     def end(self) -> None:
-        """Let go of everyone who waits for something, as the server is about to end."""
+        """Disconnect all clients that wait, since the server is about to end."""
 
 
 def serve(
@@ -39,7 +39,7 @@ def serve(
     port: int = 8311,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve an application of the explorer until interrupted; `what` says what it shows."""
+    """Serve an application of the explorer until interrupted; `what` names what it shows."""
     listening = _listen(host, port)
     token = None if is_loopback(host) else secrets.token_urlsafe(24)
     app = web.starlette(host=host, token=token)
@@ -62,7 +62,7 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """A server that says goodbye to those who are connected when it is interrupted, and then ends without a word."""
+    """A server that disconnects its clients when it is interrupted, and then ends without messages."""
 
     def __init__(self, config: uvicorn.Config, end: Callable[[], None]) -> None:
         super().__init__(config)
@@ -70,7 +70,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._end()
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # requests that are cut off are no errors now
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # interrupted requests are not errors now
         await super().shutdown(sockets)
 
 
@@ -85,5 +85,5 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _address(host: str, listening: socket.socket, token: str | None) -> str:
     port = listening.getsockname()[1]
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{port}/" + ("" if token is None else f"?token={token}")
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}/" + ("" if token is None else f"?token={token}")

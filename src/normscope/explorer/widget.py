@@ -19,7 +19,7 @@ from normscope.results.explanation import Explanation
 
 
 class ExplorerWidget(anywidget.AnyWidget):
-    """What a page shows, in a notebook. `state` is what is looked at, as the page has it in its address."""
+    """The explorer in a notebook. `state` is the view, as a page has it in its address."""
 
     _esm = bundle()
     payload = traitlets.Unicode().tag(sync=True)
@@ -33,7 +33,7 @@ class ExplorerWidget(anywidget.AnyWidget):
         self.on_msg(self._answer)
 
     def _answer(self, _: object, content: dict[str, object], __: list[bytes]) -> None:
-        """Answer a request for exact values or for a window; anything else is not for us."""
+        """Answer a request for exact values or for a window; other messages are ignored."""
         answers = {"exact": self._exact, "window": self._window}
         answer = answers.get(str(content.get("kind")))
         if answer is None:
@@ -56,5 +56,5 @@ class ExplorerWidget(anywidget.AnyWidget):
         return encoded(window).encode("ascii")
 
     def _repr_html_(self) -> str | None:
-        """For viewers of saved notebooks that know no widgets."""
+        """For viewers of saved notebooks that do not support widgets."""
         return frame(*self._results)

@@ -1,7 +1,7 @@
-"""A stack too long for a page, window by window: some rows at full detail, everything around them in blocks that keep sums.
+"""Results that are too long for a page, window by window: some rows in full detail, everything else in blocks of sums.
 
 Keys outside a window are added up and queries averaged, block by block, so that a row's shares are those of the whole row.
-Maps are read from disk a few rows at a time, and nothing larger than those is in memory.
+Maps are read from disk a few rows at a time, and nothing larger is held in memory.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ WINDOW = 128
 """Rows and columns of a window."""
 
 _BLOCKS = 128
-"""Blocks that a whole axis is put into, or about as many."""
+"""The approximate number of blocks of a whole axis."""
 
 _ROWS = 256
-"""Rows that are read from disk together."""
+"""The number of rows that are read from disk together."""
 
 _TOGETHER = 4
-"""Maps that are read at the same time."""
+"""The number of maps that are read at the same time."""
 
 _WORDS_SHOWN = 3
 _SPACE = "\N{NO-BREAK SPACE}"
-"""In the name of a block: a token's own space would be drawn as a sign."""
+"""The space in the name of a block: a token's own space would be drawn as a symbol."""
 
 Tell = Callable[[int, int], None]
-"""Told how many maps are read, of how many."""
+"""A callback with the number of maps that are read, and their total."""
 
 
 class Size(TypedDict):
-    """What a page needs to know to ask for windows: tokens along both axes, where the source begins among the keys."""
+    """What a page needs to request windows: the tokens along both axes, and where the source begins among the keys."""
 
     queries: int
     keys: int
@@ -56,7 +56,7 @@ class Size(TypedDict):
 
 @dataclass(frozen=True)
 class Groups:
-    """Neighbouring tokens along one axis, put together: the first token of every group, and how many tokens there are."""
+    """Groups of neighbouring tokens along one axis: the first token of every group, and the number of all tokens."""
 
     starts: np.ndarray
     tokens: int
@@ -68,10 +68,10 @@ class Groups:
 
 @dataclass(frozen=True)
 class Window:
-    """A part of a stack: where it begins, its maps, and how many blocks of keys come before its own keys.
+    """A part of a stack: where it begins, its maps, and the number of key blocks before its own keys.
 
-    `own` are the values `[scope, layer, query]` of the queries' own tokens. Where these are not among the window's own keys,
-    they are left out of the blocks that they are in: most of such a block they are, and the rest must be right, too.
+    `own` are the values `[scope, layer, query]` of the queries' own tokens. If these are not among the window's own keys,
+    they are excluded from their blocks, most of which they would be, so that the rest of the block is accurate, too.
     """
 
     row: int
@@ -82,7 +82,7 @@ class Window:
 
 
 class Windows:
-    """The parts of one long stack, each an analysis like any other."""
+    """The parts of one long stack, each as an ordinary analysis."""
 
     def __init__(self, dataset: xr.Dataset) -> None:
         self.dataset = dataset
@@ -103,11 +103,11 @@ class Windows:
 
     @property
     def maps(self) -> int:
-        """How many maps are read for any part of it."""
+        """The number of maps that are read for any part."""
         return self.dataset.sizes["scope"] * self.dataset.sizes["layer"]
 
     def whole(self, tell: Tell | None = None) -> Analysis:
-        """All of it, in blocks of as many tokens each."""
+        """The whole stack, in blocks of equally many tokens."""
         rows, columns = Groups(self._blocks("query"), self.queries), Groups(self._blocks("key"), self.keys)
         blocks = _analysis(self.dataset, _maps(self.dataset, rows, columns, tell), rows, columns)
         if schema.IMAGE not in self.dataset:
@@ -115,12 +115,12 @@ class Windows:
         return Analysis(blocks.dataset.assign({schema.IMAGE: self.dataset[schema.IMAGE]}))
 
     def window(self, row: int, column: int) -> Window:
-        """The window that begins at a query and a key, or near: other queries left out, other keys in blocks."""
+        """The window that begins at (or near) a query and a key: other queries are left out, other keys are in blocks."""
         row, column = _fitted(row, self.queries), _fitted(column, self.keys)
         last, right = min(self.queries, row + WINDOW), min(self.keys, column + WINDOW)
         blocks = self._blocks("key")
         before = blocks[blocks < column]
-        singles = np.arange(column, min(self.keys, right + 1))  # the last begins what is left of the block after it
+        singles = np.arange(column, min(self.keys, right + 1))  # the last starts the rest of the block after it
         rows, columns = (
             Groups(np.arange(last - row), last - row),
             np.concatenate([before, singles, blocks[blocks > right]]),
@@ -140,10 +140,10 @@ class Windows:
         return Window(row, column, analysis, len(before), values)
 
     def _blocks(self, axis: str) -> np.ndarray:
-        """Where the blocks along an axis begin. None is of tokens of two groups, or of patches of two rows of an image."""
+        """Where the blocks along an axis begin. No block spans two groups of tokens, or two rows of an image."""
         tokens = self.dataset.sizes[axis]
         labels = [self.dataset[name].values for name in (f"{axis}_group", f"{axis}_row") if name in self.dataset.coords]
-        changes = [np.flatnonzero(each[1:] != each[:-1]) + 1 for each in labels]
+        changes = [np.flatnonzero(values[1:] != values[:-1]) + 1 for values in labels]
         edges = np.unique(np.concatenate([[0], *changes, [tokens]])).tolist()
         return np.concatenate([np.arange(*edge, self.block) for edge in pairwise(edges)])
 
@@ -152,17 +152,17 @@ def _maps(dataset: xr.Dataset, queries: Groups, keys: Groups, tell: Tell | None)
     """`[scope, layer, query, key]`: the maps of groups of tokens."""
     maps = dataset[schema.MAP]
     reduced = np.empty((*maps.shape[:2], len(queries.starts), len(keys.starts)), dtype=np.float32)
-    places = list(product(range(maps.shape[1]), range(maps.shape[0])))
+    indices = list(product(range(maps.shape[1]), range(maps.shape[0])))
 
-    def reduced_at(place: tuple[int, int]) -> np.ndarray:
-        layer, scope = place
+    def reduced_at(index: tuple[int, int]) -> np.ndarray:
+        layer, scope = index
         return _reduced(maps[scope, layer], queries, keys)
 
     with ThreadPoolExecutor(_TOGETHER) as threads:
-        for done, ((layer, scope), values) in enumerate(zip(places, threads.map(reduced_at, places), strict=True)):
+        for done, ((layer, scope), values) in enumerate(zip(indices, threads.map(reduced_at, indices), strict=True)):
             reduced[scope, layer] = values
             if tell is not None:
-                tell(done + 1, len(places))
+                tell(done + 1, len(indices))
     return reduced
 
 
@@ -181,14 +181,14 @@ def _analysis(dataset: xr.Dataset, maps: np.ndarray, queries: Groups, keys: Grou
 
 
 def _own_keys(dataset: xr.Dataset) -> np.ndarray:
-    """For every query the index of the same token among the keys, -1 where it is not there."""
+    """For every query the index of the same token among the keys, or -1."""
     groups = dataset["key_group"].values if "key_group" in dataset.coords else np.full(dataset.sizes["key"], "self")
-    places = {
-        position: place
-        for place, (position, group) in enumerate(zip(dataset["key"].values.tolist(), groups, strict=True))
+    indices = {
+        position: index
+        for index, (position, group) in enumerate(zip(dataset["key"].values.tolist(), groups, strict=True))
         if group != "source"
     }
-    return np.array([places.get(position, -1) for position in dataset["query"].values.tolist()])
+    return np.array([indices.get(position, -1) for position in dataset["query"].values.tolist()])
 
 
 def _fitted(start: int, tokens: int) -> int:
@@ -196,7 +196,7 @@ def _fitted(start: int, tokens: int) -> int:
 
 
 def _reduced(values: xr.DataArray, queries: Groups, keys: Groups) -> np.ndarray:
-    """`[query, key]`: sums over the keys of a group, means over the queries of one; what does not exist does not count."""
+    """`[query, key]`: sums over the keys of a group, means over the queries of one; missing cells are ignored."""
     sums = np.zeros((len(queries.starts), len(keys.starts)))
     counts = np.zeros(sums.shape)
     for first in range(0, queries.tokens, _ROWS):
@@ -209,7 +209,7 @@ def _reduced(values: xr.DataArray, queries: Groups, keys: Groups) -> np.ndarray:
 
 
 def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """The sums of what exists along the last axis, group by group; NaN where nothing does."""
+    """The sums over existing cells along the last axis, group by group; NaN if there are none."""
     exists = ~np.isnan(values)
     sums = np.add.reduceat(np.where(exists, values, values.dtype.type(0)), starts, axis=-1)
     return np.where(np.logical_or.reduceat(exists, starts, axis=-1), sums, np.nan)
@@ -220,48 +220,46 @@ def _means(values: np.ndarray, queries: Groups) -> np.ndarray:
 
 
 def _coordinates(dataset: xr.Dataset, axis: str, groups: Groups) -> dict[str, object]:
-    """Those of the first token of each group; a group of several is named by where it begins and how."""
+    """The coordinates of the first token of each group; a group of several is named by its position and first words."""
     names = [str(name) for name, coordinate in dataset.coords.items() if coordinate.dims == (axis,)]
-    made = {name: dataset[name].values[groups.starts] for name in names}
+    coordinates = {name: dataset[name].values[groups.starts] for name in names}
     several = np.flatnonzero(groups.ends - groups.starts > 1)
     tokens, special = dataset[f"{axis}_token"].values, dataset[f"{axis}_special"].values
-    for place in several:
-        inside = slice(int(groups.starts[place]), int(groups.ends[place]))
+    for index in several:
+        inside = slice(int(groups.starts[index]), int(groups.ends[index]))
         beginning = _beginning(tokens[inside].tolist(), special[inside].tolist())
         name = f"{dataset[axis].values[inside.start]}{_SPACE}{beginning}"
-        made[f"{axis}_token"][place] = made[f"{axis}_word_text"][place] = name
-    made[f"{axis}_special"][several] = False
-    made[f"{axis}_word"][several] = NO_WORD
-    made[f"{axis}_count"] = groups.ends - groups.starts
-    return {name: (axis, values) for name, values in made.items()}
+        coordinates[f"{axis}_token"][index] = coordinates[f"{axis}_word_text"][index] = name
+    coordinates[f"{axis}_special"][several] = False
+    coordinates[f"{axis}_word"][several] = NO_WORD
+    coordinates[f"{axis}_count"] = groups.ends - groups.starts
+    return {name: (axis, values) for name, values in coordinates.items()}
 
 
 def _beginning(tokens: Sequence[object], special: Sequence[bool]) -> str:
     """The first words of some tokens, as text."""
-    shown = pieces(tokens, special)[:_WORDS_SHOWN]
-    return "".join(_SPACE * piece.spaced + piece.text for piece in shown) + "\u2026"
+    first = pieces(tokens, special)[:_WORDS_SHOWN]
+    return "".join(_SPACE * piece.spaced + piece.text for piece in first) + "\u2026"
 
 
-# ---- Results for a page, those of their stacks that are too long for one in blocks, and windows of these when asked
-# for.
+# ---- Results for a page: stacks that are too long are shown in blocks, with windows on request.
 #
-# Owns when a stack is too long, and how payloads say so. A page begins with `opening`; a window takes the place of a
-# stack.
+# Owns when a stack is too long, and how payloads say so. A page begins with `opening`; a window replaces a stack.
 
 MOST_CELLS = 64_000_000
-"""Cells of all maps up to which a page takes results whole: about 100 MB of it."""
+"""A page has results with up to this many cells in full: about 100 MB."""
 
 MOST_SERVED_CELLS = 32_000_000
-"""The same where someone is there to read windows, so that nobody has to wait for all of it."""
+"""The same if a server reads windows, so that nobody has to wait for everything."""
 
 Part = Literal["decoder", "encoder"]
-"""A stack of an analysis. The only one of a model without an encoder apart is its decoder."""
+"""A stack of an analysis. The only stack of a model without a separate encoder is its decoder."""
 
 
 class LongResults:
-    """Results to look at together, and the windows of those stacks that a page cannot take whole.
+    """Results to show together, and the windows of those stacks that are too long for a page.
 
-    `served` where windows can be asked for.
+    `served` is whether windows can be requested.
     """
 
     def __init__(self, *results: Analysis | Explanation, served: bool = False) -> None:
@@ -291,7 +289,7 @@ class LongResults:
         return payload
 
     def window(self, part: str, row: int, column: int) -> dict[str, object]:
-        """The window at a place of every analysis that is long there: what takes the place of its stack, or nothing.
+        """The window at a row and a column, for every analysis with a long stack of this name: it replaces the stack.
 
         Raises:
             InputError: there is no such part, or none of it is long.
@@ -300,16 +298,16 @@ class LongResults:
             raise InputError(f"Nothing is shown by windows here that is called {part!r}.")
         parts = [part if analysis.has_encoder else "decoder" for analysis in self.analyses]
         windows = [self.windows.get(name) for name in enumerate(parts)]
-        return {"analyses": [None if one is None else _window_payload(one, row, column) for one in windows]}
+        return {"analyses": [None if stack is None else _window_payload(stack, row, column) for stack in windows]}
 
     def _stacks(self) -> Iterator[tuple[tuple[int, str], Analysis]]:
-        for place, analysis in enumerate(self.analyses):
-            yield (place, "decoder"), analysis
+        for index, analysis in enumerate(self.analyses):
+            yield (index, "decoder"), analysis
             if analysis.has_encoder:
-                yield (place, "encoder"), analysis.encoder
+                yield (index, "encoder"), analysis.encoder
 
-    def _shown(self, place: int, analysis: Analysis, tell: Tell | None) -> Analysis:
-        main, encoder = (self.windows.get((place, part)) for part in get_args(Part))
+    def _shown(self, index: int, analysis: Analysis, tell: Tell | None) -> Analysis:
+        main, encoder = (self.windows.get((index, part)) for part in get_args(Part))
         dataset = analysis.dataset if main is None else main.whole(tell).dataset
         if not analysis.has_encoder:
             return Analysis(dataset)
@@ -317,7 +315,7 @@ class LongResults:
 
 
 def _window_payload(windows: Windows, row: int, column: int) -> dict[str, object]:
-    """The payload of a window, which says where it is, and what the own tokens of its queries have wherever they are."""
+    """The payload of a window, with its position, and the values of its queries' own tokens, wherever these are."""
     window = windows.window(row, column)
     place = {"row": window.row, "column": window.column, "before": window.before}
     facts = {"windows": {**windows.size, "place": place}, "own": block(window.own, "full")}
@@ -325,7 +323,7 @@ def _window_payload(windows: Windows, row: int, column: int) -> dict[str, object
 
 
 def _counted(tell: Tell | None, total: int) -> Tell | None:
-    """What is told of each of several stacks, counted over all of them."""
+    """A callback that counts the maps of several stacks together."""
     if tell is None:
         return None
     done = 0

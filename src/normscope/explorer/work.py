@@ -1,6 +1,6 @@
-"""The work behind a request, done in the queue's thread: inputs are analysed, predictions explained, for the front end.
+"""The work of a request, in the queue's thread: analyses inputs, or explains a prediction, for the front end.
 
-The only place that knows how an analysis tells its progress and is stopped between layers.
+The only module that knows how an analysis reports its progress and is stopped between layers.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ _SPLIT_BY_HEADS = (NORMS, "projections")
 
 
 class Cancelled(Exception):
-    """The analysis was given up because nobody wants it any more."""
+    """The analysis was cancelled, since nobody waits for it any more."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a job made: the analyses, and the same as the front end reads them."""
+    """The result of a job: the analyses, and their payload for the front end."""
 
     analyses: list[Analysis]
     payload: bytes
 
     @property
     def size(self) -> int:
-        """Bytes that it takes to keep this."""
+        """The size in bytes."""
         return sum(map(_size, self.analyses)) + len(self.payload)
 
 
 class Steps:
-    """Progress over several steps of different lengths, told as layers of all of them together."""
+    """Progress over several steps of different lengths, reported as layers of all steps together."""
 
     def __init__(self, lengths: Sequence[int], tell: Callable[[int, int], None], cancelled: Callable[[], bool]) -> None:
         self._lengths, self._tell, self._cancelled = list(lengths), tell, cancelled
-        self._place = 0
+        self._step = 0
 
     @contextmanager
     def next(self) -> Generator[Callable[[int, int], None]]:
-        """What tells of one step: the layers done, and their number, whatever that is; raises to stop it."""
-        before, length, whole = sum(self._lengths[: self._place]), self._lengths[self._place], sum(self._lengths)
+        """The progress callback of one step (layers done, layers in all), which raises `Cancelled` to stop it."""
+        before, length, whole = sum(self._lengths[: self._step]), self._lengths[self._step], sum(self._lengths)
 
-        def told(done: int, total: int) -> None:
+        def on_progress(done: int, total: int) -> None:
             if self._cancelled():
                 raise Cancelled
             self._tell(before + round(length * done / max(1, total)), whole)
 
-        yield told
-        self._place += 1
+        yield on_progress
+        self._step += 1
 
 
 def analyse(
@@ -72,28 +72,28 @@ def analyse(
     tell: Callable[[int, int], None],
     cancelled: Callable[[], bool],
 ) -> Result:
-    """Analyse the inputs one after the other, telling how many layers are done, of how many in all.
+    """Analyse the inputs one after the other, and report the number of layers done and their total.
 
-    One input of a model with a head is also explained, as far as it can be without being asked what: its prediction.
+    For a single input of a model with a head, its prediction is also explained, if there is an obvious one.
 
     Raises:
         InputError: a text is too long, or cannot be analysed.
-        Cancelled: nobody wants the result any more.
+        Cancelled: nobody waits for the result any more.
     """
     explained = orders[0] if len(orders) == 1 and task_of(orders[0].analyzer) is not None else None
     lengths = [len(order.analyzer.layers) for order in [*orders, *([explained] if explained else [])]]
     steps = Steps(lengths, tell, cancelled)
     analyses: list[Analysis] = []
     for order in orders:
-        _refuse_long(order, most_tokens)
-        with steps.next() as told:
-            analyses.append(_analysis(order, heads and order.method in _SPLIT_BY_HEADS, told))
+        _check_length(order, most_tokens)
+        with steps.next() as on_progress:
+            analyses.append(_analysis(order, heads and order.method in _SPLIT_BY_HEADS, on_progress))
     explanations: list[Explanation] = []
     known: list[dict[str, object]] = []
     if explained is not None:
-        with steps.next() as told:
+        with steps.next() as on_progress:
             known = _predictions(explained)
-            explanations = _explained(explained, known, told)
+            explanations = _explained(explained, known, on_progress)
     payload = payload_json(*analyses, *explanations, predictions=known)
     return Result(analyses, payload.encode("ascii"))
 
@@ -108,19 +108,19 @@ def explain(
     """Explain one prediction.
 
     Raises:
-        InputError: what is asked is not there.
-        Cancelled: nobody wants the result any more.
+        InputError: there is no such prediction.
+        Cancelled: nobody waits for the result any more.
     """
     order = question.order
-    _refuse_long(order, most_tokens)
-    with Steps([len(order.analyzer.layers)], tell, cancelled).next() as told:
+    _check_length(order, most_tokens)
+    with Steps([len(order.analyzer.layers)], tell, cancelled).next() as on_progress:
         explanation = order.analyzer.explain(
             cast(Any, order.inputs),
             target=question.label,
             against=question.against,
             at=question.at,
             reply=reply_of(order),
-            on_progress=told,
+            on_progress=on_progress,
         )
     return Result([], payload_json(cast(Explanation, explanation)).encode("ascii"))
 
@@ -139,7 +139,7 @@ def _predictions(order: Order) -> list[dict[str, object]]:
 
 
 def _explained(order: Order, known: list[dict[str, Any]], tell: Callable[[int, int], None]) -> list[Explanation]:
-    """The explanation of the last thing that is predicted; none where nobody said what to predict."""
+    """The explanation of the last prediction; empty if it is not clear what to explain."""
     at = known[-1]["position"] if known and task_of(order.analyzer) == "masked-lm" else None
     try:
         made = order.analyzer.explain(cast(Any, order.inputs), target=order.target, at=at, on_progress=tell)
@@ -148,7 +148,7 @@ def _explained(order: Order, known: list[dict[str, Any]], tell: Callable[[int, i
     return [cast(Explanation, made)]
 
 
-def _refuse_long(order: Order, most_tokens: int) -> None:
+def _check_length(order: Order, most_tokens: int) -> None:
     if isinstance(order.inputs, Image.Image):
         return
     tokenizer = cast(Any, order.analyzer.tokenizer)

@@ -1,4 +1,4 @@
-"""What a model reads: texts, pairs, words, encodings, ids, targets and images become token sequences, and those batches."""
+"""Converts texts, pairs, words, encodings, ids, targets and images to token sequences, and groups those into batches."""
 
 from normscope.inputs.decoder import (
     Target,

@@ -1,6 +1,6 @@
-"""What a model says next: the most probable token at each step, whatever its own settings of generation are.
+"""Greedy generation: the most probable token at each step, whatever the model's own generation settings are.
 
-Sampling, beams, penalties and least lengths are how a model is used; what is analysed and explained are its logits.
+Sampling, beams, penalties and minimum lengths are about how a model is used; what is analysed and explained are its logits.
 """
 
 from __future__ import annotations
@@ -26,53 +26,54 @@ from normscope.models.devices import entry_device
 from normscope.options import is_whole
 
 _NAMES = ("bos_token_id", "eos_token_id", "pad_token_id")
-"""Settings that say which tokens begin, end and fill a text."""
+"""Settings for the tokens that begin, end and pad a text."""
 
 LANGUAGE = ("forced_bos_token_id", "bad_words_ids", "suppress_tokens", "begin_suppress_tokens")
-"""Settings that say which tokens a decoder may give out at all, such as the language that it translates into."""
+"""Settings that restrict which tokens a decoder may output, such as the language that it translates into."""
 
 
 def most_probable(
-    model: PreTrainedModel, ids: Sequence[int], most: int, *, kept: Sequence[str] = (), **options: Any
+    model: PreTrainedModel, ids: Sequence[int], most: int, *, settings_to_keep: Sequence[str] = (), **options: Any
 ) -> list[int]:
     """The token ids that a model gives out after it has read some, at most so many; the last is the end if it came to it.
 
-    `kept` names the settings of the model's own that still hold; `options` are further arguments of its `generate`.
+    `settings_to_keep` names the model's own generation settings that still apply; `options` are further arguments of its
+    `generate`.
     """
-    settings = {name: setting(model, name) for name in (*_NAMES, *kept)}
+    settings = {name: setting(model, name) for name in (*_NAMES, *settings_to_keep)}
     settings["decoder_start_token_id"] = start_token(model)
     ends = settings["eos_token_id"]
-    if settings["pad_token_id"] is None:  # nothing is padded, but without one there is advice
+    if settings["pad_token_id"] is None:  # nothing is padded, but without one there is a warning
         settings["pad_token_id"] = (ends[0] if isinstance(ends, list) else ends) or 0
     config = GenerationConfig(**settings, do_sample=False, num_beams=1, max_new_tokens=most)
     read = torch.tensor([list(ids)], device=entry_device(model))
     with forward_pass(model), _settings(model, config):
         generate = cast(Any, model).generate
-        said = cast(
+        generated = cast(
             "list[int]",
             generate(input_ids=read, attention_mask=torch.ones_like(read), generation_config=config, **options)[
                 0
             ].tolist(),
         )
-    return said[1 if model.config.is_encoder_decoder else len(ids) :]
+    return generated[1 if model.config.is_encoder_decoder else len(ids) :]
 
 
 def end_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> list[int]:
     """The tokens that end a text, the model's own first."""
     found: list[Any] = [setting(model, "eos_token_id"), getattr(model.config, "eos_token_id", None)]
     found += [getattr(tokenizer, name, None) for name in ("eos_token_id", "sep_token_id")]
-    ends = [number for each in found for number in (cast("list[Any]", each) if isinstance(each, list) else [each])]
+    ends = [number for ids in found for number in (cast("list[Any]", ids) if isinstance(ids, list) else [ids])]
     return list(dict.fromkeys(int(number) for number in ends if number is not None))
 
 
 def setting(model: PreTrainedModel, name: str) -> Any:
-    """A setting of generation: that of the model's own generation, or that of its configuration."""
+    """A generation setting: from the model's generation configuration, or else from its configuration."""
     own = getattr(getattr(model, "generation_config", None), name, None)
     return getattr(model.config, name, None) if own is None else own
 
 
 def start_token(model: PreTrainedModel) -> int | None:
-    """The token that the decoder reads first, where the model names it; T5's is that of padding."""
+    """The token that the decoder reads first, if the model names it; for T5 it is the padding token."""
     start = getattr(model.config, "decoder_start_token_id", None)
     start = setting(model, "decoder_start_token_id") if start is None else start
     return model.config.pad_token_id if start is None and hasattr(model, "_shift_right") else start
@@ -80,7 +81,7 @@ def start_token(model: PreTrainedModel) -> int | None:
 
 @contextmanager
 def _settings(model: PreTrainedModel, config: GenerationConfig) -> Generator[None]:
-    """A model whose settings of generation are these: what a call leaves out would be filled in from its own."""
+    """Replaces the model's generation settings, from which a call would fill in what it leaves out."""
     before = model.generation_config
     model.generation_config = config
     try:
@@ -93,16 +94,16 @@ def _settings(model: PreTrainedModel, config: GenerationConfig) -> Generator[Non
 # generation.
 #
 # Row `t` of a decoder reads the token at `t` and predicts the next; the first row reads the start token. A target is
-# what the decoder gives out: each of its tokens is given out by one row and read by the next. Only what closes it,
-# the end-of-sequence token (after which mBART has the language), is given out by the last row and not read. A target
+# the output of the decoder: each of its tokens is the output of one row and the input of the next. Only what closes it,
+# the end-of-sequence token (after which mBART has the language), is the output of the last row and no input. A target
 # that nothing closes, such as plain ids or the text of a tokenizer that adds no end token, is read to its last token,
-# whose row gives out the end. Both names of a row are kept: the token it reads and the token it gives out.
+# whose row outputs the end. Both names of a row are kept: its input token and its output token.
 
 Target = Input | Sequence[int]
 """A target: a text, texts, an encoding, or token ids, also as a plain list."""
 
 _LONGEST_TARGET = 128
-"""How many tokens a model may generate as its target."""
+"""The maximum number of tokens that a model generates as its target."""
 
 
 def with_targets(
@@ -130,7 +131,7 @@ def read_targets(
     longest: int | None,
     reading: Reading = AS_TEXTS,
 ) -> list[TokenSequence]:
-    """The decoder's rows for every target that is given."""
+    """The decoder's rows for every given target."""
     outputs = _given(target, tokenizer, longest, reading)
     return [read_target(output, model, tokenizer, longest, reading) for output in outputs]
 
@@ -144,7 +145,7 @@ def read_target(
     *,
     closed: bool | None = None,
 ) -> TokenSequence:
-    """The decoder's rows for a target, which its own last tokens close or not."""
+    """The decoder's rows for a target, whose last tokens may or may not close it."""
     if closed is None:
         closed = _is_closed(output.features["input_ids"], model, tokenizer)
     most = None if longest is None else longest if closed else longest - 1
@@ -192,7 +193,7 @@ def _as_targets(target: Any, tokenizer: PreTrainedTokenizerBase, truncate_to: in
 def _generated(
     source: TokenSequence, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, longest: int | None
 ) -> TokenSequence:
-    """The rows of a decoder that gives out what it finds most probable, to the end or as many as there may be."""
+    """The rows of a decoder that generates the most probable tokens, up to the end token or the maximum length."""
     if not model.can_generate():
         raise ModelError(
             f"{type(model).__name__} has no head to generate a target with. Give one (target=...), "
@@ -200,12 +201,12 @@ def _generated(
         )
     refuse_made_up_head(model)
     most = _LONGEST_TARGET if longest is None else min(_LONGEST_TARGET, longest - 1)
-    said = most_probable(model, source.features["input_ids"], most, kept=LANGUAGE)
-    return decoder_side(read_ids(said, tokenizer), model, tokenizer)
+    generated = most_probable(model, source.features["input_ids"], most, settings_to_keep=LANGUAGE)
+    return decoder_side(read_ids(generated, tokenizer), model, tokenizer)
 
 
 def own_shift(sequence: TokenSequence, model: PreTrainedModel) -> int | None:
-    """The token that a classifier's decoder reads first, by the model's own way of shifting its input, if it has one."""
+    """The token that a classifier's decoder reads first, according to the model's own input shift, if it has one."""
     shift = getattr(sys.modules[type(model).__module__], "shift_tokens_right", None)
     if shift is None:
         return None

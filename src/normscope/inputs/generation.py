@@ -80,7 +80,9 @@ def generate(
         first = 1 if model.config.is_encoder_decoder else len(ids)
         options["stopping_criteria"] = StoppingCriteriaList([_Ending(tokenizer, stop, first)])
     if seed is None:
-        said = most_probable(model, ids, most, kept=LANGUAGE if model.config.is_encoder_decoder else (), **options)
+        said = most_probable(
+            model, ids, most, settings_to_keep=LANGUAGE if model.config.is_encoder_decoder else (), **options
+        )
     else:
         said = _sampled(model, ids, most, seed, options)
     ends = set(end_tokens(model, tokenizer))

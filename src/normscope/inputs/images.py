@@ -1,6 +1,6 @@
 """Images as inputs: through the model's own processor to pixels, and from pixels to patches as tokens.
 
-A token is a patch, called by its row and column; what stands before the patches (a class token, registers) is special.
+A token is a patch, named by its row and column; tokens before the patches (a class token, registers) are special.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ImageInput = str | Path | Image.Image | np.ndarray | Tensor | Mapping[str, objec
 
 
 def read_images(inputs: object, model: PreTrainedModel, processor: object | None) -> tuple[list[TokenSequence], bool]:
-    """The sequences of patches of one image or of each of a list, and whether it was a single one."""
+    """The patch sequences of an image or of a list of images, and whether it was a single image."""
     single = not isinstance(inputs, list | tuple)
     items = [inputs] if single else list(cast(Sequence[object], inputs))
     if not items:
@@ -62,7 +62,7 @@ def _open(item: object) -> Image.Image:
         raise InputError(f"{item!r:.80} is not an image that can be read: {error}") from error
 
 
-def _patches(pixels: Tensor, shown: np.ndarray | None, model: PreTrainedModel) -> TokenSequence:
+def _patches(pixels: Tensor, image: np.ndarray | None, model: PreTrainedModel) -> TokenSequence:
     """The tokens that the model makes of an image: its special tokens, then the patches row by row."""
     size = model.config.patch_size
     height, width = (size, size) if isinstance(size, int) else tuple(size)
@@ -78,7 +78,7 @@ def _patches(pixels: Tensor, shown: np.ndarray | None, model: PreTrainedModel) -
         words=tokens,
         text="",
         pixels=pixels,
-        image=shown,
+        image=image,
         grid=[(-1, -1)] * len(special) + patches,
     )
 

@@ -1,4 +1,4 @@
-"""One input as the model reads it: token ids, how the tokens are called, and which word each belongs to."""
+"""One input as the model reads it: token ids, the names of the tokens, and the word that each belongs to."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ NO_WORD = -1
 
 @dataclass(frozen=True)
 class TokenSequence:
-    """One input: its per-token features, how its tokens are called, and which word each belongs to (if known).
+    """One input: its per-token features, the names of its tokens, and the word that each belongs to (if known).
 
-    An encoder-decoder's source has a `target`, whose rows also have the tokens that they give out; `output_ids` are those
-    that were said, which may leave out the last row. An image has pixels, the image as it is shown, and the row and column
+    An encoder-decoder's source has a `target`, whose rows also have the tokens that they output; `output_ids` are their ids,
+    which may lack that of the last row. An image has pixels, the image to show, and the row and column
     of each patch.
     """
 
@@ -39,17 +39,17 @@ class TokenSequence:
         return len(self.tokens)
 
 
-# ---- Sequences of similar length together, padded on the right, as the model takes them in.
+# ---- Batches: sequences of similar length, padded on the right.
 
 _BATCH_TOKENS = 2048
-"""How many tokens, padding included, go through the model at once."""
+"""The number of tokens, padding included, that go through the model at once."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences padded on the right to one length, with their places in the user's list, as the model takes them in."""
+    """Sequences padded on the right to one length, with their indices in the user's list, as the model's input."""
 
-    places: list[int]
+    indices: list[int]
     lengths: list[int]
     features: dict[str, Tensor]
     target_lengths: list[int]
@@ -57,25 +57,25 @@ class Batch:
     def repeated(self, count: int) -> Batch:
         """Copies of the only sequence of a batch, as one batch."""
         features = {name: tensor.expand(count, *tensor.shape[1:]) for name, tensor in self.features.items()}
-        return Batch(self.places * count, self.lengths * count, features, self.target_lengths * count)
+        return Batch(self.indices * count, self.lengths * count, features, self.target_lengths * count)
 
 
 def batches(sequences: Sequence[TokenSequence], pad_id: int, device: torch.device) -> Iterator[Batch]:
-    """Sequences of similar length together, longest first."""
-    order = sorted(range(len(sequences)), key=lambda place: -len(sequences[place]))
+    """Batches of sequences of similar length, the longest first."""
+    order = sorted(range(len(sequences)), key=lambda index: -len(sequences[index]))
     while order:
         size = max(1, _BATCH_TOKENS // len(sequences[order[0]]))
-        places, order = order[:size], order[size:]
-        yield _pad([sequences[place] for place in places], places, pad_id, device)
+        indices, order = order[:size], order[size:]
+        yield _pad([sequences[index] for index in indices], indices, pad_id, device)
 
 
-def _pad(sequences: list[TokenSequence], places: list[int], pad_id: int, device: torch.device) -> Batch:
+def _pad(sequences: list[TokenSequence], indices: list[int], pad_id: int, device: torch.device) -> Batch:
     lengths = [len(sequence) for sequence in sequences]
     targets = [sequence.target for sequence in sequences if sequence.target is not None]
     features = _padded(sequences, pad_id, device)
     if targets:
         features |= {f"decoder_{name}": tensor for name, tensor in _padded(targets, pad_id, device).items()}
-    return Batch(places, lengths, features, [len(target) for target in targets])
+    return Batch(indices, lengths, features, [len(target) for target in targets])
 
 
 def _padded(sequences: list[TokenSequence], pad_id: int, device: torch.device) -> dict[str, Tensor]:

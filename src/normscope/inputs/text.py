@@ -1,4 +1,4 @@
-"""From what a user passes (texts, pairs, words, encodings, ids) to sequences of token ids.
+"""Converts user input (texts, pairs, words, encodings, ids) to sequences of token ids.
 
 Owns tokens, word ids and special flags, and the longest input. Knows tokenizers; knows neither blocks nor mathematics.
 """
@@ -62,7 +62,7 @@ def read_inputs(
     if reading.truncate and longest is not None:
         sequences = [cut(sequence, longest) for sequence in sequences]
     for sequence in sequences:
-        _refuse_unfit(sequence, longest)
+        _check_length(sequence, longest)
     return sequences, single
 
 
@@ -80,18 +80,18 @@ def cut(sequence: TokenSequence, longest: int) -> TokenSequence:
     )
 
 
-def _refuse_unfit(sequence: TokenSequence, longest: int | None) -> None:
+def _check_length(sequence: TokenSequence, longest: int | None) -> None:
     if longest is not None and len(sequence) > longest:
         raise InputError(
             f"The input has {len(sequence)} tokens, but the model takes at most {longest}. "
             f"Shorten it, or pass truncate=True (--truncate) to analyse its beginning."
         )
     if all(sequence.special):
-        raise InputError(f"The input {sequence.text!r} is empty: it has no token but special ones.")
+        raise InputError(f"The input {sequence.text!r} is empty: it has only special tokens.")
 
 
 def read_ids(ids: Sequence[int], tokenizer: PreTrainedTokenizerBase | None) -> TokenSequence:
-    """The sequence of token ids that are read as they are, special or not; there may be none."""
+    """A sequence of the given token ids as they are, special or not; possibly empty."""
     if not ids:
         return TokenSequence({"input_ids": []}, [], [], None, [], "")
     (sequence,) = _from_encoding({"input_ids": [list(ids)]}, tokenizer)
@@ -113,12 +113,12 @@ def _texts(inputs: object, *, words: bool) -> tuple[list[object], bool]:
     items = list(cast(Sequence[object], inputs))
     if not items:
         raise InputError("The list of inputs is empty. Give at least one text.")
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         if not _is_text(item, words=words):
             raise InputError(
-                f"Item {place} of the list is a {type(item).__name__} ({item!r:.60}), "
+                f"Item {index} of the list is a {type(item).__name__} ({item!r:.60}), "
                 f"not a {'list of words' if words else 'text'} or a pair of them."
-                + ("" if words else " For pre-split words, say pretokenized=True.")
+                + ("" if words else " For pre-split words, pass pretokenized=True.")
             )
     return items, False
 
@@ -140,12 +140,12 @@ def _is_one_text(item: object, *, words: bool) -> bool:
 
 
 def encodable(text: str) -> str:
-    """The text, if every character of it is whole; half of one comes from bytes that were no UTF-8, or from JSON."""
+    """The text, if it has no lone surrogates; those come from bytes that are not UTF-8, or from JSON."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise InputError(
-            f"The text {text!r:.60} contains half a character (a lone surrogate), which is no text."
+            f"The text {text!r:.60} contains half a character (a lone surrogate), which cannot be encoded."
         ) from error
     return text
 
@@ -221,7 +221,7 @@ def _rows(values: Any, name: str) -> list[list[int]]:
 
 
 def _listed(values: Any) -> Any:
-    """A tensor or an array as Python has it."""
+    """A tensor or an array as a Python list or number."""
     return values.tolist() if hasattr(values, "tolist") else values
 
 
@@ -238,7 +238,7 @@ def _row(row: Any, name: str) -> list[int]:
 
 
 def check_mask(mask: Sequence[int]) -> None:
-    """Refuse an attention mask that says more than which tokens are padding."""
+    """Raise for an attention mask that has other values than 0 and 1."""
     other = next((value for value in mask if value not in (0, 1)), None)
     if other is not None:
         raise InputError(
@@ -257,14 +257,14 @@ def _one_of_encoding(
     for name, rows in features.items():
         if len(rows) != len(features["input_ids"]) or len(rows[row]) != length:
             raise InputError(f"The encoding's {name!r} does not have the shape of its 'input_ids'.")
-    keep = _kept(features.get("attention_mask", [[1] * length] * (row + 1))[row])
-    ids = features["input_ids"][row][keep]
+    unmasked = _unmasked(features.get("attention_mask", [[1] * length] * (row + 1))[row])
+    ids = features["input_ids"][row][unmasked]
     if not ids:
         raise InputError(f"Sequence {row} of the encoding has no tokens.")
     fast = isinstance(encoding, BatchEncoding) and encoding.is_fast
-    word_ids = _word_ids(cast(BatchEncoding, encoding), row)[keep] if fast else None  # pyright: ignore[reportOptionalSubscript]
+    word_ids = _word_ids(cast(BatchEncoding, encoding), row)[unmasked] if fast else None  # pyright: ignore[reportOptionalSubscript]
     return TokenSequence(
-        features={name: rows[row][keep] for name, rows in features.items() if name != "attention_mask"},
+        features={name: rows[row][unmasked] for name, rows in features.items() if name != "attention_mask"},
         tokens=_token_strings(ids, tokenizer),
         special=_special_flags(ids, tokenizer),
         word_ids=word_ids,
@@ -273,8 +273,8 @@ def _one_of_encoding(
     )
 
 
-def _kept(mask: list[int]) -> slice:
-    """The stretch that a mask keeps; padding may be on either side, but not inside."""
+def _unmasked(mask: list[int]) -> slice:
+    """The unmasked range; padding may be on either side, but not inside."""
     first, last = (mask.index(1), len(mask) - mask[::-1].index(1)) if 1 in mask else (0, 0)
     if not all(mask[first:last]):
         raise InputError("The encoding's attention mask has holes: padding may only be at the beginning or the end.")
@@ -320,7 +320,7 @@ def _word_strings(ids: list[int], word_ids: list[int] | None, tokenizer: PreTrai
 
 
 def _special_flags(ids: list[int], tokenizer: PreTrainedTokenizerBase | None) -> list[bool]:
-    """The tokens that frame a text; a mask or an unknown word stands for content and is none of them."""
+    """Flags the tokens that frame a text. A mask or an unknown word stands for content and is not special."""
     if tokenizer is None:
         return [False] * len(ids)
     names = ("cls_token_id", "sep_token_id", "bos_token_id", "eos_token_id", "pad_token_id")

@@ -1,6 +1,6 @@
-"""Whether the weights of a model are its own and can be read: none made up, none left over, finite, not quantised.
+"""Checks of a checkpoint: no weight is missing, left over, not finite or quantised.
 
-Every refusal names the weight. Maps need nothing of a task head, so that weights of a head are missed only when it is asked.
+Every error names the weight. Maps do not use the task head, so missing weights of a head are reported only when it is used.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from normscope.families.spec import Stack
 from normscope.models.devices import has_numbers, numbers_of
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-"""In which models compute that can be analysed."""
+"""The dtypes of models that can be analysed."""
 
 _QUANTISED_LAYERS = ("torch.ao.nn.", "torch.nn.quantized.")
-"""The modules of PyTorch whose layers also round what they read."""
+"""The PyTorch modules whose layers also round their input."""
 
 
-def refuse_incomplete(
+def check_complete(
     location: str, model: PreTrainedModel, family: Family, missing: Iterable[str], unexpected: Iterable[str]
 ) -> None:
-    """Refuse a checkpoint that does not fill the model it is loaded into, or does not fit into it."""
+    """Raise if weights of the model are missing from the checkpoint, or if the checkpoint has weights that do not fit."""
     lacking = note_weights_lacking(model, (name for name in missing if not _is_computed(model, name)))
     if lacking:
         raise ModelError(
-            f"The checkpoint {location!r} lacks weights of the model: {few(lacking)}. They would be made up at random. "
+            f"The checkpoint {location!r} lacks weights of the model: {few(lacking)}. They would be initialised at random. "
             f"It is damaged, or its configuration belongs to another model."
         )
     family = family_in(model, family)
     stacks = [family.stack, *([] if family.encoder is None else [family.encoder])]
-    left_over = sorted(name for name in unexpected if any(_has_no_place(model, stack, name) for stack in stacks))
+    left_over = sorted(name for name in unexpected if any(_does_not_fit(model, stack, name) for stack in stacks))
     if left_over:
         raise ModelError(
             f"The checkpoint {location!r} has weights in its blocks for which its configuration has no place: "
@@ -50,34 +50,34 @@ def refuse_incomplete(
 
 
 def _is_computed(model: PreTrainedModel, name: str) -> bool:
-    """Whether a weight is made of sines of positions, always the same, which need not be saved."""
+    """Whether a weight holds sinusoidal positions, which are constants and need not be saved."""
     return "Sinusoidal" in type(model.get_submodule(name.rpartition(".")[0])).__name__
 
 
-def _has_no_place(model: PreTrainedModel, stack: Stack, name: str) -> bool:
+def _does_not_fit(model: PreTrainedModel, stack: Stack, name: str) -> bool:
     """Whether a weight belongs to a block of a stack, or to a layer in it, that the model does not have.
 
-    What is no weight (the masks and positions that old checkpoints saved, too) changes nothing and is no concern.
+    Entries that are not weights, such as the masks and positions in old checkpoints, change nothing and are ignored.
     """
-    place = re.search(rf"(?:^|\.)({block_pattern(stack)})\.(.+)$", name)
-    if place is None:
+    match = re.search(rf"(?:^|\.)({block_pattern(stack)})\.(.+)$", name)
+    if match is None:
         return False
     try:
-        block = model.base_model.get_submodule(place[1])
+        block = model.base_model.get_submodule(match[1])
     except AttributeError:
-        return not _predicts_further(model, stack, place[1])
-    owner, _, kind = place[2].rpartition(".")
+        return not _predicts_further(model, stack, match[1])
+    owner, _, kind = match[2].rpartition(".")
     return kind == "weight" or (kind == "bias" and _is_layer(block, owner))
 
 
 def _predicts_further(model: PreTrainedModel, stack: Stack, block: str) -> bool:
-    """Whether a block behind the last is one that only training uses, to predict more than one token."""
+    """Whether a block after the last one is used only in training, to predict more than one token."""
     further = getattr(model.config.get_text_config(), "num_nextn_predict_layers", None) or 0
     return stack.depth(model.config) <= int(block.rpartition(".")[2]) < stack.depth(model.config) + further
 
 
 def _is_layer(block: nn.Module, path: str) -> bool:
-    """Whether a block has a linear layer or a norm here, which a bias would be added in."""
+    """Whether a block has a linear layer or a norm at this path, to which a bias would belong."""
     try:
         return getattr(block.get_submodule(path), "weight", None) is not None
     except AttributeError:
@@ -87,8 +87,8 @@ def _is_layer(block: nn.Module, path: str) -> bool:
 # ---- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def refuse_unreadable(model: PreTrainedModel) -> None:
-    """Refuse weights in a form that cannot be followed: quantised ones, and those of a precision that is not known."""
+def check_dtypes(model: PreTrainedModel) -> None:
+    """Raise for weights that cannot be used: quantised ones, and those of an unsupported dtype."""
     for name, module in model.named_modules():
         if type(module).__module__.startswith(_QUANTISED_LAYERS):
             raise ModelError(_quantised(f"{name} is a quantised {type(module).__name__}"))
@@ -108,15 +108,15 @@ def _quantised(what: str) -> str:
     )
 
 
-def refuse_non_finite(model: PreTrainedModel) -> None:
-    """Refuse parameters of the model's own with NaN or infinite numbers; buffers may hold some, as masks do."""
+def check_finite(model: PreTrainedModel) -> None:
+    """Raise for parameters that contain NaN or infinite numbers. Buffers may, as masks do."""
     for name, parameter in _parameters(model):
         if not _is_finite(parameter):
             raise non_finite(name, parameter)
 
 
 def non_finite(name: str, weight: Tensor) -> ModelError:
-    """What to say of a weight that is not finite."""
+    """The error for a weight that is not finite."""
     kind = "NaN" if bool(weight.isnan().any()) else "infinite numbers"
     return ModelError(
         f"The weights contain {kind} (first in {name}): no map of this model would mean anything. "
@@ -125,7 +125,7 @@ def non_finite(name: str, weight: Tensor) -> ModelError:
 
 
 def _parameters(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
-    """Every parameter that has numbers, also if they were set aside."""
+    """Every parameter that has values, also if it is offloaded."""
     if has_numbers(model):
         for name, parameter in model.named_parameters():
             if parameter.is_floating_point() and name not in made_up(model):
@@ -133,7 +133,7 @@ def _parameters(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
 
 
 def _is_finite(tensor: Tensor) -> bool:
-    """One sum reads every number once; only if it is not finite can one of them not be."""
+    """The sum is finite if all numbers are, up to overflow, so usually one pass over them is enough."""
     return bool(tensor.sum(dtype=torch.promote_types(tensor.dtype, torch.float32)).isfinite()) or bool(
         tensor.isfinite().all()
     )

@@ -1,6 +1,6 @@
-"""What the `config.json` of a saved model tells before the model is loaded: its family, scopes and number of layers.
+"""What the `config.json` of a saved model says before the model is loaded: its family, scopes and number of layers.
 
-Nothing large is imported. What does not show there is `None`, and is asked of the model itself once it is loaded.
+Nothing large is imported. What `config.json` does not say is `None`, and is checked once the model is loaded.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value")
 
 
-class _UnsaidError(LookupError):
-    """A configuration does not say something: its default is known to transformers alone.
+class _MissingEntryError(LookupError):
+    """A configuration has no such entry: only transformers knows its default.
 
-    It is no `AttributeError`, so that no one takes a default of their own instead.
+    It is not an `AttributeError`, so that `getattr` with a default does not hide it.
     """
 
 
@@ -38,13 +38,13 @@ class _SavedConfig:
         if name.startswith("__"):
             raise AttributeError(name)
         if name not in self.entries:
-            raise _UnsaidError(name)
+            raise _MissingEntryError(name)
         return self.entries[name]
 
 
 @dataclass(frozen=True)
 class Outline:
-    """A saved model by its configuration, under the name that messages call it by."""
+    """The configuration of a saved model, and the name by which messages call it."""
 
     name: str
     family: Family
@@ -52,7 +52,7 @@ class Outline:
 
     @classmethod
     def read(cls, folder: Path, name: str) -> Outline | None:
-        """The outline of the model in a folder, if its configuration can be read and names a type of model.
+        """The outline of the model in a folder, if its configuration can be read and has a `model_type`.
 
         Raises `UnsupportedArchitectureError` for a type that no family describes.
         """
@@ -66,8 +66,8 @@ class Outline:
 
     @property
     def layers(self) -> int | None:
-        """How many layers the main stack has."""
-        depth: object = _if_said(lambda: self.family.stack.depth(self.config))
+        """The number of layers of the main stack."""
+        depth: object = _if_known(lambda: self.family.stack.depth(self.config))
         return depth if isinstance(depth, int) else None
 
     def scopes(self, *, encoder: bool = False) -> list[Scope] | None:
@@ -77,12 +77,16 @@ class Outline:
         own = self._scopes_of(self.family.stack)
         if own is None or self.family.encoder is None:
             return own
-        # A class may hold the encoder or the decoder alone, which only the model itself shows.
+        # A class may have only the encoder or only the decoder, which is known once the model is loaded.
         alone = [self._scopes_of(stack) for stack in (self.family.encoder, self.family.stack.without_cross())]
-        return None if None in alone else list(dict.fromkeys([*own, *(s for each in alone for s in each or [])]))
+        return (
+            None
+            if None in alone
+            else list(dict.fromkeys([*own, *(scope for scopes in alone for scope in scopes or [])]))
+        )
 
     def _scopes_of(self, stack: Stack) -> list[Scope] | None:
-        components = _fixed(stack) or _if_said(lambda: stack.components(self.config))
+        components = _fixed(stack) or _if_known(lambda: stack.components(self.config))
         return None if components is None else [*scopes_of(components), HALF_ATTENTION_WEIGHTS]
 
 
@@ -93,15 +97,15 @@ def _fixed(stack: Stack) -> list[str] | None:
     return stack.topology.components() if isinstance(stack.topology, Topology) else None
 
 
-def _if_said(read: Callable[[], _Value]) -> _Value | None:
+def _if_known(read: Callable[[], _Value]) -> _Value | None:
     try:
         return read()
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):  # unsaid, or not what it should be
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):  # missing, or not what it should be
         return None
 
 
 def scopes_anywhere() -> list[Scope]:
-    """The scopes of all architectures that are known by themselves, without a configuration."""
+    """The scopes of all architectures whose blocks do not depend on the configuration."""
     stacks = [
         stack for family in supported_models().values() for stack in (family.stack, family.encoder) if stack is not None
     ]
@@ -109,15 +113,15 @@ def scopes_anywhere() -> list[Scope]:
     return [*dict.fromkeys(scope for chain in chains for scope in scopes_of(chain)), HALF_ATTENTION_WEIGHTS]
 
 
-def refuse_scope(name: str, outline: Outline | None, *, encoder: bool = False) -> None:
-    """Refuse a scope that the model, as far as it is known, does not have."""
+def check_scope(name: str, outline: Outline | None, *, encoder: bool = False) -> None:
+    """Raise for a scope that the model, as far as is known, does not have."""
     available = scopes_anywhere() if outline is None else outline.scopes(encoder=encoder)
     if available is not None:
         resolve(name, available)
 
 
 def refuse_layer(layer: int, outline: Outline | None) -> None:
-    """Refuse a layer that the model, as far as it is known, does not have."""
+    """Raise for a layer that the model, as far as is known, does not have."""
     count = None if outline is None else outline.layers
     if outline is not None and count is not None and not 1 <= layer <= count:
         raise SelectionError(no_layer(layer, outline.name, count))
@@ -126,12 +130,12 @@ def refuse_layer(layer: int, outline: Outline | None) -> None:
 
 
 def no_layer(layer: int, name: str, count: int) -> str:
-    """What to say of a layer that a model does not have."""
+    """The message for a layer that a model does not have."""
     return f"There is no layer {layer}: {name} has layers 1 to {count}."
 
 
-def refuse_stacks(outline: Outline | None, *, encoder: bool, target: str | None) -> None:
-    """Refuse what only a model with an encoder and a decoder has."""
+def check_stacks(outline: Outline | None, *, encoder: bool, target: str | None) -> None:
+    """Raise for options that only encoder-decoder models have."""
     if outline is None or outline.family.encoder is not None:
         return
     if encoder:
@@ -141,7 +145,7 @@ def refuse_stacks(outline: Outline | None, *, encoder: bool, target: str | None)
 
 
 def no_encoder(name: str) -> str:
-    return f"There is no encoder apart in {name}: leave out --encoder."
+    return f"{name} has no separate encoder: leave out --encoder."
 
 
 def no_target(name: str) -> str:

@@ -1,7 +1,7 @@
-"""Where a model lies: on one device, on several, or partly set aside, on disk or in main memory, until its weights are used.
+"""Device placement: one device, several, or weights offloaded to CPU or disk.
 
-Knows what accelerate does to a model that it spreads: a module moves its inputs to where it computes, and a weight that was
-set aside is on the meta device, without numbers, but while its module runs.
+Follows accelerate's conventions: a module moves its inputs to its own device, and an offloaded weight is on the meta device,
+without values, except while its module runs.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from normscope.errors import ModelError
 
 
 def entry_device(model: nn.Module) -> torch.device:
-    """The device of what a model reads: that on which its first weight is used.
+    """The device of a model's inputs: the one on which its first weight is used.
 
-    Raises `ModelError` for a model that has no numbers to compute with.
+    Raises `ModelError` for a model without values.
     """
     device = next(model.parameters()).device
     if device.type != "meta":
         return device
-    first = next((module for module in model.modules() if _is_set_aside(module)), None)
+    first = next((module for module in model.modules() if _is_offloaded(module)), None)
     if first is None:
         raise _without_numbers()
     return torch.device(_hook(first).execution_device)
 
 
 def has_numbers(model: nn.Module) -> bool:
-    """Whether a model is more than its shapes: its weights lie somewhere, or were set aside."""
-    return not next(model.parameters()).is_meta or any(_is_set_aside(module) for module in model.modules())
+    """Whether the weights of a model have values, on a device or offloaded, and not just shapes."""
+    return not next(model.parameters()).is_meta or any(_is_offloaded(module) for module in model.modules())
 
 
 def _without_numbers() -> ModelError:
@@ -44,18 +44,18 @@ def _without_numbers() -> ModelError:
 
 @contextmanager
 def weights_at_hand(module: nn.Module) -> Generator[None]:
-    """A module's own weights with their numbers, also where they were set aside."""
-    if not _is_set_aside(module):
+    """Makes a module's own weights available, also if they are offloaded."""
+    if not _is_offloaded(module):
         yield
         return
-    from accelerate.utils import align_module_device  # noqa: PLC0415  (an extra, without which nothing is set aside)
+    from accelerate.utils import align_module_device  # noqa: PLC0415  (an extra, without which nothing is offloaded)
 
     with align_module_device(module):
         yield
 
 
 def numbers_of(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
-    """A tensor of a model's `state_dict`, with its numbers; raises where there are none."""
+    """A tensor of a model's `state_dict` with its values, also if it is offloaded; raises if it has none."""
     if not tensor.is_meta:
         return tensor
     owner, _, own_name = name.rpartition(".")
@@ -69,7 +69,7 @@ def numbers_of(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
 
 @contextmanager
 def without_autocast(model: nn.Module) -> Generator[None]:
-    """The arithmetic of the model's weights, on every kind of device that it lies on."""
+    """Disables autocast on every kind of device that the model uses, so that it computes in the dtype of its weights."""
     kinds = {entry_device(model).type, *(parameter.device.type for parameter in model.parameters())} - {"meta"}
     with ExitStack() as stack:
         for kind in sorted(kinds):
@@ -77,10 +77,10 @@ def without_autocast(model: nn.Module) -> Generator[None]:
         yield
 
 
-def _is_set_aside(module: nn.Module) -> bool:
+def _is_offloaded(module: nn.Module) -> bool:
     return _hook(module) is not None and any(parameter.is_meta for parameter in module.parameters(recurse=False))
 
 
 def _hook(module: nn.Module) -> Any:
-    """What accelerate put around a module's `forward`, if anything."""
+    """The hook that accelerate has added to a module's `forward`, if any."""
     return getattr(module, "_hf_hook", None)

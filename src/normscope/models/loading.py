@@ -1,6 +1,6 @@
-"""From a name, a folder or a live model to a model that is safe and fit to analyse.
+"""Loading a model from the hub, a folder or an object in memory, and checking that it can be analysed.
 
-Safe by default: safetensors only, no remote code. Every refusal says what the user can do about it.
+Safe by default: safetensors only, no remote code. Every error says what the user can do about it.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from normscope.capture import family_in
 from normscope.errors import InputError, ModelError, UnsafeWeightsError, UnsupportedArchitectureError, listing
 from normscope.families import family_of
 from normscope.models import source as embedded
-from normscope.models.checkpoint import DTYPES, refuse_incomplete, refuse_non_finite, refuse_unreadable
+from normscope.models.checkpoint import DTYPES, check_complete, check_dtypes, check_finite
 from normscope.models.model import Model
-from normscope.models.options import DeviceMap, refuse_device_map
+from normscope.models.options import DeviceMap, check_device_map
 from normscope.models.source import (
+    check_layer_count,
+    check_model_exists,
+    check_pickle,
+    check_tokenizer_exists,
     has_vocabulary,
     is_folder,
     is_hub_name,
     model_name,
-    refuse_no_model,
-    refuse_no_tokenizer,
-    refuse_pickle,
-    refuse_too_many_layers,
 )
 
 _HUB_SECONDS = 5
-"""How long the hub may take to say whether it has a model."""
+"""Timeout of the request that checks whether the hub has a model."""
 
 
 def load_model(
@@ -57,11 +57,11 @@ def load_model(
     allow_pickle: bool,
     trust_remote_code: bool,
 ) -> Model:
-    """Load (or take) a model and check that it can be analysed."""
-    refuse_device_map(device_map, device)
-    _refuse_dtype(dtype)
+    """Load a model, or take one that is loaded, and check that it can be analysed."""
+    check_device_map(device_map, device)
+    _check_dtype(dtype)
     if isinstance(source, torch.nn.Module):
-        _refuse_for_live(dtype, spread=device_map is not None)
+        _check_live_options(dtype, spread=device_map is not None)
     if isinstance(source, PreTrainedModel):
         model, commit = source, None
     elif isinstance(source, torch.nn.Module):
@@ -71,19 +71,19 @@ def load_model(
         commit = None
     else:
         location = str(embedded.model_folder() if source is None else source)
-        refuse_no_model(location)
+        check_model_exists(location)
         options = {"revision": revision, "trust_remote_code": trust_remote_code, **hub_options(location)}
         model = _from_pretrained(location, dtype, device_map, options, allow_pickle=allow_pickle)
         commit = getattr(model.config, "_commit_hash", None)
         tokenizer = _tokenizer(location, options) if tokenizer is None else tokenizer
     if isinstance(tokenizer, str | Path):
         tokenizer = _tokenizer(str(tokenizer), {"trust_remote_code": trust_remote_code}, required=True)
-    _refuse_other_vocabulary(model, tokenizer)
+    _check_vocabulary(model, tokenizer)
     if device is not None:
         model = _moved(model, device)
     family = family_in(model, family_of(model.config.model_type))
-    refuse_unreadable(model)
-    refuse_non_finite(model)
+    check_dtypes(model)
+    check_finite(model)
     processor = _image_processor(source) if family.reads == "image" else None
     name = embedded.NAME if source is None else _name(model)
     return Model(model, tokenizer, family, name, commit, processor)
@@ -97,12 +97,12 @@ def sketched_model(
     revision: str | None,
     trust_remote_code: bool,
 ) -> Model:
-    """A model without its numbers, on the meta device: its configuration and its tokenizer are read, and no weights.
+    """A model without weights, on the meta device: only its configuration and its tokenizer are read.
 
-    What it takes can be estimated, and nothing else.
+    The cost of an analysis can be estimated with it, and nothing else.
     """
     location = str(embedded.model_folder() if source is None else source)
-    refuse_no_model(location)
+    check_model_exists(location)
     options = {"revision": revision, "trust_remote_code": trust_remote_code, **hub_options(location)}
     config = _config(location, options)
     family = family_of(config.model_type)
@@ -112,9 +112,9 @@ def sketched_model(
             model = AutoModel.from_config(config, **_code(options)) if loader is AutoModel else loader(config)
     except Exception as error:  # whatever a damaged configuration may throw
         raise _translated(location, error) from error
-    places = str(tokenizer or location), options if tokenizer is None else _code(options)
-    read = _tokenizer(*places, required=tokenizer is not None)
-    _refuse_other_vocabulary(model, read)
+    source_and_options = str(tokenizer or location), options if tokenizer is None else _code(options)
+    read = _tokenizer(*source_and_options, required=tokenizer is not None)
+    _check_vocabulary(model, read)
     name = embedded.NAME if source is None else model_name(location)
     return Model(model.to(dtype or model.dtype).eval(), read, family_in(model, family), name)
 
@@ -123,13 +123,13 @@ def _code(options: dict[str, Any]) -> dict[str, Any]:
     return {"trust_remote_code": options["trust_remote_code"]}
 
 
-def _refuse_dtype(dtype: object) -> None:
+def _check_dtype(dtype: object) -> None:
     names = [str(known).removeprefix("torch.") for known in DTYPES]
     if dtype is not None and dtype not in DTYPES and dtype not in names:
         raise InputError(f"Models are loaded in {listing(f'torch.{name}' for name in names)}, not in {dtype!r}.")
 
 
-def _refuse_for_live(dtype: object, *, spread: bool) -> None:
+def _check_live_options(dtype: object, *, spread: bool) -> None:
     if dtype is not None:
         raise ModelError("A live model is analysed as it is: convert it first (model.to(dtype)), or leave out dtype.")
     if spread:
@@ -144,7 +144,7 @@ def _name(model: PreTrainedModel) -> str:
 
 
 def hub_options(location: str) -> dict[str, Any]:
-    """For a name on the hub: whether to ask the hub at all. Asked in vain, transformers would try again for a minute."""
+    """For a name on the hub: whether to use the network at all. Offline, transformers would retry for a minute."""
     if not is_hub_name(location):
         return {}
     try:
@@ -154,16 +154,16 @@ def hub_options(location: str) -> dict[str, Any]:
             f"No model was found under {location!r}: there is no such folder with a config.json, and the hub has no such "
             f"model."
         ) from error
-    except Exception:  # whatever keeps the hub from answering: then what was fetched before has to do
+    except Exception:  # the hub cannot be reached: use the local cache
         return {"local_files_only": True}
     return {}
 
 
 def _moved(model: PreTrainedModel, device: str | torch.device) -> PreTrainedModel:
-    places = set[object](getattr(model, "hf_device_map", {}).values())
-    if len(places) > 1:
+    devices = set[object](getattr(model, "hf_device_map", {}).values())
+    if len(devices) > 1:
         raise ModelError(
-            f"The model cannot be put on {str(device)!r}: it is spread over {listing(sorted(map(str, places)))}, and is "
+            f"The model cannot be put on {str(device)!r}: it is spread over {listing(sorted(map(str, devices)))}, and is "
             f"analysed there. Leave out device."
         )
     try:
@@ -180,7 +180,7 @@ def _from_pretrained(
     *,
     allow_pickle: bool,
 ) -> PreTrainedModel:
-    refuse_pickle(location, allow_pickle=allow_pickle)
+    check_pickle(location, allow_pickle=allow_pickle)
     config = _config(location, options)
     family = family_of(config.model_type)
     options = {**options, "use_safetensors": None if allow_pickle else True, "output_loading_info": True}
@@ -194,13 +194,13 @@ def _from_pretrained(
         raise
     except Exception as error:  # whatever a damaged checkpoint may throw
         raise _translated(location, error) from error
-    refuse_incomplete(location, model, family, report["missing_keys"], report["unexpected_keys"])
+    check_complete(location, model, family, report["missing_keys"], report["unexpected_keys"])
     return cast(PreTrainedModel, model.eval())
 
 
 def _config(location: str, options: dict[str, Any]) -> Any:
     if not is_hub_name(location):
-        refuse_too_many_layers(location)
+        check_layer_count(location)
     try:
         config = AutoConfig.from_pretrained(location, **options)
     except OSError as error:
@@ -220,22 +220,24 @@ def _config(location: str, options: dict[str, Any]) -> Any:
 
 @contextmanager
 def _no_bar() -> Generator[None]:
-    """Without the bar of transformers, which shows for files that are here already."""
-    shown = logging.is_progress_bar_enabled()
+    """Disables the progress bar of transformers, which it shows even for local files."""
+    was_enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        if shown:
+        if was_enabled:
             logging.enable_progress_bar()
 
 
 def _model_class(location: str, config: Any) -> Any:
-    """The class that a checkpoint was saved from, so that all its weights find their place."""
+    """The class that a checkpoint was saved from, so that all its weights are loaded."""
     name = (getattr(config, "architectures", None) or ["AutoModel"])[0]
     loader = getattr(transformers, name, AutoModel)
     if loader is not AutoModel and not (isinstance(loader, type) and issubclass(loader, PreTrainedModel)):
-        raise ModelError(f"The configuration of {location!r} names {name!r} as its architecture, which is no model.")
+        raise ModelError(
+            f"The configuration of {location!r} names {name!r} as its architecture, which is not a model class."
+        )
     return loader
 
 
@@ -263,24 +265,24 @@ def _translated(location: str, error: Exception) -> ModelError:
 
 
 def _tokenizer(location: str, options: dict[str, Any], *, required: bool = False) -> PreTrainedTokenizerBase | None:
-    """The tokenizer beside a model, or `None` if it has none: token ids work without one.
+    """The tokenizer saved with a model, or `None` if there is none: token ids work without one.
 
-    A folder without a vocabulary has none, though transformers would make one up that knows no word.
+    A folder without a vocabulary has none, although transformers would create an empty one.
     """
     if required:
-        refuse_no_tokenizer(location)
+        check_tokenizer_exists(location)
     elif is_folder(location) and not has_vocabulary(Path(location)):
         return None
     try:
         return cast(PreTrainedTokenizerBase, AutoTokenizer.from_pretrained(location, **options))
-    except Exception as error:  # tokenizers throw all sorts
+    except Exception as error:  # tokenizers raise errors of many types
         if required:
             raise ModelError(f"No tokenizer could be loaded from {location!r}: {_first_line(error)}") from error
         return None
 
 
-def _refuse_other_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> None:
-    """Refuse a tokenizer with more tokens (without those added later) than the model has embeddings for.
+def _check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> None:
+    """Raise for a tokenizer with more tokens (without those added later) than the model has embeddings for.
 
     Many of its ids would mean other tokens to the model, and no error would say so.
     """
@@ -296,7 +298,7 @@ def _refuse_other_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokeni
 
 
 def _image_processor(source: Any) -> Any | None:
-    """The image processor beside a model, or `None`: pixels work without one."""
+    """The image processor saved with a model, or `None`: pixels work without one."""
     location = source if isinstance(source, str | Path) else getattr(source, "name_or_path", None)
     try:
         return AutoImageProcessor.from_pretrained(str(location), backend="pil") if location else None
@@ -305,7 +307,7 @@ def _image_processor(source: Any) -> Any | None:
 
 
 def _first_line(error: Exception) -> str:
-    """What an error says, in a line: the first, or the one that it announces."""
+    """The first line of an error message, or the one that it announces."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     first = f"{lines[0]} {lines[1]}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]
     return f"{type(error).__name__}: {first}" if isinstance(error, LookupError) else first

@@ -1,4 +1,4 @@
-"""A model that can be analysed: what is known of it, and the one way to run it.
+"""A model that can be analysed: facts about it, and the one way to run it.
 
 Everything below `analyzer` takes a `Model`; `Analyzer` adds what can be requested of one.
 """
@@ -45,7 +45,7 @@ class Model:
     module: PreTrainedModel
     """The model itself, as transformers has it."""
     tokenizer: PreTrainedTokenizerBase | None
-    """What makes tokens of a text, or `None`: then inputs are token ids."""
+    """The tokenizer, or `None`: then inputs are token ids."""
     family: Family
     """The description of the architecture: where a block keeps its parts, and in what order they act."""
     name: str
@@ -53,7 +53,7 @@ class Model:
     revision: str | None = None
     """The commit on the hub, for a model that came from there."""
     processor: object = None
-    """What makes pixels of an image, for a vision model that came with it."""
+    """The image processor of a vision model, if it has one."""
 
     def __post_init__(self) -> None:
         blocks_of(self.module, self.family.stack)  # raise now rather than in the first forward pass
@@ -103,7 +103,7 @@ class Model:
 
     @property
     def facts(self) -> dict[str, str | int | float]:
-        """What every result says about where it came from: the model as it is now, also if it was changed since."""
+        """The facts about the model that every result records: those of the model as it is now, not as it was loaded."""
         return {
             "model": self.name,
             "model_type": self.config.model_type,
@@ -220,7 +220,7 @@ class Model:
         return f"{head}\nscopes: {listing(self.scopes)}"
 
     def _repr_html_(self) -> str:
-        """What there is, as a small table in a notebook."""
+        """A small table of facts for notebooks."""
         rows = {
             "model": self.name,
             "architecture": f"{self.config.model_type} (family {self.family.name})",

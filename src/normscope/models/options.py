@@ -1,4 +1,4 @@
-"""Which model to load and how: the options of `normscope.load` as one value, for command line and processes."""
+"""Which model to load and how: the options of `normscope.load` as one value, for the command line and other processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from normscope.errors import InputError, listing, require_extra, unknown
 from normscope.models import source as embedded
-from normscope.models.source import is_hub_name, model_name, refuse_no_model, refuse_no_tokenizer, refuse_pickle
+from normscope.models.source import check_model_exists, check_pickle, check_tokenizer_exists, is_hub_name, model_name
 from normscope.options import Documentation, with_documentation
 
 if TYPE_CHECKING:
@@ -92,11 +92,11 @@ class ModelOptions:
         device = _DEVICE.fullmatch(self.device) if isinstance(self.device, str) else None
         if isinstance(self.device, str) and (device is None or device[1] not in _DEVICES):
             raise InputError(unknown(f"There is no device {self.device!r}", self.device, "Devices", _DEVICES))
-        refuse_device_map(self.device_map, self.device)
+        check_device_map(self.device_map, self.device)
 
     @classmethod
     def of(cls, model: Source | None, options: LoadingOptions) -> ModelOptions:
-        """The model and its loading options; refuses options that do not exist."""
+        """The model and its loading options; raises for options that do not exist."""
         known = [field.name for field in fields(cls) if field.name != "model"]
         for name in options:
             if name not in known:
@@ -109,33 +109,33 @@ class ModelOptions:
         return not isinstance(self.model, str | Path | None)
 
     def refuse_unusable(self) -> None:
-        """Refuse what the names of files show already: no model, pickled weights, no tokenizer. Nothing is loaded."""
+        """Raise for what file names alone show: no model, pickled weights, no tokenizer. Nothing is loaded."""
         if self.model is None:
             embedded.installed_folder()
         elif isinstance(self.model, str | Path):
-            refuse_no_model(str(self.model))
-            refuse_pickle(str(self.model), allow_pickle=self.allow_pickle)
+            check_model_exists(str(self.model))
+            check_pickle(str(self.model), allow_pickle=self.allow_pickle)
         if isinstance(self.tokenizer, str | Path):
-            refuse_no_tokenizer(str(self.tokenizer))
+            check_tokenizer_exists(str(self.tokenizer))
 
     def outline(self) -> Outline | None:
-        """What the configuration tells of the model before it is loaded; `None` for a live one, or one of the hub."""
+        """What the configuration says about the model before it is loaded; `None` for a live model, or one on the hub."""
         self.refuse_unusable()
         if self.is_live or self.trust_remote_code or (self.model is not None and is_hub_name(str(self.model))):
             return None
-        from normscope.models.config import Outline  # noqa: PLC0415  (only a command line asks before it loads)
+        from normscope.models.config import Outline  # noqa: PLC0415  (only the command line needs it)
 
         if self.model is None:
             return Outline.read(embedded.installed_folder(), embedded.NAME)
         return Outline.read(Path(str(self.model)), model_name(str(self.model)))
 
 
-def refuse_device_map(device_map: DeviceMap | None, device: Device | None) -> None:
-    """Refuse a device map that has an unknown name, comes with a device, or that nothing here could follow."""
+def check_device_map(device_map: DeviceMap | None, device: Device | None) -> None:
+    """Raise for a device map that has an unknown name, is combined with a device, or needs a missing package."""
     if device_map is None:
         return
     if isinstance(device_map, str) and device_map not in _DEVICE_MAPS:
-        what = f"There is no device map {device_map!r} (for one device, say device)"
+        what = f"There is no device map {device_map!r} (for one device, use device)"
         raise InputError(unknown(what, device_map, "Device maps", _DEVICE_MAPS))
     if device is not None:
         raise InputError(

@@ -1,6 +1,6 @@
-"""Where a model is kept, a folder or a name on the hub, and what it is called.
+"""The source of a model, a folder or a name on the hub, and the name of the model.
 
-Nothing large is imported here, so that a mistyped path is refused at once.
+Nothing large is imported here, so that a mistyped path is reported at once.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _CACHED = re.compile(r"models--(?P<name>[^/]+)/snapshots/[^/]+$")
 """A model's folder in the cache of the hub."""
 _PATH = re.compile(r"[./~\\]|[A-Za-z]:\\|.*/.*/")
-"""How the path of a folder begins, or what only a path has: more than one slash."""
+"""What the path of a folder starts with, or what only a path has: more than one slash."""
 
 _LONGEST_HUB_NAME = 96
 _MOST_NAMED = 5
 
 _COUNTS_LAYERS = re.compile(r"(?!max_).*(layers?|depth|blocks)")
 _PLAUSIBLE = 1000
-"""Up to how many layers a model is built first, and then compared with its checkpoint."""
+"""A model with up to this many layers is built first, and then compared with its checkpoint."""
 _LARGEST_HEADER = 100_000_000
-"""In bytes, of a safetensors file: what the format allows."""
+"""The largest header of a safetensors file that the format allows, in bytes."""
 
 
 def is_folder(location: str | Path) -> bool:
-    """Whether there is a folder of this name; none has a name that is longer than names may be."""
+    """Whether there is a folder of this name. A name that is too long for the system is not a folder."""
     try:
         return Path(location).is_dir()
     except OSError:
@@ -52,7 +52,7 @@ def is_hub_name(location: str) -> bool:
 
 
 def model_name(location: str) -> str:
-    """What a model is called in titles, files and messages: its name on the hub, or the last part of its folder."""
+    """The name of a model in titles, files and messages: its name on the hub, or that of its folder."""
     path = (str(Path(location).resolve()) if is_folder(location) else location).replace("\\", "/").rstrip("/")
     cached = _CACHED.search(path)
     if cached:
@@ -65,8 +65,8 @@ def short_name(location: str) -> str:
     return model_name(location).replace("\\", "/").rsplit("/", 1)[-1]
 
 
-def refuse_no_model(location: str) -> None:
-    """Refuse a path at which there is no saved model, with what is there."""
+def check_model_exists(location: str) -> None:
+    """Raise if there is no saved model at a path; the message says what is there."""
     folder = Path(location)
     if is_hub_name(location) or _is_file(folder / "config.json"):
         return
@@ -88,14 +88,16 @@ def refuse_no_model(location: str) -> None:
     raise ModelError(f"No model was found under {location!r}: the folder has no config.json; {found}.")
 
 
-def refuse_too_many_layers(location: str) -> None:
-    """Refuse a folder whose configuration names more layers than its checkpoint can have, before transformers would begin
-    to build them: of `_PLAUSIBLE` layers and more, each has at least one tensor of its own."""
+def check_layer_count(location: str) -> None:
+    """Raise if a configuration has more layers than its checkpoint can hold, before transformers starts to build them.
+
+    From `_PLAUSIBLE` layers on, each has at least one tensor of its own.
+    """
     folder = Path(location)
     try:
         entries = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return  # whoever reads it next says what is wrong
+        return  # the next reader reports what is wrong
     name, layers = max(_layer_counts(entries), key=lambda item: item[1], default=("", 0))
     if layers < _PLAUSIBLE:
         return
@@ -108,7 +110,7 @@ def refuse_too_many_layers(location: str) -> None:
 
 
 def _layer_counts(entries: object) -> Iterator[tuple[str, int]]:
-    """Every whole number in a configuration, or in one inside it, whose name says that it counts layers."""
+    """Every integer in a configuration, or in a nested one, whose name says that it is a number of layers."""
     for name, value in entries.items() if isinstance(entries, dict) else ():
         if isinstance(value, dict):
             yield from _layer_counts(value)
@@ -117,7 +119,7 @@ def _layer_counts(entries: object) -> Iterator[tuple[str, int]]:
 
 
 def _tensor_count(path: Path) -> int:
-    """How many tensors a safetensors file names in its header; none if that cannot be read."""
+    """The number of tensors in the header of a safetensors file; 0 if it cannot be read."""
     try:
         with path.open("rb") as file:
             size = int.from_bytes(file.read(8), "little")
@@ -126,8 +128,8 @@ def _tensor_count(path: Path) -> int:
         return 0
 
 
-def refuse_pickle(location: str, *, allow_pickle: bool) -> None:
-    """Refuse a folder whose weights could only be unpickled, without the user's consent."""
+def check_pickle(location: str, *, allow_pickle: bool) -> None:
+    """Raise if the weights in a folder can only be unpickled and the user has not agreed to that."""
     folder = Path(location)
     if allow_pickle or not is_folder(folder) or any(folder.glob("*.safetensors")):
         return
@@ -139,8 +141,8 @@ def refuse_pickle(location: str, *, allow_pickle: bool) -> None:
         )
 
 
-def refuse_no_tokenizer(location: str) -> None:
-    """Refuse a place at which there is no tokenizer."""
+def check_tokenizer_exists(location: str) -> None:
+    """Raise if there is no tokenizer at a path."""
     folder = Path(location)
     if is_folder(folder) and not has_vocabulary(folder):
         raise ModelError(f"No tokenizer could be loaded from {location!r}: there is no vocabulary.")
@@ -178,7 +180,7 @@ def installed_folder() -> Path:
 
 
 def model_folder() -> Path:
-    """The folder of the embedded model, once its weights are proved to be the expected ones."""
+    """The folder of the embedded model; raises if its weights are not the expected ones."""
     folder = installed_folder()
     with (folder / "model.safetensors").open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

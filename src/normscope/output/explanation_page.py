@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FLOW_SHARE = 0.8
 _MOST_PICTURES = 4
-"""Flow graphs of so many values are drawn; those of the rest would make the page heavy."""
+"""The number of values with a flow graph; more would make the page too large."""
 
 
 def fragment(explanation: Explanation) -> str:
@@ -56,7 +56,7 @@ def _environment() -> Environment:
 
 
 def _view(explanation: Explanation, target: int, *, pictures: bool = False) -> dict[str, object]:
-    """What the page shows of one value."""
+    """What the page shows for one value."""
     shares = explanation.shares.isel(target=target)
     biases = [explanation.biases[target]] if explanation.adds_up else []
     colour = _colours(explanation, np.array([*shares.values, *biases]))
@@ -119,7 +119,7 @@ def _predictions(explanation: Explanation, target: int) -> list[dict[str, str]]:
 
 
 def _flow(explanation: Explanation, target: int) -> str:
-    """The flow graph as SVG without its XML header; empty where nothing was followed."""
+    """The flow graph as SVG without its XML header; empty if there is no flow."""
     if not explanation.follows:
         return ""
     picture = StringIO()

@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 def explanation_view(explanation: Explanation) -> Group:
     """Every value with its coloured text; of a single one also the table of its tokens."""
-    shown: list[RenderableType] = []
+    parts: list[RenderableType] = []
     for target in range(len(explanation.targets)):
-        shown += [Text(heading(explanation, target), style="bold"), _coloured(explanation, target)]
+        parts += [Text(heading(explanation, target), style="bold"), _coloured(explanation, target)]
         predicted = _predictions(explanation, target)
-        shown += [predicted, Text("")] if predicted is not None else [Text("")]
+        parts += [predicted, Text("")] if predicted is not None else [Text("")]
     if explanation.sinks:
-        shown += [Text(sink_note(explanation), style="dim"), Text("")]
+        parts += [Text(sink_note(explanation), style="dim"), Text("")]
     if len(explanation.targets) == 1:
-        shown.append(_table(explanation, 0))
+        parts.append(_table(explanation, 0))
     elif explanation.adds_up:
-        shown.append(Text(f"conservation error {explanation.completeness:.1e}"))
-    return Group(*shown)
+        parts.append(Text(f"conservation error {explanation.completeness:.1e}"))
+    return Group(*parts)
 
 
 class _Colours:
@@ -58,8 +58,8 @@ def _coloured(explanation: Explanation, target: int) -> Text:
     colours, text = _Colours(explanation, target), Text()
     groups = shares["token_group"].values
     running = pieces(shares["token_token"].values.tolist(), shares["token_special"].values.tolist())
-    for place, (piece, value) in enumerate(zip(running, shares.values.tolist(), strict=True)):
-        if place and groups[place] != groups[place - 1]:
+    for index, (piece, value) in enumerate(zip(running, shares.values.tolist(), strict=True)):
+        if index and groups[index] != groups[index - 1]:
             text.append("\n")
         elif piece.spaced:
             text.append(" ")

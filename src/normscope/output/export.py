@@ -61,12 +61,12 @@ def export_map(
     """Write maps to a file: svg, png, pdf, csv, parquet, json or nc by its ending.
 
     Args:
-        analysis: where the maps are.
+        analysis: the analysis with the maps.
         path: the file. Tables are tidy: scope, layer, (head,) query, query_token, key, key_token, value; a cell whose key
             does not exist for its query has no row.
         scope: a scope or several (default all; a picture shows one).
         layer: a layer or several (default all).
-        head: a head, at the scopes where heads are apart.
+        head: a head, at the scopes where heads are separate.
         normalise: `"none"`, `"row"` or `"column"`.
         options: for pictures, those of `normscope.plots.plot_map`.
 
@@ -85,7 +85,7 @@ def export_map(
         return write_figure(plot_map(analysis, scopes[0], layer, head=head, normalise=normalise, **options), path)
     if kind == NETCDF:
         return write_netcdf(narrowed(analysis, scopes, layer, head, normalise).tree, path)
-    selections = [select_map(analysis, one, layer, head=head, normalised=normalise) for one in scopes]
+    selections = [select_map(analysis, name, layer, head=head, normalised=normalise) for name in scopes]
     maps = {selection.scope: selection.values for selection in selections}
     if kind == "json":
         return write_json(map_document(maps, analysis.attrs, normalise), path)
@@ -162,7 +162,7 @@ def _repeated(text: str, count: int) -> np.ndarray:
 def map_document(
     maps: Mapping[Scope, xr.DataArray], attributes: Mapping[Any, object], normalise: str
 ) -> dict[str, object]:
-    """Maps as plain lists, with the tokens and where they came from; a cell that does not exist is null."""
+    """Maps as plain lists, with the tokens and attributes; a cell that does not exist is null."""
     first = next(iter(maps.values()))
     heads = {"head": int(first["head"].item())} if "head" in first.coords else {}
     return {
@@ -197,7 +197,7 @@ def ratio_document(ratios: xr.DataArray) -> dict[str, object]:
 def narrowed(
     analysis: Analysis, scopes: Sequence[str], layer: int | Sequence[int] | None, head: int | None, normalise: str
 ) -> Analysis:
-    """The analysis with only the scopes, layers and head asked for, in the same schema; an encoder's stays whole."""
+    """The analysis with only the requested scopes, layers and head, in the same schema; an encoder's stays whole."""
     if normalise_axis(normalise) != "none":
         raise InputError(
             "A netCDF file holds an analysis, whose maps are never normalised: leave normalise out and use "
@@ -205,9 +205,9 @@ def narrowed(
         )
     for scope in scopes:
         select_map(analysis, scope, layer, head=head)  # raises if there is no such map
-    kept = {basis(Scope(scope)) for scope in scopes}
+    needed = {basis(Scope(scope)) for scope in scopes}
     selection: dict[str, object] = {
-        "scope": [scope for scope in analysis.dataset["scope"].values if str(scope) in kept],
+        "scope": [scope for scope in analysis.dataset["scope"].values if str(scope) in needed],
         "layer": check_layers(analysis, layer),
     }
     if head is not None:
@@ -222,7 +222,7 @@ def _nested(values: xr.DataArray) -> list[list[float | None]]:
 
 
 def plain(attributes: Mapping[Any, object]) -> dict[str, object]:
-    """Attributes as JSON has them: numpy's numbers, which come out of files, become plain ones."""
+    """Attributes as JSON values: numpy's numbers, as read from files, become plain ones."""
     return {str(name): value.item() if isinstance(value, np.generic) else value for name, value in attributes.items()}
 
 

@@ -23,7 +23,7 @@ from normscope.results.tokens import label
 _LONGEST_NAME = 14
 
 _MOST_QUERIES = 64
-"""A map of more queries than a person reads is told by its strongest cells."""
+"""A map with more queries than this is shown by its strongest cells."""
 
 _STRONGEST = 40
 
@@ -31,7 +31,7 @@ _STRONGEST = 40
 def map_table(selection: MapSelection, layer: int, width: int) -> Group:
     """The map of one layer: every cell if that fits into `width` columns, else the strongest keys of every query.
 
-    Of a map that nobody would read, the strongest cells.
+    For a very large map, only the strongest cells.
     """
     values = selection.of_layer(layer)
     title = f"{selection.name}, layer {layer}: {selection.meaning}, queries by keys"
@@ -45,7 +45,7 @@ def map_table(selection: MapSelection, layer: int, width: int) -> Group:
 
 
 def full_width(values: xr.DataArray) -> int:
-    """How many columns the table of every cell of a map `[query, key]` takes."""
+    """The width of the table of all cells of a map `[query, key]`, in columns."""
     keys = _key_widths(values)
     return _longest(_names(values, "query")) + 1 + sum(width + 1 for width in keys)
 
@@ -65,12 +65,12 @@ def _top_table(values: xr.DataArray, width: int) -> tuple[Table, int]:
     """For every query its strongest keys, as many as fit, and how many those are."""
     queries, keys = _names(values, "query"), _names(values, "key")
     decimals, norm = _decimals(values), _norm(values)
-    each = _longest(keys) + 2 + max(len(f"{value:.{decimals}f}") for value in values.values.ravel())
-    count = min(len(keys), max(1, (width - _longest(queries) - 2) // each))
+    column_width = _longest(keys) + 2 + max(len(f"{value:.{decimals}f}") for value in values.values.ravel())
+    count = min(len(keys), max(1, (width - _longest(queries) - 2) // column_width))
     table = _table()
     table.add_column("", no_wrap=True)
-    for place in range(count):
-        table.add_column("strongest keys" if place == 0 else "", no_wrap=True)
+    for index in range(count):
+        table.add_column("strongest keys" if index == 0 else "", no_wrap=True)
     for query, row in zip(queries, _rows(values, "query", "key"), strict=True):
         order = sorted((key for key, value in enumerate(row) if np.isfinite(value)), key=lambda key: -row[key])
         cells = [Text.assemble(keys[key], " ", _cell(row[key], norm, decimals)) for key in order[:count]]
@@ -79,7 +79,7 @@ def _top_table(values: xr.DataArray, width: int) -> tuple[Table, int]:
 
 
 def _strongest_table(values: xr.DataArray) -> Table:
-    """The strongest cells between different tokens, with the places of both; a token's own part tops every map."""
+    """The strongest cells between different tokens, with the positions of both: a token's own part is always the largest."""
     cells = values.transpose("query", "key")
     same = cells["query"].values[:, None] == cells["key"].values
     same &= (cells["key_group"].values == cells["key_group"].values[0])[None, :]
@@ -92,9 +92,9 @@ def _strongest_table(values: xr.DataArray) -> Table:
     for heading in ("query", "", "key", "", "value"):
         table.add_column(heading, no_wrap=True, justify="right" if heading == "value" else "left")
     for row, column in zip(*np.unravel_index(order, others.shape), strict=True):
-        places = str(cells["query"].values[row]), str(cells["key"].values[column])
+        positions = str(cells["query"].values[row]), str(cells["key"].values[column])
         value = _cell(float(others[row, column]), norm, decimals)
-        table.add_row(places[0], Text(queries[row]), places[1], Text(keys[column]), value)
+        table.add_row(positions[0], Text(queries[row]), positions[1], Text(keys[column]), value)
     return table
 
 

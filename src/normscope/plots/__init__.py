@@ -1,4 +1,4 @@
-"""Pictures of an analysis or an explanation, as matplotlib figures that belong to nobody: no global state, no window.
+"""Pictures of an analysis or an explanation, as matplotlib figures without pyplot: no global state, no window.
 
 Each function takes one of them and returns a `Figure`; `normscope.output.export` writes figures to files.
 """

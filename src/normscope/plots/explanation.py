@@ -1,6 +1,6 @@
 """Pictures of an explanation: the text coloured by what each token puts in, a heat map of several values, an image.
 
-Shares for a value are in one colour, those against it in the other; where a method has no signs, from light to dark.
+Shares for a value are in one colour, those against it in the other; shares without signs go from light to dark.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def plot_explanation(
     opacity: float = 0.65,
     title: str | None = None,
 ) -> Figure:
-    """The text with every token coloured by its share, or, of several values, a heat map of values by tokens.
+    """The text with every token coloured by its share, or, for several values, a heat map of values by tokens.
 
     Args:
-        explanation: what to show. Of an image, the shares are laid over it.
-        target: one of several values, by its place from 0: its text instead of the heat map of all.
+        explanation: what to show. For an image, the shares are drawn over it.
+        target: one of several values, by its index: its text instead of the heat map of all.
         colours: a matplotlib colour map or its name (default: two-sided for signed shares, otherwise one-sided).
-        colour_scale: `"linear"`, or `"sqrt"` to tell small shares apart.
+        colour_scale: `"linear"`, or `"sqrt"` to distinguish small shares.
         limit: the share of the darkest colour (default: the largest).
         width: the width of a line of text, in inches.
         opacity: how much of an image the shares cover, from 0 to 1.
@@ -84,14 +84,14 @@ def plot_explanation(
 
 
 class _Look:
-    """What colours mean."""
+    """The meaning of colours."""
 
     def __init__(self, colours: Colormap, norm: Normalize, meaning: str) -> None:
         self.colours, self.norm, self.meaning = colours, norm, meaning
 
 
 def _shares(explanation: Explanation, target: int | None) -> xr.DataArray:
-    """`[target, token]`, of all values or of one."""
+    """`[target, token]`, for all values or for one."""
     shares = explanation.shares
     if not shares.size:
         raise SelectionError("There is nothing to draw: the selection has no tokens.")
@@ -121,8 +121,8 @@ def _text_figure(
     axes.set(xlim=(0, width), ylim=(text_height, 0))
     axes.set_axis_off()
     sinks = set(explanation.sinks)
-    for place, (token, value) in enumerate(zip(placed, shares.values, strict=False)):
-        frame = "black" if place in sinks else None
+    for index, (token, value) in enumerate(zip(placed, shares.values, strict=False)):
+        frame = "black" if index in sinks else None
         draw_token(axes, token, look.colours(look.norm(value)) if np.isfinite(value) else None, frame=frame)
     if explanation.adds_up:
         draw_token(axes, placed[-1], look.colours(look.norm(explanation.biases[target])), frame="0.6")
@@ -133,11 +133,11 @@ def _text_figure(
     return figure
 
 
-def _bar(figure: Figure, place: Axes, look: _Look, note: str) -> None:
-    bar = figure.colorbar(ScalarMappable(look.norm, look.colours), cax=place, orientation="horizontal")
+def _bar(figure: Figure, axes: Axes, look: _Look, note: str) -> None:
+    bar = figure.colorbar(ScalarMappable(look.norm, look.colours), cax=axes, orientation="horizontal")
     bar.ax.tick_params(labelsize=7)
     bar.outline.set_linewidth(0.4)
-    place.text(1.03, 0.5, look.meaning + note, transform=place.transAxes, va="center", fontsize=8)
+    axes.text(1.03, 0.5, look.meaning + note, transform=axes.transAxes, va="center", fontsize=8)
 
 
 def _layout(shares: xr.DataArray, width: float, *, bias: bool) -> list[Placed]:
@@ -148,9 +148,9 @@ def _layout(shares: xr.DataArray, width: float, *, bias: bool) -> list[Placed]:
     gaps = [_SPACE if piece.spaced else -0.02 for piece in words] + ([_BEFORE_BIAS] if bias else [])
     placed: list[Placed] = []
     left, line = 0.0, 0
-    for place, (name, needed) in enumerate(zip(names, widths_of(names), strict=True)):
-        left += gaps[place] if left else 0.0
-        new_group = 0 < place < len(groups) and groups[place] != groups[place - 1]
+    for index, (name, needed) in enumerate(zip(names, widths_of(names), strict=True)):
+        left += gaps[index] if left else 0.0
+        new_group = 0 < index < len(groups) and groups[index] != groups[index - 1]
         if left and (left + needed > width or new_group):
             left, line = 0.0, line + (2 if new_group else 1)
         placed.append(Placed(name, left, needed, line))
@@ -172,8 +172,8 @@ def _heat_figure(explanation: Explanation, shares: xr.DataArray, look: _Look, ti
     label_rows(axes, rows, scale)
     label_columns(axes, columns, scale)
     axes.set(xlabel="token", ylabel="explained")
-    for place in _borders(shares):
-        axes.axvline(place, color="black", linewidth=1.2)
+    for border in _borders(shares):
+        axes.axvline(border, color="black", linewidth=1.2)
     default = f"What each token puts into each value ({explanation.method})"
     axes.set_title(default if title is None else title, parse_math=False)
     add_colour_bar(
@@ -187,9 +187,9 @@ def _heat_size(scale: Scale, rows: list[str], columns: list[str]) -> tuple[float
 
 
 def _borders(shares: xr.DataArray) -> list[int]:
-    """The places between groups of tokens."""
+    """The borders between groups of tokens."""
     groups = shares["token_group"].values
-    return [place for place in range(1, len(groups)) if groups[place] != groups[place - 1]]
+    return [index for index in range(1, len(groups)) if groups[index] != groups[index - 1]]
 
 
 # ---- images --------------------------------------------------------------------------------------------------------------
@@ -211,10 +211,10 @@ def _image_figure(
         grey = np.repeat(image.mean(-1, keepdims=True), 3, axis=-1).astype(np.uint8)
         axes[0].imshow(image.astype(np.uint8), extent=extent)
         axes[1].imshow(grey, extent=extent)
-    shown = axes[1].imshow(grid, look.colours, look.norm, alpha=opacity, extent=extent, interpolation="nearest")
-    for each in axes:
-        each.set_axis_off()
-    bar = figure.colorbar(ScalarMappable(shown.norm, look.colours), ax=axes, shrink=0.8, pad=0.02)
+    overlay = axes[1].imshow(grid, look.colours, look.norm, alpha=opacity, extent=extent, interpolation="nearest")
+    for panel in axes:
+        panel.set_axis_off()
+    bar = figure.colorbar(ScalarMappable(overlay.norm, look.colours), ax=axes, shrink=0.8, pad=0.02)
     bar.set_label(look.meaning, fontsize=8)
     figure.suptitle(heading(explanation, target) if title is None else title, parse_math=False, fontsize=9)
     return figure

@@ -1,6 +1,6 @@
-"""The flow graph of an explanation: tokens from top to bottom, layers from left to right, edges as wide as what they carry.
+"""The flow graph of an explanation: tokens from top to bottom, layers from left to right, edges as wide as their values.
 
-What speaks for the value is in one colour, what speaks against it in the other.
+Positive edges are in one colour, negative ones in the other.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from normscope.results.flow import Edge, Flow
 
 FOR, AGAINST = to_hex(DIVERGING(0.86)), to_hex(DIVERGING(0.14))
-"""The colours of what speaks for a value, and against it."""
+"""The colours of positive and of negative edges."""
 
 _ROW, _WIDEST, _LARGEST = 0.2, 9.0, 90.0
 """The height of a token's row in inches, the width of the largest edge in points, the area of the largest node."""
 
 _EVERY_TOKEN_UP_TO = 30
-"""Up to so many tokens, those that no edge touches have a row too."""
+"""Up to this many tokens, tokens without edges have a row, too."""
 
 _POINTS = 24
 
 
 def plot_flow(flow: Flow, *, name: str = "", width: float | None = None, title: str | None = None) -> Figure:
-    """The graph that `Explanation.flow` gives.
+    """The graph that `Explanation.flow` returns.
 
     Args:
         flow: the graph.
@@ -58,23 +58,23 @@ def plot_flow(flow: Flow, *, name: str = "", width: float | None = None, title: 
         _draw_edges(axes, flow, rows)
         _draw_nodes(axes, flow, rows)
         _label(axes, flow, rows, name)
-        shown = f"Edges that carry {flow.share:.0%} of what flows through every layer"
-        axes.set_title(shown if title is None else title, parse_math=False, loc="left")
+        default = f"Edges that carry {flow.share:.0%} of what flows through every layer"
+        axes.set_title(default if title is None else title, parse_math=False, loc="left")
         _legend(figure)
     return figure
 
 
 def _rows(flow: Flow) -> dict[int, int]:
-    """The row of every token that has one, by its place among the keys."""
+    """The rows of tokens, by their indices among the keys."""
     touched = {edge.key for edge in flow} | {edge.query for edge in flow}
     every = range(len(flow.key_tokens))
-    kept = list(every) if len(every) <= _EVERY_TOKEN_UP_TO else sorted(touched)
+    drawn = list(every) if len(every) <= _EVERY_TOKEN_UP_TO else sorted(touched)
     gap = len(flow.tokens)
-    return {place: row + (1 if place >= gap else 0) for row, place in enumerate(kept)}
+    return {index: row + (1 if index >= gap else 0) for row, index in enumerate(drawn)}
 
 
 def _draw_edges(axes: Axes, flow: Flow, rows: dict[int, int]) -> None:
-    """Small ones first, so that they do not hide large ones."""
+    """Small edges first, so that they do not hide large ones."""
     largest = max(abs(edge.value) for edge in flow)
     edges = sorted(flow, key=lambda edge: abs(edge.value))
     lines = LineCollection(
@@ -97,11 +97,11 @@ def _curve(edge: Edge, rows: dict[int, int]) -> np.ndarray:
 
 def _draw_nodes(axes: Axes, flow: Flow, rows: dict[int, int]) -> None:
     nodes = sorted(flow.nodes())
-    values = np.array([flow.relevance[depth, place] for depth, place in nodes])
+    values = np.array([flow.relevance[depth, index] for depth, index in nodes])
     sizes = 3 + _LARGEST * np.abs(values) / np.abs(values).max()
     axes.scatter(
         [depth for depth, _ in nodes],
-        [rows[place] for _, place in nodes],
+        [rows[index] for _, index in nodes],
         s=sizes,
         c=[FOR if value > 0 else AGAINST for value in values],
         edgecolors="white",
@@ -112,7 +112,7 @@ def _draw_nodes(axes: Axes, flow: Flow, rows: dict[int, int]) -> None:
 
 def _label(axes: Axes, flow: Flow, rows: dict[int, int], name: str) -> None:
     names = labels(flow.key_tokens)
-    axes.set_yticks(list(rows.values()), [names[place] for place in rows])
+    axes.set_yticks(list(rows.values()), [names[index] for index in rows])
     for text in axes.get_yticklabels():
         text.set(parse_math=False)
     axes.set(xlim=(-0.25, flow.layers + 0.25), ylim=(max(rows.values()) + 0.7, -0.7))
@@ -123,8 +123,8 @@ def _label(axes: Axes, flow: Flow, rows: dict[int, int], name: str) -> None:
     axes.spines[:].set_visible(False)
     for depth in range(flow.layers + 1):
         axes.axvline(depth, color="0.92", linewidth=0.6, zorder=0)
-    of_source = [row for place, row in rows.items() if place >= len(flow.tokens)]
-    if of_source:  # none, where all that is drawn flows between the decoder's own tokens
+    of_source = [row for index, row in rows.items() if index >= len(flow.tokens)]
+    if of_source:  # empty if all edges are between the decoder's own tokens
         axes.axhline(min(of_source) - 1, color="0.6", linewidth=0.6)
     if name:
         _name_end(axes, flow, rows, name)

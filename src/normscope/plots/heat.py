@@ -1,6 +1,6 @@
 """One panel of a heat map: cells, token labels, blank cells where a key does not exist, a line between groups of keys.
 
-Pictures are made of these panels; which maps they show, and at what size, is theirs to say.
+Figures consist of these panels, and decide which maps they show, and at what size.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def draw_cells(axes: Axes, values: np.ndarray, colours: Colormap, norm: Normaliz
 
 
 def _outline(axes: Axes, existing: np.ndarray) -> None:
-    """A line around the cells that exist, if any do not: a blank is then not taken for a small value."""
+    """A line around the cells that exist, if some do not, so that a blank is not mistaken for a small value."""
     down = np.nonzero(existing[1:] != existing[:-1])
     right = np.nonzero(existing[:, 1:] != existing[:, :-1])
     horizontal = [((column, row + 1), (column + 1, row + 1)) for row, column in zip(*down, strict=True)]
@@ -66,15 +66,15 @@ def draw_map(
 
 
 def label_rows(axes: Axes, names: Sequence[str], scale: Scale) -> None:
-    places = range(0, len(names), scale.step)
-    axes.set_yticks([place + 0.5 for place in places], [names[place] for place in places])
+    indices = range(0, len(names), scale.step)
+    axes.set_yticks([index + 0.5 for index in indices], [names[index] for index in indices])
     for text in axes.get_yticklabels():
         text.set(fontsize=scale.font, parse_math=False)
 
 
 def label_columns(axes: Axes, names: Sequence[str], scale: Scale) -> None:
-    places = range(0, len(names), scale.step)
-    axes.set_xticks([place + 0.5 for place in places], [names[place] for place in places], rotation=90)
+    indices = range(0, len(names), scale.step)
+    axes.set_xticks([index + 0.5 for index in indices], [names[index] for index in indices], rotation=90)
     for text in axes.get_xticklabels():
         text.set(fontsize=scale.font, parse_math=False)
 
@@ -99,9 +99,9 @@ def separate_groups(axes: Axes, values: xr.DataArray) -> None:
 
 
 def key_groups(values: xr.DataArray) -> list[tuple[str, int, int]]:
-    """The name, the first place and the end of every group of keys."""
+    """The name, start and end of every group of keys."""
     names = [str(name) for name in values["key_group"].values]
-    changes = (place for place, (left, right) in enumerate(pairwise(names), 1) if left != right)
+    changes = (index for index, (left, right) in enumerate(pairwise(names), 1) if left != right)
     edges = [0, *changes, len(names)]
     return [(names[start], start, end) for start, end in pairwise(edges)]
 
@@ -128,8 +128,8 @@ def add_colour_bar(
             mappable, ax=list(axes), extend=extend, extendfrac=0.02, fraction=0.04, pad=0.02, aspect=30, shrink=0.6
         )
     else:
-        place = axes[-1].inset_axes((1 + _BAR_WIDTH / beside, 0, _BAR_WIDTH / beside, 1))
-        bar = figure.colorbar(mappable, cax=place, extend=extend, extendfrac=0.03)
+        bar_axes = axes[-1].inset_axes((1 + _BAR_WIDTH / beside, 0, _BAR_WIDTH / beside, 1))
+        bar = figure.colorbar(mappable, cax=bar_axes, extend=extend, extendfrac=0.03)
     bar.set_label(name, fontsize=8)
     bar.ax.tick_params(labelsize=7)
     bar.outline.set_linewidth(0.6)

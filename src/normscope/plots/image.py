@@ -1,4 +1,4 @@
-"""Maps of vision models, laid over the image: what flows into one query from every patch, layer by layer."""
+"""Maps of vision models, drawn over the image: what flows into one query from every patch, layer by layer."""
 
 from __future__ import annotations
 
@@ -68,18 +68,18 @@ def plot_image_map(
     with publication():
         figure = Picture(figsize=(_PANEL * columns + 0.6, (_PANEL + 0.25) * rows + 0.35), layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False).flatten()
-        shown = None
-        for place, (number, grid) in enumerate(grids.items()):
-            height, width = _draw_image(analysis, axes[place], grid.shape)
+        overlay = None
+        for index, (number, grid) in enumerate(grids.items()):
+            height, width = _draw_image(analysis, axes[index], grid.shape)
             extent = (0, width, height, 0)
-            shown = axes[place].imshow(
+            overlay = axes[index].imshow(
                 grid, colour_map(colours), norm, alpha=opacity, extent=extent, interpolation="nearest"
             )
-            axes[place].set_title(f"layer {number}")
+            axes[index].set_title(f"layer {number}")
         for axis in axes:
             axis.set_axis_off()
-        if shown is not None:
-            figure.colorbar(shown, ax=list(axes), label=selection.meaning, shrink=0.8)
+        if overlay is not None:
+            figure.colorbar(overlay, ax=list(axes), label=selection.meaning, shrink=0.8)
         token = str(analysis.dataset["query_token"].sel(query=query).values)
         figure.suptitle(f"{selection.name}, query {token}" if title is None else title)
     return figure
@@ -96,7 +96,7 @@ def _grid(selection: MapSelection, layer: int, query: int) -> np.ndarray:
 
 
 def _draw_image(analysis: Analysis, axis: Axes, grid: tuple[int, ...]) -> tuple[int, int]:
-    """The image, where the analysis has it, in grey so that only the map has colours; its height and width."""
+    """The image, if the analysis has it, in grey, so that only the map has colours; returns its height and width."""
     if schema.IMAGE not in analysis.dataset:
         return grid[0], grid[1]
     image = analysis.dataset[schema.IMAGE].values

@@ -62,7 +62,7 @@ def plot_map(
         analysis: what to show.
         scope: the scope of the map.
         layer: a layer, several, or all of them.
-        head: a head, at the scopes where heads are apart.
+        head: a head, at the scopes where heads are separate.
         normalise: `"row"` or `"column"` shows shares that sum to 1 along it, `"none"` the norms.
         colours: a matplotlib colour map or its name.
         colour_scale: `"sqrt"` keeps small values apart beside a strong diagonal, `"linear"` does not.

@@ -22,7 +22,7 @@ from matplotlib.font_manager import fontManager
 from normscope.errors import InputError
 
 _PALETTE: dict[str, Any] = json.loads((resources("normscope.plots") / "palette.json").read_text(encoding="utf-8"))
-"""The house palette, which the explorer's front end reads too: one look for a map wherever it is drawn."""
+"""The house palette, which the explorer's front end uses, too: maps look the same everywhere."""
 
 SEQUENTIAL = LinearSegmentedColormap.from_list("normscope", _PALETTE["sequential"])
 """Pale green to night blue in equal steps of lightness (CIELAB L* from 96 to 7)."""
@@ -31,7 +31,7 @@ DIVERGING = LinearSegmentedColormap.from_list("normscope-diverging", _PALETTE["d
 """ColorBrewer's PuOr from violet (less) over near-white (0) to orange (more)."""
 
 OUTLIER = float(_PALETTE["outlier"])
-"""How many times the typical largest value of a row the colours reach; what is above is as dark, and the bar says so."""
+"""The colours reach up to this many times the typical largest value of a row; larger values are marked at the colour bar."""
 
 _SMALLEST_FONT, _LARGEST_FONT = 4.5, 8.0
 _LINE = 1.35
@@ -42,12 +42,12 @@ _WIDE_FONTS = (
     *("Noto Sans Devanagari", "WenQuanYi Zen Hei", "Droid Sans Fallback", "PingFang SC", "Hiragino Sans"),
     *("Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "Arial Unicode MS"),
 )
-"""Fonts that have what DejaVu lacks, used as fallbacks where they are installed."""
+"""Fonts for characters that DejaVu lacks, used as fallbacks if they are installed."""
 
 
 @contextmanager
 def publication() -> Generator[None]:
-    """The settings under which figures are made and written; whatever the user has set comes back afterwards."""
+    """The settings under which figures are made and written; the user's settings are restored afterwards."""
     installed = {font.name for font in fontManager.ttflist}
     settings: dict[Any, Any] = {
         "font.family": ["DejaVu Sans", *(font for font in _WIDE_FONTS if font in installed)],
@@ -77,7 +77,7 @@ def colour_map(colours: str | Colormap) -> Colormap:
 
 
 def sequential_norm(values: np.ndarray, limit: float | None, colour_scale: str) -> Normalize:
-    """Colours for values from 0 up to `limit`, or to where only outliers are above it."""
+    """Colours for values from 0 to `limit`, by default to the largest value that is not an outlier."""
     largest = typical_largest(values) if limit is None else limit
     match colour_scale:
         case "sqrt":
@@ -111,7 +111,7 @@ def _signed_square(values: np.ndarray) -> np.ndarray:
 def typical_largest(values: np.ndarray) -> float:
     """The largest value `[..., row, column]`, but at most `OUTLIER` times what is typically the largest of a row."""
     rows = np.where(np.isfinite(values), values, 0.0).max(axis=-1)
-    typical = float(np.median(rows[rows > 0])) if (rows > 0).any() else 1.0  # any will do where all is 0
+    typical = float(np.median(rows[rows > 0])) if (rows > 0).any() else 1.0  # any value will do if all are 0
     return min(float(rows.max()) or 1.0, OUTLIER * typical)
 
 

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 _FONT = 11.0
 LINE_HEIGHT = 0.34
 _GAP, _PADDING = 0.06, 0.05
-"""Between words and around tokens, in inches."""
+"""The space between words and around tokens, in inches."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A token in its place: its left edge and width, and its line, counted from the top (inches)."""
+    """The position of a token: its left edge and width in inches, and its line, counted from the top."""
 
     name: str
     left: float
@@ -63,7 +63,7 @@ def plot_tokens(
         scope: the scope of the map.
         layer: the layer.
         query: the query, by its position (from 0, negative from the end) or by its token.
-        head: a head, at the scopes where heads are apart.
+        head: a head, at the scopes where heads are separate.
         normalise: `"row"` (shares of the query's row), `"column"` or `"none"`.
         colours: a matplotlib colour map or its name.
         colour_scale: `"sqrt"` or `"linear"`.
@@ -100,42 +100,42 @@ def _layout(row: xr.DataArray, width: float) -> list[Placed]:
     placed: list[Placed] = []
     left, line = 0.0, 0
     for word in _words(row):
-        needed = sum(widths[place] for place in word)
+        needed = sum(widths[index] for index in word)
         new_group = bool(placed) and _group(row, word[0]) != _group(row, word[0] - 1)
         if left and (left + needed > width or new_group):
             left, line = 0.0, line + 1
-        for place in word:
-            if left and left + widths[place] > width:
+        for index in word:
+            if left and left + widths[index] > width:
                 left, line = 0.0, line + 1
-            placed.append(Placed(names[place], left, widths[place], line))
-            left += widths[place]
+            placed.append(Placed(names[index], left, widths[index], line))
+            left += widths[index]
         left += _GAP
     return placed
 
 
 def _words(row: xr.DataArray) -> list[list[int]]:
-    """The places of the tokens of each word, in order; a token of no word is alone."""
+    """The indices of the tokens of each word, in order; a token without a word is alone."""
     words = row["key_word"].values
     together: list[list[int]] = []
-    for place, word in enumerate(words):
-        if place and word >= 0 and word == words[place - 1] and _group(row, place) == _group(row, place - 1):
-            together[-1].append(place)
+    for index, word in enumerate(words):
+        if index and word >= 0 and word == words[index - 1] and _group(row, index) == _group(row, index - 1):
+            together[-1].append(index)
         else:
-            together.append([place])
+            together.append([index])
     return together
 
 
-def _group(row: xr.DataArray, place: int) -> str:
-    return str(row["key_group"].values[place])
+def _group(row: xr.DataArray, index: int) -> str:
+    return str(row["key_group"].values[index])
 
 
 def widths_of(names: list[str]) -> list[float]:
-    """How wide each name is with its padding, in inches."""
+    """The width of each name with its padding, in inches."""
     figure = Figure(dpi=100)
     renderer = cast(Any, FigureCanvasAgg(figure)).get_renderer()
     texts = [figure.text(0, 0, name, fontsize=_FONT, parse_math=False) for name in names]
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # drawing will say so
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # drawing warns about it
         return [text.get_window_extent(renderer).width / 100 + 2 * _PADDING for text in texts]
 
 

@@ -235,7 +235,7 @@ class Analysis:
             raise SelectionError("There are no maps of single heads here: analyse with heads=True.")
         available = [str(scope) for scope in self._dataset["head_scope"].values]
         if name not in available:
-            raise SelectionError(f"Heads are apart only at {listing(available)}; at {name} they are already mixed.")
+            raise SelectionError(f"Heads are separate only at {listing(available)}; at {name} they are already mixed.")
         values = self._dataset[schema.HEAD_MAP].sel(head_scope=name).rename(name)
         return values.assign_attrs(quantity=_quantity(values, name))
 

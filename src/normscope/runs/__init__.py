@@ -1,7 +1,7 @@
 """A corpus run: experiments over a corpus in shards, in one pass, with tables, figures and a manifest.
 
-Every finished shard is on disk before it counts as done, so that whatever ends a run, the same command resumes it and gives
-the same tables to the last bit. What is computed for a sequence is up to the experiments.
+Every finished shard is on disk before it counts as done, so that whatever ends a run, the same command resumes it, and its
+tables are the same to the last bit. What is computed for a sequence is up to the experiments.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def run(
         out: folder for tables, figures, manifest and shards, or its URL (such as `s3://bucket/run`); without it everything
             stays in memory. In a folder with an unfinished run of the same settings, that run is resumed.
         options: options of experiments by experiment name.
-        jobs: number of processes. Each loads the model, and the cores are shared out between them.
+        jobs: number of processes. Each loads the model, and the cores are divided between them.
         overwrite: replace a run with other settings in the same folder.
         progress: show a progress bar (`None`: in a terminal).
         loading: further options of `normscope.load`, such as dtype, tokenizer or revision.
@@ -108,14 +108,14 @@ def run(
         masking: mask tokens for the experiments whose paper does (`paper`), for all, or for none.
         seed: of masking, sampling and the bootstrap.
         shard_size: sequences per shard.
-        corpus_name: what the papers call the corpus (wikipedia, sst2, mnli, conll), if it is theirs: published values
+        corpus_name: the papers' name of the corpus (wikipedia, sst2, mnli, conll), if it is theirs: published values
             are then shown next to the measured ones.
         ranks: a list of token frequency ranks (lines of `rank count id`); without it, tokens are counted in the corpus.
         value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
         ff_baseline: where the integrated gradients of feed-forwards start in the maps: at `"zero"`, or at the `"bias"`.
         dtype: arithmetic of the decomposition, float32 or float64 (default float32, or float64 for a float64 model).
-        stack: the stack of an encoder-decoder model to look at: `decoder` (the default) or `encoder`.
-        approximate: for experiments that look at the ranks of maps alone: approximate the maps from the feed-forward on, as
+        stack: the stack of an encoder-decoder model to analyse: `decoder` (the default) or `encoder`.
+        approximate: for experiments that use only the ranks of maps: approximate the maps from the feed-forward on, as
             in `Analyzer.analyze`. Tables, figures, manifest and report say so, with the measured error.
 
     All other keywords are options of `Corpus`, such as `limit`.
@@ -190,7 +190,7 @@ def _folder(out: str | Path | None) -> Generator[RunFolder]:
 def _source(
     model: str | Path | PreTrainedModel | ModelOptions | Analyzer | None, loading: LoadingOptions | None, jobs: int
 ) -> ModelOptions | None:
-    """Where the model comes from; `None` for an analyzer."""
+    """The options to load the model with; `None` for an analyzer."""
     if jobs < 1:
         raise InputError(f"jobs is at least 1, not {jobs}.")
     if jobs > MOST_JOBS:

@@ -177,11 +177,11 @@ def _stamps(corpus: Corpus | None) -> list[tuple[str, int, int]]:
 
 
 def plan_of(settings: Settings, analyzer: Analyzer, facts: ModelFacts) -> Plan:
-    """What is done with every sequence."""
+    """The plan for every sequence."""
     mask_id = getattr(analyzer.tokenizer, "mask_token_id", None)
     if settings.masking == "all" and mask_id is None:
         raise InputError(
-            f"{analyzer.name} has no mask token: nothing can be masked. Say masking='none' (--masking none)."
+            f"{analyzer.name} has no mask token: nothing can be masked. Use masking='none' (--masking none)."
         )
     return Plan(
         settings.experiments,
@@ -204,7 +204,7 @@ def _check_item(name: str, needs: Needs, item: Item) -> None:
         )
     if needs.evidence and item.evidence is None:
         raise InputError(
-            f"{name} needs rows of prefix, good, bad and evidence, and {item.where} is none: give a CSV file with these "
+            f"{name} needs rows of prefix, good, bad and evidence, and {item.where} is not one: give a CSV file with these "
             f"columns, or a folder of them (--format evidence)."
         )
 

@@ -43,7 +43,7 @@ class WorkerError(NormscopeError):
 
 
 class ChangedModelError(ModelError):
-    """A worker was given another model, or other software, than the run began with."""
+    """A worker has another model, or other software, than the run started with."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Processes:
 
 
 def threads_for(jobs: int) -> int:
-    """Threads of each process, so that all processes use each core of the machine once."""
+    """The number of threads of each process, so that all processes together use each core once."""
     return max(1, (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) // jobs)
 
 
@@ -127,7 +127,7 @@ def _pooled(pool: ProcessPoolExecutor, shards: Iterable[Shard], *, at_once: int)
             yield from _finished(pending)
     except KeyboardInterrupt:
         pending = {future for future in pending if not future.cancel()}
-        while pending:  # what has begun is finished and kept
+        while pending:  # what has started is finished and stored
             yield from _finished(pending)
         raise
     finally:

@@ -1,6 +1,6 @@
 """The folder of a run: it belongs to one run, and one process at a time works in it. It may have a mirror at a URL.
 
-Nothing in a folder is touched unless a run's own file shows that the folder is a run's, or the folder is empty.
+Nothing in a folder is changed unless the folder is empty or a file of a run shows that it belongs to one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FOLDERS = ("shards", "tables", "figures")
 
 
 class AnotherRunError(InputError):
-    """The output folder holds a run with other settings, or files that are no run's."""
+    """The output folder holds a run with other settings, or files that do not belong to a run."""
 
 
 class RunInProgressError(InputError):
@@ -45,7 +45,7 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """Where a user finds the run."""
+        """The path or URL of the run."""
         return str(self.path) if self.mirror is None else self.mirror.url
 
     @cached_property
@@ -110,10 +110,10 @@ def mirrored_folder(url: str) -> Generator[RunFolder]:
 @contextmanager
 def locked_folder(path: Path) -> Generator[RunFolder]:
     """The folder, created if needed and locked. Without a claim it is left unchanged."""
-    made = _make(path)
+    created = _make(path)
     lock = FileLock(str(path / _LOCK), timeout=0)
     try:
-        _record(path)  # refuses a folder of someone else before anything is put into it
+        _record(path)  # raises for a folder that is not a run's before anything is written
         _acquire(lock, path)
         try:
             yield RunFolder(path)
@@ -124,7 +124,7 @@ def locked_folder(path: Path) -> Generator[RunFolder]:
             lock.release()
     finally:
         if not (path / SETTINGS).exists():
-            _unmake(made)
+            _unmake(created)
 
 
 def _acquire(lock: FileLock, path: Path) -> None:
@@ -139,7 +139,7 @@ def _acquire(lock: FileLock, path: Path) -> None:
 
 
 def _make(path: Path) -> list[Path]:
-    """Make a folder, or that behind a link; those that were not there before, innermost first."""
+    """Create a folder, or the target of a link; returns the folders that were created, innermost first."""
     folder = followed(path)
     if kind(folder, "made") not in (None, "a folder"):
         raise FileError(f"{str(path)!r} is {kind(folder)}, and a run needs a folder. Choose another name (--out).")
@@ -160,7 +160,7 @@ def _unmake(folders: list[Path]) -> None:
 
 
 def _record(path: Path) -> dict[str, object] | None:
-    """The settings of the run in a folder, or `None` if the folder is empty. Any other folder is refused."""
+    """The settings of the run in a folder, or `None` if the folder is empty. Raises for any other folder."""
     file = path / SETTINGS
     if kind(file, "read") is None:
         with refusing(path, "used"):
@@ -186,7 +186,7 @@ def _not_empty(name: str) -> str:
 
 def _refusal(name: str, existing: dict[str, object], record: dict[str, object]) -> str:
     if existing.get("layout") != LAYOUT:
-        how = f"was made by another version of normscope ({existing['normscope']}), and cannot be resumed"
+        how = f"was created by another version of normscope ({existing['normscope']}), and cannot be resumed"
     else:
         how = f"differs in {listing(differences(existing, record))}"
     return f"{name!r} holds another run: it {how}. Choose another folder (--out), or replace that run (--overwrite)."

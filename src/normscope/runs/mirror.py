@@ -1,7 +1,7 @@
 """The folder of a run at a URL that fsspec reaches, such as a bucket of an object store.
 
 The run itself works in a folder on this machine. Its settings, every finished shard (one file, which has its name only when
-it is whole) and in the end its tables are copied to the URL, from where any machine goes on with it.
+it is whole) and in the end its tables are copied to the URL, from where any machine can resume it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Mirror:
         self._files, self._root = _file_system(self.url)
 
     def names(self, folder: str = "") -> set[str]:
-        """The names below a folder; those that begin with a dot are files in the making."""
+        """The names below a folder; those that begin with a dot are unfinished files."""
         with self._reached():
             self._files.invalidate_cache()
             try:
@@ -61,7 +61,7 @@ class Mirror:
     # ---- shards --------------------------------------------------------------------------------------------------------
 
     def shard(self, name: str) -> str:
-        """Where a user finds a shard."""
+        """The URL of a shard."""
         return f"{self.url}/{_SHARDS}/{name}{_ARCHIVE}"
 
     def fetch_shards(self, folder: Path) -> None:
@@ -124,7 +124,7 @@ def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
     for member in archive:
         content = archive.extractfile(member) if member.isfile() else None
         if content is None or Path(member.name).name != member.name:
-            raise tarfile.TarError(f"{member.name!r} is no file of a shard")
+            raise tarfile.TarError(f"{member.name!r} is not a file of a shard")
         with content, (folder / member.name).open("wb") as target:
             shutil.copyfileobj(content, target)
 

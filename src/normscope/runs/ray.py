@@ -1,7 +1,7 @@
 """The engine on a Ray cluster, of one machine or many: actors load the model once, and shards are calls of them.
 
-Ray decides where an actor runs. What is lost with a process or a machine is given to another actor, and a new actor takes
-the place of the lost one as soon as the cluster has room for it. Needs the extra `normscope[ray]`.
+Ray decides where an actor runs. The shard of a lost process or machine is passed to another actor, and a new actor replaces
+the lost one as soon as the cluster has room for it. Needs the extra `normscope[ray]`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from normscope.runs.engines import Finished, Work, Worker, WorkerError
 from normscope.runs.spool import Shard
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the coming default, without its warning
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the future default, without its warning
 
 require_extra("ray", "--engine ray", "ray")
 
@@ -30,12 +30,12 @@ import ray
 from ray import exceptions
 
 MOST_LOSSES = 4
-"""How many actors in a row may be lost with the same shard, or before their model is loaded."""
+"""The number of actors in a row that may be lost with the same shard, or before their model is loaded."""
 
 _MOST_WORKERS = 10_000
 
 _SECONDS_BETWEEN_LOOKS = 5
-"""How often to see whether there still is a machine, while nothing comes back."""
+"""How often to check that there still is a machine, while no result arrives."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ def share_of(
     count = workers or (int(sum(node["GPU"] // gpus for node in usable)) if gpus else len(usable))
 
     def room(cpus: int) -> int:
-        places = (min(node["CPU"] // cpus, node["GPU"] // gpus if gpus else node["CPU"]) for node in usable)
-        return int(sum(places))
+        slots = (min(node["CPU"] // cpus, node["GPU"] // gpus if gpus else node["CPU"]) for node in usable)
+        return int(sum(slots))
 
     most = int(max(node["CPU"] for node in usable))
     return Share(count, next((cpus for cpus in range(most, 1, -1) if room(cpus) >= count), 1), gpus)
@@ -138,7 +138,7 @@ def _check_answers(address: str) -> None:
 
 
 class _Pool:
-    """Actors, each with one shard at a time. An actor that is not there yet has none, so that none waits for room."""
+    """Actors, each with one shard at a time. An actor that has not started yet has none, so that no shard waits for it."""
 
     def __init__(self, work: Work, share: Share, patience: float) -> None:
         self._work, self._share, self._patience = work, share, patience
@@ -156,7 +156,7 @@ class _Pool:
             while self._at_work or self._again or not self._all_given:
                 yield from self._next(waiting)
         except KeyboardInterrupt:
-            while self._at_work:  # what has begun is finished and kept
+            while self._at_work:  # what has started is finished and stored
                 yield from self._next(iter(()))
             raise
         finally:

@@ -51,7 +51,7 @@ class Settings(RunSettings):
 
     @property
     def conventions(self) -> str:
-        """What is counted otherwise than in the papers."""
+        """What is computed differently from the papers."""
         given = {"value_bias": self.value_bias != "token", "ff_baseline": self.ff_baseline != "zero"}
         return " and ".join(f"{name}='bias'" for name, otherwise in given.items() if otherwise)
 
@@ -92,7 +92,7 @@ def check_choice(what: str, value: object, choices: tuple[object, ...]) -> None:
 
 
 def arithmetic(dtype: torch.dtype | str | None) -> Arithmetic | None:
-    """The name of the arithmetic that a dtype stands for; refuses those in which nothing is decomposed."""
+    """The name of the arithmetic that a dtype stands for; raises for one in which nothing can be decomposed."""
     match str(dtype).removeprefix("torch."):
         case "None":
             return None

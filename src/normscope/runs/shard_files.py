@@ -59,7 +59,7 @@ def broken_seal(folder: Path, run: str, name: str) -> str | None:
         if how is not None:
             return f"{file} {how}"
     strange = sorted(path.name for path in folder.glob("[!.]*") if path.name not in (SEAL, *files))
-    return f"{strange[0]} is none of its files" if strange else None
+    return f"{strange[0]} is not one of its files" if strange else None
 
 
 # ---- Partial results -------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Finished shards on disk: each is a folder that appears under its name only when it is whole, sealed by its checksums.
 
-A shard holds the partial results of a fixed stretch of the corpus. As soon as two neighbours are there, they become one
-that is twice as long, and so on: a tree whose shape depends on the shards' numbers alone. However long the corpus is,
-a handful of folders is left, and to read them in their order is all that the end of a run has to do.
+A shard holds the partial results of a fixed range of the corpus. As soon as two neighbours are done, they are merged into
+one that is twice as long, and so on: a tree whose shape depends only on the indices of the shards. However long the corpus
+is, a handful of folders is left, and the end of a run only has to read them in their order.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Shards:
         self._run = ""
         self._spans: set[Span] = set()
         self.unsealed: list[str] = []
-        """The shards of an earlier version, without checksums, that `prepare` took away: they are computed again."""
+        """The shards of an earlier version, without checksums, that `prepare` removed: they are computed again."""
 
     def done(self, index: int) -> bool:
         return self._holder(Span(index)) is not None

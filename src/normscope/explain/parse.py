@@ -39,7 +39,7 @@ from normscope.inputs import (
     with_targets,
 )
 from normscope.models.model import Model
-from normscope.options import Objective, is_whole, objective_of, position_of, whole_number, whole_numbers
+from normscope.options import is_whole, objective_of, position_of, whole_number, whole_numbers
 
 _LONGEST_CONTINUED = 4096
 """How long a text may become where the model itself says nothing."""
@@ -301,10 +301,11 @@ def checked(
     continue_for: object,
     direction: object,
     reply: object,
-    objective: Objective = "logit",
+    objective: str = "logit",
 ) -> Wanted:
     """The question that a user asks."""
-    if objective_of(objective) == "contrast" and against is None:
+    chosen = objective_of(objective)
+    if chosen == "contrast" and against is None:
         raise InputError("A contrast is with another word or label: name it (against=...).")
     return Wanted(
         None if target is None else _said(target, "target"),
@@ -313,7 +314,7 @@ def checked(
         None if continue_for is None else whole_number(continue_for, "The number of tokens (continue_for)"),
         None if direction is None else _direction(direction),
         None if reply is None else _reply(reply),
-        objective,
+        chosen,
     )
 
 

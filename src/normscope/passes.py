@@ -114,7 +114,7 @@ class Pass:
         lengths = {"lengths": batch.target_lengths, "encoder_lengths": batch.lengths}
         encoder = HeadListener(self.model.module, self.model.family, **lengths, dtype=self.dtype, head=False)
         self.model.capture(batch, sides, dtype=self.dtype, head=encoder)
-        for place, end in zip(batch.places, encoder.encoder_ends(), strict=True):
+        for place, end in zip(batch.indices, encoder.encoder_ends(), strict=True):
             if place in main.sources:
                 self.model.proof.encoder_end(end, main.sources[place])
 

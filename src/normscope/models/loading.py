@@ -72,7 +72,7 @@ def load_model(
     else:
         location = str(embedded.model_folder() if source is None else source)
         check_model_exists(location)
-        options = {"revision": revision, "trust_remote_code": trust_remote_code, **_hub_options(location)}
+        options = {"revision": revision, "trust_remote_code": trust_remote_code, **hub_options(location)}
         model = _from_pretrained(location, dtype, device_map, options, allow_pickle=allow_pickle)
         commit = getattr(model.config, "_commit_hash", None)
         tokenizer = _tokenizer(location, options) if tokenizer is None else tokenizer
@@ -102,7 +102,7 @@ def sketched_model(
     """
     location = str(embedded.model_folder() if source is None else source)
     check_model_exists(location)
-    options = {"revision": revision, "trust_remote_code": trust_remote_code, **_hub_options(location)}
+    options = {"revision": revision, "trust_remote_code": trust_remote_code, **hub_options(location)}
     config = _config(location, options)
     family = family_of(config.model_type)
     loader = _model_class(location, config)
@@ -141,7 +141,7 @@ def _name(model: PreTrainedModel) -> str:
     return model_name(model.name_or_path) if model.name_or_path else type(model).__name__
 
 
-def _hub_options(location: str) -> dict[str, Any]:
+def hub_options(location: str) -> dict[str, Any]:
     """For a name on the hub: whether to use the network at all. Offline, transformers would retry for a minute."""
     if not is_hub_name(location):
         return {}

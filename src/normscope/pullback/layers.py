@@ -89,16 +89,19 @@ class PulledStates:
     bias: Float[Tensor, " target"]
 
 
-def pull_back_states(trace: LayerTrace, covector: Covector) -> PulledStates:
-    """The same as `pull_back_layer` without any edge: no array of queries and keys is made for a target."""
-    pulled = pull_back_block(trace, covector.to(trace.hidden.device))
+def pull_back_states(trace: LayerTrace, covector: Covector, *, biases: bool = True) -> PulledStates:
+    """The same as `pull_back_layer` without any edge: no array of queries and keys is made for a target.
+
+    Without `biases` those are not followed, and `bias` means nothing.
+    """
+    pulled = pull_back_block(trace, covector.to(trace.hidden.device), biases=biases)
     at_input, source, bias = pulled.direct, None, pulled.bias
     if pulled.own is not None:
         own, constant = _below_own(pulled.own)
         at_input, bias = at_input + own, bias + constant
     for attention in pulled.attentions:
         values = attention.attention.linear_source
-        constant = constant_values(values)
+        constant = constant_values(values) if biases else None
         if constant is not None:
             bias = bias + attention.constant(constant)
         at_states = pull_back_values(values, attention.at_values)

@@ -42,7 +42,7 @@ NORMS = "norms"
 DECODER, ENCODER = "decoder", "encoder"
 """The groups of an encoder-decoder's result."""
 
-KINDS = ("explanation", "answer")
+KINDS = ("explanation", "answer", "similarity")
 """What a result says that it is, if it is no analysis."""
 
 Attributes = Mapping[str, str | int | float]
@@ -125,7 +125,8 @@ def problem(dataset: xr.Dataset, variables: Variables) -> str | None:
             return f"{name!r} has the dimensions {', '.join(map(str, variable.dims)) or 'of a single number'}"
         if (variable.dtype.kind in "OUST") != str(name).endswith(_TEXTS):
             return f"{name!r} holds {variable.dtype}"
-    needed = [f"{dimension}{name}" for dimension in ("query", "key") for name in ("", "_token", "_special", "_word")]
+    along = ("query", "key", "first", "second")
+    needed = [f"{dimension}{name}" for dimension in along for name in ("", "_token", "_special", "_word")]
     missing = [name for name in (*needed, "layer") if name.split("_")[0] in dataset.dims and name not in dataset.coords]
     return f"it has no {', '.join(missing)}" if missing else None
 

@@ -21,9 +21,12 @@ View = Literal[
     "output.answer_export:export_answer",
     "output.answer_terminal:show_answer",
     "output.answer_terminal:show_spans",
+    "plots:plot_similarity",
     "output.export:export_analysis",
     "output.explanation_export:export_explanation",
     "output.explanation_page:fragment",
+    "output.similarity_export:export_similarities",
+    "output.similarity_terminal:show_similarities",
     "explorer.page:frame",
 ]
 

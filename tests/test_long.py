@@ -46,14 +46,14 @@ def blocks_of_seven(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     monkeypatch.setattr(capture, "ROWS_AT_ONCE", 7)
     monkeypatch.setattr(capture, "_PAIRS_AT_ONCE", 7)
     heights: list[int] = []
-    traces_of_rows = capture.BoundBlock.traces_of_rows
+    traces_of_rows = capture.TraceBuilder.traces_of_rows
 
     def noting(self: Any, view: Any, blocks: Any) -> Any:
         for trace in traces_of_rows(self, view, blocks):
             heights.append(len(trace.queries))
             yield trace
 
-    monkeypatch.setattr(capture.BoundBlock, "traces_of_rows", noting)
+    monkeypatch.setattr(capture.TraceBuilder, "traces_of_rows", noting)
     yield heights
 
 

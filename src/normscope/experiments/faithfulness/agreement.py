@@ -22,6 +22,7 @@ from normscope.experiments.faithfulness.attributions import case_of, notes_of, s
 from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, PREDICTIONS, RESAMPLES, MethodTrial, named_method
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.tables import Row
+from normscope.methods.across_layers import maps_by
 from normscope.plots.style import SEQUENTIAL
 from normscope.results.analysis import Analysis
 from normscope.scopes import HALF_ATTENTION_WEIGHTS, basis
@@ -102,7 +103,7 @@ class Agreement(MethodTrial):
             method: Any = named_method(name, "layer maps")
             scopes = [*analyzer.scopes[-1:]] if method.name in ("norms", "projections") else None
             try:
-                analysis = analyzer.maps_by(item.sequence, method, scopes)
+                analysis = maps_by(analyzer, item.sequence, method, scopes)
             except (UnsupportedArchitectureError, InputError) as error:
                 if strict:
                     raise

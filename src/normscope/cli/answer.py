@@ -13,6 +13,7 @@ from normscope.cli.checks import check_answer_request, check_model, read_bytes
 from normscope.cli.commands import add_command
 from normscope.cli.console import given_texts, load_analyzer, result_console, say, say_written, working
 from normscope.cli.expansion import Expansion, expanded
+from normscope.cli.texts import ALONE, TextOptions
 from normscope.errors import FileError, InputError
 from normscope.models.options import ModelOptions
 from normscope.options import Unit
@@ -34,7 +35,7 @@ EXAMPLES = (
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
     request = Expansion(AnswerRequest, dict)
-    add_command(app, "answer", expanded(answer_command, request=request, model=options.MODEL), *EXAMPLES)
+    add_command(app, "answer", expanded(answer_command, request=request, reading=ALONE, model=options.MODEL), *EXAMPLES)
 
 
 def answer_command(
@@ -88,17 +89,17 @@ def answer_command(
     ] = "sentence",
     top: Annotated[int, typer.Option("--top", help="How many of them to show.", rich_help_panel=_SHOWN)] = 10,
     out: options.Out = None,
-    as_text: options.AsText = False,
+    reading: TextOptions,
     model: ModelOptions,
 ) -> None:
     """Show which sentences, documents or turns an answer came from.
 
-    The model answers a question about documents, and its answer is taken apart: what each sentence puts into the logits of its
-    tokens, exactly for given attention weights, deviations of norms and slopes of activations. With --out it is written as a
-    picture (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
+    The model answers a question about documents, and its answer is taken apart: what each sentence puts into the logits of
+    its tokens, exactly for given attention weights, deviations of norms and slopes of activations. With --out it is written
+    as a picture (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
     """
     check_answer_request(request, context, messages, units=units, hops=hops, top=top, out=out)
-    documents = _documents(context or [], as_text=as_text)
+    documents = _documents(context or [], as_text=reading.as_text)
     turns = None if messages is None else _messages(messages)
     memory = read_bytes(request.get("max_memory"))
     check_model(model)
@@ -147,7 +148,7 @@ def _documents(arguments: list[str], *, as_text: bool) -> dict[str, str]:
     texts = [first, *(cast("list[str]", others))]
     documents: dict[str, str] = {}
     for number, (argument, text) in enumerate(zip(arguments, texts, strict=True), 1):
-        name = f"document {number}" if text == argument or argument == "-" else Path(argument).name
+        name = f"document {number}" if argument in (text, "-") else Path(argument).name
         documents[name if name not in documents else f"{name} ({number})"] = text
     return documents
 

@@ -46,6 +46,25 @@ def test_no_module_takes_a_name_that_its_package_uses(package: Path) -> None:
     assert not modules & names_taken_from_elsewhere(package)
 
 
+IMPORT_EACH_FIRST = """
+import sys
+from importlib import import_module
+from typing import get_args
+
+from normscope.results.views import View
+
+for name in sorted({each.partition(":")[0] for each in get_args(View)}):
+    for module in [each for each in sys.modules if each.partition(".")[0] == "normscope"]:
+        del sys.modules[module]
+    import_module(f"normscope.{name}")
+"""
+
+
+def test_whatever_shows_a_result_can_be_the_first_to_be_imported() -> None:
+    process = subprocess.run([sys.executable, "-c", IMPORT_EACH_FIRST], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+
+
 HEAVY = {
     "torch",
     "transformers",

@@ -158,3 +158,9 @@ def test_a_truth_value_is_no_whole_number_and_neither_is_an_array_of_one() -> No
         *(True, True, True),
         *(False, False, False, False, False),
     ]
+
+
+@pytest.mark.parametrize("path", [3, 1.5, None, ["x.nc"], b"x.nc"])
+def test_what_names_no_file_is_refused_where_one_is_meant(path: Any) -> None:
+    with pytest.raises(ns.FileError, match="is named by a text or a path, not by"):
+        ns.open(path)

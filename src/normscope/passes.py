@@ -18,10 +18,11 @@ from rich.console import Console
 from rich.progress import Progress
 
 from normscope.capture import LONG, Side, rows_together
+from normscope.capture.heads import HeadListener
 from normscope.chain.baseline import BiasBaseline
 from normscope.chain.measure import AnyMeasure, CaptureDepth, Measure, Request, StackRequest, Variables, query_positions
-from normscope.chain.trace import LayerTrace
-from normscope.errors import CompletenessError
+from normscope.chain.trace import CrossAttention, LayerTrace
+from normscope.errors import CompletenessError, UnsupportedArchitectureError
 from normscope.estimate.planning import costs, lengths_of
 from normscope.families.spec import Stack
 from normscope.inputs import Batch, TokenSequence
@@ -102,8 +103,20 @@ class Pass:
             if request.encoder is not None:
                 folds.append(_Fold(self.model, family.encoder, request.encoder, batch, None, count, request.baseline))
                 sides.append(folds[1].side(batch.lengths))
-        self.model.capture(batch, sides, dtype=self.dtype)
+        self._capture(batch, sides, folds[0])
         return folds
+
+    def _capture(self, batch: Batch, sides: Sequence[Side], main: _Fold) -> None:
+        """The pass itself. What a decoder reads must be what its encoder gives out, token by token."""
+        if self.model.family.encoder is None:
+            self.model.capture(batch, sides, dtype=self.dtype)
+            return
+        lengths = {"lengths": batch.target_lengths, "encoder_lengths": batch.lengths}
+        encoder = HeadListener(self.model.module, self.model.family, **lengths, dtype=self.dtype, head=False)
+        self.model.capture(batch, sides, dtype=self.dtype, head=encoder)
+        for place, end in zip(batch.places, encoder.encoder_ends(), strict=True):
+            if place in main.sources:
+                self.model.proof.encoder_end(end, main.sources[place])
 
 
 @dataclass
@@ -120,6 +133,8 @@ class _Fold:
     states: dict[tuple[int, AnyMeasure], Any] = field(default_factory=dict)
     worst: dict[int, float] = field(default_factory=dict[int, float])
     begun: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    sources: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
+    """The states of the encoder that the first cross-attention of each sequence reads."""
 
     @cached_property
     def reach(self) -> CaptureDepth:
@@ -151,6 +166,7 @@ class _Fold:
         if begins:
             self.begun.add((place, layer))
             self.count(place)
+            self._note_source(place, layer, trace)
         if self.rows is not None and len(trace.queries) == trace.length:
             trace = trace.select(torch.tensor(self.rows[place], device=trace.queries.device))
         # Further blocks of query rows have the same values.
@@ -162,6 +178,17 @@ class _Fold:
             before = self.states[place, measure] if started else measure.start()
             self.states[place, measure] = measure.add(before, layer, trace)
             self._prove(place, layer, measure)
+
+    def _note_source(self, place: int, layer: int, trace: LayerTrace) -> None:
+        """Every layer of a decoder reads the same states of the encoder."""
+        for step in trace.steps:
+            if isinstance(step, CrossAttention) and step.source is not None:
+                read = self.sources.setdefault(place, step.source.states)
+                if not torch.equal(read, step.source.states.to(read.device)):
+                    raise UnsupportedArchitectureError(
+                        f"Layer {layer} of {self.model.name} reads other states of the encoder than the layers before it: "
+                        f"whether they are those of the encoder's tokens is not known."
+                    )
 
     def _named(self, layer: int) -> str:
         of_encoder = self.stack is self.model.family.encoder

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 from normscope.errors import FileError, InputError, NormscopeError, listing, require_extra
 
@@ -33,6 +34,10 @@ def refusing(path: str | Path, done: str = "written") -> Generator[None]:
         raise
     except OSError as error:
         raise FileError(f"{str(path)!r} cannot be {done}: {reason(error)}.") from error
+    except TypeError as error:
+        if isinstance(cast(object, path), str | Path):
+            raise
+        raise FileError(f"A file is named by a text or a path, not by {path!r}.") from error
     except ValueError as error:  # a NUL character, or one that no name on this system can have
         raise FileError(f"{str(path)!r} cannot be {done}: no file can have such a name ({error}).") from error
 

@@ -45,6 +45,22 @@ def test_a_model_without_blocks_where_they_should_be_is_refused_when_it_is_loade
         ns.load(model)
 
 
+def test_a_configuration_with_fewer_layers_than_the_model_is_refused_whenever_it_is_changed() -> None:
+    model = tiny("bert")
+    analyzer = ns.load(model)
+    model.config.num_hidden_layers = 1
+    for ask in (lambda: ns.load(model), lambda: analyzer.analyze(padded(SEQUENCES[:1]))):
+        with pytest.raises(ns.UnsupportedArchitectureError, match=r"has 2 blocks at 'encoder\.layer\.\*'.* it has 1\."):
+            ask()
+
+
+def test_a_model_that_lost_a_block_after_it_was_loaded_is_refused() -> None:
+    analyzer = ns.load(tiny("bert"))
+    del blocks(analyzer.model)[1]
+    with pytest.raises(ns.UnsupportedArchitectureError, match=r"ran 1 of 2 blocks at 'encoder\.layer\.\*'"):
+        analyzer.analyze(padded(SEQUENCES[:1]))
+
+
 def test_norms_that_compute_in_float32_are_within_the_tolerance_of_float64() -> None:
     analysis = ns.load(tiny("deberta").double()).analyze(padded(SEQUENCES[:1]))
     assert 1e-12 < float(analysis.completeness.max()) < 1e-6

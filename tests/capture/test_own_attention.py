@@ -13,6 +13,7 @@ from support.tiny_architectures import tiny as tiny_architecture
 from support.tiny_models import tiny, token_ids
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations import flex_attention, sdpa_attention
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -101,6 +102,33 @@ def test_a_replaced_product_of_pytorch_is_refused(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", product)
     assert_refused(tiny("bert", attention="sdpa"), "sdpa")
+
+
+@pytest.mark.parametrize(
+    ("implementation", "name"),
+    [
+        ("flex_attention", "compile_friendly_flex_attention"),
+        ("flex_attention", "flex_attention"),
+        ("flex_attention", "repeat_kv"),
+        ("sdpa", "repeat_kv"),
+    ],
+)
+def test_a_replaced_function_that_a_known_one_calls_is_refused(
+    implementation: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = {"sdpa": sdpa_attention, "flex_attention": flex_attention}[implementation]
+    own = getattr(module, name)
+
+    @functools.wraps(own)
+    def sharper_states(states: Tensor, *rest: Any, **options: Any) -> Any:
+        return own(3 * states, *rest, **options)
+
+    for model in (tiny("bert"), tiny_architecture("llama")):
+        model.set_attn_implementation(implementation)
+        assert ns.load(model).analyze(IDS, scopes="AttnW").map("AttnW").size
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, sharper_states)
+            assert_refused(model, implementation)
 
 
 def test_one_layer_with_a_setting_of_its_own_is_heard_or_refused() -> None:

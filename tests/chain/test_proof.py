@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,8 +14,10 @@ import torch
 from support.tiny_architectures import EXPERTS, GROUPED, VARIANTS, ids, tiny
 from support.tiny_heads import tiny_head
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook
 
 import normscope as ns
+from normscope.chain.rounding import Computed
 
 IDS = {"input_ids": torch.tensor([[5, 9, 7, 30, 12, 8, 21]])}
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -220,20 +223,160 @@ def test_a_cross_attention_that_reads_other_tokens_than_its_block_is_given_is_re
         handle.remove()
 
 
-def test_a_decoder_that_reads_other_states_than_the_encoder_gives_out_is_not_explained() -> None:
+@pytest.mark.parametrize("look", ["analyze", "mixing ratios", "explain"])
+def test_a_decoder_that_reads_other_states_than_the_encoder_gives_out_gives_no_result(look: str) -> None:
     analyzer = analyzer_of("decoder of mBART", torch.float32)
     encoder = analyzer.model.get_submodule("model.encoder")
 
-    def roll(_: nn.Module, __: Any, output: Any) -> Any:
-        output.last_hidden_state = output.last_hidden_state.roll(1, dims=1)
+    def roll(module: nn.Module, _: Any, output: Any) -> Any:
+        if module is encoder:
+            output.last_hidden_state = output.last_hidden_state.roll(1, dims=1)
         return output
 
-    handle = encoder.register_forward_hook(roll)
+    handle = register_module_forward_hook(roll)  # on all modules: none has a hook of its own
     try:
         with pytest.raises(ns.CompletenessError, match="What the decoder reads is not what the end of the encoder"):
-            analyzer.explain(IDS, **DECODED)
+            asked_of(analyzer, "decoder of mBART")[look]()
     finally:
         handle.remove()
+
+
+@pytest.mark.parametrize("look", ["analyze", "mixing ratios"])
+def test_layers_that_read_different_states_of_the_encoder_give_no_map(look: str) -> None:
+    analyzer = analyzer_of("decoder of mBART", torch.float32)
+    layer = analyzer.model.get_submodule("model.decoder.layers.1")
+
+    def roll(_: nn.Module, args: Any, kwargs: Any) -> Any:
+        return (args[0], args[1], args[2].roll(1, dims=1), *args[3:]), kwargs
+
+    handle = layer.register_forward_pre_hook(roll, with_kwargs=True)
+    try:
+        with pytest.raises(ns.UnsupportedArchitectureError, match=r"Layer 2 .* reads other states of the encoder than"):
+            asked_of(analyzer, "decoder of mBART")[look]()
+    finally:
+        handle.remove()
+
+
+# ---- states that are not those of their tokens ---------------------------------------------------------------------------
+
+
+EMBEDDINGS = {
+    "bert": ("bert.embeddings", "bert.embeddings.word_embeddings"),
+    "llama": ("model.embed_tokens", "model.embed_tokens"),
+    "gpt2": ("transformer.drop", "transformer.wte"),
+    "decoder of mBART": ("model.decoder.layernorm_embedding", "model.encoder.embed_tokens"),
+}
+"""The module whose output enters the first block (or a stack's), and the table of a stack that reads the ids."""
+
+
+@pytest.mark.parametrize("name", EMBEDDINGS)
+def test_embeddings_of_other_tokens_give_no_result(name: str) -> None:
+    analyzer = analyzer_of(name, torch.float32)
+    leaving, reading = (analyzer.model.get_submodule(path) for path in EMBEDDINGS[name])
+
+    def roll_in_place(_: nn.Module, __: Any, output: Tensor) -> None:
+        output.copy_(output.roll(1, dims=1))
+
+    for register in (
+        lambda: leaving.register_forward_hook(lambda _, __, output: output.roll(1, dims=1)),
+        lambda: leaving.register_forward_hook(roll_in_place),
+        lambda: reading.register_forward_pre_hook(lambda _, given: (given[0].roll(1, dims=1),)),
+    ):
+        handle = register()
+        try:
+            for ask in asked_of(analyzer, name).values():
+                with pytest.raises(ns.CompletenessError, match=r"a hook changes what '.*' reads or gives out"):
+                    ask()
+        finally:
+            handle.remove()
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "gpt2"])
+def test_a_forward_pass_outside_of_the_blocks_that_was_replaced_gives_no_result(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analyzer = analyzer_of(name, torch.float32)
+    module = analyzer.model.get_submodule(EMBEDDINGS[name][0])
+    own, of_class = module.forward, type(module).forward
+
+    @functools.wraps(of_class)
+    def rolled(_: nn.Module, *args: Any, **kwargs: Any) -> Tensor:
+        return own(*args, **kwargs).roll(1, dims=1)
+
+    for target, forward in ((module, functools.partial(rolled, module)), (type(module), rolled)):
+        with monkeypatch.context() as patch:
+            patch.setattr(target, "forward", forward)
+            for ask in asked_of(analyzer, name).values():
+                with pytest.raises(ns.ModelError, match=r"the forward pass of '.*' is .*rolled and not that of"):
+                    ask()
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "gpt2", "decoder of mBART"])
+def test_states_that_change_between_two_blocks_give_no_result(name: str) -> None:
+    analyzer = analyzer_of(name, torch.float32)
+    block = analyzer.model.get_submodule(SUBJECTS[name].block)
+
+    def roll(_: nn.Module, args: Any, kwargs: Any) -> Any:
+        return (args[0].roll(1, dims=1), *args[1:]), kwargs
+
+    def roll_in_place(_: nn.Module, args: Any) -> None:
+        args[0].copy_(args[0].roll(1, dims=1))
+
+    for handle in (
+        lambda: block.register_forward_pre_hook(roll, with_kwargs=True),
+        lambda: block.register_forward_pre_hook(roll_in_place),
+    ):
+        hook = handle()
+        try:
+            for ask in asked_of(analyzer, name).values():
+                with pytest.raises(
+                    ns.UnsupportedArchitectureError, match="What enters layer 2 is not what leaves layer 1"
+                ):
+                    ask()
+        finally:
+            hook.remove()
+
+
+def test_hooks_that_change_nothing_are_no_concern() -> None:
+    analyzer = analyzer_of("bert", torch.float32)
+    expected = analyzer.analyze(IDS).map("AttnW")
+    modules = [analyzer.model.get_submodule(path) for path in ("bert", "bert.embeddings", "bert.encoder")]
+    seen: list[Any] = []
+    handles = [module.register_forward_hook(lambda _, __, output: seen.append(output)) for module in modules]
+    handles += [module.register_forward_pre_hook(lambda _, given: seen.append(given)) for module in modules]
+    try:
+        assert analyzer.analyze(IDS).map("AttnW").equals(expected)
+        assert seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+@pytest.mark.parametrize("path", ["model.layers.0.mlp", "model.layers.0.mlp.down_proj"])
+def test_one_number_that_is_all_of_a_wide_state_is_not_lost_among_the_others(path: str, dtype: torch.dtype) -> None:
+    sizes = {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 16}
+    model = tiny_head("llama", "LlamaForCausalLM", dtype, hidden_size=9216, num_hidden_layers=1, **sizes)
+    with torch.no_grad():
+        model.get_submodule("model.layers.0.mlp.down_proj").weight[7] *= 200
+    analyzer = ns.load(model)
+    assert analyzer.mixing_ratios(IDS) is not None
+
+    def without_the_largest(output: Tensor) -> Tensor:
+        return output.index_fill(-1, torch.tensor([7]), 0.0)
+
+    with changed(model, path, without_the_largest):
+        for ask in (analyzer.mixing_ratios, analyzer.explain):
+            with pytest.raises(ns.CompletenessError, match="In layer 1 the state after"):
+                ask(IDS)
+
+
+def test_rows_of_zeros_and_of_the_largest_and_smallest_numbers_are_compared() -> None:
+    for size in (0.0, 1e-38, 1e37):
+        states = torch.full((2, 6), size)
+        assert Computed.from_model(states).error(states, torch.finfo(torch.float32).tiny).tolist() == [[0.0], [0.0]]
+    halved = Computed.from_model(torch.full((1, 6), 1e37)).error(torch.full((1, 6), 5e36), 1e-38)
+    torch.testing.assert_close(halved, torch.full((1, 1), 0.5))
 
 
 def test_what_is_too_small_to_be_rounded_to_all_digits_is_no_difference() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from importlib.resources import files as resources
@@ -129,6 +130,14 @@ def test_a_file_in_the_place_of_a_models_folder_is_refused(
     code, _, err = run(*COMMAND, *named(models))
     assert code == 2 and "a run needs a folder" in err
     assert (tmp_path / "runs/b-bert").read_text() == "mine" and not (tmp_path / "runs/a-bert").exists()
+
+
+def test_anything_but_a_folder_in_the_place_of_the_runs_is_refused_before_any_model(
+    run: Callable[..., Output], models: list[str], tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "runs")
+    code, _, err = run(*COMMAND, *named(models))
+    assert code == 2 and "'runs' is a pipe, and a run needs a folder" in err and "Model 1" not in err
 
 
 def test_folders_have_the_shortest_names_that_tell_models_apart() -> None:

@@ -107,3 +107,21 @@ def test_other_methods_know_of_no_sinks() -> None:
     model = tiny("llama")
     explanation = ns.load(model).explain({"input_ids": IDS}, direction="state", at=5, method="gradient-x-input")
     assert explanation.sinks == []
+
+
+def test_the_page_of_many_tokens_looks_for_sinks_no_more_often_than_that_of_few(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    analyzer, own, looked = ns.load(tiny("llama")), ns.Explanation.sinks.fget, []  # type: ignore[attr-defined]
+
+    def counted(explanation: ns.Explanation) -> list[int]:
+        looked.append(explanation)
+        return own(explanation)
+
+    monkeypatch.setattr(ns.Explanation, "sinks", property(counted))
+    counts = []
+    for tokens in (IDS[:2], IDS * 4):
+        looked.clear()
+        write_page(analyzer.explain({"input_ids": tokens}, direction="state", at=1), tmp_path / "page.html")
+        counts.append(len(looked))
+    assert counts[0] == counts[1]

@@ -22,7 +22,7 @@ from normscope.experiments.base import ModelFacts
 from normscope.experiments.dispersion import Dispersion
 from normscope.models.options import ModelOptions
 from normscope.report import write_report
-from normscope.runs import AnotherRunError, run
+from normscope.runs import AnotherRunError, run, settings_of
 from normscope.runs.settings import differences
 
 pytestmark = pytest.mark.usefixtures("empty_pictures")
@@ -181,6 +181,11 @@ def test_a_setting_that_does_not_exist_is_refused(analyzer: Any, wrong: dict[str
 
 
 # ---- options of the corpus -----------------------------------------------------------------------------------------------
+
+
+def test_one_experiment_needs_no_list() -> None:
+    for alone, listed in (("dispersion", ["dispersion"]), (Dispersion(), [Dispersion()])):
+        assert settings_of(alone).experiments == settings_of(listed).experiments
 
 
 def test_a_list_of_texts_has_the_options_of_a_corpus(analyzer: Any, seen: list[list[str]]) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
+from normscope.capture.between import Joints, watch_outside
 from normscope.capture.blocks import BoundBlock, experts_path
 from normscope.capture.hooks import (
     AttentionListener,
@@ -29,6 +30,7 @@ from normscope.capture.stacks import bare_model, blocks_of, family_in, module_be
 from normscope.capture.view import Seen, SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.chain.trace import LayerTrace
+from normscope.errors import UnsupportedArchitectureError
 from normscope.families import Family
 from normscope.families.spec import DispatchedAttention, DispatchedCrossAttention, HookedAttention, Part, Stack
 
@@ -111,22 +113,26 @@ def capture_sides(
     dtype: torch.dtype,
     below_attention: bool = False,
     head_hooks: Callable[[], list[RemovableHandle]] | None = None,
+    to_the_end: bool = False,
 ) -> None:
     """The same for several stacks of one model (encoder and decoder) in one forward pass.
 
-    With `head_hooks` the pass continues through the model's task head, which these hooks listen to.
+    `head_hooks` are registered on the whole model, with its task head. The pass ends after the last layer that is asked for,
+    or, `to_the_end`, after the head.
     """
     listeners = [_Listener(model, side, dtype, below_attention) for side in sides]
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         handles = stack.enter_context(forward_pass(model))
         attentions: dict[nn.Module, AttentionListener] = {}
-        for listener in listeners:
+        blocks = [blocks_of(model, side.stack) for side in sides]
+        handles += watch_outside(model, bare_model(model), [block for stack in blocks for block in stack])
+        for listener, own in zip(listeners, blocks, strict=True):
             chains = listener.chains
-            for place, block in enumerate(blocks_of(model, listener.side.stack)):
+            for place, block in enumerate(own):
                 chain = chains[place % len(chains)]
                 handles += listener.hook(
-                    block, chain, done=lambda: head_hooks is None and all(each.done for each in listeners)
+                    block, chain, done=lambda: not to_the_end and all(each.done for each in listeners)
                 )
                 attentions |= listener.attentions(block, chain)
         rows = ROWS_AT_ONCE if all(side.blocks is not None for side in sides) else None
@@ -137,6 +143,8 @@ def capture_sides(
         else:
             handles += head_hooks()
             model(**inputs)
+    for listener in listeners:
+        listener.check_done(model)
 
 
 def _beginning(chain: Sequence[Part], components: int | None) -> Sequence[Part]:
@@ -154,6 +162,7 @@ class _Listener:
         self.side, self.dtype, self.below_attention, self.config = side, dtype, below_attention, model.config
         self.whole_chains = [topology.chain() for topology in side.stack.topologies(model.config)]
         self.chains = [_beginning(chain, side.components) for chain in self.whole_chains]
+        self.joints = None if module_between(model, side.stack) else Joints(model)
         self.layer = 0
         self.seen: Seen | None = None
 
@@ -161,11 +170,22 @@ class _Listener:
     def done(self) -> bool:
         return self.layer >= max(self.side.layers, default=0)
 
+    def check_done(self, model: PreTrainedModel) -> None:
+        """Refuse a pass that ended before the last layer that is asked for."""
+        if not self.done:
+            raise UnsupportedArchitectureError(
+                f"{type(model).__name__} ran {self.layer} of {self.side.stack.depth(model.config)} blocks at "
+                f"{self.side.stack.blocks!r}: it has other blocks than its configuration says."
+            )
+
     def hook(self, block: nn.Module, chain: Sequence[Part], done: Callable[[], bool]) -> list[RemovableHandle]:
         """Hooks on a block and on the parts of it that its chain watches."""
 
         def ends(_: nn.Module, __: tuple[Any, ...], output: Tensor | tuple[Any, ...]) -> None:
-            self._block_ends(block, chain, output if isinstance(output, Tensor) else output[0])
+            states = output if isinstance(output, Tensor) else output[0]
+            self._block_ends(block, chain, states)
+            if self.joints is not None:
+                self.joints.leave(states)
             if done():
                 raise _AllDone
 
@@ -190,8 +210,11 @@ class _Listener:
 
     def _block_starts(self, block: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         self.layer += 1
+        hidden = _first(args, kwargs)
+        if self.joints is not None:
+            self.joints.enter(hidden, self.layer)
         if self.layer in self.side.layers:
-            self.seen = Seen(hidden=_first(args, kwargs).clone(), source=_source(block, args, kwargs))
+            self.seen = Seen(hidden=hidden.clone(), source=_source(block, args, kwargs))
 
     def _block_ends(self, block: nn.Module, chain: Sequence[Part], output: Tensor) -> None:
         if self.seen is None:

@@ -43,7 +43,7 @@ class HeadListener:
 
     `lengths` are those of the sequences that the head's stack of blocks sees: of a multiple-choice model every choice is a
     sequence of its own (with one row and one label), choice by choice within each example. With `encoder_lengths` the end
-    of an encoder is heard as well, or alone, without `head`.
+    of an encoder is heard as well, or alone, without `head`: then the pass may end before that of the model.
     """
 
     def __init__(
@@ -79,6 +79,10 @@ class HeadListener:
     def traces(self) -> list[HeadTrace]:
         """The head's trace of every sequence, after the pass."""
         assert self.head is not None
+        if self.heard.output is None:
+            raise HeadError(
+                f"The head of {type(self.model).__name__} was not reached: the forward pass ended before its end."
+            )
         return [bound.trace(self.head) for bound in self._bound(_HEAD, self.lengths)]
 
     def encoder_ends(self) -> list[EncoderEnd]:
@@ -89,10 +93,6 @@ class HeadListener:
         ]
 
     def _bound(self, stack: str, lengths: Sequence[int]) -> list[BoundHead]:
-        if self.heard.output is None:
-            raise HeadError(
-                f"The head of {type(self.model).__name__} was not reached: the forward pass ended before its end."
-            )
         return [
             BoundHead(self.model, self.heard, self.states[stack], sequence, length, self.dtype)
             for sequence, length in enumerate(lengths)

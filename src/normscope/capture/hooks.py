@@ -9,11 +9,12 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import BuiltinFunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -37,6 +38,8 @@ Attention = Callable[..., tuple[Tensor, Tensor]]
 
 _EAGER = "eager"
 _LIBRARY = Path(transformers.__file__).parent
+_LOADED_WHEN_USED = "_fn"
+"""How transformers calls the functions of other packages (flash attention) that it loads when they are first used."""
 
 
 def configurations(model: PreTrainedModel) -> list[Config]:
@@ -88,8 +91,30 @@ def refuse_unknown_attention(model: PreTrainedModel, attentions: Iterable[nn.Mod
 
 
 def _refuse_function(model: PreTrainedModel, name: str, function: Any, what: str) -> None:
-    if function is not None and not _is_of_transformers(function):
+    if function is None:
+        return
+    if not _is_of_transformers(function):
         raise _refused(model, name, what, f"which is {_called(function)} and not that of transformers")
+    other = next((each for each in _used_by(function, set()) if not _is_of_libraries(each)), None)
+    if other is not None:
+        raise _refused(model, name, what, f"which is that of transformers but calls {_called(other)}, which is not")
+
+
+def _used_by(function: Any, known: set[Any], steps: int = 3) -> Iterator[Any]:
+    """The functions that a function of transformers finds by name, those that they find, and so on for some steps."""
+    names = getattr(function, "__code__", None)
+    for name in () if names is None else names.co_names:
+        value = function.__globals__.get(name)
+        if not isinstance(value, FunctionType | partial | type) or name.endswith(_LOADED_WHEN_USED) or value in known:
+            continue
+        known.add(value)
+        if not isinstance(value, type):
+            yield value
+        if steps > 1 and _is_of_transformers(value):
+            yield from _used_by(value, known, steps - 1)
+        if isinstance(value, type) and value.__module__.startswith(transformers.__name__):
+            for method in vars(value).values():
+                yield from _used_by(method, known, steps - 1)
 
 
 def _refuse_eager(model: PreTrainedModel, module: nn.Module) -> None:
@@ -103,6 +128,11 @@ def _is_of_transformers(function: object) -> bool:
     """Whether the code of a function is that of the library: a name alone can be given to anything."""
     code = getattr(function, "__code__", None)
     return code is not None and Path(code.co_filename).is_relative_to(_LIBRARY)
+
+
+def _is_of_libraries(function: object) -> bool:
+    package = str(getattr(function, "__globals__", {}).get("__name__")).partition(".")[0]
+    return package in (transformers.__name__, torch.__name__) or package in sys.stdlib_module_names - {"__main__"}
 
 
 def _called(function: object) -> str:

@@ -54,6 +54,11 @@ def blocks_of(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
             f"but has no blocks at {stack.blocks!r} below {type(bare_model(model)).__name__}."
         )
     topologies = stack.topologies(model.config)
+    if len(blocks) > len(topologies):
+        raise UnsupportedArchitectureError(
+            f"{type(model).__name__} has {len(blocks)} blocks at {stack.blocks!r}, but its configuration says that it has "
+            f"{len(topologies)}. Remove the blocks that it should not have, or restore the configuration."
+        )
     for place, block in enumerate(blocks):
         chain = topologies[place % len(topologies)].chain()
         for path in watched_paths(chain, below_attention=True):

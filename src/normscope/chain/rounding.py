@@ -41,12 +41,19 @@ class Computed:
         return Computed(states, states.abs())
 
     def error(self, own: Float[Tensor, "row f"], least: float, groups: int = 1) -> Float[Tensor, "row group"]:
-        """How far the model's `own` states are, relative to what is rounded: the root mean square over each group.
+        """How far the model's `own` states are, relative to what is rounded, in each group: the larger of two measures.
 
-        `least` is the smallest number that the model's dtype rounds to all of its digits.
+        The root mean square over a group counts all numbers alike, so that a small one that is wrong is seen. The length of
+        the difference relative to that of what is rounded counts them by their size: in a wide state, one number that is far
+        larger than the others may be all that matters. `least` is the smallest number that the model's dtype rounds to all
+        of its digits.
         """
-        relative = (self.value - own) / (self.rounded + least)
-        return relative.unflatten(-1, (groups, -1)).square().mean(-1).sqrt()
+        difference = (self.value - own).unflatten(-1, (groups, -1))
+        rounded = (self.rounded + least).unflatten(-1, (groups, -1))
+        alike = (difference / rounded).square().mean(-1).sqrt()
+        largest = rounded.amax(-1, keepdim=True)  # squares of the numbers themselves could be too large or too small
+        by_size = (difference / largest).norm(dim=-1) / (rounded / largest).norm(dim=-1)
+        return alike.maximum(by_size)
 
     def __add__(self, other: Computed) -> Computed:
         return Computed(self.value + other.value, self.rounded + other.rounded)

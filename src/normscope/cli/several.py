@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from normscope.cli.checks import check_folder
 from normscope.cli.console import complain, say, working
 from normscope.errors import CompletenessError, InputError, NormscopeError, listing, unknown
 from normscope.models.options import ModelOptions
@@ -40,6 +41,7 @@ def several_models(models: Sequence[str], listed: str | None, out: str) -> dict[
     if listed is None and len(names) < 2:
         return None
     _refuse_twice(names)
+    check_folder(out)
     if kind(Path(out) / SETTINGS, "read") is not None:
         raise InputError(
             f"{out!r} is the folder of one run, and several models have a folder each inside it. Choose another one (--out)."

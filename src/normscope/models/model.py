@@ -199,6 +199,7 @@ class Model:
             dtype=dtype,
             below_attention=True,
             head_hooks=None if head is None else head.hook,
+            to_the_end=reads_head,
         )
 
     def _arguments(self, batch: Batch, *, head: bool) -> dict[str, object]:

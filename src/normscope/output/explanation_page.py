@@ -13,8 +13,8 @@ from jinja2 import Environment, PackageLoader
 from matplotlib.colors import to_hex
 
 from normscope.errors import InputError
-from normscope.output.explanation_words import heading, meaning, sink_note, sums, token_names
 from normscope.plots.style import DIVERGING, SEQUENTIAL, diverging_norm, ink_on, publication, sequential_norm
+from normscope.results.explanation_words import heading, meaning, sink_note, sums, token_names
 from normscope.results.files import replacing
 from normscope.results.tokens import name_of, pieces
 
@@ -74,7 +74,7 @@ def _view(explanation: Explanation, target: int, *, pictures: bool = False) -> d
 
 
 def _tokens(explanation: Explanation, shares: xr.DataArray, colour: Any) -> list[dict[str, Any]]:
-    names = shares["token_token"].values.tolist()
+    names, sinks = shares["token_token"].values.tolist(), set(explanation.sinks)
     groups = [str(name) for name in shares["token_group"].values]
     running = pieces(names, shares["token_special"].values.tolist())
     return [
@@ -83,7 +83,7 @@ def _tokens(explanation: Explanation, shares: xr.DataArray, colour: Any) -> list
             "spaced": piece.spaced,
             "line_before": place > 0 and groups[place] != groups[place - 1],
             "label": label,
-            "sink": place in explanation.sinks,
+            "sink": place in sinks,
             "position": int(position),
             "value": f"{value:+.4f}" if np.isfinite(value) else "",
             **colour(value),

@@ -14,8 +14,8 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from normscope.output.explanation_words import heading, meaning, sink_note, sums, token_names
 from normscope.plots.style import DIVERGING, SEQUENTIAL, diverging_norm, ink_on, sequential_norm
+from normscope.results.explanation_words import heading, meaning, sink_note, sums, token_names
 from normscope.results.tokens import name_of, pieces
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 
 from normscope.errors import InputError, SelectionError
-from normscope.output.explanation_words import SINK, heading, meaning, token_names
 from normscope.plots.heat import add_colour_bar, draw_cells, label_columns, label_rows
 from normscope.plots.picture import Picture
 from normscope.plots.style import (
@@ -30,6 +29,7 @@ from normscope.plots.style import (
 )
 from normscope.plots.text import LINE_HEIGHT, Placed, draw_token, widths_of
 from normscope.results import schema
+from normscope.results.explanation_words import SINK, heading, meaning, token_names
 from normscope.results.tokens import labels, pieces
 
 if TYPE_CHECKING:
@@ -120,15 +120,16 @@ def _text_figure(
     axes = figure.add_axes((margins[0] / size[0], margins[2] / size[1], width / size[0], text_height / size[1]))
     axes.set(xlim=(0, width), ylim=(text_height, 0))
     axes.set_axis_off()
+    sinks = set(explanation.sinks)
     for place, (token, value) in enumerate(zip(placed, shares.values, strict=False)):
-        frame = "black" if place in explanation.sinks else None
+        frame = "black" if place in sinks else None
         draw_token(axes, token, look.colours(look.norm(value)) if np.isfinite(value) else None, frame=frame)
     if explanation.adds_up:
         draw_token(axes, placed[-1], look.colours(look.norm(explanation.biases[target])), frame="0.6")
     axes.set_title(heading(explanation, target) if title is None else title, parse_math=False, loc="left")
     bar_width = min(2.6, width / 2)
     bar = figure.add_axes((margins[0] / size[0], 0.34 / size[1], bar_width / size[0], 0.09 / size[1]))
-    _bar(figure, bar, look, f"; in a black frame: {SINK}" if explanation.sinks else "")
+    _bar(figure, bar, look, f"; in a black frame: {SINK}" if sinks else "")
     return figure
 
 

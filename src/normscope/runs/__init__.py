@@ -76,7 +76,7 @@ class RunKeywords(RunOptions, CorpusOptions, total=False):
 
 @with_keywords(RunKeywords, RunSettings, Corpus)
 def run(
-    experiments: Sequence[str | Experiment],
+    experiments: str | Experiment | Sequence[str | Experiment],
     *,
     model: str | Path | PreTrainedModel | ModelOptions | Analyzer | None = None,
     corpus: str | Path | Corpus | Sequence[str] | None = None,
@@ -92,7 +92,7 @@ def run(
     """Run experiments over a corpus, in one pass.
 
     Args:
-        experiments: names (see `normscope.experiments.EXPERIMENTS`) or experiments with options.
+        experiments: names (see `normscope.experiments.EXPERIMENTS`) or experiments with options, one or a list.
         model: as in `normscope.load`, or an analyzer, or a model with its loading options.
         corpus: a file, a dataset's name, a `Corpus`, or a list of texts.
         out: folder for tables, figures, manifest and shards, or its URL (such as `s3://bucket/run`); without it everything
@@ -146,15 +146,16 @@ def run(
 
 
 def settings_of(
-    experiments: Sequence[str | Experiment],
+    experiments: str | Experiment | Sequence[str | Experiment],
     *,
     corpus: str | Path | Corpus | Sequence[str] | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     **settings: Unpack[RunKeywords],
 ) -> Settings:
     """The settings of a run of any model, from the arguments of `run`."""
+    named = [experiments] if isinstance(experiments, str | Experiment) else experiments
     selection = [
-        item if isinstance(item, Experiment) else experiment(item, (options or {}).get(item)) for item in experiments
+        item if isinstance(item, Experiment) else experiment(item, (options or {}).get(item)) for item in named
     ]
     own, of_corpus = _divided(settings)
     return Settings(

@@ -1,4 +1,4 @@
-"""An explanation in words and a few numbers, as pictures, tables and pages say it."""
+"""An explanation in words and a few numbers, as pictures, tables, pages and terminals say it."""
 
 from __future__ import annotations
 
@@ -33,16 +33,18 @@ SINK = "attention sink"
 
 def token_names(explanation: Explanation) -> list[str]:
     """The tokens as tables call them: sinks are named as such."""
-    names = labels(explanation.tokens)
-    return [f"{name} ({SINK})" if place in explanation.sinks else name for place, name in enumerate(names)]
+    sinks = set(explanation.sinks)
+    names = enumerate(labels(explanation.tokens))
+    return [f"{name} ({SINK})" if index in sinks else name for index, name in names]
 
 
 def sink_note(explanation: Explanation) -> str:
     """What a reader has to know of the sinks, in a sentence; empty without any."""
-    if not explanation.sinks:
+    sinks, tokens = explanation.sinks, explanation.tokens
+    if not sinks:
         return ""
-    named = ", ".join(f'"{name_of(explanation.tokens[place])}"' for place in explanation.sinks)
-    are = f"is an {SINK}" if len(explanation.sinks) == 1 else f"are {SINK}s"
+    named = ", ".join(f'"{name_of(tokens[index])}"' for index in sinks)
+    are = f"is an {SINK}" if len(sinks) == 1 else f"are {SINK}s"
     return (
         f"{named} {are}: much attention goes there whatever the token is, so a large share tells little about the word."
     )
@@ -56,10 +58,11 @@ def sums(explanation: Explanation, target: int) -> list[tuple[str, str]]:
         return [("value", f"{value:+.4f}")]
     bias = explanation.biases[target]
     shares = np.nan_to_num(explanation.shares.isel(target=target).values)
-    total, parked = float(shares.sum()) + bias, float(shares[explanation.sinks].sum())
+    sinks = explanation.sinks
+    total, parked = float(shares.sum()) + bias, float(shares[sinks].sum())
     apart = [(f"{SINK}s", f"{parked:+.4f}"), ("other tokens", f"{total - bias - parked:+.4f}")]
     return [
-        *(apart if explanation.sinks else []),
+        *(apart if sinks else []),
         ("bias", f"{bias:+.4f}"),
         ("sum", f"{total:+.4f}"),
         ("the model's own value", f"{value:+.4f}"),

@@ -1,0 +1,162 @@
+"""What happens outside of the blocks: states reach the first block, and pass from block to block, as the model has them.
+
+The proof of a trace begins at the states that enter its block. Whether these are the states of the tokens that a map names
+is decided here: by the modules before the blocks, which must do what their classes say, and between each two blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from types import FunctionType
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from normscope.errors import CompletenessError, ModelError, UnsupportedArchitectureError
+
+_LIBRARIES = ("accelerate", "torch", "transformers")
+"""Whose functions may wrap the forward pass of a module: they move weights and states, and change none."""
+
+
+# ---- from block to block -----------------------------------------------------------------------------------------------
+
+
+class Joints:
+    """Compares what enters each block of a stack with what left the block before it."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self.left: Tensor | None = None
+        self.version: int | None = None
+
+    def leave(self, states: Tensor) -> None:
+        """Note what leaves a block."""
+        self.left, self.version = states, _version(states)
+
+    def enter(self, states: Tensor, layer: int) -> None:
+        """Refuse states that are not those which left the block before, also if they were changed in place."""
+        left, self.left = self.left, None
+        if left is None:
+            return
+        unchanged = _version(left) == self.version
+        if not unchanged or not (states is left or torch.equal(left.to(states.device), states)):
+            raise UnsupportedArchitectureError(
+                f"What enters layer {layer} is not what leaves layer {layer - 1}: something acts between the two blocks of "
+                f"{type(self.model).__name__}, a hook or a module that its family does not name, and whether a state is "
+                f"still that of its token is not known."
+            )
+
+
+# ---- before the blocks -------------------------------------------------------------------------------------------------
+
+
+def watch_outside(model: PreTrainedModel, bare: nn.Module, blocks: Sequence[nn.Module]) -> list[Any]:
+    """Hooks that raise if another hook changes what a module outside of the blocks reads or gives out.
+
+    A module whose forward pass was replaced is refused at once.
+    """
+    inside = {module for block in blocks for module in block.modules()}
+    handles: list[Any] = []
+    for path, module in bare.named_modules():
+        if module in inside:
+            continue
+        _refuse_replaced(model, path, module)
+        if _has_hooks(module):
+            handles += _Watch(model, path).hook(module)
+    return handles
+
+
+def _has_hooks(module: Any) -> bool:
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+class _Watch:
+    """Sees what a module reads and gives out before and after all other hooks of it."""
+
+    def __init__(self, model: PreTrainedModel, path: str) -> None:
+        self.model, self.path = model, path
+        self.before: list[tuple[Tensor, int | None]] = []
+
+    def hook(self, module: nn.Module) -> list[Any]:
+        """The four hooks: before and after those on what the module reads, and on what it gives out."""
+
+        def reads(_: nn.Module, *read: Any) -> None:
+            self._note(read)
+
+        def has_read(_: nn.Module, *read: Any) -> None:
+            self._compare(read)
+
+        return [
+            module.register_forward_pre_hook(reads, prepend=True, with_kwargs=True),
+            module.register_forward_pre_hook(has_read, with_kwargs=True),
+            module.register_forward_hook(lambda _, __, output: self._note(output), prepend=True),
+            module.register_forward_hook(lambda _, __, output: self._compare(output)),
+        ]
+
+    def _note(self, value: Any) -> None:
+        self.before = [(tensor, _version(tensor)) for tensor in _tensors(value)]
+
+    def _compare(self, value: Any) -> None:
+        after = list(_tensors(value))
+        if len(after) != len(self.before) or not all(map(_is_same, self.before, after)):
+            raise CompletenessError(_changed(self.model, f"a hook changes what {_named(self.path)} reads or gives out"))
+
+
+def _is_same(before: tuple[Tensor, int | None], after: Tensor) -> bool:
+    tensor, version = before
+    return _version(tensor) == version and (tensor is after or torch.equal(tensor, after.to(tensor.device)))
+
+
+def _refuse_replaced(model: PreTrainedModel, path: str, module: nn.Module) -> None:
+    """Refuse a forward pass that is neither that of the module's class nor wrapped by a library that changes nothing."""
+    own = {cls.__module__ for cls in type(module).__mro__}
+    for function in _wrapped(module.forward):
+        origin = str(function.__globals__.get("__name__"))
+        if origin not in own and origin.partition(".")[0] not in _LIBRARIES:
+            name = f"{origin}.{function.__code__.co_qualname}"
+            what = f"the forward pass of {_named(path)} is {name} and not that of {type(module).__name__}"
+            raise ModelError(_changed(model, what))
+
+
+def _wrapped(function: Any) -> Iterator[FunctionType]:
+    """A function, what it is a part of, and all that it wraps."""
+    while function is not None:
+        function = getattr(function, "__func__", function)
+        if isinstance(function, partial):
+            yield from _wrapped(function.func)
+        else:
+            called = function if isinstance(function, FunctionType) else vars(type(function)).get("__call__")
+            if isinstance(called, FunctionType):
+                yield called
+        function = getattr(function, "__wrapped__", None)
+
+
+def _named(path: str) -> str:
+    return repr(path) if path else "the model itself"
+
+
+def _changed(model: PreTrainedModel, what: str) -> str:
+    return (
+        f"In {type(model).__name__} {what}: whether a state is still that of its token is not known, and the result could "
+        f"be wrong, so there is none. Remove it, and analyse the model as transformers has it."
+    )
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """The tensors in what a module reads or gives out."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in cast("dict[Any, Any]", value).values():
+            yield from _tensors(item)
+    elif isinstance(value, tuple | list):
+        for item in cast("Sequence[Any]", value):
+            yield from _tensors(item)
+
+
+def _version(tensor: Tensor) -> int | None:
+    """A number that every change in place raises; tensors of inference mode have none."""
+    return None if tensor.is_inference() else tensor._version

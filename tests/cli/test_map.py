@@ -37,7 +37,7 @@ def test_without_a_file_the_last_layer_at_the_last_scope_is_shown(
         ("svg", b"<?xml"),
         ("png", b"\x89PNG"),
         ("pdf", b"%PDF"),
-        ("csv", b'"scope","layer"'),
+        ("csv", b"scope,layer"),
         ("parquet", b"PAR1"),
         ("json", b"{"),
         ("nc", b"\x89HDF"),

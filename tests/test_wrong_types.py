@@ -161,6 +161,8 @@ def test_a_truth_value_is_no_whole_number_and_neither_is_an_array_of_one() -> No
 
 
 @pytest.mark.parametrize("path", [3, 1.5, None, ["x.nc"], b"x.nc"])
-def test_what_names_no_file_is_refused_where_one_is_meant(path: Any) -> None:
-    with pytest.raises(ns.FileError, match="is named by a text or a path, not by"):
-        ns.open(path)
+def test_what_names_no_file_is_refused_where_one_is_meant(path: Any, analyzer: ns.Analyzer, explanation: Any) -> None:
+    analysis = analyzer.analyze("A text.", scopes="AttnW")
+    for call in (ns.open, analysis.save, explanation.save):
+        with pytest.raises(ns.FileError, match="is named by a text or a path, not by"):
+            call(path)

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from normscope.families.spec import Family
     from normscope.methods import available_methods, method
     from normscope.results.analysis import Analysis
+    from normscope.results.answer import Answer
     from normscope.results.explanation import Explanation
     from normscope.results.opening import open
+    from normscope.results.similarity import Similarity
     from normscope.runs import run
     from normscope.testing.oracle import oracle
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Analysis",
     "Analyzer",
+    "Answer",
     "CompletenessError",
     "Corpus",
     "Explanation",
@@ -55,6 +58,7 @@ __all__ = [
     "NormscopeError",
     "ScopeError",
     "SelectionError",
+    "Similarity",
     "UnsafeWeightsError",
     "UnsupportedArchitectureError",
     "available_methods",
@@ -75,6 +79,7 @@ _lazily, _, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "results.analysis": ["Analysis"],
+        "results.answer": ["Answer"],
         "analyzer": ["Analyzer", "load"],
         "results.explanation": ["Explanation"],
         "families.heads": ["register_head"],
@@ -83,6 +88,7 @@ _lazily, _, _ = lazy_loader.attach(
         "corpora": ["Corpus"],
         "methods": ["available_methods", "method"],
         "results.opening": ["open"],
+        "results.similarity": ["Similarity"],
         "runs": ["run"],
     },
 )

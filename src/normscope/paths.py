@@ -11,7 +11,6 @@ import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
 
 from normscope.errors import FileError, InputError, NormscopeError, listing, require_extra
 
@@ -34,10 +33,6 @@ def refusing(path: str | Path, done: str = "written") -> Generator[None]:
         raise
     except OSError as error:
         raise FileError(f"{str(path)!r} cannot be {done}: {reason(error)}.") from error
-    except TypeError as error:
-        if isinstance(cast(object, path), str | Path):
-            raise
-        raise FileError(f"A file is named by a text or a path, not by {path!r}.") from error
     except ValueError as error:  # a NUL character, or one that no name on this system can have
         raise FileError(f"{str(path)!r} cannot be {done}: no file can have such a name ({error}).") from error
 
@@ -47,11 +42,19 @@ def reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
+def named(path: str | Path) -> Path:
+    """A path, whichever way it was given; what can be none is refused."""
+    try:
+        return Path(path)
+    except TypeError as error:
+        raise FileError(f"A file is named by a text or a path, not by {path!r}.") from error
+
+
 def kind(path: str | Path, done: str = "written") -> str | None:
     """What is behind a path, such as "a file", "a folder" or "a device"; `None` where there is nothing."""
     with refusing(path, done):
         try:
-            mode = Path(path).stat().st_mode
+            mode = named(path).stat().st_mode
         except (FileNotFoundError, NotADirectoryError):
             return None
         return _KINDS.get(stat.S_IFMT(mode), "something else")
@@ -62,7 +65,7 @@ def file_to_write(path: str | Path) -> Path:
 
     A link leads to what is behind it, also where that is not there yet.
     """
-    given = Path(path)
+    given = named(path)
     found = kind(given)
     if found == "a folder":
         raise FileError(f"{str(given)!r} is a folder. Give the name of a file.")
@@ -126,7 +129,7 @@ def ending(path: str | Path, known: Sequence[str], *, without: str = "") -> str:
 
     `without` is that of a name without an ending, where such names are taken.
     """
-    target = Path(path)
+    target = named(path)
     suffix = target.suffix.lower().removeprefix(".") or without
     if suffix not in known:
         says = f"ends in .{suffix}" if suffix else "has no ending"

@@ -277,6 +277,10 @@ def test_embeddings_of_other_tokens_give_no_result(name: str) -> None:
     def roll_in_place(_: nn.Module, __: Any, output: Tensor) -> None:
         output.copy_(output.roll(1, dims=1))
 
+    def by(method: str) -> Callable[[], object]:
+        return lambda: analyzer.explain(IDS, method=method, **SUBJECTS[name].asked)
+
+    asked = [*asked_of(analyzer, name).values(), *map(by, ("gradient-x-input", "leave-one-out"))]
     for register in (
         lambda: leaving.register_forward_hook(lambda _, __, output: output.roll(1, dims=1)),
         lambda: leaving.register_forward_hook(roll_in_place),
@@ -284,7 +288,7 @@ def test_embeddings_of_other_tokens_give_no_result(name: str) -> None:
     ):
         handle = register()
         try:
-            for ask in asked_of(analyzer, name).values():
+            for ask in asked:
                 with pytest.raises(ns.CompletenessError, match=r"a hook changes what '.*' reads or gives out"):
                     ask()
         finally:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from normscope.corpora import Corpus, CorpusError, Item, Problems
-from normscope.corpora.token_ranks import read_ranks
+from normscope.corpora.text import read_ranks
 
 INVISIBLE = {"zero-width": "\u200b", "control": "\x01", "nul": "\x00", "private": "\ue000"}
 """Texts of which a tokenizer leaves nothing."""

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from normscope.corpora import Corpus, CorpusError, Problems, Record, bundled
-from normscope.corpora.token_ranks import read_ranks
+from normscope.corpora.text import read_ranks
 
 
 def _read(path: Path, content: str | bytes, **options: Any) -> tuple[list[Record], Problems]:

@@ -19,6 +19,7 @@ import normscope as ns
 from docs.pages import DOCS, ROOT
 from normscope.corpora import Corpus
 from normscope.errors import PAGE
+from normscope.results.spans import Spans
 
 ERRORS = [name for name in ns.__all__ if name.endswith("Error")]
 OTHERS = [name for name in ns.__all__ if name not in ERRORS]
@@ -71,8 +72,19 @@ def names() -> dict[str, Any]:
         "analyzer": analyzer,
         "analysis": analyzer.analyze("The opera singer caught a soap bubble."),
         "explanation": analyzer.explain("The opera singer sang.", direction="state", at=3),
+        **answered(analyzer),
         "Corpus": Corpus,
     }
+
+
+def answered(analyzer: ns.Analyzer) -> dict[str, Any]:
+    """The answer and the spans that the examples of their classes make."""
+    made: dict[str, Any] = {"analyzer": analyzer}
+    for kind in (ns.Answer, Spans):
+        example = doctest.DocTestParser().get_doctest(_docstring(kind), made, kind.__name__, None, None)
+        doctest.DocTestRunner(verbose=False).run(example, clear_globs=False)
+        made |= example.globs
+    return {name: made[name] for name in ("answer", "spans")}
 
 
 @pytest.mark.parametrize("name", sorted({*CALLED, *(f"normscope.{name}" for name in OTHERS)}))

@@ -12,7 +12,7 @@ from support.tiny_models import shaken
 from transformers import BertConfig, BertForSequenceClassification
 
 import normscope as ns
-from normscope.experiments.faithfulness.attributions import Case
+from normscope.experiments.faithfulness.base import Case
 from normscope.experiments.faithfulness.deletion import Probabilities
 from normscope.explain.question import LogitQuestion, Wanted
 from normscope.explorer.predictions import predictions_of

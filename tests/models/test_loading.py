@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from support.rule_model import WORDS
+from support.rule_model import tokenizer as small_tokenizer
 from support.tiny_heads import tiny_head
 from support.tiny_models import HEADS, tiny, token_ids
 from transformers import ConvNextConfig, ConvNextModel, MambaConfig, MambaModel
@@ -93,13 +95,12 @@ def test_a_folder_without_tokenizer_loads_where_transformers_cannot_make_one_up(
     assert ns.load(tmp_path).tokenizer is None
 
 
-def test_a_tokenizer_may_come_from_somewhere_else(saved: Path, analyzer: ns.Analyzer, tmp_path: Path) -> None:
-    assert analyzer.tokenizer is not None
-    analyzer.tokenizer.save_pretrained(tmp_path)
-    for tokenizer in (tmp_path, str(tmp_path), analyzer.tokenizer):
+def test_a_tokenizer_may_come_from_somewhere_else(saved: Path, tmp_path: Path) -> None:
+    small_tokenizer().save_pretrained(tmp_path)
+    for tokenizer in (tmp_path, str(tmp_path), small_tokenizer()):
         found = ns.load(saved, tokenizer).tokenizer
         assert found is not None
-        assert found.convert_tokens_to_ids("hello") == 7592
+        assert found.convert_tokens_to_ids("seven") == WORDS.index("seven")
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
@@ -400,13 +401,33 @@ def test_a_model_without_numbers_is_estimated_and_not_analysed(saved: Path) -> N
             ask()
 
 
-def test_a_tokenizer_of_another_vocabulary_is_refused_before_the_model_reads(analyzer: ns.Analyzer) -> None:
-    found = ns.load(tiny_head("gpt2", "GPT2LMHeadModel"), analyzer.tokenizer)
+def test_a_tokenizer_with_more_tokens_than_the_model_knows_is_refused(analyzer: ns.Analyzer, tmp_path: Path) -> None:
+    model = tiny_head("gpt2", "GPT2LMHeadModel")
+    model.save_pretrained(tmp_path)
+    assert analyzer.tokenizer is not None
+    analyzer.tokenizer.save_pretrained(tmp_path / "other")
+    for load in (
+        lambda: ns.load(model, analyzer.tokenizer),
+        lambda: ns.load(tmp_path, tmp_path / "other"),
+        lambda: ns.Analyzer.without_weights(ModelOptions(str(tmp_path), tokenizer=str(tmp_path / "other"))),
+    ):
+        with pytest.raises(
+            ns.ModelError, match=r"The tokenizer has 30522 tokens, but GPT2LMHeadModel knows \d+: .* another"
+        ):
+            load()
+
+
+def test_tokens_that_were_added_to_a_tokenizer_are_refused_only_where_they_are_used() -> None:
+    tokenizer = small_tokenizer()
+    model = tiny_head("gpt2", "GPT2LMHeadModel", vocab_size=len(tokenizer))
+    tokenizer.add_tokens(["[NEW]"])
+    analyzer = ns.load(model, tokenizer)
+    assert analyzer.analyze(f"{WORDS[1]} {WORDS[2]}", scopes="AttnW").map("AttnW").size
     for ask in (
-        lambda: found.analyze("A text."),
-        lambda: found.explain("A text."),
-        lambda: found.explain("A text.", continue_for=2),
-        lambda: found.estimate("A text.", timed=False),
+        lambda: analyzer.analyze("[NEW]"),
+        lambda: analyzer.explain("[NEW]"),
+        lambda: analyzer.explain("[NEW]", continue_for=2),
+        lambda: analyzer.estimate("[NEW]", timed=False),
     ):
         with pytest.raises(ns.InputError, match=r"the model knows 0 to \d+\. Is its tokenizer that of another model"):
             ask()

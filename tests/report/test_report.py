@@ -121,6 +121,14 @@ def test_runs_of_other_options_and_single_ones_are_not_put_together(
         write_report(seeds[:1], together=True)
 
 
+def test_a_run_is_not_put_together_with_itself_or_a_copy(seeds: list[Path], tmp_path: Path) -> None:
+    copied = shutil.copytree(seeds[0], tmp_path / "copied")
+    for twin in (seeds[0], copied):
+        with pytest.raises(InputError, match=r"are the same run: same weights, same settings, same seed"):
+            write_report([*seeds, twin], tmp_path / "report.html", together=True)
+    assert write_report([seeds[0], copied], tmp_path / "report.html").exists()  # side by side it harms nobody
+
+
 def test_an_experiment_of_one_run_alone_is_shown_as_it_is_beside_those_put_together(
     analyzer: Any, seeds: list[Path], tmp_path: Path
 ) -> None:

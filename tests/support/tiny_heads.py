@@ -29,6 +29,11 @@ MAPPINGS = (
 )
 """Where transformers lists the classes that have a task head."""
 
+NOT_DESCRIBED = {
+    "BigBirdForQuestionAnswering": "its head has a feed-forward with a residual branch, and masks logits of the question",
+}
+"""Classes of described architectures whose heads are refused, and why."""
+
 QUESTION_ID = 7
 LABELS = 3
 
@@ -68,7 +73,7 @@ def head_classes(model_type: str) -> list[str]:
 def cases() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Model type, class and changes of the configuration, for every head of every registered architecture."""
     for model_type in supported_models():
-        for name in head_classes(model_type):
+        for name in filter(lambda name: name not in NOT_DESCRIBED, head_classes(model_type)):
             yield from ((model_type, name, changes) for changes in [{}, *CHANGES.get(name, [])])
 
 

@@ -18,7 +18,8 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from normscope.capture.between import Joints, watch_outside
-from normscope.capture.blocks import BoundBlock, experts_path
+from normscope.capture.blocks import BoundBlock
+from normscope.capture.experts import experts_path
 from normscope.capture.hooks import (
     AttentionListener,
     RowWeights,
@@ -37,9 +38,11 @@ from normscope.families.spec import DispatchedAttention, DispatchedCrossAttentio
 __all__ = [
     "LONG",
     "ROWS_AT_ONCE",
+    "BlockCall",
     "Side",
     "blocks_of",
     "capture",
+    "capture_call",
     "capture_sides",
     "family_in",
     "module_between",
@@ -125,8 +128,9 @@ def capture_sides(
         stack.enter_context(torch.no_grad())
         handles = stack.enter_context(forward_pass(model))
         attentions: dict[nn.Module, AttentionListener] = {}
+        probed: list[nn.Module] = []
         blocks = [blocks_of(model, side.stack) for side in sides]
-        handles += watch_outside(model, bare_model(model), [block for stack in blocks for block in stack])
+        handles += watch_outside(model, [block for stack in blocks for block in stack])
         for listener, own in zip(listeners, blocks, strict=True):
             chains = listener.chains
             for place, block in enumerate(own):
@@ -135,8 +139,9 @@ def capture_sides(
                     block, chain, done=lambda: not to_the_end and all(each.done for each in listeners)
                 )
                 attentions |= listener.attentions(block, chain)
+                probed += _probed(block, chain)
         rows = ROWS_AT_ONCE if all(side.blocks is not None for side in sides) else None
-        stack.enter_context(shown_attention(model, attentions, rows) if attentions else eager_attention(model))
+        stack.enter_context(shown_attention(model, attentions, rows, probed) if attentions else eager_attention(model))
         stack.enter_context(suppress(_AllDone))
         if head_hooks is None:
             bare_model(model)(**inputs)
@@ -145,6 +150,45 @@ def capture_sides(
             model(**inputs)
     for listener in listeners:
         listener.check_done(model)
+
+
+@dataclass(frozen=True)
+class BlockCall:
+    """How a block was called in a pass, so that it can be run again by itself: `hidden` is what entered it."""
+
+    layer: int
+    block: nn.Module
+    hidden: Tensor
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @staticmethod
+    def of(layer: int, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BlockCall:
+        """With a copy of the states, which some models add to in place."""
+        hidden = _first(args, kwargs).clone()
+        others = {name: value for name, value in kwargs.items() if args or name != "hidden_states"}
+        return BlockCall(layer, block, hidden, args[1:], others)
+
+
+def capture_call(model: PreTrainedModel, side: Side, call: BlockCall, *, dtype: torch.dtype) -> None:
+    """Run one block again, and consume its traces, below attention, as in the pass that its call was recorded in."""
+    listener = _Listener(model, side, dtype, below_attention=True)
+    listener.layer = call.layer - 1
+    place = blocks_of(model, side.stack).index(call.block)
+    chain = listener.chains[place % len(listener.chains)]
+    attentions = listener.attentions(call.block, chain)
+    rows = ROWS_AT_ONCE if side.blocks is not None else None
+    with torch.no_grad(), forward_pass(model) as handles:
+        handles.extend(listener.hook(call.block, chain, done=lambda: False))
+        probed = _probed(call.block, chain)
+        with shown_attention(model, attentions, rows, probed) if attentions else eager_attention(model):
+            call.block(call.hidden, *call.args, **call.kwargs)
+
+
+def _probed(block: nn.Module, chain: Sequence[Part]) -> list[nn.Module]:
+    """The attentions of a block whose weights are what they make of the identity."""
+    parts = [part for part in chain if isinstance(part, DispatchedAttention) and part.probed]
+    return [_original(block.get_submodule(part.module)) for part in parts]
 
 
 def _beginning(chain: Sequence[Part], components: int | None) -> Sequence[Part]:
@@ -181,7 +225,7 @@ class _Listener:
     def hook(self, block: nn.Module, chain: Sequence[Part], done: Callable[[], bool]) -> list[RemovableHandle]:
         """Hooks on a block and on the parts of it that its chain watches."""
 
-        def ends(_: nn.Module, __: tuple[Any, ...], output: Tensor | tuple[Any, ...]) -> None:
+        def ends(_: nn.Module, __: tuple[Any, ...], output: Tensor | Sequence[Any]) -> None:
             states = output if isinstance(output, Tensor) else output[0]
             self._block_ends(block, chain, states)
             if self.joints is not None:

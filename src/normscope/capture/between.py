@@ -53,14 +53,14 @@ class Joints:
 # ---- before the blocks -------------------------------------------------------------------------------------------------
 
 
-def watch_outside(model: PreTrainedModel, bare: nn.Module, blocks: Sequence[nn.Module]) -> list[Any]:
+def watch_outside(model: PreTrainedModel, blocks: Sequence[nn.Module]) -> list[Any]:
     """Hooks that raise if another hook changes what a module outside of the blocks reads or gives out.
 
     A module whose forward pass was replaced is refused at once.
     """
     inside = {module for block in blocks for module in block.modules()}
     handles: list[Any] = []
-    for path, module in bare.named_modules():
+    for path, module in model.base_model.named_modules():
         if module in inside:
             continue
         _refuse_replaced(model, path, module)

@@ -1,4 +1,7 @@
-"""Mixtures of experts: from stacked weights and a router's choices to one network per expert in use."""
+"""From the description of a block, its weights and what was seen in a call, to the trace of each sequence.
+
+Knows which tensor of the model plays which role in the chain, and nothing of what is computed with them.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from normscope.capture.experts import experts_of
 from normscope.capture.values import projected_values, value_source
 from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
-from normscope.chain.activations import clamped_swish
 from normscope.chain.trace import (
     Attention,
     CrossAttention,
@@ -41,83 +44,20 @@ from normscope.families.spec import (
     DispatchedCrossAttention,
     ExpertsPart,
     FeedForwardPart,
-    FixedLayerNormPart,
+    FlatExpertsPart,
     ForkPart,
     FusedGatedPart,
     GatedPart,
+    HeadGate,
     HookedAttention,
-    LayerNormPart,
+    InputScaledExpertsPart,
+    NormPart,
     Part,
     PlainPart,
     ResidualPart,
-    RmsNormPart,
     ScalePart,
     SharedExpertsPart,
-    UnitRmsNormPart,
 )
-from normscope.models.devices import weights_at_hand
-
-
-def experts_path(part: Part) -> str | None:
-    """The submodule that is called with the choices of a router and their weights, where a part has one."""
-    match part:
-        case ExpertsPart() | ClampedExpertsPart():
-            return part.experts
-        case SharedExpertsPart():
-            return part.routed.experts
-        case _:
-            return None
-
-
-def experts_of(part: ExpertsPart | ClampedExpertsPart, read: BlockWeights, view: SequenceView) -> tuple[Expert, ...]:
-    """The experts that serve a sequence, each with its rows and weights. Router weights are constants of the pass."""
-    hidden, choices, weights = view.routing(part.experts)
-    experts: list[Expert] = []
-    with weights_at_hand(read.block.get_submodule(part.experts)):  # fetched once for all experts
-        for number in choices.unique().tolist():
-            rows, place = torch.where(choices == number)
-            network = _network(part, read, number)
-            pre_activations = tuple(_apply(linear, hidden[rows]) for linear in (network.gate, network.up))
-            experts.append(Expert(network, rows, weights[rows, place], pre_activations))
-    return tuple(experts)
-
-
-def _network(part: ExpertsPart | ClampedExpertsPart, read: BlockWeights, expert: int) -> Gated:
-    return _stacked(part, read, expert) if isinstance(part, ExpertsPart) else _interleaved(part, read, expert)
-
-
-def _stacked(part: ExpertsPart, read: BlockWeights, expert: int) -> Gated:
-    gate, up = _of(part, read, "gate_up_proj", expert).chunk(2)
-    down = Linear(_of(part, read, "down_proj", expert))
-    return Gated(Linear(gate), Linear(up), read.activation(part.activation), down)
-
-
-def _interleaved(part: ClampedExpertsPart, read: BlockWeights, expert: int) -> Gated:
-    weight = _of(part, read, "gate_up_proj", expert).T
-    bias = _of(part, read, "gate_up_proj_bias", expert)
-    limit = float(read.attribute(f"{part.experts}.limit"))
-    return Gated(
-        gate=Linear(weight[::2], bias[::2]),
-        up=Linear(weight[1::2], bias[1::2]),
-        activation=clamped_swish(float(read.attribute(f"{part.experts}.alpha")), limit),
-        down=Linear(_of(part, read, "down_proj", expert).T, _of(part, read, "down_proj_bias", expert)),
-        up_offset=1.0,
-        up_limit=limit,
-    )
-
-
-def _of(part: ExpertsPart | ClampedExpertsPart, read: BlockWeights, name: str, expert: int) -> Tensor:
-    return read.slice_of(f"{part.experts}.{name}", expert)
-
-
-def _apply(linear: Linear, vectors: Tensor) -> Tensor:
-    product = vectors @ linear.weight.T
-    return product if linear.bias is None else product + linear.bias
-
-
-# ---- From the description of a block, its weights and what was seen in a call, to the trace of each sequence.
-#
-# Knows which tensor of the model plays which role in the chain, and nothing of what is computed with them.
 
 
 def watched_modules(part: Part) -> tuple[str, ...]:
@@ -125,11 +65,9 @@ def watched_modules(part: Part) -> tuple[str, ...]:
     match part:
         case ForkPart() | ScalePart() | ResidualPart():
             return ()
-        case DispatchedAttention() | DispatchedCrossAttention():
-            return (part.output,)
-        case HookedAttention():
-            return (part.weights, part.value.module, part.output)
-        case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
+        case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention():
+            return _watched_in_attention(part)
+        case _ if isinstance(part, NormPart):
             return (part.module,)
         case PlainPart():
             return (part.first, part.second)
@@ -137,13 +75,23 @@ def watched_modules(part: Part) -> tuple[str, ...]:
             return (part.gate, part.up, part.down)
         case FusedGatedPart():
             return (part.gate_and_up, part.down)
-        case ExpertsPart() | ClampedExpertsPart():
-            return (part.module, part.experts)
+        case ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart():
+            return (part.module, part.router if isinstance(part, InputScaledExpertsPart) else part.experts)
         case SharedExpertsPart():
             gate = () if part.gate is None else (part.gate,)
             return (*watched_modules(part.routed), *watched_modules(part.shared), *gate)
         case BesideAttention():
             return (part.norm.module, *watched_modules(part.feed_forward))
+
+
+def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
+    match part:
+        case HookedAttention():
+            return (part.weights, part.value.module, part.output)
+        case DispatchedAttention(gate=HeadGate(module=gate)):
+            return (part.output, gate)
+        case _:
+            return (part.output,)
 
 
 @dataclass(frozen=True)
@@ -185,7 +133,7 @@ class BoundBlock:
         for place, (part, step) in enumerate(zip(self.chain, steps, strict=True)):
             if isinstance(step, Attention) and isinstance(part, DispatchedAttention | DispatchedCrossAttention):
                 cross = isinstance(part, DispatchedCrossAttention)
-                weights = view.row_weights(part.module, rows, source=cross)
+                weights = _gated(part, view.row_weights(part.module, rows, source=cross), view, rows)
                 if self.causal and not cross:
                     later = torch.arange(view.length, device=rows.device) > rows[:, None]
                     self._refuse_later(bool((weights * later).any()))
@@ -200,8 +148,9 @@ class BoundBlock:
                 return Scale(part.factor)
             case ResidualPart():
                 return Residual()
-            case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
-                return Normalise(self.weights.norm(part), state_before=view.input(part.module))
+            case _ if isinstance(part, NormPart):
+                states = view.input(part.module)
+                return Normalise(self.weights.norm(part, states), state_before=states)
             case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention():
                 return self._attention(part, view)
             case BesideAttention():
@@ -217,17 +166,20 @@ class BoundBlock:
             case ForkPart() | ScalePart() | BesideAttention():
                 return None
             case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention():
-                return view.output(part.output)
-            case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
+                output, bias = view.output(part.output), getattr(part, "output_bias", None)
+                return output if bias is None else output + self.weights.parameter(bias)
+            case _ if isinstance(part, NormPart):
                 return view.output(part.module)
             case PlainPart():
                 return view.output(part.second)
             case GatedPart() | FusedGatedPart():
                 return view.output(part.down)
-            case ExpertsPart() | ClampedExpertsPart():
+            case ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart():
                 return view.output(part.module)
             case SharedExpertsPart():
-                return view.output(part.routed.module)
+                routed = view.output(part.routed.module)
+                inside = part.shared.down.startswith(f"{part.routed.module}.")
+                return routed if inside else routed + view.output(part.shared.down)
             case ResidualPart():
                 return self._state_after_residual(index, view)
 
@@ -247,6 +199,7 @@ class BoundBlock:
             values = self._values(part, view)
         else:
             weights, values = view.attention(part.module, source=cross)
+            weights = _gated(part, weights, view)
         if self.causal and not cross and not view.is_long:
             self._refuse_later(bool(weights.triu(1).any()))
         groups, _, d_head = values.shape
@@ -257,10 +210,14 @@ class BoundBlock:
             weights=weights,
             values=values.repeat_interleave(heads // groups, dim=0),
             output=linear.weight.T.reshape(heads, d_head, -1),
-            bias=linear.bias,
+            bias=self._output_bias(part, linear),
             source=source,
             shared=self.shared,
         )
+
+    def _output_bias(self, part: AttentionPart, linear: Linear) -> Tensor | None:
+        own = part.output_bias if isinstance(part, HookedAttention) else None
+        return linear.bias if own is None else self.weights.parameter(own)
 
     @staticmethod
     def _refuse_later(looks: bool) -> None:
@@ -290,10 +247,13 @@ class BoundBlock:
                 gate, up = _halves(read.linear(part.gate_and_up))
                 network = Gated(gate, up, read.activation(part.activation), read.linear(part.down))
                 return (_for_all(network, *view.output(part.gate_and_up).chunk(2, dim=-1)),)
-            case ExpertsPart() | ClampedExpertsPart():
+            case ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart():
                 return experts_of(part, read, view)
             case SharedExpertsPart():
-                return (*experts_of(part.routed, read, view), self._shared_expert(part, view))
+                routed = [
+                    _times(part.routed_factor * part.factor, each) for each in experts_of(part.routed, read, view)
+                ]
+                return (*routed, _times(part.factor, self._shared_expert(part, view)))
 
     def _shared_expert(self, part: SharedExpertsPart, view: SequenceView) -> Expert:
         (expert,) = self._feed_forward(part.shared, view)
@@ -307,8 +267,25 @@ class BoundBlock:
                 f"The feed-forward does not read what {norm} makes of the block's input, "
                 f"so attention and feed-forward are not side by side as the family says."
             )
-        normalise = Normalise(self.weights.norm(part.norm), state_before=view.hidden)
+        normalise = Normalise(self.weights.norm(part.norm, view.hidden), state_before=view.hidden)
         return OwnFeedForward(self._feed_forward(part.feed_forward, view), hidden=hidden, norm=normalise)
+
+
+def _gated(part: AttentionPart, weights: Tensor, view: SequenceView, rows: Tensor | None = None) -> Tensor:
+    """Weights `[head, row, key]` with the gate of each head and query, where there is one."""
+    if not isinstance(part, DispatchedAttention) or part.gate is None:
+        return weights
+    gates = getattr(torch.nn.functional, part.gate.activation)(view.output(part.gate.module))
+    if gates.shape[-1] != len(weights):
+        raise UnsupportedArchitectureError(
+            f"{part.gate.module} has {gates.shape[-1]} outputs for {len(weights)} heads: its gates differ inside of a head, "
+            f"so that they are no factors of attention weights."
+        )
+    return weights * (gates if rows is None else gates[rows]).T[:, :, None]
+
+
+def _times(factor: float, expert: Expert) -> Expert:
+    return expert if factor == 1 else replace(expert, weights=factor * expert.weights)
 
 
 def _for_all(network: Network, *pre_activations: Tensor) -> Expert:

@@ -39,14 +39,14 @@ from normscope.families.heads.spec import (
     SpanPart,
     TokenAt,
 )
-from normscope.families.spec import FixedLayerNormPart, LayerNormPart, NormPart, RmsNormPart, UnitRmsNormPart
+from normscope.families.spec import NormPart
 
 
 def head_modules(parts: Sequence[HeadPart]) -> Iterator[str]:
     """The modules whose input or output a head needs."""
     for part in parts:
         match part:
-            case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
+            case _ if isinstance(part, NormPart):
                 yield part.module
             case ActivationPart() | NamedActivationPart() | SoftCapPart():
                 yield part.after
@@ -154,8 +154,9 @@ class BoundHead:
     def _step(self, part: HeadPart, rows: int) -> HeadStep:
         weights = BlockWeights(self.model, self.dtype, self.states.device)
         match part:
-            case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
-                return Normalise(weights.norm(part), self._cut(self.heard.taken[part.module][0], rows))
+            case _ if isinstance(part, NormPart):
+                states = self._cut(self.heard.taken[part.module][0], rows)
+                return Normalise(weights.norm(part, states), states)
             case LinearPart():
                 return self._linear(part.module)
             case MatrixPart():

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 import transformers
@@ -171,6 +171,7 @@ AttentionListener = Callable[["Tensor | RowWeights", Tensor], None]
 
 _listeners: WeakKeyDictionary[nn.Module, AttentionListener] = WeakKeyDictionary()
 _rows_at_once: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+_probed: WeakSet[nn.Module] = WeakSet()
 _turns: WeakKeyDictionary[nn.Module, AbstractContextManager[object]] = WeakKeyDictionary()
 _turns_made = threading.Lock()
 
@@ -196,17 +197,22 @@ def evaluation_mode(model: nn.Module) -> Generator[None]:
 
 @contextmanager
 def shown_attention(
-    model: PreTrainedModel, listeners: dict[nn.Module, AttentionListener], rows: int | None = None
+    model: PreTrainedModel,
+    listeners: dict[nn.Module, AttentionListener],
+    rows: int | None = None,
+    probed: Iterable[nn.Module] = (),
 ) -> Generator[None]:
     """The model's own eager attention for all modules, with listeners on those that have one.
 
-    With `rows`, attention to more queries than that is computed by so many at once, and listeners get `RowWeights`.
+    With `rows`, attention to more queries than that is computed by so many at once, and listeners get `RowWeights`. The
+    weights of `probed` modules are what their eager attention makes of the identity as values.
     """
     refuse_unknown_attention(model, listeners)
     AttentionInterface.register(IMPLEMENTATION, _shown_eager_attention)
     # Without a mask function of the same name, transformers would silently drop the mask.
     AttentionMaskInterface.register(IMPLEMENTATION, eager_mask)
     _listeners.update(listeners)
+    _probed.update(probed)
     if rows is not None:
         _rows_at_once.update(dict.fromkeys(listeners, rows))
     try:
@@ -226,6 +232,7 @@ def shown_attention(
         for module in listeners:
             _listeners.pop(module, None)
             _rows_at_once.pop(module, None)
+            _probed.discard(module)
 
 
 @contextmanager
@@ -278,8 +285,16 @@ def _shown_eager_attention(
     output, weights = eager_attention_of(module)(module, query, key, value, attention_mask, **kwargs)
     listener = _listeners.get(module)
     if listener is not None:
-        listener(weights, value)
+        probed = module in _probed
+        listener(_made_of_identity(module, query, key, attention_mask, **kwargs) if probed else weights, value)
     return output, weights
+
+
+def _made_of_identity(module: nn.Module, query: Tensor, key: Tensor, mask: Tensor | None, **kwargs: Any) -> Tensor:
+    """`[batch, head, query, key]`: what each value is multiplied by, all that comes after the softmax included."""
+    identity = torch.eye(key.shape[2], dtype=key.dtype, device=key.device).expand(*key.shape[:2], -1, -1)
+    output, _ = eager_attention_of(module)(module, query, key, identity, mask, **kwargs)
+    return output.transpose(1, 2)
 
 
 def _goes_by_rows(module: nn.Module, rows: int, mask: Tensor | None, kwargs: dict[str, object]) -> bool:
@@ -299,9 +314,15 @@ def _attention_by_rows(
     def part(rows: Rows) -> tuple[Tensor, Tensor]:
         return eager(module, query[:, :, rows], key, value, None if mask is None else mask[:, :, rows], **kwargs)
 
+    def weights_of(rows: Rows) -> Tensor:
+        if module not in probed:
+            return part(rows)[1]
+        return _made_of_identity(module, query[:, :, rows], key, None if mask is None else mask[:, :, rows], **kwargs)
+
+    probed = {module} & set(_probed)  # as it is now: rows are looked at later
     starts = range(0, query.shape[2], at_once)
     output = torch.cat([part(slice(start, start + at_once))[0] for start in starts], dim=1)
     listener = _listeners.get(module)
     if listener is not None:
-        listener(RowWeights(query.shape[1], lambda rows: part(rows)[1]), value)
+        listener(RowWeights(query.shape[1], weights_of), value)
     return output, None

@@ -20,9 +20,11 @@ from normscope.families.spec import (
     DispatchedCrossAttention,
     FusedPerHead,
     FusedPerHeadWithBias,
+    FusedShards,
     FusedTail,
     LatentPerHead,
     NormPart,
+    ScaledHeads,
     SplitHeads,
     Value,
 )
@@ -31,10 +33,13 @@ from normscope.families.spec import (
 def value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Tensor:
     """`[..., group, d_head]`: the values among the outputs of their projection (or its bias)."""
     match value:
-        case SplitHeads():
+        case SplitHeads() | ScaledHeads():
             return projected.unflatten(-1, (groups, d_head))
         case FusedTail():
             return projected[..., -groups * d_head :].unflatten(-1, (groups, d_head))
+        case FusedShards():
+            shards = projected.unflatten(-1, (value.shards, 3, -1))
+            return shards[..., 1, :].flatten(-2).unflatten(-1, (groups, d_head))
         case FusedPerHead() | FusedPerHeadWithBias() | LatentPerHead():
             return projected.unflatten(-1, (groups, -1))[..., -d_head:]
 
@@ -43,6 +48,8 @@ def projected_values(part: AttentionPart, read: BlockWeights, view: SequenceView
     """`[group, key, d_head]` from the output of the value projection."""
     output = view.output(part.value.module, source=isinstance(part, DispatchedCrossAttention))
     values = value_share(part.value, output, groups, d_head)
+    if isinstance(part.value, ScaledHeads):
+        values = values * float(read.attribute(part.value.scale))
     if isinstance(part.value, FusedPerHeadWithBias):
         values = values + read.parameter(part.value.bias).reshape(groups, d_head)
     return values.transpose(0, 1)
@@ -92,6 +99,9 @@ def _limit(projected: Tensor, values: Tensor) -> float:
 def value_projection(value: Value, read: BlockWeights, groups: int, d_head: int) -> tuple[Tensor, Tensor | None]:
     """The value projection, `[group, d_head, inputs]`, and its bias, `[group, d_head]`."""
     linear = read.linear(value.module)
+    if isinstance(value, ScaledHeads):
+        factor = float(read.attribute(value.scale))
+        linear = Linear(linear.weight * factor, None if linear.bias is None else linear.bias * factor)
     projection = value_share(value, linear.weight.T, groups, d_head).permute(1, 2, 0)
     if isinstance(value, FusedPerHeadWithBias):
         return projection, read.parameter(value.bias).reshape(groups, d_head)
@@ -117,7 +127,7 @@ class _Path:
 
     def normalise(self, part: NormPart) -> None:
         self.enter(part.module)
-        self.steps.append(Normalise(self.read.norm(part), state_before=self.reached))
+        self.steps.append(Normalise(self.read.norm(part, self.reached), state_before=self.reached))
         self.reached = self.view.output(part.module, source=self.source)
 
     def narrow(self, module: str, width: int) -> None:

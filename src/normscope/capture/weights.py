@@ -10,12 +10,21 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from transformers.activations import ACT2FN
 from transformers.pytorch_utils import Conv1D
 
 from normscope.chain.activations import Activation, recognise
 from normscope.chain.trace import LayerNorm, Linear, Norm, RmsNorm
 from normscope.errors import ModelError, UnsupportedArchitectureError
-from normscope.families.spec import FixedLayerNormPart, LayerNormPart, NormPart, RmsNormPart, UnitRmsNormPart
+from normscope.families.spec import (
+    FixedLayerNormPart,
+    LayerNormPart,
+    NamedActivation,
+    NormPart,
+    RmsNormPart,
+    UnitLayerNormPart,
+    UnitRmsNormPart,
+)
 from normscope.models.devices import weights_at_hand
 
 _PLAIN_SUBCLASSES = ("FalconLinear",)
@@ -52,32 +61,33 @@ class BlockWeights:
         """One slice of a stacked parameter; the stack as a whole is never converted."""
         return self._read(self.attribute(path)[index])
 
-    def norm(self, part: NormPart) -> Norm:
+    def rows_of(self, path: str, index: int, count: int) -> Tensor:
+        """One of `count` parts of a parameter that lie below each other."""
+        parameter: Tensor = self.attribute(path)
+        return self._read(parameter.unflatten(0, (count, -1))[index])
+
+    def norm(self, part: NormPart, states: Tensor) -> Norm:
+        """The norm of a submodule, which reads `states`."""
         module = self.block.get_submodule(part.module)
         with weights_at_hand(module):
-            return self._norm(part, module)
+            return self._norm(part, module, states)
 
-    def _norm(self, part: NormPart, module: nn.Module) -> Norm:
+    def _norm(self, part: NormPart, module: nn.Module, states: Tensor) -> Norm:
         epsilon = part.epsilon if isinstance(part, FixedLayerNormPart) else self._epsilon(part.module, module)
-        scale = self._norm_weight(module)
+        weight = getattr(module, "weight", None)
+        scale = states.new_ones(states.shape[-1], dtype=self.dtype) if weight is None else self._read(weight)
         match part:
             case UnitRmsNormPart():
                 return RmsNorm(1 + scale, epsilon)
             case RmsNormPart():
                 return RmsNorm(scale, epsilon)
-            case LayerNormPart() | FixedLayerNormPart():
+            case LayerNormPart() | FixedLayerNormPart() | UnitLayerNormPart():
                 bias = getattr(module, "bias", None)
+                scale = 1 + scale if isinstance(part, UnitLayerNormPart) else scale
                 return LayerNorm(scale, None if bias is None else self._read(bias), epsilon)
 
-    def _norm_weight(self, module: nn.Module) -> Tensor:
-        weight = getattr(module, "weight", None)
-        if weight is not None:
-            return self._read(weight)
-        device = self.device or next((parameter.device for parameter in self.block.parameters()), None)
-        return torch.ones(cast("tuple[int, ...]", module.normalized_shape), dtype=self.dtype, device=device)
-
-    def activation(self, path: str) -> Activation:
-        return recognise(self.attribute(path))
+    def activation(self, path: str | NamedActivation) -> Activation:
+        return recognise(ACT2FN[path.name] if isinstance(path, NamedActivation) else self.attribute(path))
 
     def attribute(self, path: str) -> Any:
         """Anything that a submodule holds under a name."""

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -146,6 +146,7 @@ GELU = Activation("gelu", functional.gelu, _normal_cdf)
 TANH_GELU = Activation("gelu_tanh", lambda z: functional.gelu(z, approximate="tanh"), _tanh_gelu_slope)
 QUICK_GELU = Activation("quick_gelu", lambda z: z * torch.sigmoid(1.702 * z), lambda z: torch.sigmoid(1.702 * z))
 SILU = Activation("silu", functional.silu, torch.sigmoid)
+SQUARED_RELU = Activation("relu_squared", lambda z: functional.relu(z).square(), functional.relu)
 RELU = Activation("relu", functional.relu, lambda z: (z > 0).to(z.dtype))
 IDENTITY = Activation("linear", lambda z: z, torch.ones_like)
 
@@ -159,6 +160,7 @@ CLOSED_FORMS: dict[str, Activation] = {
     "SiLUActivation": SILU,
     "SiLU": SILU,
     "ReLU": RELU,
+    "ReLUSquaredActivation": SQUARED_RELU,
     "LinearActivation": IDENTITY,
     "BloomGelu": TANH_GELU,
     "gelu": GELU,
@@ -189,9 +191,36 @@ def soft_cap(limit: float) -> Activation:
     return Activation("soft_cap", function, lambda z: secant_slope(function, z))
 
 
+def xielu(alpha_p: float, alpha_n: float, beta: float) -> Activation:
+    """`alpha_p z^2 + beta z` above zero and `alpha_n (e^z - 1 - z) + beta z` below it (Apertus).
+
+    transformers cuts `z` off at -1e-6 in the exponential, which makes a step at zero; the function itself has none.
+    """
+
+    def function(z: Tensor) -> Tensor:
+        return torch.where(z > 0, alpha_p * z * z, alpha_n * (torch.expm1(z.clamp(max=0)) - z)) + beta * z
+
+    def slope(z: Tensor) -> Tensor:
+        below = _off_zero(z.double().clamp(max=0))
+        negative = alpha_n * (torch.expm1(below) / below - 1)
+        return torch.where(z > 0, alpha_p * z, negative.to(z.dtype)) + beta
+
+    return Activation("xielu", function, slope)
+
+
+def _xielu_of(module: nn.Module) -> Activation:
+    """With the parameters of a model's own activation."""
+    own = cast(Any, module)
+    beta = float(own.beta)
+    positive, negative = (float(functional.softplus(each.detach().double())) for each in (own.alpha_p, own.alpha_n))
+    return xielu(positive, beta + negative, beta)
+
+
 def recognise(activation: nn.Module | Function) -> Activation:
     """The `Activation` of a model's own activation module or function."""
     name = getattr(activation, "__name__", type(activation).__name__)
+    if name == "XIELUActivation":
+        return _xielu_of(cast(nn.Module, activation))
     if isinstance(activation, nn.GELU):
         return TANH_GELU if activation.approximate == "tanh" else GELU
     if name in CLOSED_FORMS:

@@ -114,7 +114,8 @@ def baseline(asked: FeedForwardBaseline, counted: Counted) -> BiasBaseline | Non
 def _entering(expert: Expert, bias: Bias) -> tuple[Float[Tensor, "row f"], ...]:
     network = expert.network
     linears = (network.gate, network.up) if isinstance(network, Gated) else (network.first,)
-    return tuple(_affine(linear, bias[expert.rows]) for linear in linears)
+    rows = bias[expert.rows] if expert.scales is None else bias[expert.rows] * expert.scales[:, None]
+    return tuple(_affine(linear, rows) for linear in linears)
 
 
 def _affine(linear: Linear, vectors: Float[Tensor, "row d"]) -> Float[Tensor, "row f"]:

@@ -47,7 +47,8 @@ class LinearisedNetwork:
     """A network with its activation replaced by slopes: for each row it serves, linear in what enters it.
 
     `x -> (sum_b slopes_b * (x @ projections_b.T)) @ output.T`, with one branch `b` for a plain network and two for a gated
-    one. `constant` is what the neurons hold of nothing that enters. An expert's weight is already in all of these.
+    one. `constant` is what the neurons hold of nothing that enters. An expert's weight is already in all of these, and what
+    multiplies the states that it reads is in the slopes.
     """
 
     rows: Int[Tensor, " row"]
@@ -96,7 +97,8 @@ def _linearised(expert: Expert) -> LinearisedNetwork:
             projections, output = (network.gate, network.up), network.down
             slopes, constant = _gated_slopes(network, expert)
     weights = expert.weights[:, None]
-    scaled = tuple(slope * weights for slope in slopes)
+    entering = weights if expert.scales is None else weights * expert.scales[:, None]
+    scaled = tuple(slope * entering for slope in slopes)
     return LinearisedNetwork(expert.rows, expert.weights, projections, scaled, constant * weights, output)
 
 

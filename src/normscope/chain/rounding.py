@@ -118,7 +118,10 @@ def entering_neurons(expert: Expert, entering: Computed) -> tuple[Computed, ...]
     """What the first matrices of a network make of the rows that it serves, in the order of its `pre_activations`."""
     network = expert.network
     first = (network.first,) if isinstance(network, Plain) else (network.gate, network.up)
-    return tuple(entering[expert.rows].linear(linear) for linear in first)
+    rows = entering[expert.rows]
+    if expert.scales is not None:
+        rows = rows * expert.scales[:, None]
+    return tuple(rows.linear(linear) for linear in first)
 
 
 def fed_forward(step: FeedForward, like: Float[Tensor, "row d"]) -> Computed:

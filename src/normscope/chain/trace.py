@@ -220,6 +220,8 @@ class Expert:
     weights: Float[Tensor, " row"]
     pre_activations: tuple[Float[Tensor, "row f"], ...]
     """What enters the activation: one tensor for a plain network, gate and up for a gated one."""
+    scales: Float[Tensor, " row"] | None = None
+    """What the states that enter are multiplied by, for networks without a bias before their activation; 1 if `None`."""
     baselines: tuple[Float[Tensor, "row f"], ...] | None = None
     """Where integrated gradients start instead of at zero: what enters the activation without any token."""
 
@@ -327,5 +329,6 @@ def _select_expert(expert: Expert, rows: Int[Tensor, " row"]) -> Expert:
         rows=new_row,
         weights=expert.weights[old_place],
         pre_activations=tuple(z[old_place] for z in expert.pre_activations),
+        scales=None if expert.scales is None else expert.scales[old_place],
         baselines=None if expert.baselines is None else tuple(z[old_place] for z in expert.baselines),
     )

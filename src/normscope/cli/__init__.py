@@ -21,6 +21,8 @@ COMMANDS = {
     "explain": "explain",
     "answer": "answer",
     "methods": "explain",
+    "similar": "similar",
+    "search": "similar",
     "mix": "mixing",
     "estimate": "estimate",
     "check": "models",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -116,18 +118,35 @@ def answer_command(
 
 
 def _answered(analyzer: Analyzer, keywords: AnswerOptions) -> Answer:
-    """The explained answer, with the generation and then the layers as progress."""
+    """The explained answer, with first its tokens and then the layers as progress."""
     say_long(analyzer, AnswerRequest(**keywords))
     most = keywords.get("max_new_tokens", AnswerRequest.max_new_tokens)
-    with working("Answering", "tokens") as on_token, working("Explaining", "layers") as on_progress:
-        count = 0
+    with ExitStack() as stack:
+        stages = _Stages(stack)
 
         def on_text(_: str) -> None:
-            nonlocal count
-            count += 1
-            on_token(count, most)
+            stages.advance("Answering", "tokens", most)
+
+        def on_progress(done: int, total: int) -> None:
+            stages.advance("Explaining", "layers", total, done)
 
         return analyzer.explain_answer(**{**keywords, "on_text": on_text, "on_progress": on_progress})
+
+
+class _Stages:
+    """What is being done, one thing after another: each is shown until the next begins."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.stack, self.message, self.count = stack, "", 0
+        self.report: Callable[[int, int], None] | None = None
+
+    def advance(self, message: str, things: str, total: int, done: int | None = None) -> None:
+        if self.report is None or message != self.message:
+            self.stack.pop_all().close()
+            self.report = self.stack.enter_context(working(message, things))
+            self.message, self.count = message, 0
+        self.count = self.count + 1 if done is None else done
+        self.report(self.count, total)
 
 
 def say_long(analyzer: Analyzer, request: AnswerRequest) -> None:

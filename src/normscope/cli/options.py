@@ -42,6 +42,9 @@ TextArgument = Annotated[
         show_default=False,
     ),
 ]
+AsText = Annotated[
+    bool, typer.Option("--as-text", help="Texts are taken as they are, also '-' and what looks like a file's name.")
+]
 Scope = Annotated[
     str | None,
     typer.Option(

@@ -16,7 +16,7 @@ _USUAL = ("text", "sentence", "sentence1", "premise", "content")
 
 
 def read_jsonl(path: Path, problems: Problems, field: str | None, pair_field: str | None) -> Iterator[Record]:
-    def rows() -> Iterator[tuple[str, Any]]:
+    def rows() -> Iterator[tuple[str, object]]:
         for number, line in read_lines(path, problems):
             where = f"{path}:{number}"
             if not line.strip():
@@ -37,7 +37,7 @@ def read_separated(
 ) -> Iterator[Record]:
     """CSV or TSV with a header row."""
 
-    def rows() -> Iterator[tuple[str, Any]]:
+    def rows() -> Iterator[tuple[str, object]]:
         read = read_separated_rows(path, problems, separator)
         _, header = next(read, ("", []))
         if not header:

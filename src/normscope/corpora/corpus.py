@@ -46,7 +46,7 @@ def read_dataset(
     return records_of(_numbered(rows, f"{name} [{split}]"), problems, field, pair_field)
 
 
-def _numbered(rows: Any, where: str) -> Iterator[tuple[str, Any]]:
+def _numbered(rows: Any, where: str) -> Iterator[tuple[str, object]]:
     number = 0
     try:
         for number, row in enumerate(rows, 1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from normscope.errors import InputError
 
@@ -81,7 +81,7 @@ class Record:
     tokens: tuple[str, ...] | None = None
     target: tuple[str, ...] | None = None
     gold: Gold | None = None
-    ids: Mapping[str, Any] | None = None
+    ids: Mapping[str, object] | None = None
     evidence: Evidence | None = None
 
     def texts(self) -> Iterator[str]:

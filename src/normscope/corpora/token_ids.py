@@ -36,7 +36,7 @@ class TokenIds:
     gold: Gold | None = None
 
     @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> TokenIds:
+    def of_row(cls, row: Mapping[str, object]) -> TokenIds:
         """The ids of a row; raises `ValueError` with what is wrong with it."""
         present = {name: row[name] for name in ID_COLUMNS if row.get(name) is not None}
         if INPUT_IDS not in present:

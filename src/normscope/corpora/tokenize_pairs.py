@@ -46,7 +46,7 @@ class PairTokenizer:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
-        codes: Any = tokenizer
+        codes: object = tokenizer
         if hasattr(codes, "src_lang") and None in (codes.src_lang, codes.tgt_lang):
             raise CorpusError(
                 f"{type(tokenizer).__name__} marks the languages of a pair, and they are not known: name both "

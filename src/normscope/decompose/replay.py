@@ -40,6 +40,8 @@ class Replay(Rules[Tensor]):
 
 
 def _network(expert: Expert, states: Float[Tensor, "*variant row d"]) -> Float[Tensor, "*variant row d"]:
+    if expert.scales is not None:
+        states = states * expert.scales[:, None]
     match network := expert.network:
         case Plain():
             return _affine(network.second, network.activation.function(_affine(network.first, states)))

@@ -19,10 +19,13 @@ from normscope.families.spec import (
     Config,
     ExpertsPart,
     FeedForwardPart,
+    FlatExpertsPart,
     FusedGatedPart,
     GatedPart,
+    InputScaledExpertsPart,
     Part,
     PlainPart,
+    RoutedPart,
     SharedExpertsPart,
     Stack,
 )
@@ -105,17 +108,19 @@ def _network(block: nn.Module, part: FeedForwardPart, config: object) -> tuple[i
             return _shape(block.get_submodule(part.down))[1], 2, 1
         case FusedGatedPart():
             return _shape(block.get_submodule(part.down))[1], 2, 1
-        case ExpertsPart() | ClampedExpertsPart():
+        case ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart():
             return _expert_neurons(block, part, config)
         case SharedExpertsPart():
             routed, _, experts = _expert_neurons(block, part.routed, config)
             return routed + _shape(block.get_submodule(part.shared.down))[1], 2, experts + 1
 
 
-def _expert_neurons(block: nn.Module, part: ExpertsPart | ClampedExpertsPart, config: Config) -> tuple[int, int, int]:
+def _expert_neurons(block: nn.Module, part: RoutedPart, config: Config) -> tuple[int, int, int]:
     stacked: Any = block.get_submodule(part.experts)
-    gate_and_up = stacked.gate_up_proj.shape
-    neurons = int(gate_and_up[1 if isinstance(part, ExpertsPart) else 2]) // 2
+    if isinstance(part, FlatExpertsPart):
+        neurons = int(stacked.mlp.w1.shape[0]) // int(stacked.num_experts)
+    else:
+        neurons = int(stacked.gate_up_proj.shape[1 if isinstance(part, ExpertsPart) else 2]) // 2
     chosen = int(getattr(config.get_text_config(), "num_experts_per_tok", 1))
     return chosen * neurons, 2, max(2, chosen)
 

@@ -7,7 +7,7 @@ is counted over the whole corpus.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial as bind
 from itertools import product
@@ -200,8 +200,10 @@ class Alignment(Experiment):
 
     def _figures(
         self, partial: Partial, aer: np.ndarray, results: dict[str, Table], model: ModelFacts
-    ) -> dict[str, Any]:
-        drawn: dict[str, Any] = {"alignment-layers": bind(_layers_figure, aer, self.settings, self.ends, model)}
+    ) -> dict[str, Callable[[], Figure]]:
+        drawn: dict[str, Callable[[], Figure]] = {
+            "alignment-layers": bind(_layers_figure, aer, self.settings, self.ends, model)
+        }
         for s, e in np.ndindex(aer.shape[:2]):
             title = f"{self.settings[s]}, {_ENDS[self.ends[e]]}"
             name = f"alignment-{self.settings[s].lower()}-{self.ends[e]}"

@@ -322,7 +322,7 @@ class Experiment(ABC):
         known = [name for name in cls.captions if figure == name or figure.startswith(f"{name}-")]
         return cls.captions[max(known, key=len)] if known else name_as_words(figure)
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         return {option.name: getattr(self, option.name) for option in fields(self)}
 
     def over(

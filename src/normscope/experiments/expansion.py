@@ -162,7 +162,7 @@ class _Transformation:
         value_bias = value.new_zeros(groups, d_head) if bias is None else bias
         value_bias = value_bias.repeat_interleave(heads // groups, dim=0).flatten()
         if part.norm is not None:
-            norm = weights.norm(part.norm)
+            norm = weights.norm(part.norm, value.T)
             if isinstance(norm, LayerNorm) and norm.bias is not None:
                 value_bias = value_bias + norm.bias @ value
             value = norm.weight[:, None] * value

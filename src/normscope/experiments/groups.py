@@ -8,7 +8,7 @@ as the group's (`matching`); the difference of the means is tested by an unpaire
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial as bind
 from typing import Any, ClassVar, cast
@@ -97,7 +97,7 @@ class GroupAmplification(Experiment):
         query, key = np.nonzero(~np.eye(count, dtype=bool) & np.asarray(np.isfinite(change).all((0, 1)))[:, :count])
         content = ~observation.special[query] & ~observation.special[key]
         query, key = query[content], key[content]
-        labels: dict[str, Any] = {
+        labels: dict[str, object] = {
             "in_group": (groups[query] == groups[key]) & (groups[query] >= 0),
             "distance": key - query if self.distance == "signed" else np.abs(key - query),
         }
@@ -120,7 +120,7 @@ class GroupAmplification(Experiment):
         paper = published.paper_of(facts, self.name, masked=False)
         identity, fewest = (("query", "key"), 2) if self.unit == "type" else (("sequence", "query", "key"), 1)
         records: list[Row] = []
-        drawn: dict[str, Any] = {}
+        drawn: dict[str, Callable[[], Figure]] = {}
         with matched(partial.rows["pairs"], identity, _columns(layers), fewest) as pairs:
             group, other = pairs.side(group=True), pairs.side(group=False)
             tested = compare_means(

@@ -8,7 +8,6 @@ paper have it), or is left out, and then every word has one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -136,7 +135,7 @@ _GOLD = pa.schema(
 )
 
 
-def soft_rows(labels: dict[str, Any], words: WordMaps, pair: AlignedPair, layers: tuple[int, ...]) -> Table:
+def soft_rows(labels: dict[str, object], words: WordMaps, pair: AlignedPair, layers: tuple[int, ...]) -> Table:
     """One row for every cell of the maps of these layers."""
     values = words.values[: len(layers)]
     layer, target, source = (indices.reshape(-1) for indices in np.indices(values.shape))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 from transformers import PreTrainedTokenizerBase
 
@@ -85,8 +85,8 @@ def answer_tokens(model: Model, prompt: Prompt, answer: str | Sequence[int]) -> 
         raise InputError("The answer is empty. Give at least one word, or leave it out to have the model answer.")
     joined = not prompt.chat and not prompt.text[-1:].isspace() and not answer[:1].isspace()
     text = f" {answer}" if joined and model.family.encoder is None else answer
-    side = "text" if model.family.encoder is None else "text_target"
-    ids = cast("list[int]", model.tokenizer(**{side: text}, add_special_tokens=False)["input_ids"])
+    side: dict[str, Any] = {"text" if model.family.encoder is None else "text_target": text}
+    ids = cast("list[int]", model.tokenizer(**side, add_special_tokens=False)["input_ids"])
     read = exchange_of(model.tokenizer, prompt, ids).text[len(prompt.text) :] if ids else ""
     if read.strip() != answer.strip():
         raise InputError(
@@ -100,7 +100,8 @@ class AnswerEngine:
     """The pull-backs of one answer. Every call runs the model once, forwards and back."""
 
     def __init__(self, model: Model, exchange: Exchange, objective: Objective, request: PullRequest) -> None:
-        self.model, self.exchange, self.objective, self.request = model, exchange, objective, request
+        self.model, self.exchange, self.request = model, exchange, request
+        self.objective: Objective = objective
 
     @cached_property
     def sequence(self) -> TokenSequence:
@@ -158,8 +159,8 @@ class AnswerEngine:
 
     def spans(self, spans: Sequence[Sequence[int]], objective: Objective | None = None) -> PulledSpans:
         """Sums of tokens of the answer, explained: each span is a list of places in it."""
-        how = (objective or self.objective, self.request)
-        return pull_back_spans(self.model, self.sequence, self._outputs, spans, *how)
+        chosen: Objective = objective or self.objective
+        return pull_back_spans(self.model, self.sequence, self._outputs, spans, chosen, self.request)
 
     def contrast(self, part: Sequence[int], against: str | Sequence[int]) -> tuple[int, PulledSpans]:
         """Why a part of the answer stands there rather than another text: the first token in which they differ.

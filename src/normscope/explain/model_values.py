@@ -174,7 +174,7 @@ def _alike(sequences: Sequence[TokenSequence]) -> list[list[int]]:
 
 
 def _noter(kept: list[Tensor]) -> Callable[..., None]:
-    def note(_: nn.Module, __: tuple[Any, ...], output: Tensor | tuple[Any, ...]) -> None:
+    def note(_: nn.Module, __: tuple[object, ...], output: Tensor | Sequence[Any]) -> None:
         kept[:] = [(output if isinstance(output, Tensor) else output[0]).clone()]
 
     return note

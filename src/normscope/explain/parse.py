@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -311,7 +311,7 @@ def checked(
     continue_for: object,
     direction: object,
     decoder_text: object,
-    objective: Any = "logit",
+    objective: object = "logit",
 ) -> Wanted:
     """The question that a user asks."""
     if objective_of(objective) == "contrast" and against is None:
@@ -346,7 +346,7 @@ def _said(value: object, what: str) -> LabelName | list[int]:
         ) from error
 
 
-def _label(value: Any) -> LabelName:
+def _label(value: object) -> LabelName:
     label = _said(value, "contrast (against)")
     if not isinstance(label, str | int):
         raise InputError(f"A contrast (against) is one word or label, or its number, not {value!r:.60}.")

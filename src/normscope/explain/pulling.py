@@ -6,7 +6,9 @@ looks is `explanation`'s.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -21,7 +23,7 @@ from normscope.explain.recording import PullRequest, Recording
 from normscope.explain.sinks import received
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
-from normscope.pullback import LayerFlow, pull_back_end, pull_back_layer, pull_back_states
+from normscope.pullback import LayerFlow, PulledStates, StatesPullBack, pull_back_end, pull_back_layer
 
 
 @dataclass
@@ -38,6 +40,36 @@ class StackFlow:
     causal: bool = False
     received: list[Float[Tensor, " token"]] = field(default_factory=list[Tensor])
     state_norms: list[Float[Tensor, " token"]] = field(default_factory=list[Tensor])
+
+
+@dataclass(frozen=True)
+class PassedLayer:
+    """One layer passed on the way back: covectors below it, what entered it, and the attention that its tokens get.
+
+    The trace is that of the whole layer, where there was one.
+    """
+
+    below: PulledStates
+    hidden: Float[Tensor, "token d"]
+    received: Float[Tensor, " token"]
+    causal: bool
+    trace: LayerTrace | None = None
+
+
+LayersBack = Iterable[tuple[int, Callable[[Float[Tensor, "target token d"]], PassedLayer]]]
+"""Layers from the last to the first, each with what pulls covectors back through it."""
+
+
+def kept_layers(recording: Recording, *, keep: bool) -> LayersBack:
+    """The layers of a recording; with `keep` they can be gone through again."""
+    for layer, trace in recording.back(keep=keep):
+        yield layer, partial(_through_trace, trace)
+
+
+def _through_trace(trace: LayerTrace, covector: Float[Tensor, "target token d"]) -> PassedLayer:
+    pulled = StatesPullBack(covector)
+    pulled.add(trace)
+    return PassedLayer(pulled.finish(), trace.hidden, received(trace), trace.causal, trace)
 
 
 @dataclass(frozen=True)
@@ -127,29 +159,20 @@ class Way:
         return flow
 
     def shares(
-        self,
-        recording: Recording,
-        name: str,
-        covector: Float[Tensor, "target token d"],
-        states: Float[Tensor, "token d"],
-        *,
-        keep: bool = False,
+        self, layers: LayersBack, name: str, covector: Float[Tensor, "target token d"], states: Float[Tensor, "token d"]
     ) -> StackShares:
-        """The same, but for the shares of what enters the stack alone: nothing is kept of the layers in between.
-
-        With `keep` the recording can be gone through again.
-        """
+        """The same, but for the shares of what enters the stack alone: nothing is kept of the layers in between."""
         relevance = (covector * states).sum(-1)
         errors, attention, causal = [self._proved(f"after the last {name}", relevance)], list[Tensor](), False
-        for layer, trace in recording.back(keep=keep):
-            below = pull_back_states(trace, covector)
-            covector = below.covector
-            self.leave(below.bias)
-            relevance = (covector * trace.hidden).sum(-1)
-            self._add_source(below.source)
-            errors.append(self._proved(f"before {name} {layer}", relevance, trace))
-            attention.append(received(trace))
-            causal = trace.causal
+        for layer, pull in layers:
+            passed = pull(covector)
+            covector = passed.below.covector
+            self.leave(passed.below.bias)
+            relevance = (covector * passed.hidden).sum(-1)
+            self._add_source(passed.below.source)
+            errors.append(self._proved(f"before {name} {layer}", relevance, passed.trace))
+            attention.append(passed.received)
+            causal = passed.causal
         largest = torch.stack([each.to(self.values.device) for each in errors]).amax(0)
         return StackShares(relevance.to(self.values.device), largest, attention[::-1], causal)
 

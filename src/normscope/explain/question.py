@@ -67,6 +67,11 @@ class Question(ABC):
     asks_head: ClassVar[bool]
     """Whether the model's own head is asked."""
 
+    @property
+    def objective(self) -> str:
+        """What is explained: a direction, or what of a logit."""
+        return "direction"
+
     @abstractmethod
     def head_of(self, states: Float[Tensor, "token d"]) -> HeadTrace:
         """A head of the question's own, where the model's is not asked."""
@@ -91,6 +96,10 @@ class LogitQuestion(Question):
     """What the user said."""
 
     asks_head: ClassVar[bool] = True
+
+    @property
+    def objective(self) -> str:
+        return self.asked.objective if self.asked.against is None else "contrast"
 
     @property
     def reads_tokens(self) -> bool:

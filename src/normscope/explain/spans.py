@@ -13,12 +13,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from normscope.capture import LONG
 from normscope.errors import SelectionError
-from normscope.estimate.sizes import sizes_of_trace
-from normscope.explain.pulling import PullRequest, Way, check_joined_blocks
-from normscope.explain.question import LogitQuestion, Wanted
+from normscope.estimate.sizes import blocks_in
+from normscope.explain.pulling import LayersBack, PullRequest, Way, check_joined_blocks, kept_layers
+from normscope.explain.question import LogitQuestion, Rows, Wanted
 from normscope.explain.recording import Played, Recording
 from normscope.explain.sinks import sinks
+from normscope.explain.streaming import Stream, can_stream
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
 from normscope.options import Objective
@@ -65,13 +67,13 @@ def pull_back_spans(
     check_joined_blocks(model)
     if not spans or not all(spans):
         raise SelectionError("There is nothing to explain: a span of output has at least one token.")
-    wanted = [(each.row, Wanted(each.label, against=each.against, objective=objective)) for each in outputs]
-    recording = Recording(model, sequence, request)
-    played = recording.play(LogitQuestion(model, wanted))
-    at_once = _spans_at_once(recording, sequence)
+    rows: Rows = [(each.row, Wanted(each.label, against=each.against, objective=objective)) for each in outputs]
+    source = _source(model, sequence, request)
+    played, logits = source.play(rows)
+    at_once = _spans_at_once(model, sequence)
     pieces = [spans[first : first + at_once] for first in range(0, len(spans), at_once)]
-    pulled = [_pulled(model, recording, played, each, last=each is pieces[-1]) for each in pieces]
-    chances = played.head.logits[[each.row for each in outputs]].float().softmax(-1)
+    pulled = [_pulled(model, source, played, each, last=each is pieces[-1]) for each in pieces]
+    chances = logits.float().softmax(-1)
     labels = torch.tensor([each.label for each in outputs], device=chances.device)
     return PulledSpans(
         values=torch.cat([each.values for each in pulled]),
@@ -81,6 +83,27 @@ def pull_back_spans(
         probabilities=chances.gather(1, labels[:, None])[:, 0],
         sinks=pulled[0].sinks,
     )
+
+
+class _Kept:
+    """A recording of all layers, for inputs whose traces fit into the memory together."""
+
+    def __init__(self, model: Model, sequence: TokenSequence, request: PullRequest) -> None:
+        self.model = model
+        self.recording = Recording(model, sequence, request)
+
+    def play(self, rows: Rows) -> tuple[Played, Float[Tensor, "row label"]]:
+        played = self.recording.play(LogitQuestion(self.model, rows))
+        return played, played.head.logits[[row for row, _ in rows]]
+
+    def layers(self, *, keep: bool) -> LayersBack:
+        return kept_layers(self.recording, keep=keep)
+
+
+def _source(model: Model, sequence: TokenSequence, request: PullRequest) -> _Kept | Stream:
+    """Where layers come from on the way back: kept, or, for long inputs and within a memory, run again one by one."""
+    bounded = request.max_memory is not None or len(sequence) >= LONG
+    return Stream(model, sequence, request) if bounded and can_stream(model) else _Kept(model, sequence, request)
 
 
 @dataclass(frozen=True)
@@ -93,22 +116,25 @@ class _Piece:
 
 
 def _pulled(
-    model: Model, recording: Recording, played: Played, spans: Sequence[Sequence[int]], *, last: bool
+    model: Model, source: _Kept | Stream, played: Played, spans: Sequence[Sequence[int]], *, last: bool
 ) -> _Piece:
     """One reverse pass for several spans, proved at every layer."""
     members = _members(spans, len(played.values)).to(played.values)
     values, sizes = members @ played.values, members @ played.sizes
     start = played.pulled.weighted(members)
     way = Way(model, values, sizes, start.bias, head_edges=False)
-    main = way.shares(recording, "layer", start.covector, played.head.states, keep=not last)
+    layers = source.layers() if isinstance(source, Stream) else source.layers(keep=not last)
+    main = way.shares(layers, "layer", start.covector, played.head.states)
     shares, errors, marks = main.relevance, main.errors, _sinks(main.received, causal=main.causal)
     bias = way.outside
     if way.source is not None:
-        end = recording.encoder_end
+        assert isinstance(source, _Kept)
+        end = source.recording.encoder_end
         covector, added = pull_back_end(end, way.source)
         way.source = None
         way.leave(added, shares.sum(-1))
-        encoder = way.shares(recording.of_encoder(), "encoder layer", covector, end.states, keep=not last)
+        below = kept_layers(source.recording.of_encoder(), keep=not last)
+        encoder = way.shares(below, "encoder layer", covector, end.states)
         bias = way.outside - shares.sum(-1)
         shares, errors = torch.cat([encoder.relevance, shares], dim=1), torch.maximum(encoder.errors, errors)
         marks = torch.cat([_sinks(encoder.received, causal=encoder.causal), marks])
@@ -128,8 +154,8 @@ def _sinks(received: Sequence[Float[Tensor, " token"]], *, causal: bool) -> Bool
     return torch.from_numpy(sinks(attention, causal=causal))
 
 
-def _spans_at_once(recording: Recording, sequence: TokenSequence) -> int:
+def _spans_at_once(model: Model, sequence: TokenSequence) -> int:
     """Spans whose covectors fit into the memory together where a layer is widest: at the neurons of its feed-forward."""
-    sizes = sizes_of_trace(recording.traces[recording.depth])
-    length = max(len(sequence), len(sequence.target or ()))
-    return max(1, _BYTES_AT_ONCE // (4 * 4 * length * max(sizes.neurons, sizes.d)))
+    sizes = blocks_in(model.module, model.family.stack)
+    length, widest = max(len(sequence), len(sequence.target or ())), max(max(each.neurons, each.d) for each in sizes)
+    return max(1, _BYTES_AT_ONCE // (4 * 4 * length * widest))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import math
 import zlib
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 import xarray as xr
@@ -42,8 +42,8 @@ def _plain(value: object) -> str | int | float:
     return value if isinstance(value, str | int | float) else str(value)
 
 
-def tokens(dataset: xr.Dataset, dimension: str) -> dict[str, list[Any]]:
-    """What is known of the tokens along `query` or `key`, one list for each column."""
+def tokens(dataset: xr.Dataset, dimension: str) -> Mapping[str, Sequence[int | str]]:
+    """What is known of the tokens along a dimension such as `query`, one list for each column."""
     columns = {
         "position": (dimension, int),
         "token": (f"{dimension}_token", str),
@@ -55,6 +55,7 @@ def tokens(dataset: xr.Dataset, dimension: str) -> dict[str, list[Any]]:
         "row": (f"{dimension}_row", int),
         "column": (f"{dimension}_column", int),
         "count": (f"{dimension}_count", int),
+        "prompt": (f"{dimension}_prompt", int),
     }
     table = {
         field: [kind(value) for value in dataset[name].values]
@@ -65,7 +66,7 @@ def tokens(dataset: xr.Dataset, dimension: str) -> dict[str, list[Any]]:
     return table if texts == table["token"] else table | {"text": texts}
 
 
-def image(values: np.ndarray) -> dict[str, Any]:
+def image(values: np.ndarray) -> dict[str, object]:
     """Height, width and RGB bytes of an image `[y, x, channel]`."""
     pixels = np.asarray(values, dtype=np.uint8)
     if pixels.shape[-1] == 1:

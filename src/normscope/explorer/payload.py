@@ -65,7 +65,7 @@ def _predictions(explanation: Explanation) -> list[dict[str, Any]]:
     dataset = explanation.dataset
     if names.PROBABILITY not in dataset:
         return []
-    places: dict[int, list[dict[str, Any]]] = {}
+    places: dict[int, list[dict[str, str | float]]] = {}
     for target, position in enumerate(dataset["target_position"].values):
         ranked = [{"name": name, "probability": float(chance)} for name, chance in explanation.top_predictions(target)]
         places.setdefault(int(position), ranked)
@@ -177,7 +177,7 @@ def analysis_payload(analysis: Analysis, precision: Precision) -> dict[str, obje
     dataset = analysis.dataset
     if schema.MAP not in dataset:
         raise InputError("There are no maps to explore here, only mixing ratios: use `analyze`, not `mixing_ratios`.")
-    content: dict[str, Any] = {
+    content: dict[str, object] = {
         "facts": pieces.facts(dataset),
         "method": str(dataset.attrs.get("method", "norms")),
         "quantity": _quantity(dataset),
@@ -236,7 +236,7 @@ def _rollout(analysis: Analysis) -> dict[str, object] | None:
 def _scopes(dataset: xr.Dataset) -> list[dict[str, object]]:
     """Every scope with its parts, so that the front end never has to read a name."""
     heads = [str(scope) for scope in dataset["head_scope"].values] if schema.HEAD_MAP in dataset else []
-    scopes: list[dict[str, Any]] = []
+    scopes: list[dict[str, object]] = []
     for name, values in zip(map(str, dataset["scope"].values), dataset[schema.MAP].values, strict=True):
         scope = Scope(name)
         scopes.append(

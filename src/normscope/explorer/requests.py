@@ -111,7 +111,7 @@ class Reader:
             raise InputError("'at' is the position of a token, from 0.")
         return Question(order, self._label(entry.get("label")), self._label(entry.get("against")), at)
 
-    def _label(self, label: Any) -> int | str | None:
+    def _label(self, label: object) -> int | str | None:
         if label is None or label == "":
             return None
         if isinstance(label, str) and len(label) <= self.most_characters:
@@ -120,7 +120,7 @@ class Reader:
             return label
         raise InputError("A label is a word, a class, or the number of either.")
 
-    def _order(self, item: Any) -> Order:
+    def _order(self, item: object) -> Order:
         entry = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
         model = entry.get("model", next(iter(self.analyzers)))
         if not isinstance(model, str) or model not in self.analyzers:

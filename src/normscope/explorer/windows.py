@@ -168,7 +168,7 @@ def _maps(dataset: xr.Dataset, queries: Groups, keys: Groups, tell: Tell | None)
 
 def _analysis(dataset: xr.Dataset, maps: np.ndarray, queries: Groups, keys: Groups) -> Analysis:
     """The maps and mixing ratios of groups of tokens, as an analysis."""
-    variables: dict[str, Any] = {
+    variables: dict[str, object] = {
         schema.MAP: (dataset[schema.MAP].dims, maps, dataset[schema.MAP].attrs),
         schema.COMPLETENESS: dataset[schema.COMPLETENESS],
     }
@@ -290,7 +290,7 @@ class LongResults:
             (content if part == "decoder" else content["encoder"])["windows"] = {**windows.size, "tokens": tokens}
         return payload
 
-    def window(self, part: str, row: int, column: int) -> dict[str, Any]:
+    def window(self, part: str, row: int, column: int) -> dict[str, object]:
         """The window at a place of every analysis that is long there: what takes the place of its stack, or nothing.
 
         Raises:

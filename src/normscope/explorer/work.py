@@ -89,7 +89,7 @@ def analyse(
         with steps.next() as told:
             analyses.append(_analysis(order, heads and order.method in _SPLIT_BY_HEADS, told))
     explanations: list[Explanation] = []
-    known: list[dict[str, Any]] = []
+    known: list[dict[str, object]] = []
     if explained is not None:
         with steps.next() as told:
             known = _predictions(explained)

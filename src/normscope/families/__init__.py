@@ -23,7 +23,16 @@ __all__ = ["Family", "families", "family_of", "register", "register_family", "su
 
 ENTRY_POINTS = "normscope.families"
 
-_KINDS = ("bert", "modern_encoders", "gpt", "llama", "mixtures", "encoder_decoder", "vision")
+_KINDS = (
+    "bert",
+    "modern_encoders",
+    "gpt",
+    "llama",
+    "plain_decoders",
+    "mixtures",
+    "encoder_decoder",
+    "vision",
+)
 """The modules of this package that hold families. A later one replaces what an earlier one has."""
 
 # `import normscope` imports this module, and descriptions take a while to make: they come when they are first used.

@@ -6,7 +6,11 @@ DeBERTa, versions 1 and 2 (version 3 is a DeBERTa-v2), has disentangled attentio
 |---|---|
 | positions start after the padding index | RoBERTa, XLM-RoBERTa, CamemBERT, MPNet |
 | one module is called once per layer, so layers are told apart by call order | ALBERT |
-| attention does not go through the attention interface, so its dropout shows the weights | MPNet, DeBERTa |
+| attention does not go through the attention interface, so its dropout shows the weights | MPNet, RemBERT, LUKE, DeBERTa |
+| norms come before each branch, and one after the last block | RoBERTa with pre-norm, Megatron, XLM-RoBERTa-XL, ESM |
+| the activation belongs to no module | ESM |
+| values are rotated by their positions where the configuration says so, which is refused | RoFormer |
+| attention between blocks of tokens has no weights of queries and keys, and is refused | BigBird |
 | the feed-forward may run in chunks of the sequence (`chunk_size_feed_forward`) | BERT, RoBERTa, ELECTRA, ALBERT |
 | query, key and value are fused head by head, and the value's bias is a parameter apart | DeBERTa, version 1 |
 | a convolution may follow the first block; it lies between blocks, so no block's chain changes | DeBERTa, version 2 |
@@ -15,6 +19,7 @@ DeBERTa, versions 1 and 2 (version 3 is a DeBERTa-v2), has disentangled attentio
 
 from __future__ import annotations
 
+from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import (
     Config,
     DispatchedAttention,
@@ -22,6 +27,7 @@ from normscope.families.spec import (
     FusedPerHeadWithBias,
     HookedAttention,
     LayerNormPart,
+    NamedActivation,
     PlainPart,
     PostNorm,
     PreNorm,
@@ -43,7 +49,7 @@ _BERT_STACK = Stack(
     ),
 )
 
-BERT = Family("bert", ("bert", "electra", "ernie", "splinter", "bert-generation"), _BERT_STACK)
+BERT = Family("bert", ("bert", "electra", "ernie", "splinter", "bert-generation", "roc_bert", "layoutlm"), _BERT_STACK)
 
 ROBERTA = Family(
     "roberta", ("roberta", "xlm-roberta", "camembert", "data2vec-text"), _BERT_STACK, longest=positions_after_padding
@@ -148,4 +154,104 @@ DEBERTA_V2 = Family(
     "deberta-v2", ("deberta-v2",), _deberta_stack(SplitHeads("attention.self.value_proj")), longest=_absolute_positions
 )
 
-FAMILIES = (BERT, ROBERTA, ROBERTA_PRE_NORM, DISTILBERT, ALBERT, MPNET, DEBERTA, DEBERTA_V2)
+
+_HOOKED = PostNorm(
+    attention=HookedAttention("attention.self.dropout", SplitHeads("attention.self.value"), "attention.output.dense"),
+    attention_norm=LayerNormPart("attention.output.LayerNorm"),
+    feed_forward=_BERT_FEED_FORWARD,
+    feed_forward_norm=LayerNormPart("output.LayerNorm"),
+)
+
+HOOKED_BERT = Family("rembert", ("rembert", "tapas"), Stack("encoder.layer.*", _HOOKED))
+
+LUKE = Family("luke", ("luke",), Stack("encoder.layer.*", _HOOKED), longest=positions_after_padding)
+
+
+def _roformer_topology(config: Config) -> PostNorm:
+    if config.rotary_value:
+        raise UnsupportedArchitectureError(
+            "This RoFormer rotates its values by their positions (rotary_value), so that they are no projection of the "
+            "states. Models with rotary_value=False, the default, are analysed."
+        )
+    return _HOOKED
+
+
+ROFORMER = Family("roformer", ("roformer",), Stack("encoder.layer.*", _roformer_topology))
+
+
+def _big_bird_topology(config: Config) -> PostNorm:
+    if config.attention_type != "original_full":
+        raise UnsupportedArchitectureError(
+            f"This BigBird has the attention {config.attention_type!r}, which does not compute weights of queries and keys. "
+            f"Load it with attention_type='original_full', which is what it uses itself for inputs below 705 tokens."
+        )
+    return _HOOKED
+
+
+BIG_BIRD = Family("big_bird", ("big_bird",), Stack("encoder.layer.*", _big_bird_topology))
+
+MEGATRON_BERT = Family(
+    "megatron-bert",
+    ("megatron-bert",),
+    Stack(
+        blocks="encoder.layer.*",
+        topology=PreNorm(
+            attention=HookedAttention(
+                "attention.self.dropout",
+                SplitHeads("attention.self.value"),
+                "attention.output.dense",
+                norm=LayerNormPart("attention.ln"),
+            ),
+            feed_forward_norm=LayerNormPart("ln"),
+            feed_forward=_BERT_FEED_FORWARD,
+        ),
+    ),
+)
+
+XLM_ROBERTA_XL = Family(
+    "xlm-roberta-xl",
+    ("xlm-roberta-xl",),
+    Stack(
+        blocks="encoder.layer.*",
+        topology=PreNorm(
+            attention=DispatchedAttention(
+                "attention.self",
+                SplitHeads("attention.self.value"),
+                "attention.output.dense",
+                norm=LayerNormPart("attention.self_attn_layer_norm"),
+            ),
+            feed_forward_norm=LayerNormPart("LayerNorm"),
+            feed_forward=_BERT_FEED_FORWARD,
+        ),
+    ),
+    longest=positions_after_padding,
+)
+
+
+def _esm_positions(config: Config) -> int | None:
+    return positions_after_padding(config) if config.position_embedding_type == "absolute" else None
+
+
+ESM = Family(
+    "esm",
+    ("esm",),
+    Stack(
+        blocks="encoder.layer.*",
+        topology=PreNorm(
+            attention=DispatchedAttention(
+                "attention.self",
+                SplitHeads("attention.self.value"),
+                "attention.output.dense",
+                norm=LayerNormPart("attention.LayerNorm"),
+            ),
+            feed_forward_norm=LayerNormPart("LayerNorm"),
+            feed_forward=PlainPart("intermediate.dense", NamedActivation("gelu"), "output.dense"),
+        ),
+    ),
+    longest=_esm_positions,
+)
+
+FAMILIES = (
+    *(BERT, ROBERTA, ROBERTA_PRE_NORM, DISTILBERT, ALBERT, MPNET, HOOKED_BERT, LUKE, ROFORMER, BIG_BIRD),
+    *(MEGATRON_BERT, XLM_ROBERTA_XL, ESM, DEBERTA, DEBERTA_V2),
+)

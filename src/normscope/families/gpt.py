@@ -3,7 +3,7 @@
 | trap | where |
 |---|---|
 | projections are `Conv1D`, stored `[in, out]`; query, key and value are one projection | GPT-2 |
-| attention does not go through the attention interface | GPT-Neo, GPT-J, Bloom, Falcon, XGLM |
+| attention does not go through the attention interface | GPT-Neo, GPT-J, Bloom, Falcon, XGLM, MPT, CodeGen, GPT, CTRL |
 | query, key and value are fused head by head | GPT-NeoX, Bloom, Falcon, GPT-BigCode without multi-query |
 | attention and feed-forward run side by side, or one after the other, by configuration | GPT-NeoX, Falcon |
 | the feed-forward module gives out its result with the residual already in it | Bloom |
@@ -11,6 +11,9 @@
 | states are added up in place, so what is captured must be copied | Falcon |
 | one value head for all heads, or for groups of them | Falcon |
 | norms come after each branch in one size (350m), and the feed-forward sees two-dimensional tensors | OPT |
+| values are the second of three in each of four shards of one projection | CodeGen |
+| the block adds the bias of the output projection, in the last layer only | GPT-NeoX Japanese |
+| norms come after each branch | the first GPT |
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from normscope.families.spec import (
     DispatchedAttention,
     Family,
     FusedPerHead,
+    FusedShards,
     FusedTail,
     HookedAttention,
     LayerNormPart,
@@ -221,6 +225,15 @@ BIOGPT = Family(
     ),
 )
 
+
+def _mpt_heads(config: Config) -> int:
+    return config.n_heads
+
+
+def _mpt_layers(config: Config) -> int:
+    return config.n_layers
+
+
 XGLM = Family(
     "xglm",
     ("xglm",),
@@ -240,4 +253,102 @@ XGLM = Family(
     ),
 )
 
-FAMILIES = (STARCODER2, BIOGPT, GPT2, GPT_BIGCODE, GPT_NEO, GPT_NEOX, GPTJ, OPT, BLOOM, FALCON, PHI, XGLM)
+MPT = Family(
+    "mpt",
+    ("mpt",),
+    Stack(
+        blocks="blocks.*",
+        topology=PreNorm(
+            attention=HookedAttention(
+                "attn", FusedTail("attn.Wqkv"), "attn.out_proj", norm=LayerNormPart("norm_1"), value_heads=_mpt_heads
+            ),
+            feed_forward_norm=LayerNormPart("norm_2"),
+            feed_forward=PlainPart("ffn.up_proj", "ffn.act", "ffn.down_proj"),
+        ),
+        causal=True,
+        depth=_mpt_layers,
+    ),
+    longest=unlimited,
+)
+
+_CODEGEN_SHARDS = 4
+
+CODEGEN = Family(
+    "codegen",
+    ("codegen",),
+    Stack(
+        blocks="h.*",
+        topology=Parallel(
+            attention=HookedAttention(
+                "attn.attn_dropout",
+                FusedShards("attn.qkv_proj", _CODEGEN_SHARDS),
+                "attn.out_proj",
+                norm=LayerNormPart("ln_1"),
+            ),
+            norm=LayerNormPart("ln_1"),
+            feed_forward=PlainPart("mlp.fc_in", "mlp.act", "mlp.fc_out"),
+        ),
+        causal=True,
+    ),
+)
+
+
+def _neox_japanese_layers(config: Config) -> list[Topology]:
+    """The output projection has a bias in the last layer only, which the block adds."""
+    attention = HookedAttention(
+        "attention.attention_dropout",
+        FusedPerHead("attention.query_key_value"),
+        "attention.dense",
+        norm=LayerNormPart("input_layernorm"),
+    )
+    feed_forward = PlainPart("mlp.dense_h_to_4h", "mlp.act", "mlp.dense_4h_to_h")
+    block = PreNorm(attention, LayerNormPart("post_attention_layernorm"), feed_forward)
+    last = replace(block, attention=replace(attention, output_bias="attention.dense_bias"))
+    return [*[block] * (config.num_hidden_layers - 1), last]
+
+
+GPT_NEOX_JAPANESE = Family(
+    "gpt_neox_japanese",
+    ("gpt_neox_japanese",),
+    Stack("layers.*", _neox_japanese_layers, causal=True),
+    longest=unlimited,
+)
+
+OPENAI_GPT = Family(
+    "openai-gpt",
+    ("openai-gpt",),
+    Stack(
+        blocks="h.*",
+        topology=PostNorm(
+            attention=HookedAttention("attn.attn_dropout", FusedTail("attn.c_attn"), "attn.c_proj"),
+            attention_norm=LayerNormPart("ln_1"),
+            feed_forward=PlainPart("mlp.c_fc", "mlp.act", "mlp.c_proj"),
+            feed_forward_norm=LayerNormPart("ln_2"),
+        ),
+        causal=True,
+    ),
+)
+
+CTRL = Family(
+    "ctrl",
+    ("ctrl",),
+    Stack(
+        blocks="h.*",
+        topology=PreNorm(
+            attention=HookedAttention(
+                "multi_head_attention",
+                SplitHeads("multi_head_attention.Wv"),
+                "multi_head_attention.dense",
+                norm=LayerNormPart("layernorm1"),
+            ),
+            feed_forward_norm=LayerNormPart("layernorm2"),
+            feed_forward=PlainPart("ffn.0", "ffn.1", "ffn.2"),
+        ),
+        causal=True,
+    ),
+)
+
+FAMILIES = (
+    *(MPT, CODEGEN, GPT_NEOX_JAPANESE, OPENAI_GPT, CTRL, STARCODER2, BIOGPT, GPT2, GPT_BIGCODE, GPT_NEO, GPT_NEOX),
+    *(GPTJ, OPT, BLOOM, FALCON, PHI, XGLM),
+)

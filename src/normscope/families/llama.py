@@ -10,6 +10,7 @@
 | the norm centres although it has no bias; attention and feed-forward run side by side | Cohere |
 | the norm centres, has neither weight nor bias, and does not tell its epsilon | OLMo |
 | what a branch adds is multiplied by a constant | Granite |
+| a sink takes a share of what attention gives out, after its weights | Granite SWA |
 | the decoder is inside a multimodal model, its configuration inside another | Gemma 3 |
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from normscope.families.spec import (
     BranchNorm,
@@ -152,10 +154,16 @@ def _stablelm_topology(config: Config) -> Topology:
 STABLELM = decoder("stablelm", _stablelm_topology)
 
 
-def _granite_topology(config: Config) -> Topology:
-    return ScaledPreNorm(ATTENTION, RmsNormPart(SECOND_NORM), GATED, factor=config.residual_multiplier)
+PROBED_ATTENTION = replace(ATTENTION, probed=True)
+"""Eager attention multiplies what the softmax's weights give by the share that a sink leaves."""
+
+
+def _granite_topology(config: Config, attention: DispatchedAttention = ATTENTION) -> Topology:
+    return ScaledPreNorm(attention, RmsNormPart(SECOND_NORM), GATED, factor=config.residual_multiplier)
 
 
 GRANITE = decoder("granite", _granite_topology)
 
-FAMILIES = (LLAMA, PHI3, GLM, GLM4, STABLELM, GEMMA, GEMMA2, GEMMA3, OLMO, OLMO2, COHERE, GRANITE)
+GRANITE_SWA = decoder("granite_swa", partial(_granite_topology, attention=PROBED_ATTENTION))
+
+FAMILIES = (LLAMA, PHI3, GLM, GLM4, STABLELM, GEMMA, GEMMA2, GEMMA3, OLMO, OLMO2, COHERE, GRANITE, GRANITE_SWA)

@@ -9,6 +9,14 @@
 | values come from a narrow latent state, through a norm | DeepSeek, GLM-4 Lite |
 | attention sinks take a share of the weights, so that rows do not sum to one | GPT-OSS |
 | norms only after each branch | FlexOlmo |
+| the shared network lies beside the experts' module, and the block adds the two | Granite |
+| an indexer lets every query see a few keys only: the weights of the others are zero | DeepSeek 3.2, GLM-5 |
+| experts lie below each other in one matrix, and values may be clipped | DBRX |
+| the router's weight multiplies what an expert reads, not what it gives out | Llama 4 |
+| a gate multiplies what every head gives out: it belongs to the weights | Laguna |
+| attention and experts run side by side, and the mean of experts and shared network counts | Cohere 2 |
+| values are multiplied by a number | MiMo V2 |
+| the class with a head keeps the blocks in another place than the bare model | Llama 4 |
 """
 
 from __future__ import annotations
@@ -17,20 +25,42 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from normscope.families.llama import ATTENTION, BARE_ATTENTION, CENTRED_ATTENTION, GATED, SECOND_NORM, decoder, pre_norm
+from normscope.families.llama import (
+    ATTENTION,
+    BARE_ATTENTION,
+    CENTRED_ATTENTION,
+    FIRST_NORM,
+    GATED,
+    PROBED_ATTENTION,
+    SECOND_NORM,
+    decoder,
+    pre_norm,
+)
+from normscope.families.plain_decoders import LATENT_ATTENTION
 from normscope.families.spec import (
     BranchNorm,
     ClampedExpertsPart,
     Config,
+    DispatchedAttention,
     ExpertsPart,
+    Family,
+    FlatExpertsPart,
+    FusedGatedPart,
+    FusedTail,
     GatedPart,
-    LatentPerHead,
+    HeadGate,
+    HookedAttention,
+    InputScaledExpertsPart,
     LayerNormPart,
+    Parallel,
     PreNorm,
     RmsNormPart,
+    ScaledHeads,
     ScaledPreNorm,
     SharedExpertsPart,
+    Stack,
     Topology,
+    unlimited,
 )
 
 _EXPERTS = ExpertsPart("mlp", "mlp.experts", "mlp.experts.act_fn")
@@ -82,6 +112,11 @@ def _mixed(sparse: PreNorm, where: Sparse) -> Callable[[Config], list[Topology]]
 
 # ---- experts in every layer --------------------------------------------------------------------------------------------
 
+
+def _dbrx_layers(config: Config) -> int:
+    return config.n_layers
+
+
 MIXTRAL = decoder("mixtral", pre_norm(_EXPERTS), *("mixtral", "olmoe", "minimax_m2"))
 
 PHI_MOE = decoder("phimoe", PreNorm(CENTRED_ATTENTION, LayerNormPart(SECOND_NORM), _EXPERTS))
@@ -103,12 +138,41 @@ FLEX_OLMO = decoder(
 )
 
 
-def _granite_moe_topology(config: Config) -> Topology:
-    experts = ExpertsPart("block_sparse_moe", "block_sparse_moe.experts", "block_sparse_moe.experts.act_fn")
-    return ScaledPreNorm(ATTENTION, RmsNormPart(SECOND_NORM), experts, factor=config.residual_multiplier)
+_GRANITE_EXPERTS = ExpertsPart("block_sparse_moe", "block_sparse_moe.experts", "block_sparse_moe.experts.act_fn")
+_GRANITE_SHARED = SharedExpertsPart(
+    _GRANITE_EXPERTS, FusedGatedPart("shared_mlp.input_linear", "shared_mlp.activation", "shared_mlp.output_linear")
+)
 
 
-GRANITE_MOE = decoder("granitemoe", _granite_moe_topology)
+def _granite_moe_topology(config: Config, attention: DispatchedAttention = ATTENTION) -> Topology:
+    experts = _GRANITE_SHARED if getattr(config, "shared_intermediate_size", 0) > 0 else _GRANITE_EXPERTS
+    return ScaledPreNorm(attention, RmsNormPart(SECOND_NORM), experts, factor=config.residual_multiplier)
+
+
+GRANITE_MOE = decoder("granitemoe", _granite_moe_topology, "granitemoe", "granitemoeshared")
+
+GRANITE_MOE_SWA = decoder("granitemoe_swa", partial(_granite_moe_topology, attention=PROBED_ATTENTION))
+
+DBRX = Family(
+    "dbrx",
+    ("dbrx",),
+    Stack(
+        blocks="blocks.*",
+        topology=PreNorm(
+            attention=DispatchedAttention(
+                "norm_attn_norm.attn",
+                FusedTail("norm_attn_norm.attn.Wqkv"),
+                "norm_attn_norm.attn.out_proj",
+                norm=LayerNormPart("norm_attn_norm.norm_1"),
+            ),
+            feed_forward_norm=LayerNormPart("norm_attn_norm.norm_2"),
+            feed_forward=FlatExpertsPart("ffn", "ffn.experts", "ffn.experts.mlp.activation_fn"),
+        ),
+        causal=True,
+        depth=_dbrx_layers,
+    ),
+    longest=unlimited,
+)
 
 # ---- experts in some layers --------------------------------------------------------------------------------------------
 
@@ -125,6 +189,54 @@ GLM4_MOE = decoder("glm4_moe", _mixed(pre_norm(_shared("shared_experts")), _afte
 EXAONE_MOE = decoder("exaone_moe", _mixed(pre_norm(_shared("shared_experts")), _as_listed), "exaone_moe", "hy_v3")
 
 
+_MIMO = replace(
+    pre_norm(_EXPERTS), attention=replace(ATTENTION, value=ScaledHeads("self_attn.v_proj", "self_attn.v_scale"))
+)
+
+MIMO = decoder("mimo_v2_flash", _mixed(_MIMO, _as_listed))
+
+
+def _laguna_layers(config: Config) -> list[Topology]:
+    experts = replace(_shared("shared_experts"), routed_factor=config.moe_routed_scaling_factor)
+    gated = replace(ATTENTION, gate=HeadGate("self_attn.g_proj", "softplus"))
+    return _mixed(replace(pre_norm(experts), attention=gated), _as_listed)(config)
+
+
+LAGUNA = decoder("laguna", _laguna_layers)
+
+
+def _cohere2_moe_layers(config: Config) -> list[Topology]:
+    factor = 0.5 if config.shared_expert_combination_strategy == "average" else 1.0
+    experts = replace(_shared("shared_experts"), factor=factor) if config.num_shared_experts > 0 else _EXPERTS
+    sparse = Parallel(CENTRED_ATTENTION, LayerNormPart(FIRST_NORM), experts)
+    return _layers(config, dense=replace(sparse, feed_forward=GATED), sparse=sparse, where=_as_listed)
+
+
+COHERE2_MOE = decoder("cohere2_moe", _cohere2_moe_layers)
+
+
+def _llama4_layers(config: Config) -> list[Topology]:
+    inside, text = "feed_forward", config.get_text_config()
+    dense = _gated_in(inside)
+    sparse = SharedExpertsPart(
+        InputScaledExpertsPart(inside, f"{inside}.experts", f"{inside}.router", f"{inside}.experts.act_fn"),
+        _gated_in(f"{inside}.shared_expert"),
+    )
+    return [pre_norm(sparse if layer in text.moe_layers else dense) for layer in range(text.num_hidden_layers)]
+
+
+def _gated_in(module: str) -> GatedPart:
+    return GatedPart(f"{module}.gate_proj", f"{module}.up_proj", f"{module}.activation_fn", f"{module}.down_proj")
+
+
+LLAMA4 = Family(
+    "llama4",
+    ("llama4_text",),
+    Stack("layers.*|model.layers.*", _llama4_layers, causal=True),
+    longest=unlimited,
+)
+
+
 def _ernie_layers(config: Config) -> list[Topology]:
     experts = _shared("shared_experts") if config.moe_num_shared_experts > 0 else _EXPERTS
     return _mixed(pre_norm(experts), _in_a_stretch)(config)
@@ -135,14 +247,7 @@ ERNIE_MOE = decoder("ernie4_5_moe", _ernie_layers)
 # ---- latent values -----------------------------------------------------------------------------------------------------
 
 _LATENT = PreNorm(
-    attention=replace(
-        ATTENTION,
-        value=LatentPerHead(
-            "self_attn.kv_b_proj",
-            down="self_attn.kv_a_proj_with_mqa",
-            norm=RmsNormPart("self_attn.kv_a_layernorm"),
-        ),
-    ),
+    attention=LATENT_ATTENTION,
     feed_forward_norm=RmsNormPart(SECOND_NORM),
     feed_forward=_shared("shared_experts"),
 )
@@ -151,9 +256,18 @@ DEEPSEEK = decoder("deepseek", _mixed(_LATENT, _after_the_first), "deepseek_v2",
 
 GLM4_MOE_LITE = decoder("glm4_moe_lite", _mixed(_LATENT, _as_listed))
 
+# The indexer's choice goes into the mask of eager attention by that name alone.
+_INDEXED = replace(
+    _LATENT,
+    attention=HookedAttention("self_attn", LATENT_ATTENTION.value, "self_attn.o_proj", norm=LATENT_ATTENTION.norm),
+)
+
+INDEXED = decoder("deepseek_v32", _mixed(_INDEXED, _as_listed), "deepseek_v32", "glm_moe_dsa")
+
 YOUTU = decoder("youtu", replace(_LATENT, feed_forward=GATED))
 
 FAMILIES = (
     *(MIXTRAL, PHI_MOE, GPT_OSS, SOLAR_OPEN, HUNYUAN_MOE, FLEX_OLMO, GRANITE_MOE, QWEN2_MOE, QWEN3_MOE, MELLUM),
-    *(FLINT, GLM4_MOE, EXAONE_MOE, ERNIE_MOE, DEEPSEEK, GLM4_MOE_LITE, YOUTU),
+    *(FLINT, GLM4_MOE, EXAONE_MOE, ERNIE_MOE, DEEPSEEK, GLM4_MOE_LITE, INDEXED, YOUTU, DBRX, GRANITE_MOE_SWA, MIMO),
+    *(LAGUNA, COHERE2_MOE, LLAMA4),
 )

@@ -6,6 +6,7 @@ ModernBERT as a decoder.
 | query, key and value are one projection; both halves of the gate another, the activated one first | ModernBERT |
 | the first layer has no norm before its attention | ModernBERT |
 | layers alternate between sliding windows and full attention | ModernBERT |
+| what a branch adds is divided by a number that depends on the depth | ESM C |
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from normscope.families.spec import (
     FusedTail,
     GatedPart,
     LayerNormPart,
+    PlainPart,
     PostNorm,
     PreNorm,
     RmsNormPart,
+    ScaledPreNorm,
     SplitHeads,
     Stack,
     Value,
@@ -89,4 +92,34 @@ NOMIC_BERT = Family(
     longest=unlimited,
 )
 
-FAMILIES = (MODERNBERT, MODERNBERT_DECODER, EUROBERT, NOMIC_BERT)
+JINA = Family(
+    "jina_embeddings_v3",
+    ("jina_embeddings_v3",),
+    Stack(
+        blocks="layers.*",
+        topology=PostNorm(
+            attention=DispatchedAttention("self_attn", SplitHeads("self_attn.v_proj"), "self_attn.o_proj"),
+            attention_norm=LayerNormPart("post_attention_layernorm"),
+            feed_forward=PlainPart("mlp.fc1", "mlp.activation_fn", "mlp.fc2"),
+            feed_forward_norm=LayerNormPart("post_mlp_layernorm"),
+        ),
+    ),
+    longest=unlimited,
+)
+
+_ESMC_DEPTH = 36
+
+
+def _esmc_topology(config: Config) -> ScaledPreNorm:
+    """What a branch adds is divided by a number that depends on the depth."""
+    attention = DispatchedAttention(
+        "self_attn", SplitHeads("self_attn.v_proj"), "self_attn.o_proj", norm=LayerNormPart("input_layernorm")
+    )
+    feed_forward = GatedPart("mlp.gate_proj", "mlp.up_proj", "mlp.act_fn", "mlp.down_proj")
+    factor = (_ESMC_DEPTH / config.num_hidden_layers) ** 0.5
+    return ScaledPreNorm(attention, LayerNormPart("post_attention_layernorm"), feed_forward, factor)
+
+
+ESMC = Family("esmc", ("esmc",), Stack("layers.*", _esmc_topology), longest=unlimited)
+
+FAMILIES = (MODERNBERT, MODERNBERT_DECODER, EUROBERT, NOMIC_BERT, JINA, ESMC)

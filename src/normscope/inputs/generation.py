@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, StoppingCriteria, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
 
 from normscope.capture.hooks import forward_pass
@@ -49,6 +49,17 @@ class _Reporter(BaseStreamer):
         self.prompt_is_next = True
 
 
+class _Ending(StoppingCriteria):
+    """Ends a generation when a text is in it, but for the white space that it begins with."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, text: str, first: int) -> None:
+        self.tokenizer, self.text, self.first = tokenizer, text, first
+
+    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Any:
+        texts = [cast(str, self.tokenizer.decode(row[self.first :])) for row in input_ids]
+        return torch.tensor([self.text in text.lstrip() for text in texts], device=input_ids.device)
+
+
 def generate(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
@@ -61,12 +72,13 @@ def generate(
 ) -> Generated:
     """At most so many tokens that follow a prompt: the most probable ones, or, with a seed, by the model's own settings.
 
-    Generation ends with the end token, or after a token that has the text `stop` in it.
+    Generation ends with the end token, or when the text `stop` is in it.
     """
     streamer = None if on_token is None else _Reporter(on_token)
     options: dict[str, Any] = {"streamer": streamer}
-    if stop:
-        options |= {"stop_strings": [stop], "tokenizer": tokenizer}
+    if stop and tokenizer is not None:
+        first = 1 if model.config.is_encoder_decoder else len(ids)
+        options["stopping_criteria"] = StoppingCriteriaList([_Ending(tokenizer, stop, first)])
     if seed is None:
         said = most_probable(model, ids, most, kept=LANGUAGE if model.config.is_encoder_decoder else (), **options)
     else:

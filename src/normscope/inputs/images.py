@@ -30,7 +30,7 @@ def read_images(inputs: object, model: PreTrainedModel, processor: object | None
     return [_read(item, model, processor) for item in items], single
 
 
-def _read(item: Any, model: PreTrainedModel, processor: Any | None) -> TokenSequence:
+def _read(item: object, model: PreTrainedModel, processor: Any | None) -> TokenSequence:
     if isinstance(item, Mapping):
         if "pixel_values" not in item:
             raise InputError("An encoded image needs 'pixel_values'.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal, cast
 
 import sentencex
 
@@ -107,7 +107,8 @@ def _sentences(text: str, start: int, end: int, prose: bool, language: str) -> I
         return
     marker = _MARKER.match(text, start, end)
     begin = start if marker is None else marker.end()
-    for number, found in enumerate(sentencex.get_sentence_boundaries(language, text[begin:end])):
+    boundaries = cast(Any, sentencex).get_sentence_boundaries(language, text[begin:end])
+    for number, found in enumerate(boundaries):
         first = start if number == 0 else begin + found["start_index"]
         span = _trimmed(text, first, begin + found["end_index"])
         if span is not None:

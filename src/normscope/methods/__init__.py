@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import lazy_loader
 
@@ -96,7 +96,7 @@ def methods(gives: Gives | None = None) -> list[Method]:
     return available_methods(gives)
 
 
-def method(name: str | Method, gives: Gives | None = None, **options: Any) -> Method:
+def method(name: str | Method, gives: Gives | None = None, **options: object) -> Method:
     """The method of a name, with options other than its defaults; a method that is one already stays as it is.
 
     Args:
@@ -125,13 +125,13 @@ def read_method(name: str, pairs: Sequence[str], gives: Gives | None = None) -> 
     return method(name, gives, **read_options(pairs))
 
 
-def attribution(name: str | Method, **options: Any) -> Attribution:
+def attribution(name: str | Method, **options: object) -> Attribution:
     """The method of an explanation; of one that gives maps of layers, the row of its rollout."""
     from normscope.methods.layer import LayerMethod  # noqa: PLC0415  (which need torch)
     from normscope.methods.prediction import Attribution  # noqa: PLC0415
     from normscope.methods.rollout import RowOfRollout  # noqa: PLC0415
 
-    requested = method(name, **options)
+    requested = method(name, None, **options)
     if isinstance(requested, LayerMethod):
         return RowOfRollout(requested)
     assert isinstance(requested, Attribution)
@@ -161,7 +161,7 @@ def check_method_options(name: str, defaults: Mapping[str, object], options: Map
 
 def read_options(pairs: Sequence[str]) -> dict[str, object]:
     """Options of a method from texts, `option=value`: numbers and truth values are read as such."""
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     for pair in pairs:
         option, separator, value = pair.partition("=")
         if not separator:

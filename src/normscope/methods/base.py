@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from abc import ABC
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 Gives = Literal["layer maps", "attribution"]
 """What comes out: maps of every layer (`Analyzer.analyze`), or the tokens' shares of a prediction (`Analyzer.explain`)."""
@@ -41,7 +41,7 @@ class Method(ABC):
         return length if self.passes_per_token else self.passes
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """The options with their values."""
         return {option.name: getattr(self, option.name) for option in fields(self)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 import torch
 from jaxtyping import Float
@@ -89,7 +89,7 @@ class IntegratedGradients(SharesOnly):
             raise InputError(f"Integrated gradients take at least one step, not {self.steps}.")
 
     def attribute(self, asked: Asked) -> Attributed:
-        integrated = _captum()
+        integrated = _captum().IntegratedGradients
         values = Values(asked.model, asked.sequence, asked.question)
         zero = tuple(torch.zeros_like(each) for each in values.entering)
         at_once = max(1, STATES_AT_ONCE // max(each.shape[1] for each in zero))
@@ -108,11 +108,11 @@ class IntegratedGradients(SharesOnly):
         return Attributed(values.answers, values.logits, own, main, encoder[0] if encoder else None, bias, errors)
 
 
-def _captum() -> Any:
+def _captum() -> ModuleType:
     try:
-        from captum.attr import IntegratedGradients as Integrated  # noqa: PLC0415  (an extra, and slow to import)
+        import captum.attr  # noqa: PLC0415  (an extra, and slow to import)
     except ImportError as error:
         raise InputError(
             "The method 'integrated-gradients' needs captum, which is not installed: pip install 'normscope[captum]'."
         ) from error
-    return Integrated
+    return captum.attr

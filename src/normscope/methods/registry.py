@@ -72,9 +72,9 @@ class Declaration:
     name: str
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """The fields of the dataclass, with their defaults."""
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         for source, statement in self._assignments():
             if isinstance(statement, ast.AnnAssign) and not _is_class_variable(statement):
                 values[_target(statement)] = source.value(statement.value)

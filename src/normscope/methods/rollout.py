@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -58,7 +58,7 @@ class RowOfRollout(SharesOnly):
     paper: ClassVar[str] = "Abnar & Zuidema 2020"
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         return self.of.options
 
     @property

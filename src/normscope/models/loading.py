@@ -72,12 +72,13 @@ def load_model(
     else:
         location = str(embedded.model_folder() if source is None else source)
         refuse_no_model(location)
-        options = {"revision": revision, "trust_remote_code": trust_remote_code, **_hub_options(location)}
+        options = {"revision": revision, "trust_remote_code": trust_remote_code, **hub_options(location)}
         model = _from_pretrained(location, dtype, device_map, options, allow_pickle=allow_pickle)
         commit = getattr(model.config, "_commit_hash", None)
         tokenizer = _tokenizer(location, options) if tokenizer is None else tokenizer
     if isinstance(tokenizer, str | Path):
         tokenizer = _tokenizer(str(tokenizer), {"trust_remote_code": trust_remote_code}, required=True)
+    _refuse_other_vocabulary(model, tokenizer)
     if device is not None:
         model = _moved(model, device)
     family = family_in(model, family_of(model.config.model_type))
@@ -102,7 +103,7 @@ def sketched_model(
     """
     location = str(embedded.model_folder() if source is None else source)
     refuse_no_model(location)
-    options = {"revision": revision, "trust_remote_code": trust_remote_code, **_hub_options(location)}
+    options = {"revision": revision, "trust_remote_code": trust_remote_code, **hub_options(location)}
     config = _config(location, options)
     family = family_of(config.model_type)
     loader = _model_class(location, config)
@@ -113,6 +114,7 @@ def sketched_model(
         raise _translated(location, error) from error
     places = str(tokenizer or location), options if tokenizer is None else _code(options)
     read = _tokenizer(*places, required=tokenizer is not None)
+    _refuse_other_vocabulary(model, read)
     name = embedded.NAME if source is None else model_name(location)
     return Model(model.to(dtype or model.dtype).eval(), read, family_in(model, family), name)
 
@@ -141,7 +143,7 @@ def _name(model: PreTrainedModel) -> str:
     return model_name(model.name_or_path) if model.name_or_path else type(model).__name__
 
 
-def _hub_options(location: str) -> dict[str, Any]:
+def hub_options(location: str) -> dict[str, Any]:
     """For a name on the hub: whether to ask the hub at all. Asked in vain, transformers would try again for a minute."""
     if not is_hub_name(location):
         return {}
@@ -275,6 +277,22 @@ def _tokenizer(location: str, options: dict[str, Any], *, required: bool = False
         if required:
             raise ModelError(f"No tokenizer could be loaded from {location!r}: {_first_line(error)}") from error
         return None
+
+
+def _refuse_other_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> None:
+    """Refuse a tokenizer with more tokens (without those added later) than the model has embeddings for.
+
+    Many of its ids would mean other tokens to the model, and no error would say so.
+    """
+    try:
+        known = getattr(model.get_input_embeddings(), "num_embeddings", None)
+    except NotImplementedError:
+        return
+    if tokenizer is not None and known is not None and tokenizer.vocab_size > known:
+        raise ModelError(
+            f"The tokenizer has {tokenizer.vocab_size} tokens, but {type(model).__name__} knows {known}: it is that of "
+            f"another model. Pass the one that this model was trained with."
+        )
 
 
 def _image_processor(source: Any) -> Any | None:

@@ -18,6 +18,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope.capture import Side, blocks_of, capture_sides
+from normscope.capture.between import watch_outside
 from normscope.capture.heads import HeadListener
 from normscope.capture.hooks import forward_pass
 from normscope.chain.proof import TOLERANCE, Proof
@@ -51,7 +52,7 @@ class Model:
     """The name of the model on the hub, or of its folder."""
     revision: str | None = None
     """The commit on the hub, for a model that came from there."""
-    processor: Any = None
+    processor: object = None
     """What makes pixels of an image, for a vision model that came with it."""
 
     def __post_init__(self) -> None:
@@ -169,7 +170,10 @@ class Model:
             >>> analyzer.run(batch, head=False).last_hidden_state.shape  # [sequence, token, d]
             torch.Size([1, 5, 384])
         """
+        stacks = [self.family.stack, *([] if self.family.encoder is None else [self.family.encoder])]
+        blocks = [block for stack in stacks for block in blocks_of(self.module, stack)]
         with forward_pass(self.module) as handles:
+            handles.extend(watch_outside(self.module, blocks))
             handles.extend(hooks())
             return self.module(**self._arguments(batch, head=head), return_dict=True)
 
@@ -191,7 +195,7 @@ class Model:
             >>> traced
             [1, 2]
         """
-        reads_head = head is not None and head.head is not None
+        reads_head = head is not None and head.head is not None and head.head.task != "states"
         capture_sides(
             self.module,
             self._arguments(batch, head=reads_head),

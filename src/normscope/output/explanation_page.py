@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
@@ -54,7 +55,7 @@ def _environment() -> Environment:
     return Environment(loader=PackageLoader("normscope.output"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
 
 
-def _view(explanation: Explanation, target: int, *, pictures: bool = False) -> dict[str, Any]:
+def _view(explanation: Explanation, target: int, *, pictures: bool = False) -> dict[str, object]:
     """What the page shows of one value."""
     shares = explanation.shares.isel(target=target)
     biases = [explanation.biases[target]] if explanation.adds_up else []
@@ -73,7 +74,9 @@ def _view(explanation: Explanation, target: int, *, pictures: bool = False) -> d
     }
 
 
-def _tokens(explanation: Explanation, shares: xr.DataArray, colour: Any) -> list[dict[str, Any]]:
+def _tokens(
+    explanation: Explanation, shares: xr.DataArray, colour: Callable[[float], dict[str, str]]
+) -> list[dict[str, object]]:
     names, sinks = shares["token_token"].values.tolist(), set(explanation.sinks)
     groups = [str(name) for name in shares["token_group"].values]
     running = pieces(names, shares["token_special"].values.tolist())
@@ -94,7 +97,7 @@ def _tokens(explanation: Explanation, shares: xr.DataArray, colour: Any) -> list
     ]
 
 
-def _colours(explanation: Explanation, values: np.ndarray) -> Any:
+def _colours(explanation: Explanation, values: np.ndarray) -> Callable[[float], dict[str, str]]:
     """A function from a share to its background and ink."""
     ranges = diverging_norm if explanation.signed else sequential_norm
     norm, colours = ranges(np.nan_to_num(values)[None], None, "linear"), DIVERGING if explanation.signed else SEQUENTIAL

@@ -139,7 +139,9 @@ def ratio_table(ratios: xr.DataArray) -> Columns:
     }
 
 
-def map_document(maps: Mapping[Scope, xr.DataArray], attributes: dict[str, Any], normalise: str) -> dict[str, Any]:
+def map_document(
+    maps: Mapping[Scope, xr.DataArray], attributes: Mapping[Any, object], normalise: str
+) -> dict[str, object]:
     """Maps as plain lists, with the tokens and where they came from; a cell that does not exist is null."""
     first = next(iter(maps.values()))
     heads = {"head": int(first["head"].item())} if "head" in first.coords else {}
@@ -199,7 +201,7 @@ def _nested(values: xr.DataArray) -> list[list[float | None]]:
     return [[value if np.isfinite(value) else None for value in row] for row in rows]
 
 
-def plain(attributes: dict[Any, Any]) -> dict[str, Any]:
+def plain(attributes: Mapping[Any, object]) -> dict[str, object]:
     """Attributes as JSON has them: numpy's numbers, which come out of files, become plain ones."""
     return {str(name): value.item() if isinstance(value, np.generic) else value for name, value in attributes.items()}
 

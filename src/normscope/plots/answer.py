@@ -42,6 +42,10 @@ def plot_answer(
         limit: the share of the darkest colour (default: the largest).
         width: the width of a line of text, in inches.
         title: the title (default: the answer, and what of it is explained).
+
+    Examples:
+        >>> from normscope.plots import plot_answer
+        >>> plot_answer(answer, unit="document").savefig("answer.svg")
     """
     spans = answer.spans(unit)
     ranked = {id(span) for span in spans.top(_MOST)}

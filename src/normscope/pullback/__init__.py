@@ -4,18 +4,27 @@ Pure mathematics on the plain data of traces; knows no models.
 """
 
 from normscope.pullback.block import pull_back_block
-from normscope.pullback.head import PulledHead, pull_back_end, pull_back_head, sizes_of, values_of
-from normscope.pullback.layers import LayerFlow, PulledLayer, PulledStates, pull_back_layer, pull_back_states
+from normscope.pullback.head import PulledHead, pull_back_end, pull_back_head, pull_back_rows, sizes_of, values_of
+from normscope.pullback.layers import (
+    LayerFlow,
+    PulledLayer,
+    PulledStates,
+    StatesPullBack,
+    pull_back_layer,
+    pull_back_states,
+)
 
 __all__ = [
     "LayerFlow",
     "PulledHead",
     "PulledLayer",
     "PulledStates",
+    "StatesPullBack",
     "pull_back_block",
     "pull_back_end",
     "pull_back_head",
     "pull_back_layer",
+    "pull_back_rows",
     "pull_back_states",
     "sizes_of",
     "values_of",

@@ -224,6 +224,21 @@ def _push_constant(step: Normalise | Linear, constant: Tensor | None) -> Tensor 
     return constant if added is None else added[None] if constant is None else constant + added
 
 
+def composed_values(source: ValueSource) -> tuple[Float[Tensor, "inner d"], Float[Tensor, " key"] | None]:
+    """The linear way from states to values as one matrix, and the numbers by which norms on it multiply every key."""
+    matrix, scale = source.projection.flatten(0, 1), None
+    for step in reversed(source.steps):
+        if isinstance(step, Linear):
+            matrix = matrix @ step.weight
+            continue
+        matrix = matrix * step.norm.weight
+        if isinstance(step.norm, LayerNorm):
+            matrix = matrix - matrix.mean(-1, keepdim=True)
+        divisor = deviation(step.norm, step.state_before)
+        scale = 1 / divisor if scale is None else scale / divisor
+    return matrix, scale
+
+
 def pull_back_values(
     source: ValueSource, at_values: Float[Tensor, "target head key d_head"]
 ) -> Float[Tensor, "target key d"]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from normscope.chain.linear import shift
-from normscope.chain.trace import CrossAttention, LayerTrace
+from normscope.chain.trace import Attention, CrossAttention, LayerTrace
 from normscope.pullback.block import (
     Covector,
     PulledAttention,
@@ -84,29 +85,60 @@ def pull_back_layer(trace: LayerTrace, covector: Covector, *, head_edges: bool =
 class PulledStates:
     """Covectors below a layer, without what flows inside it; `bias[t]` is what the layer adds whatever the tokens are."""
 
-    covector: Covector
+    covector: Float[Tensor, "target token d"]
     source: Float[Tensor, "target key d"] | None
     bias: Float[Tensor, " target"]
 
 
+class StatesPullBack:
+    """The same as `pull_back_layer` without any edge: no array of queries and keys is made for a target.
+
+    The traces of a layer may come for blocks of query rows, one after another: what reaches the values of the keys adds up.
+    """
+
+    def __init__(self, covector: Float[Tensor, "target token d"]) -> None:
+        self.covector = covector
+        self.direct: Float[Tensor, "target token d"] | None = None
+        self.bias: Float[Tensor, " target"] | None = None
+        self.at_values: dict[int, tuple[Attention, Float[Tensor, "target head key d_head"]]] = {}
+
+    def add(self, trace: LayerTrace) -> None:
+        """Pull the covectors of a trace's query rows back."""
+        whole = self.covector.to(trace.hidden.device)
+        pulled = pull_back_block(trace, whole if len(trace.queries) == whole.shape[1] else whole[:, trace.queries])
+        direct, bias = pulled.direct, pulled.bias
+        if pulled.own is not None:
+            own, constant = _below_own(pulled.own)
+            direct, bias = direct + own, bias + constant
+        for number, attention in enumerate(pulled.attentions):
+            constant = constant_values(attention.attention.linear_source)
+            if constant is not None:
+                bias = bias + attention.constant(constant)
+            _, before = self.at_values.get(number, (None, None))
+            at_values = attention.at_values if before is None else before + attention.at_values
+            self.at_values[number] = attention.attention, at_values
+        self.direct = torch.zeros_like(whole) if self.direct is None else self.direct
+        self.direct[:, trace.queries] += direct
+        self.bias = bias.sum(-1) if self.bias is None else self.bias + bias.sum(-1)
+
+    def finish(self) -> PulledStates:
+        """The covectors below the layer, when all of its rows were added."""
+        assert self.direct is not None and self.bias is not None
+        covector, source = self.direct, None
+        for attention, at_values in self.at_values.values():
+            at_states = pull_back_values(attention.linear_source, at_values)
+            if isinstance(attention, CrossAttention):
+                source = at_states
+            else:
+                covector = covector + at_states
+        return PulledStates(covector, source, self.bias)
+
+
 def pull_back_states(trace: LayerTrace, covector: Covector) -> PulledStates:
-    """The same as `pull_back_layer` without any edge: no array of queries and keys is made for a target."""
-    pulled = pull_back_block(trace, covector.to(trace.hidden.device))
-    at_input, source, bias = pulled.direct, None, pulled.bias
-    if pulled.own is not None:
-        own, constant = _below_own(pulled.own)
-        at_input, bias = at_input + own, bias + constant
-    for attention in pulled.attentions:
-        values = attention.attention.linear_source
-        constant = constant_values(values)
-        if constant is not None:
-            bias = bias + attention.constant(constant)
-        at_states = pull_back_values(values, attention.at_values)
-        if isinstance(attention.attention, CrossAttention):
-            source = at_states
-        else:
-            at_input = at_input + at_states
-    return PulledStates(at_input, source, bias.sum(-1))
+    """The same for the trace of a whole layer."""
+    pulled = StatesPullBack(covector)
+    pulled.add(trace)
+    return pulled.finish()
 
 
 def _below_own(own: PulledFeedForward) -> tuple[Covector, Tensor]:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Sequence
 from importlib.resources import files as resources
 from io import BytesIO
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +76,24 @@ def write_report(runs: Sequence[str | Path], out: str | Path | None = None, *, t
     if together and len(runs) < 2:
         raise InputError("Pooling (together) needs several runs: name at least two.")
     finished = [Run.open(folder) for folder in runs]
+    if together:
+        _refuse_twins(finished)
     path = finished[0].folder / "report.html" if out is None else Path(out)
     ending(path, PAGES)
     page = _page(finished, together=together)
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
     return path
+
+
+def _refuse_twins(runs: list[Run]) -> None:
+    """Refuse to pool a run with itself or with a copy: its deviation would be none, whatever that of the model is."""
+    for first, second in combinations(runs, 2):
+        if all(first.manifest[name] == second.manifest[name] for name in ("model", "settings")):
+            raise InputError(
+                f"{str(first.folder)!r} and {str(second.folder)!r} are the same run: same weights, same settings, same seed."
+                f" Runs that are pooled (together) differ in their model or in their seed."
+            )
 
 
 def _page(runs: list[Run], *, together: bool) -> str:
@@ -110,7 +123,7 @@ def _page(runs: list[Run], *, together: bool) -> str:
     )
 
 
-def _across(runs: list[Run], *, together: bool) -> list[dict[str, Any]]:
+def _across(runs: list[Run], *, together: bool) -> list[dict[str, object]]:
     """The tables and figures that span the models of several runs."""
     sections: list[dict[str, Any]] = [
         {"title": table.title, "table": table, "figure": _encoded(drawn_across(table)), "note": table.note}

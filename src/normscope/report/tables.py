@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from matplotlib.figure import Figure
@@ -25,7 +24,7 @@ class ShownTable:
 
     title: str
     names: list[str]
-    rows: list[list[Any]]
+    rows: list[list[object]]
     more: int
 
     @classmethod
@@ -55,7 +54,7 @@ def comparison(tables: Sequence[tuple[str, Table]]) -> Table | None:
     values = [field.name for field in first.schema if pa.types.is_floating(field.type) and field.name not in labels]
     if not labels or not values or any(table.schema.names != first.schema.names for _, table in tables):
         return None
-    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    rows: dict[tuple[object, ...], Row] = {}
     for name, table in tables:
         for row in table.to_pylist():
             key = tuple(row[label] for label in labels)

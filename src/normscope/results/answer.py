@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from normscope.errors import InputError, SelectionError, listing
 from normscope.explain.answering import AnswerEngine
-from normscope.inputs.units import TextUnit, units_of
-from normscope.options import UNITS, Unit, whole_number
+from normscope.inputs.units import units_of
+from normscope.options import UNITS, Objective, Unit, whole_number
 from normscope.results import answer_schema as names
 from normscope.results.answer_text import SOURCES, AnswerPart, AnswerText
 from normscope.results.reasoning import handed_on
@@ -42,16 +42,14 @@ class _Numbers:
         """The dataset with its table, which is computed once."""
         if names.TABLE not in self.dataset:
             engine = self.at_hand("The table of all tokens of the answer")
-            objective = "centred" if engine.objective == "contrast" else engine.objective
+            objective: Objective = "centred" if engine.objective == "contrast" else engine.objective
             pulled = engine.spans([[place] for place in range(len(engine.exchange.ids))], objective)
             self.dataset = names.with_table(self.dataset, pulled)
         return self.dataset
 
     def at_hand(self, what: str) -> AnswerEngine:
         if self.engine is None:
-            raise SelectionError(
-                f"{what} was not saved in this file. Explain the answer with table=True, and save it again."
-            )
+            raise SelectionError(f"{what} is not in this file. Explain the answer with table=True, and save it again.")
         return self.engine
 
 
@@ -59,6 +57,20 @@ class Answer:
     """Which sentence, document or turn an answer came from: signed shares, which with the bias add up to its value.
 
     Made by `Analyzer.explain_answer`, or read from a file by `normscope.open`.
+
+    Examples:
+        >>> import normscope as ns
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> config = GPT2Config(n_layer=2, n_embd=12, n_head=2, vocab_size=30522)
+        >>> model = ns.load(GPT2LMHeadModel(config), analyzer.tokenizer)  # a random one; load one that can answer
+        >>> documents = ["Marta lives in Lisbon. She likes tea.", "Noor was born in Oslo."]
+        >>> answer = model.explain_answer(context=documents, question="Where does Marta live?", answer="in lisbon")
+        >>> answer.text, len(answer.spans())
+        ('in lisbon', 3)
+        >>> abs(answer.spans().total - answer.value) < 1e-4
+        True
+        >>> answer.table.dims
+        ('output', 'token')
     """
 
     def __init__(self, dataset: xr.Dataset, engine: AnswerEngine | None = None, *, shared: Any = None) -> None:
@@ -67,7 +79,12 @@ class Answer:
 
     @classmethod
     def from_tree(cls, tree: xr.DataTree) -> Answer:
-        """The answer that a tree of datasets holds, as `tree` gives it."""
+        """The answer that a tree of datasets holds, as `tree` gives it.
+
+        Examples:
+            >>> ns.Answer.from_tree(answer.tree).value == answer.value
+            True
+        """
         return cls(tree.to_dataset())
 
     # ---- what there is -------------------------------------------------------------------------------------------------
@@ -165,6 +182,12 @@ class Answer:
             unit: sum over sentences (default), tokens, words, lines, paragraphs, documents or turns.
             rank: by the share of a unit, or by the mean share of its tokens.
             language: the language of the text, for its abbreviations: a code such as `"de"`.
+
+        Examples:
+            >>> [span.text for span in answer.spans().in_text_order()]
+            ['Marta lives in Lisbon.', 'She likes tea.', 'Noor was born in Oslo.']
+            >>> [span.text for span in answer.spans().left_out]
+            ['question', 'answer so far', 'template', 'biases']
         """
         if unit not in UNITS:
             raise InputError(f"Shares are summed over one of {listing(UNITS)}, not over {unit!r:.40}.")
@@ -176,20 +199,38 @@ class Answer:
         found = [
             (each.start + first, each.start + last, None)
             for each in sources
-            for first, last in units_of(text.text[each.start : each.end], cast(TextUnit, unit), language)
+            for first, last in units_of(text.text[each.start : each.end], unit, language)
         ]
         return self._spans(found, unit, rank)
 
     def documents(self, *, rank: Rank = "sum") -> Spans:
-        """The documents of the context, ranked."""
+        """The documents of the context, ranked.
+
+        Examples:
+            >>> sorted(span.text for span in answer.documents())
+            ['document 1', 'document 2']
+        """
         return self.spans("document", rank=rank)
 
     def turns(self, *, rank: Rank = "sum") -> Spans:
-        """The turns of the chat, ranked."""
+        """The turns of the chat, ranked.
+
+        Examples:
+            >>> answer.turns()
+            Traceback (most recent call last):
+            ...
+            normscope.errors.SelectionError: This answer was explained without messages, so there is no turn in it.
+            More: docs/errors.md#selectionerror
+        """
         return self.spans("turn", rank=rank)
 
     def words(self, *, rank: Rank = "sum") -> Spans:
-        """The words of the context, ranked."""
+        """The words of the context, ranked.
+
+        Examples:
+            >>> len(answer.words())
+            12
+        """
         return self.spans("word", rank=rank)
 
     def by(
@@ -199,20 +240,28 @@ class Answer:
 
         They are counted from the start of the document or turn that `of` names (default: the only one); `of="prompt"` is
         the whole prompt.
+
+        Examples:
+            >>> spans = answer.by([(0, 5, "who"), (15, 21)], of="document 1")
+            >>> sorted(span.text for span in spans)
+            ['Lisbon', 'who']
         """
         base, limit = self._text.bounds_of(of)
         found: list[tuple[int, int, str | None]] = []
         for each in spans:
             start, end = (whole_number(place, "The start or end of a span") for place in each[:2])
             if not 0 <= start < end <= limit - base:
-                raise SelectionError(
-                    f"The span {start} to {end} is not inside of the text, which has {limit - base} characters."
-                )
+                raise SelectionError(f"There is no span {start} to {end} in a text of {limit - base} characters.")
             found.append((base + start, base + end, str(each[2]) if len(each) > 2 else None))
         return self._spans(found, "span", rank)
 
     def top(self, count: int = 5, unit: Unit = "sentence") -> list[Span]:
-        """The units with the largest shares."""
+        """The units with the largest shares.
+
+        Examples:
+            >>> len(answer.top(2))
+            2
+        """
         return self.spans(unit).top(count)
 
     def _spans(self, found: Sequence[tuple[int, int, str | None]], unit: str, rank: Rank) -> Spans:
@@ -246,6 +295,13 @@ class Answer:
             against: another text that could stand in its place: the first token in which the two differ is explained, by
                 the difference of their logits.
             occurrence: which one, if the answer has the text several times; negative from the end.
+
+        Examples:
+            >>> part = answer.of("lisbon")
+            >>> part.explained, abs(part.spans().total - part.value) < 1e-4
+            ('lisbon', True)
+            >>> answer.of("lisbon", against="oslo").objective
+            'contrast'
         """
         chosen = self._text.outputs_of(part, occurrence)
         if against is not None:
@@ -279,6 +335,11 @@ class Answer:
 
         Of every generated token, what it put in goes to the tokens that speak for it at its own position, in proportion,
         and on from there, until all is on the prompt, or for a number of hops. The sum stays what it was. Needs the table.
+
+        Examples:
+            >>> through = answer.through_reasoning()
+            >>> abs(float(through.attribution.sum() - answer.attribution.sum())) < 1e-4
+            True
         """
         count = None if hops is None else whole_number(hops, "The number of hops")
         table = self._numbers.table()
@@ -290,15 +351,30 @@ class Answer:
     # ---- out of here ---------------------------------------------------------------------------------------------------
 
     def to_pandas(self, unit: Unit = "sentence") -> pd.DataFrame:
-        """The spans of a unit and what was left out as a table; its column `share` adds up to the value."""
+        """The spans of a unit and what was left out as a table; its column `share` adds up to the value.
+
+        Examples:
+            >>> list(answer.to_pandas().columns)[:5]
+            ['rank', 'kind', 'text', 'source', 'share']
+        """
         return self.spans(unit).to_pandas()
 
     def show(self, unit: Unit = "sentence", count: int = 10) -> None:
-        """Print the answer, the spans with the largest shares, and what was left out."""
+        """Print the answer, the spans with the largest shares, and what was left out.
+
+        Examples:
+            >>> answer.show(unit="document")  # doctest: +ELLIPSIS
+            in lisbon
+            ...
+        """
         view("output.answer_terminal:show_answer")(self, unit, count)
 
     def plot(self, **options: Any) -> Figure:
-        """The context coloured by the shares of its sentences; options are those of `plots.plot_answer`."""
+        """The context coloured by the shares of its sentences; options are those of `plots.plot_answer`.
+
+        Examples:
+            >>> answer.plot().savefig("answer.svg")
+        """
         return view("plots:plot_answer")(self, **options)
 
     def save(self, path: str | Path, **options: Any) -> Path:
@@ -306,6 +382,11 @@ class Answer:
 
         A netCDF file (nc, or no ending) holds everything that was computed, and `normscope.open` reads it back. Tables hold
         the spans of a `unit` (default: sentences).
+
+        Examples:
+            >>> path = answer.save("answer.nc")
+            >>> ns.open(path).text
+            'in lisbon'
         """
         return view("output.answer_export:export_answer")(self, path, **options)
 

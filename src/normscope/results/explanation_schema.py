@@ -105,7 +105,7 @@ class _Described:
 
     def __init__(self, sequence: TokenSequence, answers: Sequence[Answer], attributes: schema.Attributes) -> None:
         self.facts = {"schema_version": schema.VERSION, "kind": KIND, **attributes}
-        self.targets: dict[str, Any] = {
+        self.targets: dict[str, object] = {
             "target": np.arange(len(answers)),
             "target_name": ("target", np.array([answer.name for answer in answers], dtype=object)),
             "target_position": ("target", [answer.position for answer in answers]),
@@ -145,7 +145,7 @@ def _add_values(main: xr.Dataset, values: Tensor, predictions: Predictions | Non
 
 def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dataset:
     layers, about = flow.layers[::-1], {"quantity": LOGIT}
-    coordinates: dict[str, Any] = {
+    coordinates: dict[str, object] = {
         "depth": np.arange(len(layers) + 1),
         "layer": np.arange(1, len(layers) + 1),
         "head": np.arange(1, 1 + layers[0].heads.shape[1]),

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 def meaning(explanation: Explanation) -> str:
     """What a share is."""
-    return "share of the logit" if explanation.quantity == "logit" else explanation.quantity
+    logit = "centred logit" if explanation.attrs.get("objective") == "centred" else "logit"
+    return f"share of the {logit}" if explanation.quantity == "logit" else explanation.quantity
 
 
 def heading(explanation: Explanation, target: int) -> str:

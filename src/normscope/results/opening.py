@@ -7,15 +7,33 @@ from typing import Any
 
 from normscope.errors import require_extra
 from normscope.paths import kind
-from normscope.results import answer_schema, files, schema
+from normscope.results import answer_schema, explanation_schema, files, schema, similarity_schema
 from normscope.results.analysis import Analysis
 from normscope.results.answer import Answer
 from normscope.results.explanation import Explanation
-from normscope.results.explanation_schema import KIND, VARIABLES
+from normscope.results.similarity import Similarity
+
+_KINDS: dict[str, Any] = {
+    explanation_schema.KIND: Explanation,
+    similarity_schema.KIND: Similarity,
+    answer_schema.KIND: Answer,
+}
+"""The results that say of which kind they are; all others are analyses."""
+
+
+def _together(*tables: schema.Variables) -> schema.Variables:
+    """The variables of several kinds of results: one of the same name may have the dimensions of each."""
+    names = dict.fromkeys(name for table in tables for name in table)
+    return {name: ", ".join(dict.fromkeys(table[name] for table in tables if name in table)) for name in names}
+
+
+_VARIABLES = _together(
+    schema.VARIABLES, explanation_schema.VARIABLES, similarity_schema.VARIABLES, answer_schema.VARIABLES
+)
 
 
 def open(path: str | Path) -> Any:
-    """Read what a result's `save` wrote to netCDF: an `Analysis`, an `Explanation` or an `Answer`.
+    """Read what a result's `save` wrote to netCDF: an `Analysis`, an `Explanation`, an `Answer` or a `Similarity`.
 
     A Zarr folder, as `Analyzer.analyze(..., out=)` writes it, is an `Analysis` whose maps are read when they are looked at.
 
@@ -30,7 +48,6 @@ def open(path: str | Path) -> Any:
         from normscope.results.zarr import read  # noqa: PLC0415  (an extra)
 
         return read(path)
-    tree = files.read_netcdf(path, {**schema.VARIABLES, **VARIABLES, **answer_schema.VARIABLES})
+    tree = files.read_netcdf(path, _VARIABLES)
     main = tree[schema.DECODER] if schema.DECODER in tree.children else tree
-    results = {KIND: Explanation, answer_schema.KIND: Answer}
-    return results.get(str(main.attrs.get("kind")), Analysis).from_tree(tree)
+    return _KINDS.get(str(main.attrs.get("kind")), Analysis).from_tree(tree)

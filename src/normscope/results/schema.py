@@ -7,10 +7,10 @@ same in prose; `VERSION` changes whenever a reader would have to.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import ArrayLike
 
 from normscope.chain.measure import Variable
 from normscope.inputs import NO_WORD, TokenSequence
@@ -42,7 +42,7 @@ NORMS = "norms"
 DECODER, ENCODER = "decoder", "encoder"
 """The groups of an encoder-decoder's result."""
 
-KINDS = ("explanation", "answer")
+KINDS = ("explanation", "answer", "similarity")
 """What a result says that it is, if it is no analysis."""
 
 Attributes = Mapping[str, str | int | float]
@@ -125,7 +125,8 @@ def problem(dataset: xr.Dataset, variables: Variables) -> str | None:
             return f"{name!r} has the dimensions {', '.join(map(str, variable.dims)) or 'of a single number'}"
         if (variable.dtype.kind in "OUST") != str(name).endswith(_TEXTS):
             return f"{name!r} holds {variable.dtype}"
-    needed = [f"{dimension}{name}" for dimension in ("query", "key") for name in ("", "_token", "_special", "_word")]
+    along = ("query", "key", "first", "second")
+    needed = [f"{dimension}{name}" for dimension in along for name in ("", "_token", "_special", "_word")]
     missing = [name for name in (*needed, "layer") if name.split("_")[0] in dataset.dims and name not in dataset.coords]
     return f"it has no {', '.join(missing)}" if missing else None
 
@@ -142,17 +143,17 @@ def upgraded(dataset: xr.Dataset) -> xr.Dataset:
 
 def token_coordinates(
     dimension: str, groups: Mapping[str, TokenSequence], positions: Sequence[int] | None = None
-) -> dict[str, Any]:
+) -> dict[str, Variable]:
     """What is known of the tokens along `query` or `key`: their positions, strings, words and special flags."""
     sequences = list(groups.values())
     names = [group for group, sequence in groups.items() for _ in sequence.tokens]
     word_ids = [word for sequence in sequences for word in sequence.word_ids or [NO_WORD] * len(sequence)]
     chosen = np.arange(len(names)) if positions is None else np.asarray(positions)
 
-    def along(values: Any, dtype: type | None = None) -> tuple[str, np.ndarray]:
+    def along(values: ArrayLike, dtype: type | None = None) -> tuple[str, np.ndarray]:
         return dimension, np.asarray(values, dtype=dtype)[chosen]
 
-    coordinates = {
+    coordinates: dict[str, Variable] = {
         dimension: chosen,
         f"{dimension}_token": along([token for s in sequences for token in s.tokens], object),
         f"{dimension}_special": along([flag for s in sequences for flag in s.special], bool),

@@ -63,8 +63,8 @@ class Spans(Sequence[Span]):
     ) -> None:
         if rank not in ("sum", "mean"):
             raise InputError(f"Spans are ranked by 'sum' or 'mean', not by {rank!r}.")
-        by = (lambda span: -span.share) if rank == "sum" else (lambda span: -span.mean)
-        self._spans, self.left_out = sorted(spans, key=by), tuple(left_out)
+        self._spans = sorted(spans, key=lambda span: span.share if rank == "sum" else span.mean, reverse=True)
+        self.left_out = tuple(left_out)
         self.value, self.unit, self.rank = value, unit, rank
 
     @property
@@ -131,7 +131,12 @@ class Spans(Sequence[Span]):
         ]
 
     def show(self, count: int = 10) -> None:
-        """Print the first spans with their shares, and what was left out."""
+        """Print the first spans with their shares, and what was left out.
+
+        Examples:
+            >>> spans.show()  # doctest: +ELLIPSIS
+             share ...
+        """
         view("output.answer_terminal:show_spans")(self, count)
 
     @overload

@@ -56,7 +56,7 @@ class RunResult:
     """The result of a run: the outcome of each experiment by name, its manifest, and its folder (if it has one here)."""
 
     outcomes: dict[str, Outcome]
-    manifest: dict[str, Any]
+    manifest: dict[str, object]
     folder: Path | None
 
     @property
@@ -81,7 +81,7 @@ def run(
     model: str | Path | PreTrainedModel | ModelOptions | Analyzer | None = None,
     corpus: str | Path | Corpus | Sequence[str] | None = None,
     out: str | Path | None = None,
-    options: Mapping[str, Mapping[str, Any]] | None = None,
+    options: Mapping[str, Mapping[str, object]] | None = None,
     jobs: int = 1,
     overwrite: bool = False,
     progress: bool | None = False,

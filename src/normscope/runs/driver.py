@@ -6,15 +6,19 @@ for a sequence is up to the experiments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from normscope.analyzer import Analyzer
 from normscope.corpora import Corpus, CorpusError, Item, Problems
-from normscope.corpora.token_ranks import read_ranks
+from normscope.corpora.text import read_ranks
 from normscope.corpora.tokenize import TOO_LONG
 from normscope.errors import FileError, InputError, listing
 from normscope.experiments import ModelFacts, Needs, Outcome, Partial, RunFacts
@@ -23,7 +27,6 @@ from normscope.experiments.observer import APPROXIMATION, COMPLETENESS, Plan, ch
 from normscope.models.options import ModelOptions
 from normscope.runs.engines import IDENTITY, ChangedModelError, Engine, Work, WorkerError
 from normscope.runs.folder import RunFolder
-from normscope.runs.progress import reported
 from normscope.runs.settings import Settings
 from normscope.runs.spool import Spool
 
@@ -204,3 +207,51 @@ def _check_item(name: str, needs: Needs, item: Item) -> None:
             f"{name} needs rows of prefix, good, bad and evidence, and {item.where} is none: give a CSV file with these "
             f"columns, or a folder of them (--format evidence)."
         )
+
+
+# ---- progress on standard error: a terminal has a bar, a log file has a line now and then -------------------------------
+
+
+_SECONDS_BETWEEN_LINES = 30
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:.1f} sequences/s", style="progress.data.speed")
+
+
+def reported(counts: Iterable[int], *, total: int, done: int, progress: bool | None) -> Iterator[int]:
+    """Passes on counts of finished sequences, with a progress bar if requested and standard error can show it."""
+    if progress is None and not sys.stderr.isatty():
+        return _printed(counts, total, done)
+    return _bar(counts, total, done, visible=progress is not False)
+
+
+def _printed(counts: Iterable[int], total: int, done: int) -> Iterator[int]:
+    start = last = time.monotonic()
+    now_done = done
+    for count in counts:
+        now_done += count
+        now = time.monotonic()
+        if now - last >= _SECONDS_BETWEEN_LINES and now_done < total:
+            rate, last = (now_done - done) / (now - start), now
+            left = f", about {(total - now_done) / rate / 60:.1f} minutes left" if rate else ""
+            print(f"Analysed {now_done} of {total} sequences{left}.", file=sys.stderr, flush=True)
+        yield count
+
+
+def _bar(counts: Iterable[int], total: int, done: int, *, visible: bool) -> Iterator[int]:
+    columns = (
+        TextColumn("Analysing"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _Rate(),
+        TextColumn("time left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), disable=not visible, transient=True) as bar:
+        task = bar.add_task("", total=total, completed=done)
+        for count in counts:
+            bar.advance(task, count)
+            yield count

@@ -115,7 +115,7 @@ def write(folder: Path, outcomes: Mapping[str, Outcome], manifest: dict[str, Any
             (folder / name).mkdir(exist_ok=True)
     except OSError as error:
         raise FileError(f"The folder {str(folder)!r} cannot be written: {error.strerror or error}.") from error
-    files: dict[str, Any] = {}
+    files: dict[str, object] = {}
     for name, outcome in outcomes.items():
         files |= {str(path.relative_to(folder)): checksum(path) for path in _write_outcome(folder, outcome)}
         written = {"tables": list(outcome.tables), "figures": list(outcome.figures)}

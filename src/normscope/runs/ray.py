@@ -143,7 +143,7 @@ class _Pool:
     def __init__(self, work: Work, share: Share, patience: float) -> None:
         self._work, self._share, self._patience = work, share, patience
         self._alone_since: float | None = None
-        self._busy: dict[ray.ObjectRef[Any], tuple[Any, Shard | None]] = {}
+        self._busy: dict[ray.ObjectRef[object], tuple[Any, Shard | None]] = {}
         self._again: deque[Shard] = deque()
         self._losses: dict[int | None, int] = {}
         self._all_given = False

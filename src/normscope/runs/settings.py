@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Literal, get_args, get_origin
 
 import torch
 
@@ -55,7 +55,7 @@ class Settings(RunSettings):
         given = {"value_bias": self.value_bias != "token", "ff_baseline": self.ff_baseline != "zero"}
         return " and ".join(f"{name}='bias'" for name, otherwise in given.items() if otherwise)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The settings as JSON values."""
         values = {
             "layout": LAYOUT,

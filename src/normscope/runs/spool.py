@@ -55,7 +55,7 @@ def from_json(value: dict[str, Any]) -> Item:
     )
 
 
-def _sequence(sequence: TokenSequence) -> dict[str, Any]:
+def _sequence(sequence: TokenSequence) -> dict[str, object]:
     return {
         "features": sequence.features,
         "tokens": sequence.tokens,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -108,7 +108,7 @@ def _block_outputs(model: PreTrainedModel, family: Family, inputs: Mapping[str, 
     with torch.no_grad(), evaluation_mode(model), hooks(model) as handles:
         for name, stack in stacks_of(family).items():
 
-            def note(_: nn.Module, __: Any, output: Any, name: str = name) -> None:
+            def note(_: nn.Module, __: object, output: Any, name: str = name) -> None:
                 outputs[name] = (output if isinstance(output, Tensor) else output[0]).clone()
 
             handles += [block.register_forward_hook(note) for block in blocks_of(model, stack)]
@@ -116,7 +116,12 @@ def _block_outputs(model: PreTrainedModel, family: Family, inputs: Mapping[str, 
     return outputs
 
 
-def _capture(family: Family, model: PreTrainedModel, inputs: Mapping[str, Tensor], consume: Any) -> None:
+def _capture(
+    family: Family,
+    model: PreTrainedModel,
+    inputs: Mapping[str, Tensor],
+    consume: Callable[[str, int, int, LayerTrace], None],
+) -> None:
     lengths = lengths_of(family, inputs, model)
     sides: list[Side] = []
     for name, stack in stacks_of(family).items():

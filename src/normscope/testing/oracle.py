@@ -193,7 +193,9 @@ def _feed_forward(step: FeedForward, current: OracleResult, baseline: str) -> Or
     parts, bias = torch.zeros_like(current.parts), torch.zeros_like(current.bias)
     for expert in step.experts:
         rows, weights = expert.rows, expert.weights.double()
-        expert_parts, expert_bias = _network(expert.network, current.parts[rows], current.bias[rows], baseline)
+        scales = torch.ones_like(weights) if expert.scales is None else expert.scales.double()
+        entering = current.parts[rows] * scales[:, None, None], current.bias[rows] * scales[:, None]
+        expert_parts, expert_bias = _network(expert.network, *entering, baseline)
         parts[rows] += weights[:, None, None] * expert_parts
         bias[rows] += weights[:, None] * expert_bias
     return replace(current, parts=parts, bias=bias)

@@ -14,7 +14,7 @@ from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassificat
 import normscope as ns
 from normscope.corpora import Corpus, Problems
 from normscope.experiments import experiment
-from normscope.experiments.faithfulness.attributions import case_of
+from normscope.experiments.faithfulness.base import case_of
 from normscope.experiments.faithfulness.deletion import Probabilities
 from normscope.runs import run
 

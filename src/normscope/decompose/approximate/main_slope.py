@@ -6,13 +6,12 @@ With `m` the median over queries of the slopes `c_i`,
 
 The first term is one linear map for all queries and stays in factored form, as do the terms that residuals bring back: their
 norms are exact, and only their products with the remainder are needed. The remainder is computed on the neurons that matter
-most for each query, and may be seen through a sketch. The factored terms follow the components after the feed-forward; each
-stage is computed once and serves all tiles.
+most for each query, and may be seen through a sketch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -21,14 +20,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.chain.linear import LinearisedNetwork, scale_
+from normscope.chain.linear import LinearisedNetwork
 from normscope.chain.trace import Norm
 from normscope.decompose.approximate.patterns import PatternMatrices, Patterns
 from normscope.decompose.approximate.request import Approximation
 from normscope.decompose.approximate.sketch import (
     Directions,
     Pairs,
-    ProjectedTerms,
     Projection,
     RestOfChain,
     Samples,
@@ -36,96 +34,11 @@ from normscope.decompose.approximate.sketch import (
     Whole,
     views_of,
 )
+from normscope.decompose.approximate.terms import FactoredTerms, WeightedTerms
 from normscope.decompose.carriers import Carrier, OpenCarrier, Sums
 from normscope.decompose.dense import PLAIN, Buffers, Projected
-from normscope.decompose.key_groups import NUMBERS, SELF, KeyGroup, gram_matrices, squared_norms
+from normscope.decompose.key_groups import SELF, KeyGroup
 from normscope.errors import UnsupportedArchitectureError
-
-Views = list[Float[Tensor, "head d_head d"]]
-"""The output projection of a term as it joined the chain, and after every norm since."""
-
-
-@final
-class FactoredTerms:
-    """By group of keys, the output projections of the known terms up to one point of the chain, and their squares there."""
-
-    def __init__(self, outputs: dict[int, list[Views]], values: dict[int, Tensor], projection: Projection) -> None:
-        self.outputs, self.values, self.projection = outputs, values, projection
-        self._next: dict[str, FactoredTerms] = {}
-        self._seen: dict[int, Tensor] = {}
-        self._alone: dict[int, KeyGroup] = {}
-        self._grams: dict[int, Tensor] = {}
-
-    def joined(self, groups: Sequence[KeyGroup]) -> FactoredTerms:
-        """With the terms that a residual brings back, for all tiles the same."""
-
-        def make() -> FactoredTerms:
-            outputs = {kind: list(terms) for kind, terms in self.outputs.items()}
-            known = FactoredTerms(outputs, self.values, self.projection)
-            for group in groups:
-                if not outputs[group.kind]:
-                    known._alone[group.kind] = group
-                outputs[group.kind].append([group.output])
-            return known
-
-        return self._once("joined", make)
-
-    def normalised(self, norm: Norm) -> FactoredTerms:
-        def make() -> FactoredTerms:
-            outputs = {
-                kind: [[*views, scale_(norm, views[-1].clone())] for views in terms]
-                for kind, terms in self.outputs.items()
-            }
-            return FactoredTerms(outputs, self.values, self.projection.normalised(norm))
-
-        return self._once("normalised", make)
-
-    def _once(self, step: str, make: Callable[[], FactoredTerms]) -> FactoredTerms:
-        if step not in self._next:
-            self._next[step] = make()
-        return self._next[step]
-
-    def factors(self, kind: int) -> Float[Tensor, "key term_head direction"]:
-        """The factors of every key, term and head, as the projection shows them."""
-        if kind not in self._seen:
-            terms = [torch.bmm(self.values[kind], self.projection.through(views)) for views in self.outputs[kind]]
-            self._seen[kind] = torch.cat(terms).transpose(0, 1).contiguous()
-        return self._seen[kind]
-
-    def grams(self, kind: int) -> Float[Tensor, "key term_head term_head"]:
-        """The Gram matrix of every key's terms and heads."""
-        alone = self._alone.get(kind)
-        if alone is not None and len(alone.grams) == len(alone.weights):
-            return alone.grams
-        if kind not in self._grams:
-            outputs = torch.cat([views[-1] for views in self.outputs[kind]])
-            values = self.values[kind].repeat(len(self.outputs[kind]), 1, 1)
-            some = max(1, NUMBERS // outputs[:, 0].numel())
-            self._grams[kind] = gram_matrices(
-                torch.bmm(each, outputs).transpose(0, 1) for each in values.split(some, dim=1)
-            )
-        return self._grams[kind]
-
-
-@final
-@dataclass(frozen=True)
-class WeightedTerms(ProjectedTerms):
-    """The sums of the known terms of one group of keys, with the weights that some queries give them."""
-
-    known: FactoredTerms
-    kind: int
-    weights: Float[Tensor, "key row term_head"]
-
-    def vectors(self) -> Float[Tensor, "row key direction"]:
-        return torch.bmm(self.weights, self.known.factors(self.kind)).transpose(0, 1)
-
-    def products(self, vectors: Float[Tensor, "row key direction"]) -> Float[Tensor, "row key"]:
-        with_factors = torch.bmm(vectors.transpose(0, 1), self.known.factors(self.kind).mT)
-        return with_factors.mul_(self.weights).sum(-1).T
-
-    def squares(self) -> Float[Tensor, "row key"]:
-        return squared_norms(self.weights, self.known.grams(self.kind)).T.contiguous()
-
 
 # ---- FF approximately: norms after the feed-forward without the `2 n^2 F d` operations that exact ones need.
 

@@ -5,6 +5,7 @@ Leave-one-out is one of the methods, so its row shows how far each method agrees
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial as bind
 from itertools import combinations
@@ -18,8 +19,18 @@ from normscope.corpora.item import Item
 from normscope.errors import InputError, UnsupportedArchitectureError
 from normscope.experiments import figures, statistics, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
-from normscope.experiments.faithfulness.attributions import case_of, notes_of, shares_by, unavailable
-from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, PREDICTIONS, RESAMPLES, MethodTrial, named_method
+from normscope.experiments.faithfulness.base import (
+    ALL,
+    CONFIDENCE,
+    PREDICTIONS,
+    RESAMPLES,
+    MethodTrial,
+    case_of,
+    named_method,
+    notes_of,
+    shares_by,
+    unavailable,
+)
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.tables import Row
 from normscope.methods.across_layers import maps_by
@@ -129,8 +140,8 @@ class Agreement(MethodTrial):
         ]
         to_prediction = [record | {"layer": None} for record in records if record["layer"] == PREDICTION]
         of_layers = [record for record in records if record["layer"] != PREDICTION]
-        results: dict[str, Any] = {}
-        drawn: dict[str, Any] = {}
+        results: dict[str, object] = {}
+        drawn: dict[str, Callable[[], Figure]] = {}
         if to_prediction:
             results["agreement"] = tables.from_records(to_prediction, _PAIRS)
             drawn["agreement"] = bind(_figure, to_prediction, self.names, "to the prediction")

@@ -21,8 +21,18 @@ from normscope.errors import InputError
 from normscope.experiments import figures, statistics, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
 from normscope.experiments.faithfulness import curves
-from normscope.experiments.faithfulness.attributions import Case, case_of, notes_of, shares_by, unavailable
-from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, PREDICTIONS, RESAMPLES, MethodTrial
+from normscope.experiments.faithfulness.base import (
+    ALL,
+    CONFIDENCE,
+    PREDICTIONS,
+    RESAMPLES,
+    Case,
+    MethodTrial,
+    case_of,
+    notes_of,
+    shares_by,
+    unavailable,
+)
 from normscope.experiments.figures import method_bars
 from normscope.experiments.partial import Moments, Partial, Rows
 from normscope.experiments.tables import Row

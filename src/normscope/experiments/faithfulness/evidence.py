@@ -19,8 +19,15 @@ from scipy import stats
 from normscope.corpora.item import Item
 from normscope.experiments import statistics, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
-from normscope.experiments.faithfulness.attributions import notes_of, shares_by, unavailable
-from normscope.experiments.faithfulness.base import ALL, CONFIDENCE, RESAMPLES, MethodTrial
+from normscope.experiments.faithfulness.base import (
+    ALL,
+    CONFIDENCE,
+    RESAMPLES,
+    MethodTrial,
+    notes_of,
+    shares_by,
+    unavailable,
+)
 from normscope.experiments.figures import method_bars
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.published import Paper

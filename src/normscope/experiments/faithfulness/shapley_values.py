@@ -191,6 +191,8 @@ class _Query:
         complete = torch.zeros_like(self.bias)
         for expert, network, row in self.serving:
             weights = torch.stack([linear.weight.double() for linear in network.projections])
+            if expert.scales is not None:
+                weights = weights * float(expert.scales[row])
             players = torch.einsum("kd,bfd->kbf", self.parts, weights)
             present = torch.einsum("d,bfd->bf", self.bias, weights) + _biases(network)
             if bias == "player":

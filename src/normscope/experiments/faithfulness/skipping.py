@@ -108,7 +108,7 @@ def _replacing(layer: int, outputs: Tensor, last: list[Tensor]) -> Callable[...,
     """Counts the blocks as they are run, since a block may be run more than once, and notes what each gives out."""
     count = 0
 
-    def hook(_: nn.Module, __: tuple[Any, ...], output: Any) -> Any:
+    def hook(_: nn.Module, __: tuple[object, ...], output: Any) -> Any:
         nonlocal count
         count += 1
         whole: Sequence[Any] | None = None if isinstance(output, Tensor) else output

@@ -18,7 +18,14 @@ from normscope.families.heads.spec import (
     TokenAt,
 )
 from normscope.families.llama import OLMO_EPSILON
-from normscope.families.spec import Config, FixedLayerNormPart, LayerNormPart, RmsNormPart, UnitRmsNormPart
+from normscope.families.spec import (
+    Config,
+    FixedLayerNormPart,
+    LayerNormPart,
+    RmsNormPart,
+    UnitLayerNormPart,
+    UnitRmsNormPart,
+)
 
 Parts = tuple[HeadPart, ...]
 Table = dict[str, DescribedHead]
@@ -81,6 +88,9 @@ def _decoder_tasks(last: Parts, *, tokens: str = "score") -> Table:
 
 
 _UNIT_RMS: Parts = (UnitRmsNormPart("base_model.norm"),)
+_UNIT_NORM: Parts = (UnitLayerNormPart("base_model.norm"),)
+_NORM_F: Parts = (LayerNormPart("base_model.norm_f"),)
+_CTRL: Parts = (LayerNormPart("base_model.layernorm"),)
 _NORM: Parts = (LayerNormPart("base_model.norm"),)
 _LN_F: Parts = (LayerNormPart("base_model.ln_f"),)
 _NEOX: Parts = (LayerNormPart("base_model.final_layer_norm"),)
@@ -97,6 +107,19 @@ def _capped(config: Config) -> Head:
 
 def _cohere(config: Config) -> Head:
     return Head("causal-lm", (*_NORM, LM_HEAD, ScalePart(config.logit_scale)))
+
+
+def _nanochat(config: Config) -> Head:
+    cap = config.final_logit_softcapping
+    return Head("causal-lm", (*RMS, LM_HEAD, *(() if cap is None else (SoftCapPart("lm_head", cap),))))
+
+
+def _hyperclovax(config: Config) -> Head:
+    return Head("causal-lm", (*RMS, LM_HEAD, ScalePart(config.logits_scaling)))
+
+
+def _minicpm3(config: Config) -> Head:
+    return Head("causal-lm", (*RMS, ScalePart(1 / config.logits_scaling), LM_HEAD))
 
 
 def _granite(config: Config) -> Head:
@@ -121,19 +144,36 @@ DECODERS: Table = {
     **for_each(
         "Llama Mistral Qwen2 Qwen3 SmolLM3 Ministral Ministral3 Helium Cwm Ernie4_5 SeedOss HunYuanDenseV1 Phi3 Glm "
         "Glm4 Olmo2 Olmo3 Exaone4 Mixtral Olmoe Qwen2Moe Qwen3Moe MiniMaxM2 GptOss DeepseekV2 DeepseekV3 Mistral4 Dots1 "
-        "Ernie4_5_Moe ExaoneMoe FlexOlmo Flint Glm4Moe Glm4MoeLite HunYuanMoEV1 HYV3 Mellum SolarOpen Youtu",
+        "Ernie4_5_Moe ExaoneMoe FlexOlmo Flint Glm4Moe Glm4MoeLite HunYuanMoEV1 HYV3 Mellum SolarOpen Youtu "
+        "Arcee Apertus MiMoV2Flash Laguna DeepseekV32 GlmMoeDsa",
         _lm(*RMS, LM_HEAD),
         _decoder_tasks(RMS),
     ),
     **for_each("Gemma", _lm(*_UNIT_RMS, LM_HEAD)),
-    **for_each("Gemma2 Gemma3", {"ForCausalLM": _capped}),
+    **for_each("Gemma2 Gemma3 VaultGemma", {"ForCausalLM": _capped}),
     **for_each("Gemma Gemma2 Gemma3Text", _decoder_tasks(_UNIT_RMS)),
     "Gemma3ForConditionalGeneration": Head("causal-lm", (*_GEMMA3_INSIDE, LM_HEAD)),
     "Gemma3ForSequenceClassification": _decoder_tasks(_GEMMA3_INSIDE)["ForSequenceClassification"],
-    **for_each("Granite GraniteMoe", {"ForCausalLM": _granite}),
+    **for_each("Granite GraniteMoe GraniteSWA GraniteMoeSWA GraniteMoeShared", {"ForCausalLM": _granite}),
     **for_each("Olmo", _lm(*_OLMO, LM_HEAD), _decoder_tasks(_OLMO)),
-    **for_each("StableLm Starcoder2 Phimoe", _lm(*_NORM, LM_HEAD), _decoder_tasks(_NORM)),
-    **for_each("Cohere Cohere2", {"ForCausalLM": _cohere}),
+    **for_each("StableLm Starcoder2 Phimoe Jais2", _lm(*_NORM, LM_HEAD), _decoder_tasks(_NORM)),
+    **for_each("Cohere Cohere2 Cohere2Moe", {"ForCausalLM": _cohere}),
+    **for_each("Nemotron", _lm(*_UNIT_NORM, LM_HEAD), _decoder_tasks(_UNIT_NORM)),
+    "NanoChatForCausalLM": _nanochat,
+    "Llama4ForCausalLM": Head("causal-lm", (RmsNormPart("model.norm"), LM_HEAD)),
+    "HyperCLOVAXForCausalLM": _hyperclovax,
+    "HyperCLOVAXForSequenceClassification": _decoder_tasks(RMS)["ForSequenceClassification"],
+    "MiniCPM3ForCausalLM": _minicpm3,
+    "MiniCPM3ForSequenceClassification": _decoder_tasks(RMS)["ForSequenceClassification"],
+    "DbrxForCausalLM": Head("causal-lm", (*_NORM_F, LM_HEAD)),
+    **for_each("Mpt", _lm(*_NORM_F, LM_HEAD), _decoder_tasks(_NORM_F, tokens="classifier")),
+    **for_each("CodeGen", _lm(*_LN_F, LM_HEAD)),
+    **for_each("Persimmon", _lm(*_PHI, LM_HEAD), _decoder_tasks(_PHI)),
+    **for_each("GPTNeoXJapanese", _lm(*_NEOX, LinearPart("embed_out"))),
+    "OpenAIGPTLMHeadModel": Head("causal-lm", (LM_HEAD,)),
+    "OpenAIGPTForSequenceClassification": Head("sequence-classification", (LinearPart("score"), LastToken())),
+    "CTRLLMHeadModel": Head("causal-lm", (*_CTRL, LM_HEAD)),
+    "CTRLForSequenceClassification": Head("sequence-classification", (*_CTRL, LinearPart("classifier"), LastToken())),
     **for_each("GPTJ", _lm(*_LN_F, LM_HEAD), _decoder_tasks(_LN_F)),
     **for_each("GPT2 GPTBigCode GPTNeo Bloom Falcon", _lm(*_LN_F, LM_HEAD), _decoder_tasks(_LN_F, tokens="classifier")),
     "GPT2LMHeadModel": Head("causal-lm", (*_LN_F, LM_HEAD)),

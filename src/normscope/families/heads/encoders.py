@@ -105,7 +105,28 @@ _DISTILBERT_LM: Parts = (
     LinearPart("vocab_projector"),
 )
 _DISTILBERT_POOL: Parts = (*FIRST, *named("pre_classifier", "relu"), CLASSIFIER)
+_REMBERT_LM: Parts = (
+    *activated("cls.predictions.dense", "cls.predictions.activation"),
+    LayerNormPart("cls.predictions.LayerNorm"),
+    LinearPart("cls.predictions.decoder"),
+)
+_MEGATRON: Parts = (LayerNormPart("base_model.encoder.ln"),)
+_ROBERTA_XL: Parts = (LayerNormPart("base_model.encoder.LayerNorm"),)
+_NORM: Parts = (LayerNormPart("base_model.norm"),)
+_ESM: Parts = (LayerNormPart("base_model.encoder.emb_layer_norm_after"),)
+_ESM_LM: Parts = (
+    *_ESM,
+    *named("lm_head.dense", "gelu"),
+    LayerNormPart("lm_head.layer_norm"),
+    MatrixPart("lm_head.decoder.weight", "lm_head.bias"),
+)
 _PRE_NORM: Parts = (LayerNormPart("base_model.LayerNorm"),)
+
+
+def _token_activated(config: Config) -> Head:
+    """The first token through a layer whose activation is that of the feed-forwards."""
+    dense = named("classifier.dense", config.hidden_act)
+    return Head("sequence-classification", (*FIRST, *dense, LinearPart("classifier.out_proj")))
 
 
 def _deberta_lm(config: Config) -> Head:
@@ -137,11 +158,11 @@ _SUMMARIES: dict[str, PickPart] = {
 }
 
 
-def _electra_choices(config: Config) -> Head:
-    linear = (LinearPart("sequence_summary.summary"),) if config.summary_use_proj else ()
+def _summary_choices(config: Config) -> Head:
+    linear = (LinearPart("sequence_summary.summary"),) if getattr(config, "summary_use_proj", False) else ()
     activation = ActivationPart("sequence_summary.summary", "sequence_summary.activation")
-    activations = (activation,) if config.summary_activation else ()
-    return choices(_SUMMARIES[config.summary_type], *linear, *activations, CLASSIFIER)
+    activations = (activation,) if getattr(config, "summary_activation", None) else ()
+    return choices(_SUMMARIES[getattr(config, "summary_type", "last")], *linear, *activations, CLASSIFIER)
 
 
 def _modern_pool(config: Config) -> PickPart:
@@ -191,7 +212,7 @@ _SPLINTER = SpanPart(
 
 ENCODERS: Table = {
     **for_each(
-        "Bert Ernie",
+        "Bert Ernie RoCBert LayoutLM Tapas",
         _vocabulary(_BERT_LM),
         _pre_training(_BERT_LM),
         _sentence(*_POOLER, CLASSIFIER),
@@ -199,6 +220,55 @@ ENCODERS: Table = {
         {"ForNextSentencePrediction": _next_sentence(*_POOLER, LinearPart("cls.seq_relationship"))},
         _token_tasks(),
     ),
+    **for_each(
+        "RemBert",
+        _vocabulary(_REMBERT_LM),
+        _sentence(*_POOLER, CLASSIFIER),
+        _multiple(*_POOLER, CLASSIFIER),
+        _token_tasks(),
+    ),
+    **for_each(
+        "RoFormer",
+        _vocabulary(_BERT_LM),
+        {"ForSequenceClassification": _token_activated, "ForMultipleChoice": _summary_choices},
+        _token_tasks(),
+    ),
+    **for_each(
+        "BigBird",
+        _vocabulary(_BERT_LM),
+        _pre_training(_BERT_LM),
+        {"ForSequenceClassification": _token_activated},
+        _multiple(*FIRST, *activated("base_model.pooler", "base_model.activation"), CLASSIFIER),
+        {"ForTokenClassification": Head("token-classification", (CLASSIFIER,))},
+    ),
+    **for_each(
+        "MegatronBert",
+        _vocabulary((*_MEGATRON, *_BERT_LM)),
+        _pre_training((*_MEGATRON, *_BERT_LM)),
+        _sentence(*_MEGATRON, *_POOLER, CLASSIFIER),
+        _multiple(*_MEGATRON, *_POOLER, CLASSIFIER),
+        {"ForNextSentencePrediction": _next_sentence(*_MEGATRON, *_POOLER, LinearPart("cls.seq_relationship"))},
+        _token_tasks(*_MEGATRON),
+    ),
+    **for_each(
+        "XLMRobertaXL",
+        _vocabulary((*_ROBERTA_XL, *_ROBERTA_LM)),
+        _sentence(*_ROBERTA_XL, *_TOKEN_TANH),
+        _multiple(*_ROBERTA_XL, *_POOLER, CLASSIFIER),
+        _token_tasks(*_ROBERTA_XL),
+    ),
+    **for_each(
+        "Luke",
+        _vocabulary(_ROBERTA_LM),
+        _sentence(*_POOLER, CLASSIFIER),
+        _multiple(*_POOLER, CLASSIFIER),
+        _token_tasks(),
+    ),
+    **for_each("JinaEmbeddingsV3", _vocabulary(_ROBERTA_LM), _sentence(*_TOKEN_TANH), _token_tasks()),
+    **for_each("Esmc", _vocabulary((*_NORM, *_ROBERTA_LM)), _sentence(*_NORM, *_TOKEN_TANH)),
+    "EsmcForTokenClassification": Head("token-classification", (*_NORM, LinearPart("score"))),
+    **for_each("Esm", _vocabulary(_ESM_LM), _sentence(*_ESM, *_TOKEN_TANH), _token_tasks(*_ESM)),
+    "RoCBertForPreTraining": Head("masked-lm", _BERT_LM),
     "BertLMHeadModel": Head("causal-lm", _BERT_LM),
     **for_each(
         "Roberta XLMRoberta Camembert Data2VecText MPNet",
@@ -236,7 +306,7 @@ ENCODERS: Table = {
         "Electra",
         _vocabulary(_ELECTRA_LM),
         _sentence(*FIRST, *activated("classifier.dense", "classifier.activation"), LinearPart("classifier.out_proj")),
-        {"ForMultipleChoice": _electra_choices},
+        {"ForMultipleChoice": _summary_choices},
         _token_tasks(),
     ),
     "ElectraForPreTraining": Head(

@@ -13,10 +13,7 @@ from normscope.families.spec.components import (
     BesideAttention,
     Config,
     FeedForwardPart,
-    FusedGatedPart,
-    GatedPart,
     NormPart,
-    PlainPart,
     hidden_layers,
     positions_from_zero,
 )
@@ -126,17 +123,19 @@ class ScaledPreNorm(Topology):
 @final
 @dataclass(frozen=True)
 class Sandwich(Topology):
-    """ATTN LN RES LN FF LN RES."""
+    """ATTN LN RES LN FF LN RES, each branch multiplied by `factor` before its RES where there is one."""
 
     attention: AttentionPart
     after_attention: NormPart
     before_feed_forward: NormPart
     feed_forward: FeedForwardPart
     after_feed_forward: NormPart
+    factor: float | None = None
 
     def chain(self) -> tuple[Part, ...]:
-        attention = (FORK, self.attention, self.after_attention, RESIDUAL)
-        return (*attention, FORK, self.before_feed_forward, self.feed_forward, self.after_feed_forward, RESIDUAL)
+        end = (RESIDUAL,) if self.factor is None else (ScalePart(self.factor), RESIDUAL)
+        attention = (FORK, self.attention, self.after_attention, *end)
+        return (*attention, FORK, self.before_feed_forward, self.feed_forward, self.after_feed_forward, *end)
 
 
 @final
@@ -161,7 +160,7 @@ class Parallel(Topology):
 
     attention: AttentionPart
     norm: NormPart
-    feed_forward: PlainPart | GatedPart | FusedGatedPart
+    feed_forward: FeedForwardPart
 
     def chain(self) -> tuple[Part, ...]:
         return (FORK, self.attention, BesideAttention(self.norm, self.feed_forward), RESIDUAL)
@@ -173,7 +172,8 @@ class Parallel(Topology):
 @final
 @dataclass(frozen=True)
 class Stack:
-    """A stack of blocks: their path below the bare model (`*` for each index), their topology, and their number.
+    """A stack of blocks: their path below the bare model (`*` for each index; several, for classes of one type that keep
+    them in different places, are separated by `|`), their topology, and their number.
 
     The topology is one for all, or what a function makes of the configuration: one for all, or one for every layer. The
     layers of a stack may have different parts, but have the same components, since they have the same scopes.

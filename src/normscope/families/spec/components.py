@@ -54,7 +54,7 @@ class FixedLayerNormPart:
 @final
 @dataclass(frozen=True)
 class RmsNormPart:
-    """Scales by the root of the mean square."""
+    """Scales by the root of the mean square, with or without a weight."""
 
     module: str
     component: ClassVar[str] = "Ln"
@@ -69,7 +69,16 @@ class UnitRmsNormPart:
     component: ClassVar[str] = "Ln"
 
 
-NormPart = LayerNormPart | FixedLayerNormPart | RmsNormPart | UnitRmsNormPart
+@final
+@dataclass(frozen=True)
+class UnitLayerNormPart:
+    """Centres and scales, with a weight that counts from one: `1 + w` (Nemotron)."""
+
+    module: str
+    component: ClassVar[str] = "Ln"
+
+
+NormPart = LayerNormPart | FixedLayerNormPart | RmsNormPart | UnitRmsNormPart | UnitLayerNormPart
 
 
 # ---- Value projections: where the values of an attention lie among the outputs of the module that makes them.
@@ -81,6 +90,15 @@ class SplitHeads:
     """A value projection of its own, the (possibly grouped) heads side by side."""
 
     module: str
+
+
+@final
+@dataclass(frozen=True)
+class ScaledHeads:
+    """The same, multiplied by a number that the block holds at the path `scale`."""
+
+    module: str
+    scale: str
 
 
 @final
@@ -97,6 +115,15 @@ class FusedPerHead:
     """A projection head by head (or group by group), in each of which the value comes last."""
 
     module: str
+
+
+@final
+@dataclass(frozen=True)
+class FusedShards:
+    """A projection shard by shard (they were for several devices), in each of which the values are the second of three."""
+
+    module: str
+    shards: int
 
 
 @final
@@ -119,7 +146,7 @@ class LatentPerHead:
     norm: NormPart
 
 
-Value = SplitHeads | FusedTail | FusedPerHead | FusedPerHeadWithBias | LatentPerHead
+Value = SplitHeads | ScaledHeads | FusedTail | FusedPerHead | FusedShards | FusedPerHeadWithBias | LatentPerHead
 
 
 # ---- Attentions: how the weights and values of one come into sight, and where its output projection is.
@@ -127,16 +154,32 @@ Value = SplitHeads | FusedTail | FusedPerHead | FusedPerHeadWithBias | LatentPer
 
 @final
 @dataclass(frozen=True)
+class HeadGate:
+    """A factor for each query and head: `activation` (a name of `torch.nn.functional`) of what `module` gives out.
+
+    It is a constant of the forward pass, like the attention weights, and belongs to them.
+    """
+
+    module: str
+    activation: str
+
+
+@final
+@dataclass(frozen=True)
 class DispatchedAttention:
     """Attention that goes through the attention interface of transformers, which shows its weights and values.
 
-    `norm` is the one between the block's input and what the attention reads, if there is one.
+    `norm` is the one between the block's input and what the attention reads, if there is one, and `gate` what its heads
+    are multiplied by before the output projection. An attention is `probed` if its eager function does not give out all
+    that its values are multiplied by: its weights are then what that function makes of the identity as values.
     """
 
     module: str
     value: Value
     output: str
     norm: NormPart | None = None
+    gate: HeadGate | None = None
+    probed: bool = False
     component: ClassVar[str] = "Attn"
 
 
@@ -164,6 +207,7 @@ class HookedAttention:
     attention module as the second of its outputs), and the values are read off their projection.
 
     `zeroed` names an argument of the module `weights` that eager attention counts twice and other attention once.
+    `output_bias` names a bias that is added to what `output` gives out, where that has none of its own.
     """
 
     weights: str
@@ -172,6 +216,7 @@ class HookedAttention:
     norm: NormPart | None = None
     value_heads: Callable[[Config], int] = all_heads
     zeroed: str | None = None
+    output_bias: str | None = None
     component: ClassVar[str] = "Attn"
 
 
@@ -183,11 +228,19 @@ AttentionPart = DispatchedAttention | DispatchedCrossAttention | HookedAttention
 
 @final
 @dataclass(frozen=True)
+class NamedActivation:
+    """An activation that no module holds: the block calls it by the name that it has in transformers."""
+
+    name: str
+
+
+@final
+@dataclass(frozen=True)
 class PlainPart:
     """`second(activation(first(x)))`."""
 
     first: str
-    activation: str
+    activation: str | NamedActivation
     second: str
     component: ClassVar[str] = "Ff"
 
@@ -241,16 +294,51 @@ class ClampedExpertsPart:
 
 @final
 @dataclass(frozen=True)
-class SharedExpertsPart:
-    """Experts beside a network that serves every token, its weight one or the sigmoid of what `gate` gives out."""
+class FlatExpertsPart:
+    """The experts of DBRX: `w1` (gate), `v1` (up) and `w2` (down, transposed) of all experts below each other."""
 
-    routed: ExpertsPart
-    shared: GatedPart
-    gate: str | None = None
+    module: str
+    experts: str
+    activation: str
     component: ClassVar[str] = "Ff"
 
 
-FeedForwardPart = PlainPart | GatedPart | FusedGatedPart | ExpertsPart | ClampedExpertsPart | SharedExpertsPart
+@final
+@dataclass(frozen=True)
+class InputScaledExpertsPart:
+    """The experts of Llama 4: weights `[expert, in, out]`, and the router's weight multiplies what an expert reads.
+
+    `router` gives out the weights of all experts, `[token, expert]`, zero for those that are not chosen.
+    """
+
+    module: str
+    experts: str
+    router: str
+    activation: str
+    component: ClassVar[str] = "Ff"
+
+
+RoutedPart = ExpertsPart | ClampedExpertsPart | FlatExpertsPart | InputScaledExpertsPart
+
+
+@final
+@dataclass(frozen=True)
+class SharedExpertsPart:
+    """Experts beside a network that serves every token, its weight one or the sigmoid of what `gate` gives out.
+
+    The network lies inside the module of the experts, which adds the two, or the block adds them. The experts may be
+    multiplied by `routed_factor` before that, and the sum by `factor`.
+    """
+
+    routed: ExpertsPart | InputScaledExpertsPart
+    shared: GatedPart | FusedGatedPart
+    gate: str | None = None
+    routed_factor: float = 1.0
+    factor: float = 1.0
+    component: ClassVar[str] = "Ff"
+
+
+FeedForwardPart = PlainPart | GatedPart | FusedGatedPart | RoutedPart | SharedExpertsPart
 
 
 @final
@@ -259,5 +347,5 @@ class BesideAttention:
     """A feed-forward that reads the query's own token, through `norm`, while attention reads all of them."""
 
     norm: NormPart
-    feed_forward: PlainPart | GatedPart | FusedGatedPart
+    feed_forward: FeedForwardPart
     component: ClassVar[str] = "Ff"

@@ -1,0 +1,169 @@
+"""A pass of which little is kept: what enters each block. On the way back every block is run again, by itself.
+
+Attention weights are computed for blocks of query rows and never stored, so that memory is that of the states, and time
+that of two forward passes and the pull-back. For one stack of blocks under a language-model head. Every trace is proved as
+in a `Recording`, and so is that blocks which are run again give out what they did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from inspect import signature
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from normscope.capture import BlockCall, Side, capture_call, rows_together
+from normscope.capture.heads import HeadListener
+from normscope.chain.head_trace import Activate, HeadTrace
+from normscope.chain.trace import LayerTrace, Normalise, SelfAttention
+from normscope.errors import UnsupportedArchitectureError
+from normscope.explain.pulling import LayersBack, PassedLayer, PullRequest
+from normscope.explain.question import LogitQuestion, Rows
+from normscope.explain.recording import Played
+from normscope.families.heads import head_of
+from normscope.families.heads.spec import LinearPart, ScalePart
+from normscope.families.spec import NormPart
+from normscope.inputs import TokenSequence
+from normscope.models.model import Model
+from normscope.pullback import StatesPullBack, pull_back_head, sizes_of, values_of
+
+
+class Stream:
+    """The blocks of one stack for one input, run once forwards, and again one by one on every way back."""
+
+    def __init__(self, model: Model, sequence: TokenSequence, request: PullRequest) -> None:
+        self.model, self.sequence, self.request = model, sequence, request
+        self.dtype = request.dtype or torch.promote_types(model.weight_dtype, torch.float32)
+        self.calls: list[BlockCall] = []
+        self.leaving: Float[Tensor, "token d"] | None = None
+
+    def play(self, rows: Rows) -> tuple[Played, Float[Tensor, "row label"]]:
+        """Run the model once: the values wanted at some rows of its logits, and these rows."""
+        head, logits = self._run([row for row, _ in rows if row is not None])
+        few = [(place, wanted) for place, (_, wanted) in enumerate(rows)]
+        answers = LogitQuestion(self.model, few).answers(logits)
+        targets = [answer.target for answer in answers]
+        with torch.no_grad():
+            pulled = pull_back_head(head, targets)
+            values, sizes = values_of(head, targets), sizes_of(head, targets)
+        self.model.proof.head(head, sorted({label for target in targets for label in target.weights}))
+        places = torch.tensor([row for row, _ in rows], device=pulled.tokens.device)
+        assert self.leaving is not None
+        pulled = replace(pulled, tokens=places[pulled.tokens], length=len(self.leaving))
+        return Played(answers, replace(head, states=self.leaving), pulled, values, sizes), logits
+
+    def _run(self, rows: Sequence[int]) -> tuple[HeadTrace, Float[Tensor, "row label"]]:
+        """One pass forwards; the head of some rows alone, and their logits."""
+        (batch,) = self.model.batches([self.sequence])
+        wanted = torch.tensor(rows, device=next(iter(batch.features.values())).device)
+        few = _keeps_rows(self.model)
+        if few:  # a row of logits is as long as the vocabulary
+            batch = replace(batch, features={**batch.features, "logits_to_keep": wanted})
+        listener = _CallListener(self.model, len(self.sequence), self.dtype)
+        side = Side(self.model.family.stack, batch.lengths, [], _nothing, blocks=lambda _: [])
+        self.model.capture(batch, [side], dtype=self.dtype, head=listener)
+        self.calls = listener.calls
+        (head,) = listener.traces()
+        self.leaving = head.states
+        selected = _head_of_rows(head, wanted.to(head.states.device), few=few)
+        return selected, selected.logits
+
+    def layers(self) -> LayersBack:
+        """The layers from the last to the first, each run again when covectors are pulled back through it."""
+        above = self.leaving
+        for done, call in enumerate(reversed(self.calls)):
+            if self.request.tell is not None:
+                self.request.tell(done, len(self.calls))
+            yield call.layer, partial(self._through, call, above)
+            above = call.hidden[0].to(self.dtype)
+
+    def _through(self, call: BlockCall, above: Tensor | None, covector: Float[Tensor, "target token d"]) -> PassedLayer:
+        pulled, length = StatesPullBack(covector), len(self.sequence)
+        attention, seen = None, list[LayerTrace]()
+
+        def consume(layer: int, _: int, trace: LayerTrace) -> None:
+            nonlocal attention
+            self.model.proof.layer(trace, f"layer {layer}", values=not seen)
+            self._check_joined(layer, trace, above)
+            pulled.add(trace if self.request.baseline is None else self.request.baseline.applied(trace))
+            share = _received(trace)
+            attention = share if attention is None else attention + share
+            seen[:] = [trace]
+
+        side = Side(self.model.family.stack, [length], [call.layer], consume, blocks=partial(_blocks, length))
+        capture_call(self.model.module, side, call, dtype=self.dtype)
+        assert attention is not None
+        causal = seen[0].causal
+        others = torch.arange(length - 1, -1, -1) if causal else torch.full((length,), length - 1)
+        counted = attention / others.clamp(min=1).to(attention)
+        return PassedLayer(pulled.finish(), call.hidden[0].to(self.dtype), counted, causal)
+
+    def _check_joined(self, layer: int, trace: LayerTrace, above: Tensor | None) -> None:
+        output = trace.states[-1]
+        if above is not None and output is not None:
+            expected = above.to(output.device)[trace.queries]
+            if not torch.equal(expected, output):
+                raise UnsupportedArchitectureError(
+                    f"What leaves layer {layer} of {self.model.name} is not what enters the next one, or is not what it was "
+                    f"when the block is run again: something acts between two blocks, or a block keeps a state of its own."
+                )
+
+
+class _CallListener(HeadListener):
+    """Listens to a head, and notes how every block before it is called."""
+
+    def __init__(self, model: Model, length: int, dtype: torch.dtype) -> None:
+        super().__init__(model.module, model.family, [length], dtype=dtype)
+        self.calls: list[BlockCall] = []
+
+    def hook(self) -> list[Any]:
+        own = [block.register_forward_pre_hook(self._note, with_kwargs=True) for block in self.blocks["head"]]
+        return [*super().hook(), *own]
+
+    def _note(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.calls.append(BlockCall.of(len(self.calls) + 1, block, args, kwargs))
+
+
+def can_stream(model: Model) -> bool:
+    """Whether the blocks of a model can be run again one by one: it is one stack under a language-model head."""
+    return model.family.encoder is None and head_of(model.module).task == "causal-lm"
+
+
+def _keeps_rows(model: Model) -> bool:
+    """Whether the model can leave out rows of its logits, and its head does nothing that depends on their number."""
+    plain = all(isinstance(part, NormPart | LinearPart | ScalePart) for part in head_of(model.module).parts)
+    return plain and "logits_to_keep" in signature(model.module.forward).parameters
+
+
+def _head_of_rows(head: HeadTrace, rows: Tensor, *, few: bool) -> HeadTrace:
+    """The trace of a head for some of its rows; `few` says that the model gave out the logits of these alone."""
+    steps = tuple(
+        replace(step, state_before=step.state_before[rows.to(step.state_before.device)])
+        if isinstance(step, Normalise | Activate)
+        else step
+        for step in head.steps
+    )
+    return HeadTrace(head.states[rows], steps, head.logits if few else head.logits[rows.to(head.logits.device)])
+
+
+def _blocks(length: int, _: int) -> Iterator[Tensor]:
+    return iter(torch.arange(length).split(rows_together(length)))
+
+
+def _nothing(_: int, __: int, ___: LayerTrace) -> None:
+    """No trace is asked for on the way forwards."""
+
+
+def _received(trace: LayerTrace) -> Float[Tensor, " token"]:
+    """The attention that every token gets from the query rows of a trace other than its own: mean over heads, summed."""
+    attention = next((step for step in trace.steps if isinstance(step, SelfAttention)), None)
+    if attention is None:
+        return torch.zeros(trace.length, device=trace.hidden.device)
+    weights = attention.weights.mean(0)
+    own = weights[torch.arange(len(trace.queries), device=weights.device), trace.queries]
+    return weights.sum(0).index_add(0, trace.queries, -own)

@@ -124,9 +124,9 @@ def test_an_encoder_decoder_goes_by_rows_and_to_disk(tmp_path: Path, request: py
     heads = dict(encoder_attention_heads=3, decoder_attention_heads=3)
     analyzer = ns.load(BartModel(BartConfig(**sizes, **heads)).eval())
     target = {"input_ids": torch.arange(7, 30)[None]}
-    kept = analyzer.analyze(IDS, target=target)
+    kept = analyzer.analyze(IDS, decoder_text=target)
     heights = request.getfixturevalue("blocks_of_seven")
-    analyzer.analyze(IDS, target=target, out=tmp_path / "maps.zarr")
+    analyzer.analyze(IDS, decoder_text=target, out=tmp_path / "maps.zarr")
     assert heights.count(5) == 2  # the last rows of the 40 of the encoder, in both layers
     streamed = ns.open(tmp_path / "maps.zarr")
     for part, whole in ((streamed, kept), (streamed.encoder, kept.encoder)):

@@ -37,7 +37,7 @@ interface ServerInput {
   model: string;
   method: string;
   pair: string;
-  target: string;
+  decoder_text: string;
   image: string | null;
 }
 
@@ -212,7 +212,7 @@ export class WebApp {
 }
 
 function inputOf({ text, model, method, pair, reply }: AnalysisRequest): Omit<ServerInput, "image"> {
-  return { text, model, method, pair, target: reply };
+  return { text, model, method, pair, decoder_text: reply };
 }
 
 function jobOf(input: ServerInput, { other, heads }: AnalysisRequest): unknown {
@@ -221,8 +221,8 @@ function jobOf(input: ServerInput, { other, heads }: AnalysisRequest): unknown {
 }
 
 async function explained(input: ServerInput, request: ExplainRequest): Promise<Payload["explanations"][number]> {
-  const { text, model, pair, target, image } = input;
-  const explain = { text, model, pair, target, image, ...request };
+  const { text, model, pair, decoder_text, image } = input;
+  const explain = { text, model, pair, decoder_text, image, ...request };
   const payload = await new ServerJob().run({ explain }, () => undefined);
   const [explanation] = payload.explanations;
   if (!explanation) throw new Error("The server returned no explanation.");

@@ -14,8 +14,9 @@ import typer
 from normscope.cli import options
 from normscope.cli.checks import check_model, check_text
 from normscope.cli.commands import add_command
-from normscope.cli.console import analysing, given_texts, load_analyzer, named, result_console, say
+from normscope.cli.console import analysing, load_analyzer, named, result_console, say
 from normscope.cli.expansion import expanded
+from normscope.cli.texts import ALONE, TextOptions
 from normscope.models.options import ModelOptions
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ _RANDOM_TOKENS = 16
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    add_command(app, "check", expanded(check_command, model=options.MODEL), *CHECK_EXAMPLES)
+    add_command(app, "check", expanded(check_command, reading=ALONE, model=options.MODEL), *CHECK_EXAMPLES)
     add_command(app, "models", models_command, *MODELS_EXAMPLES)
 
 
@@ -54,8 +55,8 @@ def check_command(
             "--text", help="The text to analyse (and, for an encoder-decoder model, to decode).", show_default=_SENTENCE
         ),
     ] = None,
-    as_text: options.AsText = False,
     *,
+    reading: TextOptions,
     model: ModelOptions,
 ) -> None:
     """Prove that a model is understood: its states are the sum of their parts.
@@ -64,7 +65,7 @@ def check_command(
     given random token ids.
     """
     if text is not None:
-        text, _ = given_texts(text, as_text=as_text)
+        text = reading.read(text)[0].text
         check_text(text)
     check_model(model)
     analyzer = load_analyzer(model)
@@ -89,7 +90,7 @@ def check_command(
 def _analyze(analyzer: Analyzer, text: str | None) -> Analysis:
     inputs, target = _probe(analyzer, text)
     with analysing() as on_progress:
-        analysis = analyzer.analyze(inputs, target=target, on_progress=on_progress)
+        analysis = analyzer.analyze(inputs, decoder_text=target, on_progress=on_progress)
     return analysis[0] if isinstance(analysis, list) else analysis
 
 

@@ -34,14 +34,13 @@ _FEWEST_EDGES = 400
 def explanation_payload(explanation: Explanation, precision: Precision) -> dict[str, Any]:
     """What the front end needs of an explanation, and of its encoder below it."""
     dataset = explanation.dataset
-    biases = np.atleast_1d(np.asarray(explanation.bias, dtype=np.float64))
     targets = [
         {"name": str(name), "position": int(position), "value": float(value), "bias": float(bias)}
         for name, position, value, bias in zip(
             dataset["target_name"].values,
             dataset["target_position"].values,
-            dataset[names.VALUE].values,
-            biases,
+            explanation.values,
+            explanation.biases,
             strict=True,
         )
     ]
@@ -55,7 +54,7 @@ def explanation_payload(explanation: Explanation, precision: Precision) -> dict[
         "stack": _stack(dataset, precision),
     }
     if explanation.has_encoder:
-        content["encoder"] = _stack(explanation.encoder, precision)
+        content["encoder"] = _stack(explanation.encoder.dataset, precision)
     if schema.IMAGE in dataset:
         content["image"] = pieces.image(dataset[schema.IMAGE].values)
     return content

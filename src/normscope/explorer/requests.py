@@ -33,7 +33,7 @@ class Order:
 
     analyzer: Analyzer
     inputs: str | tuple[str, str] | Image.Image
-    target: str | None = None
+    decoder_text: str | None = None
     method: str = NORMS
 
 
@@ -130,12 +130,13 @@ class Reader:
         if analyzer.family.reads != "text":
             return Order(analyzer, _image(entry.get("image")), method=method)
         text = self._text(entry.get("text"))
-        target = self._text(entry["target"]) if entry.get("target") else None
-        if target is not None and analyzer.family.encoder is None:
+        read = entry.get("decoder_text") or entry.get("target")  # the name in requests of version 0.2
+        decoder_text = self._text(read) if read else None
+        if decoder_text is not None and analyzer.family.encoder is None:
             raise InputError("This model has no decoder that could read a second text.")
         if not entry.get("pair"):
-            return Order(analyzer, text, target, method)
-        return Order(analyzer, (text, self._text(entry["pair"])), target, method)
+            return Order(analyzer, text, decoder_text, method)
+        return Order(analyzer, (text, self._text(entry["pair"])), decoder_text, method)
 
     def _text(self, text: Any) -> str:
         if not isinstance(text, str) or not text.strip():

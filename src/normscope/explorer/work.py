@@ -14,7 +14,7 @@ from PIL import Image
 
 from normscope.errors import InputError, NormscopeError
 from normscope.explorer.payload import payload_json
-from normscope.explorer.predictions import predictions_of, reply_of
+from normscope.explorer.predictions import decoder_text_of, predictions_of
 from normscope.explorer.requests import Order, Question, task_of
 from normscope.request import AnalysisOptions
 from normscope.results.analysis import Analysis
@@ -119,7 +119,7 @@ def explain(
             target=question.label,
             against=question.against,
             at=question.at,
-            reply=reply_of(order),
+            decoder_text=decoder_text_of(order),
             on_progress=on_progress,
         )
     return Result([], payload_json(cast(Explanation, explanation)).encode("ascii"))
@@ -127,7 +127,7 @@ def explain(
 
 def _analysis(order: Order, heads: bool, tell: Callable[[int, int], None]) -> Analysis:
     inputs = cast(Any, order.inputs)
-    options: AnalysisOptions = {"target": order.target, "heads": heads, "method": order.method}
+    options: AnalysisOptions = {"decoder_text": order.decoder_text, "heads": heads, "method": order.method}
     return order.analyzer.analyze(inputs, **{**options, "progress": False, "on_progress": tell})
 
 
@@ -142,7 +142,7 @@ def _explained(order: Order, known: list[dict[str, Any]], tell: Callable[[int, i
     """The explanation of the last prediction; empty if it is not clear what to explain."""
     at = known[-1]["position"] if known and task_of(order.analyzer) == "masked-lm" else None
     try:
-        made = order.analyzer.explain(cast(Any, order.inputs), target=order.target, at=at, on_progress=tell)
+        made = order.analyzer.explain(cast(Any, order.inputs), target=order.decoder_text, at=at, on_progress=tell)
     except NormscopeError:
         return []
     return [cast(Explanation, made)]
@@ -153,7 +153,7 @@ def _check_length(order: Order, most_tokens: int) -> None:
         return
     tokenizer = cast(Any, order.analyzer.tokenizer)
     texts = order.inputs if isinstance(order.inputs, tuple) else (order.inputs,)
-    for text in [texts, *([(order.target,)] if order.target else [])]:
+    for text in [texts, *([(order.decoder_text,)] if order.decoder_text else [])]:
         count = len(tokenizer(*text, verbose=False)["input_ids"])
         if count > most_tokens:
             raise InputError(f"The text has {count} tokens, and this server takes at most {most_tokens}.")

@@ -348,7 +348,7 @@ def assert_explained(
     _check_sum(model, given, explanation, tolerance * size)
     _check_stack(explanation.dataset, tolerance * size, "stack")
     if explanation.has_encoder:
-        _check_stack(explanation.encoder, tolerance * size, "encoder")
+        _check_stack(explanation.encoder.dataset, tolerance * size, "encoder")
     return explanation
 
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "estimate": "estimate",
     "check": "models",
     "models": "models",
+    "convert": "models",
     "explore": "explore",
     "serve": "explore",
     "experiments": "run",
@@ -37,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line (default: that of this process) and exit with its code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     _print_anything()
+    os.environ.setdefault(
+        "TQDM_DISABLE", "1"
+    )  # read when tqdm is imported: the reader of GGUF files would show its bar
     if given == ["--version"]:  # without all that options take to be read
         print(version_line())
         sys.exit(0)

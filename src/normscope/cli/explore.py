@@ -156,7 +156,8 @@ def serve(
         typer.Option(
             "--model",
             "-m",
-            help="A folder or hub name; may be given several times. Default: the embedded all-MiniLM-L6-v2.",
+            help="A folder, hub name or GGUF file, or smollm2; may be given several times. Default: the embedded "
+            "all-MiniLM-L6-v2.",
             show_default=False,
         ),
     ] = None,

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader
 from matplotlib.colors import to_hex
 
 from normscope.errors import InputError
-from normscope.output.explanation_terminal import heading, meaning, sink_note, sums, token_names
+from normscope.output.explanation_words import heading, meaning, sink_note, sums, token_names
 from normscope.plots.style import DIVERGING, SEQUENTIAL, diverging_norm, ink_on, publication, sequential_norm
 from normscope.results.files import replacing
 from normscope.results.tokens import name_of, pieces

@@ -15,7 +15,7 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 
 from normscope.errors import InputError, SelectionError
-from normscope.output.explanation_terminal import SINK, heading, meaning, token_names
+from normscope.output.explanation_words import SINK, heading, meaning, token_names
 from normscope.plots.heat import add_colour_bar, draw_cells, label_columns, label_rows
 from normscope.plots.picture import Picture
 from normscope.plots.style import (

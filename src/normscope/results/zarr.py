@@ -35,11 +35,11 @@ from normscope.inputs import TokenSequence
 from normscope.measures import Decomposition
 from normscope.measures.request import StackRequest, query_positions
 from normscope.passes import Pass, Tell
-from normscope.paths import file_to_write, kind, reason, refusing, temporary_affixes
+from normscope.paths import file_to_write, kind, reason, refusing, temporary_affixes, umask
 from normscope.results import from_pass as results
 from normscope.results import schema
 from normscope.results.analysis import Analysis
-from normscope.results.files import escaped, refuse_foreign, umask, unescaped
+from normscope.results.files import escaped, refuse_foreign, unescaped
 from normscope.scopes import Scope
 
 RECORD = ".checksums.json"

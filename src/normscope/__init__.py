@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from normscope.results.analysis import Analysis
     from normscope.results.explanation import Explanation
     from normscope.results.opening import open
+    from normscope.results.similarity import Similarity
     from normscope.runs import run
     from normscope.testing.oracle import oracle
 
@@ -55,6 +56,7 @@ __all__ = [
     "NormscopeError",
     "ScopeError",
     "SelectionError",
+    "Similarity",
     "UnsafeWeightsError",
     "UnsupportedArchitectureError",
     "available_methods",
@@ -83,6 +85,7 @@ __getattr__, _, _ = lazy_loader.attach(
         "corpora": ["Corpus"],
         "methods": ["available_methods", "method"],
         "results.opening": ["open"],
+        "results.similarity": ["Similarity"],
         "runs": ["run"],
         "version": ["__version__"],
     },

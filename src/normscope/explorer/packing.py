@@ -43,7 +43,7 @@ def _plain(value: Any) -> str | int | float:
 
 
 def tokens(dataset: xr.Dataset, dimension: str) -> dict[str, list[Any]]:
-    """What is known of the tokens along `query` or `key`, one list for each column."""
+    """What is known of the tokens along a dimension such as `query`, one list for each column."""
     columns = {
         "position": (dimension, int),
         "token": (f"{dimension}_token", str),
@@ -55,6 +55,7 @@ def tokens(dataset: xr.Dataset, dimension: str) -> dict[str, list[Any]]:
         "row": (f"{dimension}_row", int),
         "column": (f"{dimension}_column", int),
         "count": (f"{dimension}_count", int),
+        "prompt": (f"{dimension}_prompt", int),
     }
     table = {
         field: [kind(value) for value in dataset[name].values]

@@ -98,7 +98,9 @@ def read_netcdf(path: str | Path, variables: schema.Variables) -> xr.DataTree:
 
 def refuse_foreign(path: str | Path, dataset: xr.Dataset, version: Any, variables: schema.Variables) -> None:
     """Refuse what does not have a result's variables, or those of a later version."""
-    if not str(version).isdigit() or not (schema.COMPLETENESS in dataset or dataset.attrs.get("kind") == "explanation"):
+    if not str(version).isdigit() or not (
+        schema.COMPLETENESS in dataset or dataset.attrs.get("kind") in schema.OTHER_KINDS
+    ):
         raise FileError(f"{str(path)!r} was not written by normscope, or is damaged.")
     if int(version) > schema.VERSION:
         raise FileError(

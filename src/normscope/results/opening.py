@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from normscope.paths import kind
-from normscope.results import files, schema
+from normscope.results import explanation_schema, files, schema, similarity_schema
 from normscope.results import zarr as streaming
 from normscope.results.analysis import Analysis
 from normscope.results.explanation import Explanation
-from normscope.results.explanation_schema import KIND, VARIABLES
+from normscope.results.similarity import Similarity
+
+_KINDS: dict[str, Any] = {explanation_schema.KIND: Explanation, similarity_schema.KIND: Similarity}
+"""The results that say of which kind they are; all others are analyses."""
 
 
 def open(path: str | Path) -> Any:
-    """Read what `Analysis.save` wrote, an `Analysis`, or what `Explanation.save` wrote, an `Explanation`.
+    """Read what `Analysis.save` wrote, an `Analysis`, or an `Explanation` or a `Similarity` that saved itself.
 
     A Zarr folder, as `Analyzer.analyze(..., out=)` writes it, is an `Analysis` whose maps are read when they are looked at.
 
@@ -26,7 +29,7 @@ def open(path: str | Path) -> Any:
     """
     if kind(path, "read") == "a folder":
         return streaming.read(path)
-    tree = files.read_netcdf(path, {**schema.VARIABLES, **VARIABLES})
+    tree = files.read_netcdf(path, {**schema.VARIABLES, **explanation_schema.VARIABLES, **similarity_schema.VARIABLES})
     main = tree[schema.DECODER] if schema.DECODER in tree.children else tree
-    result = Explanation if main.attrs.get("kind") == KIND else Analysis
+    result = _KINDS.get(str(main.attrs.get("kind")), Analysis)
     return result.from_tree(tree)

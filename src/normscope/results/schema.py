@@ -38,6 +38,9 @@ APPROXIMATION_PATTERNS = "approximation_patterns"
 NORMS = "norms"
 """The method whose maps are norms of parts, layer by layer."""
 
+OTHER_KINDS = ("explanation", "similarity")
+"""Results that are no analyses, as their attribute `kind` says."""
+
 DECODER, ENCODER = "decoder", "encoder"
 """The groups of an encoder-decoder's result."""
 
@@ -121,14 +124,15 @@ def problem(dataset: xr.Dataset, variables: Variables) -> str | None:
             return f"{name!r} has the dimensions {', '.join(map(str, variable.dims)) or 'of a single number'}"
         if (variable.dtype.kind in "OUST") != str(name).endswith(_TEXTS):
             return f"{name!r} holds {variable.dtype}"
-    needed = [f"{dimension}{name}" for dimension in ("query", "key") for name in ("", "_token", "_special", "_word")]
+    along = ("query", "key", "first", "second")
+    needed = [f"{dimension}{name}" for dimension in along for name in ("", "_token", "_special", "_word")]
     missing = [name for name in (*needed, "layer") if name.split("_")[0] in dataset.dims and name not in dataset.coords]
     return f"it has no {', '.join(missing)}" if missing else None
 
 
 def upgraded(dataset: xr.Dataset) -> xr.Dataset:
     """A dataset of an older version in the names of this one."""
-    if dataset.attrs.get("kind") == "explanation":
+    if dataset.attrs.get("kind") in OTHER_KINDS:
         return dataset
     if "component" in dataset.dims:
         dataset = dataset.rename(component="checked_scope")

@@ -17,9 +17,12 @@ View = Literal[
     "plots:plot_image_map",
     "plots:plot_explanation",
     "plots:plot_flow",
+    "plots:plot_similarity",
     "output.export:export_analysis",
     "output.explanation_export:export_explanation",
     "output.explanation_page:fragment",
+    "output.similarity_export:export_similarities",
+    "output.similarity_terminal:show_similarities",
     "explorer.page:frame",
 ]
 

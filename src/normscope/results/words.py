@@ -6,7 +6,7 @@ Special tokens, which belong to no word, stay units of their own.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -42,6 +42,21 @@ def by_word(dataset: xr.Dataset, *, keys: Reduction, queries: Reduction, alone: 
         variables[str(name)] = dims, values, variable.attrs
     coordinates = {str(n): c for n, c in dataset.coords.items() if not {"query", "key"} & {str(dim) for dim in c.dims}}
     coordinates |= _unit_coordinates(dataset, "key", key_units) | _unit_coordinates(dataset, "query", query_units)
+    return xr.Dataset(variables, coordinates, {**dataset.attrs, "unit": "word"})
+
+
+def summed_by_word(dataset: xr.Dataset, dimensions: Sequence[str]) -> xr.Dataset:
+    """The dataset with words along some dimensions, each array summed over the tokens of every word."""
+    units = {dimension: _units(dataset, dimension) for dimension in dimensions}
+    variables: dict[str, tuple[tuple[str, ...], np.ndarray, dict[Any, Any]]] = {}
+    for name, variable in dataset.data_vars.items():
+        dims, values = tuple(str(dim) for dim in variable.dims), variable.values
+        for axis, dimension in enumerate(dims):
+            values = _reduce(values, axis, units[dimension], "sum") if dimension in units else values
+        variables[str(name)] = dims, values, variable.attrs
+    coordinates: dict[str, Any] = {}
+    for dimension, places in units.items():
+        coordinates |= _unit_coordinates(dataset, dimension, places)
     return xr.Dataset(variables, coordinates, {**dataset.attrs, "unit": "word"})
 
 

@@ -6,12 +6,13 @@ Resolves what was asked for against what the model has; `passes` does the work a
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack, cast, overload
 
+import numpy as np
 import torch
 import xarray as xr
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -52,12 +53,16 @@ from normscope.passes import Measured, Pass, Tell
 from normscope.request import (
     AnalysisOptions,
     AnalysisRequest,
+    EmbeddingOptions,
+    EmbeddingRequest,
     EstimateOptions,
     EstimateRequest,
     ExplainOptions,
     ExplainRequest,
     MixingOptions,
     MixingRequest,
+    SimilarityOptions,
+    SimilarityRequest,
     Text,
 )
 from normscope.results import from_pass as results
@@ -65,6 +70,12 @@ from normscope.results import schema
 from normscope.results import zarr as streaming
 from normscope.results.analysis import Analysis
 from normscope.results.explanation import Explanation
+from normscope.results.similarity import Similarity
+from normscope.similarity.comparing import Comparison, checked_measure, embedding_spec
+from normscope.similarity.plain import embeddings
+from normscope.similarity.searching import best_passages
+from normscope.similarity.spec import Task
+from normscope.similarity.texts import TextReader
 
 
 def load(
@@ -438,6 +449,141 @@ class Analyzer(Model):
         resolve.refuse_unknown_ids(self, sequence)
         return Explanation.from_tree(method.explain(Asked(self, sequence, question, request)))
 
+    @overload
+    def embed(self, texts: str, **options: Unpack[EmbeddingOptions]) -> np.ndarray: ...
+    @overload
+    def embed(self, texts: Sequence[str], **options: Unpack[EmbeddingOptions]) -> np.ndarray | list[np.ndarray]: ...
+
+    @with_keywords(EmbeddingOptions, EmbeddingRequest)
+    def embed(self, texts: str | Sequence[str], **options: Unpack[EmbeddingOptions]) -> np.ndarray | list[np.ndarray]:
+        """The embeddings of texts, as sentence-transformers computes them for the same model.
+
+        Args:
+            texts: a text, or a list of texts, which is batched inside.
+
+        Keyword Args:
+            pooling: how the last states become an embedding: `"mean"`, `"first"`, `"last"`, `"weighted-mean"`, `"max"`,
+                `"mean-sqrt-len"`, or several joined by a plus. `"late-interaction"` keeps one vector of unit length for each
+                token. By default what `modules.json` beside the model says: pooling, dense layers, norms.
+            task: whether texts are a `"query"` or a `"document"`, which may have prompts and lengths of their own.
+            prompt: an instruction before every text, instead of the model's own.
+            truncate: cut texts that are longer than the model takes, instead of refusing them.
+            on_progress: callback, called with the number of texts that are done and of all; may raise, to cancel.
+
+        Returns:
+            An array `[dimension]` of a text, `[text, dimension]` of a list. With late interaction `[token, dimension]`, and
+            a list of these.
+
+        Examples:
+            >>> analyzer.embed(["A text.", "Another text of the list."]).shape
+            (2, 384)
+        """
+        asked = EmbeddingRequest(**options)
+        spec = embedding_spec(self, asked.pooling)
+        reader = TextReader(self, spec, truncate=asked.truncate)
+        single = isinstance(texts, str)
+        read = [reader.read(text, asked.task, asked.prompt) for text in ([texts] if single else _listed(texts))]
+        rows = [each.cpu().numpy() for each in embeddings(self, spec, read, asked.on_progress)]
+        if spec.is_late:
+            return rows[0] if single else rows
+        return rows[0][0] if single else np.concatenate(rows)
+
+    @overload
+    def similarity(self, first: str, second: str, **options: Unpack[SimilarityOptions]) -> Similarity: ...
+    @overload
+    def similarity(
+        self, first: str, second: Sequence[str], **options: Unpack[SimilarityOptions]
+    ) -> list[Similarity]: ...
+
+    @with_keywords(SimilarityOptions, SimilarityRequest)
+    def similarity(
+        self, first: str, second: str | Sequence[str], **options: Unpack[SimilarityOptions]
+    ) -> Similarity | list[Similarity]:
+        """Why two texts are similar: a table of pairs of tokens that adds up, exactly, to the similarity of the model.
+
+        Args:
+            first: a text, such as a query.
+            second: another text, or a list of texts, such as passages; what belongs to the first is computed once.
+
+        Keyword Args:
+            pooling: as in `embed`.
+            measure: `"cosine"` or `"dot"`; by default what the files beside the model say, and otherwise the cosine.
+            retrieval: the first text is a query and the second a document: each gets the prompt and the length that the
+                model has for it. Late interaction is always a retrieval.
+            first_prompt: an instruction before the first text, instead of the model's own. Its tokens are marked.
+            second_prompt: the same for the second text.
+            table: whether to compute the table. Without it, only what every token of either text does (`first`, `second`)
+                is known, for the price of about four forward passes.
+            truncate: cut texts that are longer than the model takes, instead of refusing them.
+            dtype: arithmetic of the decomposition (default float32, or float64 for a float64 model).
+            on_progress: callback, called with the number of texts that are done and of all; may raise, to cancel.
+
+        Returns:
+            A `Similarity`, or a list of them for a list.
+
+        Raises:
+            CompletenessError: if table, margins and constant do not add up to the model's own similarity, or if a component
+                of the model does not do what its description says.
+
+        Examples:
+            >>> similarity = analyzer.similarity("A man plays a guitar.", "Someone makes music with a guitar.")
+            >>> similarity.table.shape  # [first, second]
+            (8, 9)
+            >>> [f"{each.value:.2f}" for each in analyzer.similarity("Who sang?", ["A singer sang.", "It rains."])]
+            ['0.75', '0.19']
+        """
+        asked = SimilarityRequest(**options)
+        comparison, reader, (role, other_role) = self._comparison(asked)
+        single = isinstance(second, str)
+        texts = [second] if single else _listed(second)
+        query = reader.read(first, role, asked.first_prompt)
+        others = [reader.read(text, other_role, asked.second_prompt) for text in texts]
+        found = [Similarity(each) for each in comparison.datasets(query, others, asked.on_progress)]
+        return found[0] if single else found
+
+    @with_keywords(SimilarityOptions, SimilarityRequest)
+    def search(
+        self, query: str, passages: Iterable[str], *, top: int = 5, **options: Unpack[SimilarityOptions]
+    ) -> list[Similarity]:
+        """The passages that the model finds most similar to a query, best first, and why.
+
+        Args:
+            query: what is looked for.
+            passages: texts, also from a generator: they are embedded in batches, and only the best are kept.
+            top: how many are explained.
+
+        The options are those of `similarity`. The attribute `passage` of a result is its place among the passages, from 0.
+
+        Examples:
+            >>> passages = ["It rains in Bergen.", "The orchestra tunes its violins.", "Stocks fell on Monday."]
+            >>> (best,) = analyzer.search("music", passages, top=1)
+            >>> best.texts[1], best.attrs["passage"]
+            ('The orchestra tunes its violins.', 1)
+        """
+        count = whole_number(top, "The number of passages (top)")
+        if count < 1:
+            raise InputError(f"At least one passage is looked for, not {count} (top).")
+        asked = SimilarityRequest(**options)
+        comparison, reader, (role, _) = self._comparison(asked)
+        read = reader.read(query, role, asked.first_prompt)
+        found = best_passages(comparison, reader, read, passages, count, asked.second_prompt, asked.on_progress)
+        datasets = comparison.datasets(read, [hit.text for hit in found])
+        return [
+            Similarity(dataset.assign_attrs(rank=rank, passage=hit.place))
+            for rank, (hit, dataset) in enumerate(zip(found, datasets, strict=True), 1)
+        ]
+
+    def _comparison(self, asked: SimilarityRequest) -> tuple[Comparison, TextReader, tuple[Task | None, Task | None]]:
+        """How texts are compared and read, and what the first and the second are."""
+        check_arithmetic(asked.dtype)
+        spec = embedding_spec(self, asked.pooling)
+        measure = checked_measure(spec, asked.measure, self.name)
+        roles: tuple[Task | None, Task | None] = (None, None)
+        if asked.retrieval or spec.is_late:
+            roles = ("query", "document")
+        comparison = Comparison(self, spec, measure, asked.table, asked.dtype)
+        return comparison, TextReader(self, spec, truncate=asked.truncate), roles
+
     @renamed_keywords(words="pretokenized")
     @with_keywords(EstimateOptions, EstimateRequest)
     def estimate(
@@ -572,6 +718,15 @@ class Analyzer(Model):
         """
         facts = None if method is None else method.facts
         return results.analysis_of(self, measured, value_bias=value_bias, ff_baseline=ff_baseline, method=facts)
+
+
+def _listed(texts: Any) -> list[Any]:
+    """The texts of a list, which is not empty."""
+    if not isinstance(texts, Sequence):
+        raise InputError(f"Expected a text or a list of texts, not a {type(texts).__name__} ({texts!r:.60}).")
+    if not texts:
+        raise InputError("The list of texts is empty. Give at least one.")
+    return list(texts)
 
 
 def _dtype(options: ModelOptions) -> torch.dtype | None:

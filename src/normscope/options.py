@@ -176,6 +176,18 @@ StackName = Literal["decoder", "encoder"]
 Correlation = Literal["pearson", "spearman"]
 """How alike two maps are: Pearson's r of their cells, or Spearman's rho, which is that of the ranks of their cells."""
 
+PoolingMode = Literal["mean", "first", "last", "weighted-mean", "max", "mean-sqrt-len"]
+"""How the states of all tokens become one vector; `weighted-mean` counts later tokens more, `max` is taken by element."""
+
+LATE_INTERACTION = "late-interaction"
+"""No pooling: every token of the one text is matched with the best of the other, and the matches add up."""
+
+Pooling = str
+"""A mode, several joined by a plus (`mean+max`), or `late-interaction`."""
+
+Measure = Literal["cosine", "dot", "late-interaction"]
+"""What the similarity of two embeddings is."""
+
 MOST_JOBS = 1024
 """How many processes of one machine a run may be shared out to; a typing error would end the machine."""
 

@@ -19,6 +19,8 @@ from normscope.options import (
     Documentation,
     FeedForwardBaseline,
     Masking,
+    Measure,
+    Pooling,
     Products,
     StackName,
     ValueBias,
@@ -259,6 +261,82 @@ class ExplainOptions(TypedDict, total=False):
     truncate: bool
     dtype: Dtype | None
     max_memory: int | None
+    on_progress: OnProgress | None
+
+
+_EMBEDDING = "The embedding"
+
+_Pooling = Annotated[
+    Pooling | None,
+    Documentation(
+        "How the last states become an embedding: mean, first, last, weighted-mean, max, mean-sqrt-len, several joined by a "
+        "plus, or late-interaction. Default: what the model's modules.json says.",
+        panel=_EMBEDDING,
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingRequest:
+    """The options of `Analyzer.embed`."""
+
+    pooling: _Pooling = None
+    task: Literal["query", "document"] | None = None
+    prompt: str | None = None
+    truncate: _Truncate = False
+    on_progress: OnProgress | None = None
+
+
+class EmbeddingOptions(TypedDict, total=False):
+    """The fields of `EmbeddingRequest` as keywords."""
+
+    pooling: Pooling | None
+    task: Literal["query", "document"] | None
+    prompt: str | None
+    truncate: bool
+    on_progress: OnProgress | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilarityRequest:
+    """The options of `Analyzer.similarity`."""
+
+    pooling: _Pooling = None
+    measure: Annotated[
+        Measure | None,
+        Documentation(
+            "What the similarity is: the cosine, or the dot product. Default: what the model's files say.",
+            panel=_EMBEDDING,
+        ),
+    ] = None
+    retrieval: Annotated[
+        bool,
+        Documentation(
+            "The first text is a query and the second a document: each gets the prompt that the model has for it.",
+            panel=_EMBEDDING,
+        ),
+    ] = False
+    first_prompt: Annotated[str | None, Documentation("An instruction before the first text.", panel=_EMBEDDING)] = None
+    second_prompt: Annotated[str | None, Documentation("An instruction before the second text.", panel=_EMBEDDING)] = (
+        None
+    )
+    table: bool = True
+    truncate: _Truncate = False
+    dtype: Dtype | None = None
+    on_progress: OnProgress | None = None
+
+
+class SimilarityOptions(TypedDict, total=False):
+    """The fields of `SimilarityRequest` as keywords."""
+
+    pooling: Pooling | None
+    measure: Measure | None
+    retrieval: bool
+    first_prompt: str | None
+    second_prompt: str | None
+    table: bool
+    truncate: bool
+    dtype: Dtype | None
     on_progress: OnProgress | None
 
 

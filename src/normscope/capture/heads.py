@@ -20,6 +20,7 @@ from normscope.chain.head_trace import EncoderEnd, HeadTrace
 from normscope.errors import HeadError
 from normscope.families import Family
 from normscope.families.heads import encoder_end, head_of
+from normscope.families.heads.spec import Head
 
 __all__ = ["HeadListener", "capture_head"]
 
@@ -42,7 +43,7 @@ class HeadListener:
 
     `lengths` are those of the sequences that the head's stack of blocks sees: of a multiple-choice model every choice is a
     sequence of its own (with one row and one label), choice by choice within each example. With `encoder_lengths` the end
-    of an encoder is heard as well, or alone, without `head`.
+    of an encoder is heard as well, or alone, without `head`. By default the head is the model's own.
     """
 
     def __init__(
@@ -53,10 +54,10 @@ class HeadListener:
         *,
         dtype: torch.dtype,
         encoder_lengths: Sequence[int] | None = None,
-        head: bool = True,
+        head: bool | Head = True,
     ) -> None:
         self.model, self.lengths, self.dtype, self.encoder_lengths = model, lengths, dtype, encoder_lengths
-        self.head = head_of(model) if head else None
+        self.head = head if isinstance(head, Head) else head_of(model) if head else None
         self.encoder_parts = () if encoder_lengths is None else encoder_end(family)
         reads_encoder = self.head is not None and self.head.reads_encoder
         stack = family.encoder if reads_encoder and family.encoder is not None else family.stack

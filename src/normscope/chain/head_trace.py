@@ -25,6 +25,14 @@ class Pick:
 
 
 @dataclass(frozen=True)
+class PickEach:
+    """One row in which every element comes from a row of its own, as the largest of all rows does: `row[f] =
+    old_row[sources[f], f]`."""
+
+    sources: Int[Tensor, " f"]
+
+
+@dataclass(frozen=True)
 class Activate:
     """An element-wise activation of the model's own state just before it; a soft-cap of logits too."""
 
@@ -37,6 +45,13 @@ class Scale:
     """A product with a number."""
 
     factor: float
+
+
+@dataclass(frozen=True)
+class Rescale:
+    """A product with a number of each row, such as one over its length."""
+
+    factors: Float[Tensor, " row"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +69,14 @@ class Average:
 
 
 @dataclass(frozen=True)
+class Concatenate:
+    """What several chains make of the same rows, side by side: branch `b` gives `widths[b]` elements of each row."""
+
+    branches: tuple[tuple[HeadStep, ...], ...]
+    widths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Factor:
     """One side of a product: a chain of steps and what it gives out."""
 
@@ -68,7 +91,7 @@ class Products:
     pairs: tuple[tuple[Factor, Factor], ...]
 
 
-HeadStep = Pick | Normalise | Linear | Activate | Scale | Shift | Average | Products
+HeadStep = Pick | PickEach | Normalise | Linear | Activate | Scale | Rescale | Shift | Average | Concatenate | Products
 """What is as large as the vocabulary stays in its own dtype, on its own device; only the labels asked for are taken."""
 
 

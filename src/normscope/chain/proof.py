@@ -15,7 +15,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normscope.chain.fold import Point, Rules, forward
-from normscope.chain.head_trace import Activate, Average, EncoderEnd, HeadStep, HeadTrace, Pick, Products, Scale, Shift
+from normscope.chain.head_trace import (
+    Activate,
+    Average,
+    Concatenate,
+    EncoderEnd,
+    HeadStep,
+    HeadTrace,
+    Pick,
+    PickEach,
+    Products,
+    Rescale,
+    Scale,
+    Shift,
+)
 from normscope.chain.rounding import Computed, attended, entering_neurons, fed_forward, values_from
 from normscope.chain.trace import Attention, FeedForward, LayerTrace, Linear, Normalise, OwnFeedForward
 from normscope.errors import CompletenessError
@@ -55,6 +68,11 @@ class Proof:
         computed = _Head(self).follow(narrowed(trace.steps, list(labels)), Computed.from_model(trace.states))
         logits = trace.logits[:, list(labels)].to(computed.value)
         self.same(computed, logits, "The logits are not", "the task head", groups=len(labels))
+
+    def embedding(self, trace: HeadTrace) -> None:
+        """Prove the way from the states that leave the last layer to an embedding, all of it."""
+        computed = _Head(self).follow(trace.steps, Computed.from_model(trace.states))
+        self.same(computed, trace.logits.to(computed.value), "The embedding is not", "the pooling")
 
     def encoder_end(self, end: EncoderEnd, read: Float[Tensor, "token d"]) -> None:
         """Prove what acts between an encoder's last block and the states that a decoder reads."""
@@ -155,15 +173,19 @@ class _Head:
             case Activate():
                 entering = self._shown(rows, step.state_before.to(rows.value), "an activation of the head")
                 return Computed.from_model(step.activation.function(entering.value))
-            case Scale():
-                return rows * step.factor
             case Shift():
                 return rows.plus(step.bias.to(rows.value))
-            case Pick():
+            case Scale() | Rescale():
+                return rows * (step.factor if isinstance(step, Scale) else step.factors[:, None])
+            case Pick() | PickEach():
                 return _picked(step, rows)
             case Average():
                 branches = [self.follow(branch, rows) for branch in step.branches]
                 return sum(branches[1:], branches[0]) * (1 / len(branches))
+            case Concatenate():
+                branches = [self.follow(branch, rows) for branch in step.branches]
+                values, rounded = ([getattr(each, name) for each in branches] for name in ("value", "rounded"))
+                return Computed(torch.cat(values, -1), torch.cat(rounded, -1))
             case Products():
                 return self._products(step, rows)
 
@@ -184,7 +206,9 @@ class _Head:
         return Computed(torch.cat([x.value for x in labels], -1), torch.cat([x.rounded for x in labels], -1))
 
 
-def _picked(step: Pick, rows: Computed) -> Computed:
+def _picked(step: Pick | PickEach, rows: Computed) -> Computed:
+    if isinstance(step, PickEach):
+        return Computed(*(each.gather(0, step.sources[None]) for each in (rows.value, rows.rounded)))
     weights = step.weights[:, :, None]
     picked = rows[step.sources.flatten()]
     value, rounded = (each.unflatten(0, step.sources.shape) for each in (picked.value, picked.rounded))

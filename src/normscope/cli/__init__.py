@@ -20,6 +20,8 @@ COMMANDS = {
     "growth": "map",
     "explain": "explain",
     "methods": "explain",
+    "similar": "similar",
+    "search": "similar",
     "mix": "mixing",
     "estimate": "estimate",
     "check": "models",

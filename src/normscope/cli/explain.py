@@ -121,7 +121,7 @@ def explain_command(
         say(explanation.note, "yellow")
     if words:
         explanation = explanation.words()
-    _give_out(explanation, out, flow)
+    give_out(explanation, out, flow)
 
 
 def methods_command(name: options.NamePart = None) -> None:
@@ -151,7 +151,8 @@ def _label(analyzer: Analyzer, name: str | None) -> str | int | None:
     return name if names is None or name in names else int(name)
 
 
-def _give_out(explanation: Explanation, out: Path | None, flow: float | None) -> None:
+def give_out(explanation: Explanation, out: Path | None, flow: float | None) -> None:
+    """Show an explanation on the terminal, or write it to a file."""
     if out is None:
         from normscope.output.explanation_terminal import explanation_view
 

@@ -68,7 +68,7 @@ class _Place:
         file = gguf_file(requested)
         if file is None:
             name = embedded.NAME if source is None else model_name(requested)
-            return cls(requested, name, requested, {**options, **_hub_options(requested)})
+            return cls(requested, name, requested, {**options, **hub_options(requested)})
         file.verify()
         return cls(requested, file.name, file.location, {**options, **file.options}, file)
 
@@ -167,7 +167,7 @@ def _name(model: PreTrainedModel) -> str:
     return model_name(model.name_or_path) if model.name_or_path else type(model).__name__
 
 
-def _hub_options(location: str) -> dict[str, Any]:
+def hub_options(location: str) -> dict[str, Any]:
     """For a name on the hub: whether to ask the hub at all. Asked in vain, transformers would try again for a minute."""
     if not is_hub_name(location):
         return {}

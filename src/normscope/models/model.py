@@ -189,7 +189,7 @@ class Model:
             >>> traced
             [1, 2]
         """
-        reads_head = head is not None and head.head is not None
+        reads_head = head is not None and head.head is not None and head.head.task != "states"
         capture_sides(
             self.module,
             self._arguments(batch, head=reads_head),

@@ -9,6 +9,7 @@ from normscope.plots.growth import plot_grid, plot_growth
 from normscope.plots.image import plot_image_map
 from normscope.plots.maps import plot_amplification, plot_map
 from normscope.plots.mixing import plot_mixing_ratio
+from normscope.plots.similarity import plot_similarity
 from normscope.plots.text import plot_tokens
 
 __all__ = [
@@ -20,5 +21,6 @@ __all__ = [
     "plot_image_map",
     "plot_map",
     "plot_mixing_ratio",
+    "plot_similarity",
     "plot_tokens",
 ]

@@ -4,8 +4,8 @@ Pure mathematics on the plain data of traces; knows no models.
 """
 
 from normscope.pullback.block import pull_back_block
-from normscope.pullback.head import PulledHead, pull_back_end, pull_back_head, sizes_of, values_of
-from normscope.pullback.layers import LayerFlow, PulledLayer, pull_back_layer
+from normscope.pullback.head import PulledHead, pull_back_end, pull_back_head, pull_back_rows, sizes_of, values_of
+from normscope.pullback.layers import LayerFlow, PulledLayer, pull_back_layer, pull_back_states
 
 __all__ = [
     "LayerFlow",
@@ -15,6 +15,8 @@ __all__ = [
     "pull_back_end",
     "pull_back_head",
     "pull_back_layer",
+    "pull_back_rows",
+    "pull_back_states",
     "sizes_of",
     "values_of",
 ]

@@ -97,20 +97,23 @@ class PulledBlock:
     bias: Float[Tensor, "target query"]
 
 
-def pull_back_block(trace: LayerTrace, covectors: Covector | Mapping[int, Covector]) -> PulledBlock:
+def pull_back_block(
+    trace: LayerTrace, covectors: Covector | Mapping[int, Covector], *, biases: bool = True
+) -> PulledBlock:
     """From the block's output to its start, or, by number of steps, from several points of the chain at once.
 
-    Targets come out in the order in which the way back meets them: those of the latest point first.
+    Targets come out in the order in which the way back meets them: those of the latest point first. Without `biases`,
+    neither these nor what comes through the feed-forward is counted.
     """
     entries = {len(trace.steps): covectors} if isinstance(covectors, Tensor) else covectors
-    return _PullBack(trace, entries).run()
+    return _PullBack(trace, entries, biases).run()
 
 
 class _PullBack(Rules[Tensor]):
     """The rules for covectors, and what they leave on their way: biases, and what reaches attentions and feed-forwards."""
 
-    def __init__(self, trace: LayerTrace, entries: Mapping[int, Covector]) -> None:
-        self.trace, self.entries = trace, entries
+    def __init__(self, trace: LayerTrace, entries: Mapping[int, Covector], biases: bool) -> None:
+        self.trace, self.entries, self.biases = trace, entries, biases
         self.empty: Covector = trace.hidden.new_zeros(0, *trace.hidden.shape)
         self.bias: Float[Tensor, "target query"] = self.empty[..., 0]
         self.through_feed_forward = self.bias
@@ -124,7 +127,7 @@ class _PullBack(Rules[Tensor]):
                 point = replace(point, value=self._enter(point.value, self.entries[index]))
             step = self.trace.steps[index - 1]
             point = backward(point, step, self)
-            if isinstance(step, SequentialFeedForward):
+            if self.biases and isinstance(step, SequentialFeedForward):
                 share = (point.value * _state_before(self.trace, index - 1)).sum(-1)
                 self.through_feed_forward = self.through_feed_forward + share
         attentions = tuple(reversed(self.attentions))
@@ -144,33 +147,34 @@ class _PullBack(Rules[Tensor]):
         return torch.cat([value[: len(bypass)] + bypass, value[len(bypass) :]])
 
     def attention(self, step: Attention, value: Covector) -> Covector:
-        if step.bias is not None:
+        if self.biases and step.bias is not None:
             self.bias = self.bias + value @ step.bias
         self.attentions.append(PulledAttention.of(step, value))
         return torch.zeros_like(value)
 
     def normalise(self, step: Normalise, value: Covector) -> Covector:
         constant = shift(step.norm)
-        if constant is not None:
+        if self.biases and constant is not None:
             self.bias = self.bias + value @ constant
         return pull_back_norm(step, value)
 
     def own_feed_forward(self, step: OwnFeedForward, value: Covector) -> Covector:
         self.own = PulledFeedForward(step, self.feed_forward(step, value))
-        self.through_feed_forward = self.through_feed_forward + self.own.shares()
+        if self.biases:
+            self.through_feed_forward = self.through_feed_forward + self.own.shares()
         return value
 
     def feed_forward(self, step: FeedForward, value: Covector) -> Covector:
         networks = linearised(step)
         if len(networks) == 1 and len(networks[0].rows) == value.shape[1]:
-            pulled, bias = _pull_back_network(networks[0], value)
-            self.bias = self.bias + bias
+            pulled, bias = _pull_back_network(networks[0], value, biases=self.biases)
+            self.bias = self.bias if bias is None else self.bias + bias
             return pulled
         pulled = torch.zeros_like(value)
         for network in networks:
-            at_input, bias = _pull_back_network(network, value[:, network.rows])
+            at_input, bias = _pull_back_network(network, value[:, network.rows], biases=self.biases)
             pulled = pulled.index_add(1, network.rows, at_input)
-            self.bias = self.bias.index_add(1, network.rows, bias)
+            self.bias = self.bias if bias is None else self.bias.index_add(1, network.rows, bias)
         return pulled
 
 
@@ -180,19 +184,20 @@ def pull_back_norm(step: Normalise, covector: Float[Tensor, "*batch d"]) -> Floa
 
 
 def _pull_back_network(
-    network: LinearisedNetwork, covector: Float[Tensor, "target row d"]
-) -> tuple[Float[Tensor, "target row d"], Float[Tensor, "target row"]]:
-    """FF: `g -> sum over branches of W (c * (W2 g))`, and what it makes of the biases."""
+    network: LinearisedNetwork, covector: Float[Tensor, "target row d"], *, biases: bool
+) -> tuple[Float[Tensor, "target row d"], Float[Tensor, "target row"] | None]:
+    """FF: `g -> sum over branches of W (c * (W2 g))`, and what it makes of the biases, where they are counted."""
     at_neurons = covector @ network.output.weight
-    bias = (at_neurons * network.hidden_bias).sum(-1)
-    if network.output.bias is not None:
+    bias = (at_neurons * network.hidden_bias).sum(-1) if biases else None
+    if bias is not None and network.output.bias is not None:
         bias = bias + network.weights * (covector @ network.output.bias)
+    *others, last = zip(network.projections, network.slopes, strict=True)
     pulled: Tensor | None = None
-    for linear, slope in zip(network.projections, network.slopes, strict=True):
+    for linear, slope in others:
         share = (at_neurons * slope) @ linear.weight
         pulled = share if pulled is None else pulled + share
-    assert pulled is not None
-    return pulled, bias
+    share = at_neurons.mul_(last[1]) @ last[0].weight
+    return share if pulled is None else share + pulled, bias
 
 
 # ---- below the attention -----------------------------------------------------------------------------------------------

@@ -19,11 +19,14 @@ from torch import Tensor
 from normscope.chain.head_trace import (
     Activate,
     Average,
+    Concatenate,
     EncoderEnd,
     HeadStep,
     HeadTrace,
     Pick,
+    PickEach,
     Products,
+    Rescale,
     Scale,
     Shift,
     Target,
@@ -75,6 +78,20 @@ def pull_back_head(trace: HeadTrace, targets: Sequence[Target]) -> PulledHead:
         bias=torch.zeros(len(targets), dtype=dtype, device=device),
     )
     pulled = _through(narrowed(trace.steps, labels), carried)
+    return PulledHead(pulled.targets, pulled.rows, pulled.vectors, pulled.bias, len(trace.states))
+
+
+def pull_back_rows(trace: HeadTrace, covectors: Float[Tensor, "target row label"]) -> PulledHead:
+    """The covectors of targets that are any covectors at the rows that a head gives out, and the bias of each."""
+    count, rows, _ = covectors.shape
+    device = covectors.device
+    carried = _Carried(
+        targets=torch.arange(count, device=device).repeat_interleave(rows),
+        rows=torch.arange(rows, device=device).repeat(count),
+        vectors=covectors.flatten(0, 1),
+        bias=covectors.new_zeros(count),
+    )
+    pulled = _through(trace.steps, carried)
     return PulledHead(pulled.targets, pulled.rows, pulled.vectors, pulled.bias, len(trace.states))
 
 
@@ -156,10 +173,14 @@ def _narrow(step: HeadStep, labels: Labels) -> HeadStep:
             return Average(tuple(narrowed(branch, labels) for branch in step.branches))
         case Products():
             return Products(tuple(step.pairs[label] for label in labels))
-        case Pick() | Scale():
+        case Pick() | Scale() | Rescale():
             return step
-        case Normalise():
-            raise HeadError("The logits of this head are normalised, so that no label can be followed alone.")
+        case PickEach():
+            return PickEach(step.sources[labels])
+        case Normalise() | Concatenate():
+            raise HeadError(
+                "The logits of this head are normalised, or put together of several, so that no label can be followed alone."
+            )
 
 
 # ---- the steps ---------------------------------------------------------------------------------------------------------
@@ -212,15 +233,20 @@ def _pull(step: HeadStep, carried: _Carried) -> _Carried:
         case Activate():
             slopes = step.activation.slope(step.state_before.to(vectors)[carried.rows])
             return carried.to(vectors * slopes, step.activation.at_zero)
-        case Scale():
-            return carried.to(vectors * step.factor)
+        case Scale() | Rescale():
+            factor = step.factor if isinstance(step, Scale) else step.factors[carried.rows, None]
+            return carried.to(vectors * factor)
         case Shift():
             return carried.to(vectors, step.bias.to(vectors))
-        case Pick():
-            return _pull_pick(step, carried)
+        case Pick() | PickEach():
+            return _pull_pick(step, carried) if isinstance(step, Pick) else _pull_each(step, carried)
         case Average():
             share = vectors / len(step.branches)
             return carried.joined([_through(branch, carried.alone(share)) for branch in step.branches])
+        case Concatenate():
+            shares = vectors.split(step.widths, -1)
+            ways = [_through(b, carried.alone(share)) for b, share in zip(step.branches, shares, strict=True)]
+            return carried.joined(ways)
         case Products():
             return _pull_products(step, carried)
 
@@ -239,6 +265,18 @@ def _pull_pick(step: Pick, carried: _Carried) -> _Carried:
         targets=carried.targets.repeat_interleave(sources.shape[1]),
         rows=sources.flatten(),
         vectors=(weights[:, :, None] * carried.vectors[:, None, :]).flatten(0, 1),
+    )
+
+
+def _pull_each(step: PickEach, carried: _Carried) -> _Carried:
+    """Every row that some element comes from gets a covector, which is zero at all other elements."""
+    rows = step.sources.unique()
+    chosen = step.sources[None] == rows[:, None]
+    return replace(
+        carried,
+        targets=carried.targets.repeat_interleave(len(rows)),
+        rows=rows.repeat(len(carried.targets)),
+        vectors=(carried.vectors[:, None] * chosen).flatten(0, 1),
     )
 
 

@@ -80,6 +80,26 @@ def pull_back_layer(trace: LayerTrace, covector: Covector, *, head_edges: bool =
     return PulledLayer(flow, at_input, source)
 
 
+def pull_back_states(
+    trace: LayerTrace, covector: Covector, *, biases: bool = False
+) -> tuple[Covector, Float[Tensor, " target"] | None]:
+    """From the covectors at the output of a layer to those at its input, and nothing of what flows between the two.
+
+    With `biases` also what the layer's biases put into each target. For stacks without cross-attention.
+    """
+    pulled = pull_back_block(trace, covector.to(trace.hidden.device), biases=biases)
+    at_input, bias = pulled.direct, pulled.bias.sum(-1)
+    if pulled.own is not None:
+        own, constant = _below_own(pulled.own)
+        at_input, bias = at_input + own, bias + (constant.sum(-1) if constant.dim() else constant)
+    for attention in pulled.attentions:
+        source = attention.attention.linear_source
+        at_input = at_input + pull_back_values(source, attention.at_values)
+        constant = constant_values(source) if biases else None
+        bias = bias if constant is None else bias + attention.constant(constant).sum(-1)
+    return at_input, bias if biases else None
+
+
 def _below_own(own: PulledFeedForward) -> tuple[Covector, Tensor]:
     """From what a feed-forward beside the attention reads to the block's input, and what belongs to no token."""
     norm = own.step.norm

@@ -6,14 +6,15 @@ Other packages add theirs by calling `register_head`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from normscope.errors import HeadError, listing
 from normscope.families.heads import decoders, encoder_decoders, encoders
 from normscope.families.heads.encoder_decoders import ENCODER_ENDS
 from normscope.families.heads.lacking import is_of_head, made_up, note_lacking, refuse_lacking
-from normscope.families.heads.spec import LANGUAGE_MODELLING, DescribedHead, Head, HeadPart
-from normscope.families.spec import Family
+from normscope.families.heads.spec import LANGUAGE_MODELLING, DescribedHead, Head, HeadPart, LinearPart
+from normscope.families.spec import Family, NormPart
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -29,6 +30,7 @@ __all__ = [
     "note_weights_lacking",
     "refuse_made_up_head",
     "register_head",
+    "states_head",
 ]
 
 _BY_CLASS: dict[str, DescribedHead] = {}
@@ -122,6 +124,34 @@ def encoder_end(family: Family) -> tuple[HeadPart, ...]:
             f"it. Described are those of {listing(ENCODER_ENDS)}."
         )
     return parts
+
+
+_TASKS_OF_STATES = ("ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForTokenClassification", "ForQuestionAnswering")
+"""Heads that read all states, whose first parts are therefore the end of the bare model below them."""
+
+_STATES = ("last_hidden_state",)
+
+
+def states_head(bare: PreTrainedModel, family: Family) -> Head:
+    """What a bare model does between its last block and the states that it gives out, as a head: its last norm, mostly.
+
+    It is what the described heads of the same model begin with inside of it; nothing where none is described.
+    """
+    name = type(bare).__name__
+    if family.name in ENCODER_ENDS and family.encoder is None:  # the encoder of an encoder-decoder, alone
+        return Head("states", ENCODER_ENDS[family.name], _STATES)
+    for task in _TASKS_OF_STATES:
+        described = _BY_CLASS.get(name.removesuffix("Model") + task)
+        if described is not None:
+            head = described if isinstance(described, Head) else described(bare.config)
+            inside = takewhile(_is_inside, head.parts)
+            return Head("states", tuple(inside), _STATES)
+    return Head("states", (), _STATES)
+
+
+def _is_inside(part: HeadPart) -> bool:
+    """Whether a part belongs to the bare model."""
+    return isinstance(part, LinearPart | NormPart) and part.module.startswith("base_model.")
 
 
 for _table in (decoders.DECODERS, encoders.ENCODERS, encoders.IMAGES, encoder_decoders.ENCODER_DECODERS):

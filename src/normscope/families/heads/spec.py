@@ -152,6 +152,7 @@ Task = Literal[
     "next-sentence",
     "replaced-token",
     "image-classification",
+    "states",  # of a bare model: the states that it gives out, one row for each token
 ]
 
 LANGUAGE_MODELLING: tuple[Task, ...] = ("causal-lm", "masked-lm", "seq2seq-lm")

@@ -1,0 +1,119 @@
+"""Embeddings as everyone computes them: a plain forward pass, then pooling, dense layers and norms on its last states.
+
+Shares nothing with the steps that similarities are taken apart by, so that it is a check of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from normscope.errors import InputError, ModelError
+from normscope.inputs import Batch
+from normscope.models.model import Model
+from normscope.options import PoolingMode
+from normscope.similarity.spec import Centre, Dense, EmbeddingSpec, EmbeddingStep, Pool, UnitLength
+from normscope.similarity.texts import TextInput
+
+Rows = Float[Tensor, "row d"]
+"""An embedding: one row, or one for each token."""
+
+
+def bare(model: Model) -> Model:
+    """The model without its task head, whose states are embedded."""
+    if model.family.reads != "text":
+        raise InputError(f"{model.name} reads images, and texts are compared here.")
+    if model.family.encoder is not None:
+        raise InputError(
+            f"{model.name} has an encoder and a decoder, and an embedding is made by one of them: load its encoder alone "
+            f"(T5EncoderModel and the like)."
+        )
+    return replace(model, module=model.module.base_model)
+
+
+def batches_of(model: Model, texts: Sequence[TextInput]) -> list[Batch]:
+    """The texts in batches; what no token attends to is masked."""
+    made: list[Batch] = []
+    for batch in model.batches([text.sequence for text in texts]):
+        mask = batch.features["attention_mask"]
+        for row, place in enumerate(batch.places):
+            if (start := texts[place].unattended) is not None:
+                mask[row, start:] = 0
+        made.append(batch)
+    return made
+
+
+def embeddings(
+    model: Model,
+    spec: EmbeddingSpec,
+    texts: Sequence[TextInput],
+    tell: Callable[[int, int], None] | None = None,
+) -> list[Rows]:
+    """The embedding of every text, in their order."""
+    model, found, done = bare(model), dict[int, Rows](), 0
+    for batch in batches_of(model, texts):
+        if tell is not None:
+            tell(done, len(texts))
+        done += len(batch.places)
+        with torch.no_grad():
+            states = model.run(batch, head=False).last_hidden_state
+            for row, (place, length) in enumerate(zip(batch.places, batch.lengths, strict=True)):
+                found[place] = _checked(embedding(spec, states[row, :length], texts[place]), model, texts[place])
+    return [found[place] for place in range(len(texts))]
+
+
+def embedding(spec: EmbeddingSpec, states: Float[Tensor, "token d"], text: TextInput) -> Rows:
+    """The embedding that the last states of a text give."""
+    rows = states.to(torch.promote_types(states.dtype, torch.float32))
+    for step in spec.steps:
+        rows = _after(step, rows, text)
+    return rows
+
+
+def _checked(rows: Rows, model: Model, text: TextInput) -> Rows:
+    if not bool(torch.isfinite(rows).all()):
+        raise ModelError(f"{model.name} gives an embedding that is not finite for the text {text.text!r:.60}.")
+    return rows
+
+
+def _after(step: EmbeddingStep, rows: Rows, text: TextInput) -> Rows:
+    match step:
+        case Pool():
+            tokens = range(0 if step.include_prompt else text.prompt_length, len(rows))
+            return torch.cat([_pooled(mode, rows, tokens) for mode in step.modes])[None]
+        case Dense():
+            weight, bias = step.linear.weight.to(rows), step.linear.bias
+            output = functional.linear(rows, weight, None if bias is None else bias.to(rows))
+            output = output if step.activation is None else step.activation.function(output)
+            if step.residual is None:
+                return output
+            return output + (rows if step.residual == "itself" else rows @ step.residual.weight.to(rows).T)
+        case Centre():
+            norm = step.norm
+            bias = None if norm.bias is None else norm.bias.to(rows)
+            return functional.layer_norm(rows, rows.shape[-1:], norm.weight.to(rows), bias, norm.epsilon)
+        case UnitLength():
+            return functional.normalize(rows, dim=-1)
+
+
+def _pooled(mode: PoolingMode, rows: Float[Tensor, "token d"], tokens: range) -> Float[Tensor, " d"]:
+    kept = rows[tokens.start : tokens.stop]
+    match mode:
+        case "first":
+            return kept[0]
+        case "last":
+            return kept[-1]
+        case "max":
+            return kept.max(0).values
+        case "mean":
+            return kept.mean(0)
+        case "mean-sqrt-len":
+            return kept.sum(0) / len(kept) ** 0.5
+        case "weighted-mean":
+            weights = torch.arange(tokens.start + 1, tokens.stop + 1, device=rows.device).to(rows)
+            return (weights[:, None] * kept).sum(0) / weights.sum()

@@ -1,0 +1,123 @@
+"""Texts as an embedding model reads them: prompts before them, lower case, the longest input, queries filled up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from normscope.errors import InputError
+from normscope.inputs import NO_WORD, TokenSequence, read_inputs
+from normscope.models.model import Model
+from normscope.similarity.spec import EmbeddingSpec, Expansion, Task, prompt_of
+
+
+@dataclass(frozen=True)
+class TextInput:
+    """One text, its prompt and its task, and its tokens.
+
+    The tokens before position `prompt_length` are those of the prompt, special ones before it included. `unattended` is the
+    position from which on tokens are read that no other token attends to; `scored` says which tokens late interaction
+    matches.
+    """
+
+    text: str
+    prompt: str
+    task: Task | None
+    sequence: TokenSequence
+    prompt_length: int = 0
+    unattended: int | None = None
+    scored: tuple[bool, ...] = ()
+
+    @property
+    def is_prompt(self) -> list[bool]:
+        """Which tokens belong to the prompt."""
+        return [place < self.prompt_length and not special for place, special in enumerate(self.sequence.special)]
+
+
+class TextReader:
+    """Reads texts for one model and description."""
+
+    def __init__(self, model: Model, spec: EmbeddingSpec, *, truncate: bool) -> None:
+        self.model, self.spec, self.truncate = model, spec, truncate
+        self._prompt_lengths: dict[str, int] = {}
+
+    def read(self, text: Any, task: Task | None = None, prompt: str | None = None) -> TextInput:
+        """One text. What is empty, or too long, is refused."""
+        if not isinstance(text, str):
+            raise InputError(f"A text to embed is a string, not a {type(text).__name__} ({text!r:.60}).")
+        if not text.strip():
+            raise InputError("A text to compare is empty. Give at least one word.")
+        reading = self.spec.reading
+        prompt = prompt_of(reading, task, prompt, self.model.name)
+        whole = prompt + text
+        whole = whole.lower() if reading.lower_case else whole
+        expansion = reading.expansion if task == "query" else None
+        sequence = self._tokens(whole, self._longest(task, expansion))
+        length = self._prompt_length(prompt)
+        if len(sequence) <= length or all(sequence.special[length:]):
+            raise InputError(f"Nothing is left of the text {text!r:.60} behind its prompt {prompt!r:.60}.")
+        read = TextInput(text, prompt, task, sequence, length)
+        if expansion is not None:
+            read = self._expanded(read, expansion)
+        return replace(read, scored=self._scored(read)) if self.spec.is_late else read
+
+    def _tokens(self, text: str, longest: int | None) -> TokenSequence:
+        (sequence,), _ = read_inputs(text, self.model.tokenizer, longest, words=False, truncate=self.truncate)
+        return sequence
+
+    def _longest(self, task: Task | None, expansion: Expansion | None) -> int | None:
+        reading = self.spec.reading
+        limits = [self.model.longest, reading.longest]
+        limits.append(reading.query_length if task == "query" else reading.document_length if task else None)
+        if expansion is not None and expansion.cuts:
+            limits.append(expansion.length)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def _prompt_length(self, prompt: str) -> int:
+        """How many tokens a prompt is, with the special tokens before it and without those that end a text."""
+        if not prompt:
+            return 0
+        if prompt not in self._prompt_lengths:
+            text = prompt.lower() if self.spec.reading.lower_case else prompt
+            tokenizer = self.model.tokenizer
+            if tokenizer is None:
+                raise InputError("A text was given, but the model was loaded without a tokenizer. Name one.")
+            ids = cast("list[int]", tokenizer(text)["input_ids"])
+            ends = (tokenizer.sep_token_id, tokenizer.eos_token_id)
+            self._prompt_lengths[prompt] = len(ids) - (bool(ids) and ids[-1] in ends)
+        return self._prompt_lengths[prompt]
+
+    # ---- late interaction ----------------------------------------------------------------------------------------------
+
+    def _expanded(self, read: TextInput, expansion: Expansion) -> TextInput:
+        """A query filled up with a token to the length of the expansion."""
+        missing = expansion.length - len(read.sequence)
+        if missing <= 0:
+            return read
+        tokenizer = self.model.tokenizer
+        token = expansion.token or getattr(tokenizer, "mask_token", None)
+        if tokenizer is None or token is None:
+            raise InputError(
+                f"Queries of {self.model.name} are filled up with a mask token, and its tokenizer has none."
+            )
+        number = cast(int, tokenizer.convert_tokens_to_ids(token))
+        old = read.sequence
+        fillers = {name: number if name == "input_ids" else 0 for name in old.features}
+        sequence = replace(
+            old,
+            features={name: values + [fillers[name]] * missing for name, values in old.features.items()},
+            tokens=old.tokens + [token] * missing,
+            special=old.special + [True] * missing,
+            word_ids=None if old.word_ids is None else old.word_ids + [NO_WORD] * missing,
+            words=old.words + [token] * missing,
+        )
+        return replace(read, sequence=sequence, unattended=None if expansion.attend else len(old))
+
+    def _scored(self, read: TextInput) -> tuple[bool, ...]:
+        """Tokens of documents that are skipped are matched with none."""
+        if read.task == "query" or not self.spec.skipped or self.model.tokenizer is None:
+            return (True,) * len(read.sequence)
+        tokenizer = self.model.tokenizer
+        unknown = tokenizer.unk_token_id
+        ids = {tokenizer.convert_tokens_to_ids(word) for word in self.spec.skipped} - {unknown}
+        return tuple(number not in ids for number in read.sequence.features["input_ids"])

@@ -41,24 +41,33 @@ export function chipText(text: string): string {
   return shortLabel(text, LONGEST);
 }
 
+/** How wide a text is in a font of some size. */
+export type Ruler = (text: string, size: number) => number;
+
+const onScreen: Ruler = (text, size) => textWidth(isolated(text), { size });
+
 /** Where the units of both texts are, and how wide ribbons between the given pairs may be. */
-export function ribbonLayout(account: Account, pairs: readonly Pair[], width: number): RibbonLayout {
-  const { lines } = account;
-  const fits = (size: number): boolean => SIDES.every((side) => lengthOf(lines[side], size) <= width);
+export function ribbonLayout(
+  { lines }: Account,
+  pairs: readonly Pair[],
+  width: number,
+  ruler: Ruler = onScreen,
+): RibbonLayout {
+  const widths = ({ units }: Line, size: number): number[] =>
+    units.texts.map((text) => Math.ceil(ruler(chipText(text), size)) + 2 * PADDING);
+  const fits = (size: number): boolean =>
+    SIDES.every((side) => lengthOf(lines[side], widths(lines[side], size)) <= width);
   const size = SIZES.find((one) => one * ROOM_PER_SIZE <= width && fits(one)) ?? SIZES.at(-1)!;
-  const first = placed(lines.first, { size, width, top: 0 });
+  const room = { height: Math.round(size * 1.3) + 6, width };
+  const first = placed(lines.first, widths(lines.first, size), { ...room, top: 0 });
   const depth = Math.min(DEPTH.most, Math.max(DEPTH.least, DEPTH.share * width));
-  const second = placed(lines.second, { size, width, top: bottomOf(first) + depth });
+  const second = placed(lines.second, widths(lines.second, size), { ...room, top: bottomOf(first) + depth });
   const chips = { first, second };
   return { chips, size, width, height: bottomOf(second), scale: scaleOf(chips, pairs) };
 }
 
-function widths({ units }: Line, size: number): number[] {
-  return units.texts.map((text) => Math.ceil(textWidth(isolated(chipText(text)), { size })) + 2 * PADDING);
-}
-
-function lengthOf(line: Line, size: number): number {
-  return widths(line, size).reduce((sum, width, unit) => sum + width + gapBefore(line, unit), 0);
+function lengthOf(line: Line, widths: readonly number[]): number {
+  return widths.reduce((sum, width, unit) => sum + width + gapBefore(line, unit), 0);
 }
 
 function gapBefore({ joined }: Line, unit: number): number {
@@ -66,11 +75,14 @@ function gapBefore({ joined }: Line, unit: number): number {
 }
 
 /** Units one after the other, in lines; a text of one line is centred. */
-function placed(line: Line, { size, width, top }: { size: number; width: number; top: number }): Chip[] {
-  const height = Math.round(size * 1.3) + 6;
+function placed(
+  line: Line,
+  widths: readonly number[],
+  { height, width, top }: { height: number; width: number; top: number },
+): Chip[] {
   const chips: Chip[] = [];
   let [x, y] = [0, top];
-  for (const [unit, own] of widths(line, size).entries()) {
+  for (const [unit, own] of widths.entries()) {
     const fitted = Math.min(own, width);
     x += x > 0 ? gapBefore(line, unit) : 0;
     if (x > 0 && x + fitted > width) {

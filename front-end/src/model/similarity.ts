@@ -16,6 +16,8 @@ export interface Similarity {
   facts: Facts;
   value: number;
   measure: string;
+  /** What the rows and columns of the table are: tokens, or words already. */
+  unit: string;
   error: number;
   sides: Record<SideName, SidePayload>;
   /** `[first, second]`; null where only the shares of tokens are known. */
@@ -25,12 +27,13 @@ export interface Similarity {
 }
 
 export async function decodeSimilarity(payload: SimilarityPayload): Promise<Similarity> {
-  const { facts, value, measure, error, first, second, table, constant, matches } = payload;
+  const { facts, value, measure, unit, error, first, second, table, constant, matches } = payload;
   const rows = first.tokens.token.length;
   return {
     facts,
     value,
     measure,
+    unit,
     error,
     sides: { first, second },
     table: table && (await decodeBlock(table)).read(0, rows),
@@ -40,9 +43,10 @@ export async function decodeSimilarity(payload: SimilarityPayload): Promise<Simi
 }
 
 /** The kinds of units that one text or the other can be put into. */
-export function unitKinds({ sides }: Similarity): UnitKind[] {
+export function unitKinds({ sides, unit }: Similarity): UnitKind[] {
   const kinds = SIDES.flatMap((side) => kindsOf(sides[side].tokens));
-  return (["token", "word", "sentence"] as const).filter((kind) => kinds.includes(kind));
+  const known = (["token", "word", "sentence"] as const).filter((kind) => kinds.includes(kind));
+  return unit === "word" && known.includes("word") ? known.filter((kind) => kind !== "token") : known;
 }
 
 /** One text in units: what each does with the other text, with its bias, and together. */

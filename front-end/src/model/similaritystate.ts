@@ -55,7 +55,7 @@ export function fitSimilarityState(state: SimilarityState, similarities: readonl
   return {
     ...state,
     pair,
-    units: unitKinds(similarity).includes(state.units) ? state.units : "token",
+    units: unitKinds(similarity).includes(state.units) ? state.units : unitKinds(similarity)[0]!,
     share: clamp(state.share, 1, 100),
     first: token("first"),
     second: token("second"),

@@ -121,8 +121,8 @@ def frame(*results: Shown) -> str | None:
 
 def title(*results: Shown) -> str:
     """What a page of some results is called; many passages of one query by the first of them."""
-    several = len(results) > 1 and isinstance(results[0], Similarity)
-    return _title(results[0]) if several else " and ".join(dict.fromkeys(map(_title, results)))
+    titles = list(dict.fromkeys(map(_title, results)))
+    return titles[0] if isinstance(results[-1], Similarity) else " and ".join(titles)
 
 
 def _title(result: Shown) -> str:

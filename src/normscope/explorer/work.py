@@ -1,4 +1,4 @@
-"""The work behind a request, done in the queue's thread: inputs are analysed, predictions explained, for the front end.
+"""The work behind a request, done in the queue's thread: inputs are analysed, predictions explained, texts compared.
 
 The only place that knows how an analysis tells its progress and is stopped between layers.
 """
@@ -15,13 +15,13 @@ from PIL import Image
 from normscope.errors import InputError, NormscopeError
 from normscope.explorer.payload import payload_json
 from normscope.explorer.predictions import predictions_of, reply_of
-from normscope.explorer.requests import Order, Question, task_of
+from normscope.explorer.requests import Order, Pairing, Question, task_of
 from normscope.request import AnalysisOptions
 from normscope.results.analysis import Analysis
 from normscope.results.explanation import Explanation
 from normscope.results.schema import NORMS
 
-__all__ = ["Cancelled", "Order", "Result", "Steps", "analyse", "explain"]
+__all__ = ["Cancelled", "Order", "Result", "Steps", "analyse", "compare", "explain"]
 
 _SPLIT_BY_HEADS = (NORMS, "projections")
 
@@ -123,6 +123,29 @@ def explain(
             on_progress=told,
         )
     return Result([], payload_json(cast(Explanation, explanation)).encode("ascii"))
+
+
+def compare(
+    pairing: Pairing,
+    *,
+    most_tokens: int,
+    tell: Callable[[int, int], None],
+    cancelled: Callable[[], bool],
+) -> Result:
+    """Compare a text with others. Several are ranked, the most similar first, as a query's passages.
+
+    Raises:
+        InputError: a text is too long.
+        Cancelled: nobody wants the result any more.
+    """
+    analyzer, seconds = pairing.analyzer, pairing.seconds
+    for text in (pairing.first, *seconds):
+        _refuse_long(Order(analyzer, text), most_tokens)
+    with Steps([1 + len(seconds)], tell, cancelled).next() as told:
+        retrieval = len(seconds) > 1
+        found = analyzer.similarity(pairing.first, seconds, retrieval=retrieval, on_progress=told)
+    ranked = sorted(found, key=lambda similarity: -similarity.value)
+    return Result([], payload_json(*ranked).encode("ascii"))
 
 
 def _analysis(order: Order, heads: bool, tell: Callable[[int, int], None]) -> Analysis:

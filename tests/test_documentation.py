@@ -82,6 +82,14 @@ def test_the_schema_page_has_every_name_of_an_explanation() -> None:
     assert_described(analyzer.explain(ids(5, 6, 7), target=8, heads=True).dataset)
 
 
+def test_the_schema_page_has_every_name_of_a_similarity(analyzer: ns.Analyzer) -> None:
+    texts = ("A man plays guitar.", "Someone makes music.")
+    for options in ({}, {"table": False}, {"pooling": "late-interaction"}):
+        assert_described(analyzer.similarity(*texts, **options).dataset)
+    (hit,) = analyzer.search(texts[0], [texts[1]])
+    assert_described(hit.dataset)
+
+
 def test_the_schema_page_is_that_of_the_present_version(analyzer: ns.Analyzer) -> None:
     version = analyzer.analyze("The cat sleeps.", scopes="AttnW", layers=1).attrs["schema_version"]
     assert f"version **{version}**" in SCHEMA and f"| `schema_version` | {version} |" in SCHEMA

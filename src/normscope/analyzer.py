@@ -452,7 +452,7 @@ class Analyzer(Model):
     @overload
     def embed(self, texts: str, **options: Unpack[EmbeddingOptions]) -> np.ndarray: ...
     @overload
-    def embed(self, texts: Sequence[str], **options: Unpack[EmbeddingOptions]) -> np.ndarray | list[np.ndarray]: ...
+    def embed(self, texts: list[str], **options: Unpack[EmbeddingOptions]) -> np.ndarray | list[np.ndarray]: ...
 
     @with_keywords(EmbeddingOptions, EmbeddingRequest)
     def embed(self, texts: str | Sequence[str], **options: Unpack[EmbeddingOptions]) -> np.ndarray | list[np.ndarray]:
@@ -491,9 +491,7 @@ class Analyzer(Model):
     @overload
     def similarity(self, first: str, second: str, **options: Unpack[SimilarityOptions]) -> Similarity: ...
     @overload
-    def similarity(
-        self, first: str, second: Sequence[str], **options: Unpack[SimilarityOptions]
-    ) -> list[Similarity]: ...
+    def similarity(self, first: str, second: list[str], **options: Unpack[SimilarityOptions]) -> list[Similarity]: ...
 
     @with_keywords(SimilarityOptions, SimilarityRequest)
     def similarity(

@@ -141,7 +141,7 @@ class _Passages:
 
     def __iter__(self) -> Iterator[str]:
         for record in self.corpus.records(self.problems):
-            if record.text:
+            if isinstance(record.text, str):
                 yield record.text
 
     def say_left_out(self) -> None:

@@ -29,7 +29,8 @@ from normscope.chain.linear import deviation, scale_, shift
 from normscope.chain.trace import Linear, Normalise
 from normscope.errors import HeadError
 
-RowVectors = Float[Tensor, "row column f"]
+RowVectors = Float[Tensor, "_ column _"]
+"""`[row, column, f]`: one vector of every column in each row, of which a head may make fewer."""
 
 
 def through_head(steps: Sequence[HeadStep], vectors: RowVectors, *, bias: bool) -> RowVectors:

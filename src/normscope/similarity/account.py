@@ -41,7 +41,7 @@ class Interaction:
         """The same seen from the second text."""
         return Interaction(self.second_rows, self.first_rows, self.factor)
 
-    def at_first(self, vectors: Float[Tensor, "row target d"], rows: int) -> Float[Tensor, "target row d"]:
+    def at_first(self, vectors: Float[Tensor, "_ target d"], rows: int) -> Float[Tensor, "target row d"]:
         """The covectors at the rows of the first embedding that vectors at the rows of the second make."""
         made = vectors.new_zeros(rows, *vectors.shape[1:])
         made.index_add_(0, self.first_rows, vectors[self.second_rows])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import cast, get_args
 
 import numpy as np
 import torch
@@ -67,7 +67,7 @@ def checked_measure(spec: EmbeddingSpec, measure: Measure | None, model: str) ->
             f"{model} compares its embeddings by {spec.measure!r}, which is no sum over pairs of tokens. Ask for its cosine "
             f"or dot product: measure='cosine' (--measure cosine)."
         )
-    return measure or spec.measure
+    return measure or cast(Measure, spec.measure)
 
 
 @dataclass(frozen=True)

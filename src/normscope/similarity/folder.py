@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from transformers.utils import cached_file
+from transformers.utils.hub import cached_file
 
 from normscope.chain.activations import recognise
 from normscope.chain.trace import LayerNorm, Linear
@@ -23,7 +23,7 @@ from normscope.errors import ModelError, UnsafeWeightsError, listing
 from normscope.models.loading import hub_options
 from normscope.models.model import Model
 from normscope.models.source import is_folder, is_hub_name
-from normscope.options import LATE_INTERACTION, Measure, PoolingMode
+from normscope.options import LATE_INTERACTION, PoolingMode
 from normscope.similarity.spec import Centre, Dense, EmbeddingSpec, EmbeddingStep, Expansion, Pool, Reading, UnitLength
 
 _MODULES, _SETTINGS = "modules.json", "config_sentence_transformers.json"
@@ -137,7 +137,7 @@ class _Folder:
         measure = LATE_INTERACTION if late else _MEASURES.get(function, str(function))
         source = f"modules.json of {self.model}"
         mean = late and function == "meanmaxsim"
-        return EmbeddingSpec(tuple(steps), source, cast(Measure, measure), reading, skipped, mean)
+        return EmbeddingSpec(tuple(steps), source, measure, reading, skipped, mean)
 
     # ---- the modules ---------------------------------------------------------------------------------------------------
 

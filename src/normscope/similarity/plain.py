@@ -20,8 +20,8 @@ from normscope.options import PoolingMode
 from normscope.similarity.spec import Centre, Dense, EmbeddingSpec, EmbeddingStep, Pool, UnitLength
 from normscope.similarity.texts import TextInput
 
-Rows = Float[Tensor, "row d"]
-"""An embedding: one row, or one for each token."""
+Rows = Float[Tensor, "_ _"]
+"""`[row, dimension]` of an embedding, or of what it is made of: one row, or one for each token."""
 
 
 def bare(model: Model) -> Model:

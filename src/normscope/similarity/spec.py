@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from normscope.chain.activations import Activation
 from normscope.chain.trace import LayerNorm, Linear
 from normscope.errors import InputError, listing, unknown
-from normscope.options import LATE_INTERACTION, Measure, Pooling, PoolingMode
+from normscope.options import LATE_INTERACTION, Pooling, PoolingMode
 
 MODES: tuple[PoolingMode, ...] = get_args(PoolingMode)
 
@@ -85,7 +85,8 @@ class EmbeddingSpec:
 
     steps: tuple[EmbeddingStep, ...]
     source: str
-    measure: Measure = "cosine"
+    measure: str = "cosine"
+    """What the model's files compare embeddings by: a `Measure`, or something that cannot be taken apart."""
     reading: Reading = Reading()
     skipped: tuple[str, ...] = ()
     mean_of_matches: bool = False
@@ -115,13 +116,13 @@ def pooling_modes(name: str) -> tuple[PoolingMode, ...]:
     """The modes that a name lists, joined by `+`."""
     found: list[PoolingMode] = []
     for part in str(name).split("+"):
-        mode = next((known for known in MODES if known == part.strip()), None)
-        if mode is None:
+        mode = part.strip()
+        if mode not in MODES:
             raise InputError(
                 unknown(f"There is no pooling {name!r}", str(name), "Poolings", (*MODES, LATE_INTERACTION))
                 + " Several are joined by a plus, such as mean+max."
             )
-        found.append(mode)
+        found.append(cast(PoolingMode, mode))
     return tuple(found)
 
 

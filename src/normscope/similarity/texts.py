@@ -118,6 +118,6 @@ class TextReader:
         if read.task == "query" or not self.spec.skipped or self.model.tokenizer is None:
             return (True,) * len(read.sequence)
         tokenizer = self.model.tokenizer
-        unknown = tokenizer.unk_token_id
-        ids = {tokenizer.convert_tokens_to_ids(word) for word in self.spec.skipped} - {unknown}
+        ids = {cast(int, tokenizer.convert_tokens_to_ids(word)) for word in self.spec.skipped}
+        ids -= {cast(int, tokenizer.unk_token_id)}
         return tuple(number not in ids for number in read.sequence.features["input_ids"])

@@ -16,16 +16,20 @@ FACTS: dict[str, Any] = {"model": "tiny", "fingerprint": "0", "measure": "cosine
 
 def text_of(tokens: Sequence[str], prompt: int = 0) -> Text:
     """A text of tokens, the first `prompt` of which are an instruction; `##` continues a word, brackets are special."""
-    words, number = [], -1
+    word_ids: list[int] = []
+    words: list[str] = []
     for token in tokens:
-        number += not token.startswith("##")
-        words.append(-1 if _is_special(token) else number)
+        if not _is_special(token) and not token.startswith("##"):
+            words.append("")
+        if not _is_special(token):
+            words[-1] += token.removeprefix("##")
+        word_ids.append(-1 if _is_special(token) else len(words) - 1)
     sequence = TokenSequence(
         {"input_ids": list(range(len(tokens)))},
         list(tokens),
         [_is_special(token) for token in tokens],
-        words,
-        [token.removeprefix("##") for token in tokens],
+        word_ids,
+        [token if word < 0 else words[word] for token, word in zip(tokens, word_ids, strict=True)],
         " ".join(tokens),
     )
     return Text(" ".join(tokens), "", sequence, [place < prompt for place in range(len(tokens))])

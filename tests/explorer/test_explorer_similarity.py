@@ -294,7 +294,7 @@ def test_two_boxes_and_a_button_are_on_the_start_page(browser: Any, server: Runn
     page.get_by_role("button", name="Analyse one text").click()
     page.get_by_label("Text to analyse").fill("A text.")
     page.get_by_role("button", name="Analyse", exact=True).click()
-    page.locator(".heatmap[data-drawn]").wait_for(state="attached")
+    page.locator(".stepper").wait_for()
     assert page.locator(".chip").count() == 0
     assert trouble == []
     page.close()

@@ -132,10 +132,11 @@ export class SimilarTexts extends Panel<SimilarityView> {
     const colours = isTinted ? signs(largest(values), dark) : view.colours;
     this.buttons[side].forEach((button, unit) => {
       const background = tint(values[unit]!, colours);
-      button.style.background = background;
-      button.style.color = inkOn(background);
+      const isDim = focus?.[side] !== undefined && focus[side] !== unit;
+      button.style.background = isDim ? "" : background;
+      button.style.color = isDim ? "" : inkOn(background);
       button.classList.toggle("chosen", focus?.[side] === unit);
-      button.classList.toggle("dim", focus !== null && focus[side] !== undefined && focus[side] !== unit);
+      button.classList.toggle("dim", isDim);
       button.setAttribute("aria-pressed", String(view.selected?.[side] === unit));
     });
   }

@@ -65,7 +65,7 @@ def last_states(recorded: RecordedText) -> Parts:
 
 
 def recorded_pair(model: Model, spec: EmbeddingSpec, *texts: TextInput) -> list[RecordedText]:
-    return [record(model, spec, text) for text in texts]
+    return record(model, spec, texts)
 
 
 def table_of(comparison: Comparison, first: TextInput, second: TextInput) -> Tensor:

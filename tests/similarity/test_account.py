@@ -218,9 +218,8 @@ def test_in_float32_and_half_precision_it_adds_up_as_the_arithmetic_promises(ana
 
 
 def test_a_wrong_description_is_no_result(monkeypatch: pytest.MonkeyPatch, analyzer: ns.Analyzer) -> None:
-    monkeypatch.setattr(
-        "normscope.similarity.account.pull_back_states", lambda trace, covector, biases: (1.01 * covector, None)
-    )
+    shares = account.pulled_shares
+    monkeypatch.setattr("normscope.similarity.account.pulled_shares", lambda *given: 1.01 * shares(*given))
     with pytest.raises(CompletenessError, match="do not add up to the similarity that all-MiniLM-L6-v2 gives"):
         analyzer.similarity(FIRST, SECOND)
 

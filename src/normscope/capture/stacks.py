@@ -42,8 +42,8 @@ def family_in(model: PreTrainedModel, family: Family) -> Family:
 def blocks_of(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
     """The block modules of a stack, each once; raises when the family's description does not fit."""
     blocks = _blocks(model, stack)
-    compiled = next((name for name, module in model.named_modules() if hasattr(module, "_orig_mod")), None)
-    if not blocks and compiled is not None:
+    compiled = None if blocks else _compiled(model)
+    if compiled is not None:
         raise ModelError(
             f"The blocks of {type(model).__name__} lie inside of {compiled!r}, which was compiled. Compile the model as a "
             f"whole (torch.compile(model)), or put the original back (its _orig_mod)."
@@ -81,9 +81,19 @@ def watched_paths(chain: Sequence[Part], *, below_attention: bool) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
+def _compiled(model: PreTrainedModel) -> str | None:
+    """The path of a module inside of the model that was compiled, if there is one."""
+    return next((name for name, module in model.named_modules() if hasattr(module, "_orig_mod")), None)
+
+
 def _blocks(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
-    pattern = re.compile(block_pattern(stack))
-    return [module for name, module in bare_model(model).named_modules() if pattern.fullmatch(name)]
+    """The modules at the stack's path, step by step: a model has many more modules than blocks."""
+    found = [bare_model(model)]
+    for part in stack.blocks.split("."):
+        numbered = part == "*"
+        children = [(name, child) for module in found for name, child in module.named_children()]
+        found = [child for name, child in children if (name.isdecimal() if numbered else name == part)]
+    return list(dict.fromkeys(found))
 
 
 def block_pattern(stack: Stack) -> str:

@@ -25,17 +25,14 @@ from normscope.chain.trace import (
     Attention,
     CrossAttention,
     FeedForward,
-    LayerNorm,
     LayerTrace,
-    Linear,
     Norm,
     Normalise,
     OwnFeedForward,
     Step,
-    ValueSource,
     Wiring,
 )
-from normscope.pullback.block import constant_values
+from normscope.pullback.block import composed_values, constant_values
 
 Vectors = Float[Tensor, "query column d"]
 """For some query rows, one vector of every column: an input token each, and perhaps, as the last, what belongs to none."""
@@ -73,7 +70,7 @@ class _Attending:
 
     @staticmethod
     def of(step: Attention) -> _Attending:
-        matrix, scale = _composed(step.linear_source)
+        matrix, scale = composed_values(step.linear_source)
         weights = step.weights if scale is None else step.weights * scale
         return _Attending(weights, matrix, step.output.flatten(0, 1), _constant(step), isinstance(step, CrossAttention))
 
@@ -85,21 +82,6 @@ class _Attending:
         values = (vectors @ self.matrix.T).view(keys, columns, heads, -1).permute(2, 0, 1, 3).reshape(heads, keys, -1)
         context = torch.bmm(weights, values).view(heads, rows, columns, -1).permute(1, 2, 0, 3)
         return context.reshape(rows, columns, -1) @ self.output
-
-
-def _composed(source: ValueSource) -> tuple[Float[Tensor, "inner d"], Float[Tensor, " key"] | None]:
-    """The linear way from states to values as one matrix, and the numbers by which norms on it multiply every key."""
-    matrix, scale = source.projection.flatten(0, 1), None
-    for step in reversed(source.steps):
-        if isinstance(step, Linear):
-            matrix = matrix @ step.weight
-            continue
-        matrix = matrix * step.norm.weight
-        if isinstance(step.norm, LayerNorm):
-            matrix = matrix - matrix.mean(-1, keepdim=True)
-        divisor = deviation(step.norm, step.state_before)
-        scale = 1 / divisor if scale is None else scale / divisor
-    return matrix, scale
 
 
 def _constant(step: Attention) -> Float[Tensor, "query d"] | None:

@@ -97,23 +97,20 @@ class PulledBlock:
     bias: Float[Tensor, "target query"]
 
 
-def pull_back_block(
-    trace: LayerTrace, covectors: Covector | Mapping[int, Covector], *, biases: bool = True
-) -> PulledBlock:
+def pull_back_block(trace: LayerTrace, covectors: Covector | Mapping[int, Covector]) -> PulledBlock:
     """From the block's output to its start, or, by number of steps, from several points of the chain at once.
 
-    Targets come out in the order in which the way back meets them: those of the latest point first. Without `biases`,
-    neither these nor what comes through the feed-forward is counted.
+    Targets come out in the order in which the way back meets them: those of the latest point first.
     """
     entries = {len(trace.steps): covectors} if isinstance(covectors, Tensor) else covectors
-    return _PullBack(trace, entries, biases).run()
+    return _PullBack(trace, entries).run()
 
 
 class _PullBack(Rules[Tensor]):
     """The rules for covectors, and what they leave on their way: biases, and what reaches attentions and feed-forwards."""
 
-    def __init__(self, trace: LayerTrace, entries: Mapping[int, Covector], biases: bool) -> None:
-        self.trace, self.entries, self.biases = trace, entries, biases
+    def __init__(self, trace: LayerTrace, entries: Mapping[int, Covector]) -> None:
+        self.trace, self.entries = trace, entries
         self.empty: Covector = trace.hidden.new_zeros(0, *trace.hidden.shape)
         self.bias: Float[Tensor, "target query"] = self.empty[..., 0]
         self.through_feed_forward = self.bias
@@ -127,7 +124,7 @@ class _PullBack(Rules[Tensor]):
                 point = replace(point, value=self._enter(point.value, self.entries[index]))
             step = self.trace.steps[index - 1]
             point = backward(point, step, self)
-            if self.biases and isinstance(step, SequentialFeedForward):
+            if isinstance(step, SequentialFeedForward):
                 share = (point.value * _state_before(self.trace, index - 1)).sum(-1)
                 self.through_feed_forward = self.through_feed_forward + share
         attentions = tuple(reversed(self.attentions))
@@ -147,34 +144,33 @@ class _PullBack(Rules[Tensor]):
         return torch.cat([value[: len(bypass)] + bypass, value[len(bypass) :]])
 
     def attention(self, step: Attention, value: Covector) -> Covector:
-        if self.biases and step.bias is not None:
+        if step.bias is not None:
             self.bias = self.bias + value @ step.bias
         self.attentions.append(PulledAttention.of(step, value))
         return torch.zeros_like(value)
 
     def normalise(self, step: Normalise, value: Covector) -> Covector:
         constant = shift(step.norm)
-        if self.biases and constant is not None:
+        if constant is not None:
             self.bias = self.bias + value @ constant
         return pull_back_norm(step, value)
 
     def own_feed_forward(self, step: OwnFeedForward, value: Covector) -> Covector:
         self.own = PulledFeedForward(step, self.feed_forward(step, value))
-        if self.biases:
-            self.through_feed_forward = self.through_feed_forward + self.own.shares()
+        self.through_feed_forward = self.through_feed_forward + self.own.shares()
         return value
 
     def feed_forward(self, step: FeedForward, value: Covector) -> Covector:
         networks = linearised(step)
         if len(networks) == 1 and len(networks[0].rows) == value.shape[1]:
-            pulled, bias = _pull_back_network(networks[0], value, biases=self.biases)
-            self.bias = self.bias if bias is None else self.bias + bias
+            pulled, bias = _pull_back_network(networks[0], value)
+            self.bias = self.bias + bias
             return pulled
         pulled = torch.zeros_like(value)
         for network in networks:
-            at_input, bias = _pull_back_network(network, value[:, network.rows], biases=self.biases)
+            at_input, bias = _pull_back_network(network, value[:, network.rows])
             pulled = pulled.index_add(1, network.rows, at_input)
-            self.bias = self.bias if bias is None else self.bias.index_add(1, network.rows, bias)
+            self.bias = self.bias.index_add(1, network.rows, bias)
         return pulled
 
 
@@ -184,20 +180,19 @@ def pull_back_norm(step: Normalise, covector: Float[Tensor, "*batch d"]) -> Floa
 
 
 def _pull_back_network(
-    network: LinearisedNetwork, covector: Float[Tensor, "target row d"], *, biases: bool
-) -> tuple[Float[Tensor, "target row d"], Float[Tensor, "target row"] | None]:
-    """FF: `g -> sum over branches of W (c * (W2 g))`, and what it makes of the biases, where they are counted."""
+    network: LinearisedNetwork, covector: Float[Tensor, "target row d"]
+) -> tuple[Float[Tensor, "target row d"], Float[Tensor, "target row"]]:
+    """FF: `g -> sum over branches of W (c * (W2 g))`, and what it makes of the biases."""
     at_neurons = covector @ network.output.weight
-    bias = (at_neurons * network.hidden_bias).sum(-1) if biases else None
-    if bias is not None and network.output.bias is not None:
+    bias = (at_neurons * network.hidden_bias).sum(-1)
+    if network.output.bias is not None:
         bias = bias + network.weights * (covector @ network.output.bias)
-    *others, last = zip(network.projections, network.slopes, strict=True)
     pulled: Tensor | None = None
-    for linear, slope in others:
+    for linear, slope in zip(network.projections, network.slopes, strict=True):
         share = (at_neurons * slope) @ linear.weight
         pulled = share if pulled is None else pulled + share
-    share = at_neurons.mul_(last[1]) @ last[0].weight
-    return share if pulled is None else share + pulled, bias
+    assert pulled is not None
+    return pulled, bias
 
 
 # ---- below the attention -----------------------------------------------------------------------------------------------
@@ -227,6 +222,21 @@ def _push_constant(step: Normalise | Linear, constant: Tensor | None) -> Tensor 
         centred = constant - constant.mean(-1, keepdim=True) if isinstance(step.norm, LayerNorm) else constant
         constant = centred * step.norm.weight / deviation(step.norm, step.state_before)[:, None]
     return constant if added is None else added[None] if constant is None else constant + added
+
+
+def composed_values(source: ValueSource) -> tuple[Float[Tensor, "inner d"], Float[Tensor, " key"] | None]:
+    """The linear way from states to values as one matrix, and the numbers by which norms on it multiply every key."""
+    matrix, scale = source.projection.flatten(0, 1), None
+    for step in reversed(source.steps):
+        if isinstance(step, Linear):
+            matrix = matrix @ step.weight
+            continue
+        matrix = matrix * step.norm.weight
+        if isinstance(step.norm, LayerNorm):
+            matrix = matrix - matrix.mean(-1, keepdim=True)
+        divisor = deviation(step.norm, step.state_before)
+        scale = 1 / divisor if scale is None else scale / divisor
+    return matrix, scale
 
 
 def pull_back_values(

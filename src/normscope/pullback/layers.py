@@ -80,14 +80,12 @@ def pull_back_layer(trace: LayerTrace, covector: Covector, *, head_edges: bool =
     return PulledLayer(flow, at_input, source)
 
 
-def pull_back_states(
-    trace: LayerTrace, covector: Covector, *, biases: bool = False
-) -> tuple[Covector, Float[Tensor, " target"] | None]:
-    """From the covectors at the output of a layer to those at its input, and nothing of what flows between the two.
+def pull_back_states(trace: LayerTrace, covector: Covector) -> tuple[Covector, Float[Tensor, " target"]]:
+    """From the covectors at the output of a layer to those at its input, and what the layer's biases put into each target.
 
-    With `biases` also what the layer's biases put into each target. For stacks without cross-attention.
+    Nothing is kept of what flows between the two. For stacks without cross-attention.
     """
-    pulled = pull_back_block(trace, covector.to(trace.hidden.device), biases=biases)
+    pulled = pull_back_block(trace, covector.to(trace.hidden.device))
     at_input, bias = pulled.direct, pulled.bias.sum(-1)
     if pulled.own is not None:
         own, constant = _below_own(pulled.own)
@@ -95,9 +93,9 @@ def pull_back_states(
     for attention in pulled.attentions:
         source = attention.attention.linear_source
         at_input = at_input + pull_back_values(source, attention.at_values)
-        constant = constant_values(source) if biases else None
-        bias = bias if constant is None else bias + attention.constant(constant).sum(-1)
-    return at_input, bias if biases else None
+        values = constant_values(source)
+        bias = bias if values is None else bias + attention.constant(values).sum(-1)
+    return at_input, bias
 
 
 def _below_own(own: PulledFeedForward) -> tuple[Covector, Tensor]:

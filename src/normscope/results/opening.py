@@ -16,6 +16,15 @@ _KINDS: dict[str, Any] = {explanation_schema.KIND: Explanation, similarity_schem
 """The results that say of which kind they are; all others are analyses."""
 
 
+def _together(*tables: schema.Variables) -> schema.Variables:
+    """The variables of several kinds of results: one of the same name may have the dimensions of each."""
+    names = dict.fromkeys(name for table in tables for name in table)
+    return {name: ", ".join(dict.fromkeys(table[name] for table in tables if name in table)) for name in names}
+
+
+_VARIABLES = _together(schema.VARIABLES, explanation_schema.VARIABLES, similarity_schema.VARIABLES)
+
+
 def open(path: str | Path) -> Any:
     """Read what `Analysis.save` wrote, an `Analysis`, or an `Explanation` or a `Similarity` that saved itself.
 
@@ -29,7 +38,7 @@ def open(path: str | Path) -> Any:
     """
     if kind(path, "read") == "a folder":
         return streaming.read(path)
-    tree = files.read_netcdf(path, {**schema.VARIABLES, **explanation_schema.VARIABLES, **similarity_schema.VARIABLES})
+    tree = files.read_netcdf(path, _VARIABLES)
     main = tree[schema.DECODER] if schema.DECODER in tree.children else tree
     result = _KINDS.get(str(main.attrs.get("kind")), Analysis)
     return result.from_tree(tree)

@@ -19,6 +19,7 @@ from torch import Tensor
 from normscope.decompose.head import through_head
 from normscope.decompose.propagate import Block, Columns, starting_vectors
 from normscope.pullback import pull_back_rows, pull_back_states
+from normscope.pullback.many import PreparedBlock, PreparedEnd
 from normscope.similarity.recording import RecordedText
 
 TILE_ELEMENTS = 1 << 21
@@ -103,7 +104,7 @@ class Decomposed:
     def parts_by_dimension(self) -> Float[Tensor, "row token d"]:
         """The same by pulling every dimension back."""
         units = torch.eye(self.rows * self.dimensions).to(self.recorded.embedding)
-        shares, _ = pulled_shares(self.recorded, units.unflatten(-1, (self.rows, self.dimensions)))
+        shares = pulled_shares(self.recorded, units.unflatten(-1, (self.rows, self.dimensions)))
         return shares.unflatten(0, (self.rows, self.dimensions)).transpose(1, 2)
 
     @cached_property
@@ -125,7 +126,7 @@ def table(first: Decomposed, second: Decomposed, interaction: Interaction) -> Ta
         covectors = interaction.at_first(by_token, first.rows)
     else:
         covectors = interaction.at_first(torch.cat([second.parts, second.bias[:, None]], 1), first.rows)
-        shares, _ = pulled_shares(first.recorded, covectors)
+        shares = pulled_shares(first.recorded, covectors)
     biases = (covectors * beta).sum((1, 2))
     values = (covectors * own).sum((1, 2))
     sizes = shares.abs().sum() + biases.abs().sum()
@@ -142,29 +143,31 @@ class Shares:
 
 
 def shares_of(first: RecordedText, second: RecordedText, interaction: Interaction) -> Shares:
-    """The shares of the tokens of the first text: the embedding of the second, pulled back."""
+    """The shares of the tokens of the first text: the embedding of the second, pulled back, with what biases do."""
     covectors = interaction.at_first(second.embedding[:, None], len(first.embedding))
-    shares, bias = pulled_shares(first, covectors, biases=True)
-    assert bias is not None
+    with torch.no_grad():
+        head = pull_back_rows(first.head, covectors)
+        covector, bias = head.covector, head.bias
+        for trace in reversed(first.layers):
+            covector, added = pull_back_states(trace, covector)
+            bias = bias + added.to(bias.device)
+        shares = (covector * first.layers[0].hidden).sum(-1)
     return Shares(shares[0], bias[0])
 
 
-def pulled_shares(
-    recorded: RecordedText, covectors: Float[Tensor, "target row d"], *, biases: bool = False
-) -> tuple[Float[Tensor, "target token"], Float[Tensor, " target"] | None]:
-    """What every token puts into covectors at the rows of the embedding; with `biases` also what no token does."""
-    shares: list[Tensor] = []
-    of_biases: list[Tensor] = []
+def pulled_shares(recorded: RecordedText, covectors: Float[Tensor, "target row d"]) -> Float[Tensor, "target token"]:
+    """What every token puts into covectors at the rows of the embedding."""
     with torch.no_grad():
+        end = PreparedEnd(recorded.head)
+        blocks = [PreparedBlock(trace) for trace in recorded.layers[:-1]]
+        blocks.append(PreparedBlock(recorded.layers[-1], end.tokens))
+        shares: list[Tensor] = []
         for targets in covectors.split(_tile(recorded)):
-            head = pull_back_rows(recorded.head, targets)
-            covector, bias = head.covector, head.bias
-            for trace in reversed(recorded.layers):
-                covector, added = pull_back_states(trace, covector, biases=biases)
-                bias = bias if added is None else bias + added.to(bias.device)
-            shares.append((covector * recorded.layers[0].hidden).sum(-1))
-            of_biases.append(bias)
-    return torch.cat(shares), torch.cat(of_biases) if biases else None
+            carried = end.pull(targets)
+            for block in reversed(blocks[1:]):
+                carried = block.pull(carried)
+            shares.append(blocks[0].shares(carried))
+        return torch.cat(shares)
 
 
 def _carried(blocks: list[Block], recorded: RecordedText, columns: Columns) -> Float[Tensor, "row column d"]:

@@ -19,7 +19,7 @@ from normscope.results.similarity_schema import Account, Matches, Text, similari
 from normscope.similarity.account import Decomposed, Interaction, Table, shares_of, table
 from normscope.similarity.folder import folder_reading, folder_spec
 from normscope.similarity.plain import Rows, embeddings
-from normscope.similarity.recording import RecordedText, record
+from normscope.similarity.recording import record
 from normscope.similarity.spec import MODES, EmbeddingSpec, named_pooling
 from normscope.similarity.texts import TextInput
 
@@ -90,22 +90,24 @@ class Comparison:
             "pooling": self.spec.pooling,
             "embedding_source": self.spec.source,
         }
-        own, *others = embeddings(self.model, self.spec, [first, *seconds])
-        decomposed = Decomposed(self._recorded(first))
-        for place, (second, other) in enumerate(zip(seconds, others, strict=True)):
+        texts = [first, *seconds]
+        # The value is that of plain passes; without a table, for the sake of time, that of the passes that are captured.
+        plain = embeddings(self.model, self.spec, texts) if self.with_table else None
+        recorded = record(self.model, self.spec, texts if len(texts) == 2 else [first], self.dtype)
+        decomposed = Decomposed(recorded[0])
+        for place, second in enumerate(seconds):
             if tell is not None:
                 tell(place, len(seconds))
+            passage = recorded[1] if len(texts) == 2 else record(self.model, self.spec, [second], self.dtype)[0]
+            own, other = (recorded[0].embedding, passage.embedding) if plain is None else (plain[0], plain[place + 1])
             value, matched = self._value(own, other, first, second)
-            account, error = self._account(decomposed, Decomposed(self._recorded(second)), matched, value)
-            texts = (_described(first), _described(second))
-            yield similarity_dataset(value, error, account, texts, facts, self._matches(matched, own, other))
+            account, error = self._account(decomposed, Decomposed(passage), matched, value)
+            described = (_described(first), _described(second))
+            yield similarity_dataset(value, error, account, described, facts, self._matches(matched, own, other))
 
     def value(self, own: Rows, other: Rows, first: TextInput, second: TextInput) -> float:
         """The similarity of two embeddings."""
         return self._value(own, other, first, second)[0]
-
-    def _recorded(self, text: TextInput) -> RecordedText:
-        return record(self.model, self.spec, text, self.dtype)
 
     # ---- the value -----------------------------------------------------------------------------------------------------
 

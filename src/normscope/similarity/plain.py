@@ -5,7 +5,7 @@ Shares nothing with the steps that similarities are taken apart by, so that it i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -13,12 +13,16 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from normscope.capture.hooks import turn
 from normscope.errors import InputError, ModelError
 from normscope.inputs import Batch
 from normscope.models.model import Model
 from normscope.options import PoolingMode
 from normscope.similarity.spec import Centre, Dense, EmbeddingSpec, EmbeddingStep, Pool, UnitLength
 from normscope.similarity.texts import TextInput
+
+_SIMILAR = 0.8
+"""How much shorter than the longest of a batch a text may be."""
 
 Rows = Float[Tensor, "_ _"]
 """`[row, dimension]` of an embedding, or of what it is made of: one row, or one for each token."""
@@ -36,16 +40,27 @@ def bare(model: Model) -> Model:
     return replace(model, module=model.module.base_model)
 
 
-def batches_of(model: Model, texts: Sequence[TextInput]) -> list[Batch]:
-    """The texts in batches; what no token attends to is masked."""
-    made: list[Batch] = []
-    for batch in model.batches([text.sequence for text in texts]):
-        mask = batch.features["attention_mask"]
-        for row, place in enumerate(batch.places):
-            if (start := texts[place].unattended) is not None:
-                mask[row, start:] = 0
-        made.append(batch)
-    return made
+def batches_of(model: Model, texts: Sequence[TextInput]) -> Iterator[Batch]:
+    """The texts in batches of similar lengths, so that little is padded; what no token attends to is masked."""
+    for group in _alike(texts):
+        for batch in model.batches([texts[place].sequence for place in group]):
+            placed = replace(batch, places=[group[place] for place in batch.places])
+            mask = batch.features["attention_mask"]
+            for row, place in enumerate(placed.places):
+                if (start := texts[place].unattended) is not None:
+                    mask[row, start:] = 0
+            yield placed
+
+
+def _alike(texts: Sequence[TextInput]) -> list[list[int]]:
+    """The places of texts of similar lengths together, longest first."""
+    groups: list[list[int]] = []
+    for place in sorted(range(len(texts)), key=lambda place: -len(texts[place].sequence)):
+        if groups and len(texts[place].sequence) >= _SIMILAR * len(texts[groups[-1][0]].sequence):
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    return groups
 
 
 def embeddings(
@@ -55,12 +70,13 @@ def embeddings(
     tell: Callable[[int, int], None] | None = None,
 ) -> list[Rows]:
     """The embedding of every text, in their order."""
-    model, found, done = bare(model), dict[int, Rows](), 0
+    whole, model = model, bare(model)
+    found, done = dict[int, Rows](), 0
     for batch in batches_of(model, texts):
         if tell is not None:
             tell(done, len(texts))
         done += len(batch.places)
-        with torch.no_grad():
+        with turn(whole.module), torch.no_grad():
             states = model.run(batch, head=False).last_hidden_state
             for row, (place, length) in enumerate(zip(batch.places, batch.lengths, strict=True)):
                 found[place] = _checked(embedding(spec, states[row, :length], texts[place]), model, texts[place])

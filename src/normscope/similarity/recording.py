@@ -1,19 +1,21 @@
-"""A text recorded for a similarity: one captured pass through the bare model, every trace proved, and its embedding."""
+"""Texts recorded for similarities: one captured pass through the bare model, every trace proved, and its embedding."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from normscope.capture import Side, module_between
 from normscope.capture.heads import HeadListener
+from normscope.capture.hooks import turn
 from normscope.chain.head_trace import HeadTrace
 from normscope.chain.trace import LayerTrace
 from normscope.errors import UnsupportedArchitectureError
 from normscope.explain.model_values import refuse_module_between
 from normscope.families.heads import states_head
+from normscope.inputs import Batch
 from normscope.models.model import Model
 from normscope.similarity.plain import Rows, bare, batches_of
 from normscope.similarity.spec import EmbeddingSpec
@@ -41,48 +43,53 @@ class RecordedText:
 
 
 def record(
-    model: Model,
-    spec: EmbeddingSpec,
-    text: TextInput,
-    dtype: torch.dtype | None = None,
-    tell: Callable[[], None] | None = None,
-) -> RecordedText:
-    """Run the model once on a text and keep what its layers did; `tell` is called before each layer."""
-    model = bare(model)
+    model: Model, spec: EmbeddingSpec, texts: Sequence[TextInput], dtype: torch.dtype | None = None
+) -> list[RecordedText]:
+    """Run the model on texts, those of similar lengths together, and keep what its layers did."""
+    whole, model = model, bare(model)
     refuse_module_between(model, module_between(model.module, model.family.stack))
     arithmetic = dtype or torch.promote_types(model.weight_dtype, torch.float32)
-    (batch,) = batches_of(model, [text])
-    layers: list[LayerTrace] = []
-
-    def keep(layer: int, _: int, trace: LayerTrace) -> None:
-        if tell is not None:
-            tell()
-        model.proof.layer(trace, f"layer {layer}")
-        if layers and not torch.equal(_output(layers[-1]).to(trace.hidden.device), trace.hidden):
-            raise _between(model, f"layer {layer}", f"layer {layer - 1}")
-        layers.append(trace)
-
-    side = Side(model.family.stack, batch.lengths, model.layers, keep)
-    end = states_head(model.module, model.family)
-    listener = HeadListener(model.module, model.family, batch.lengths, dtype=arithmetic, head=end)
-    model.capture(batch, [side], dtype=arithmetic, head=listener)
-    (states,) = listener.traces()
-    if not torch.equal(_output(layers[-1]).to(states.states.device), states.states):
-        raise _between(model, "the pooling", f"layer {len(layers)}")
-    with torch.no_grad():
-        head = embedding_trace(states, spec, text)
-    model.proof.embedding(head)
-    return RecordedText(text, layers, head)
+    found: dict[int, RecordedText] = {}
+    for batch in batches_of(model, texts):
+        with turn(whole.module):
+            passed = list(_Pass(model, batch, arithmetic).run())
+        for place, layers, states in passed:
+            with torch.no_grad():
+                head = embedding_trace(states, spec, texts[place])
+            model.proof.embedding(head)
+            found[place] = RecordedText(texts[place], layers, head)
+    return [found[place] for place in range(len(texts))]
 
 
-def _output(trace: LayerTrace) -> torch.Tensor:
-    state = trace.states[-1]
-    assert state is not None
-    return state
+class _Pass:
+    """One captured pass of a batch: the traces of all layers of every text, each proved and joined to the one before."""
 
+    def __init__(self, model: Model, batch: Batch, dtype: torch.dtype) -> None:
+        self.model, self.batch, self.dtype = model, batch, dtype
+        self.layers: list[list[LayerTrace]] = [[] for _ in batch.places]
 
-def _between(model: Model, reader: str, writer: str) -> UnsupportedArchitectureError:
-    return UnsupportedArchitectureError(
-        f"What enters {reader} is not what leaves {writer} of {model.name}: something acts between them, through which "
-        f"nothing can be followed yet."
-    )
+    def run(self) -> Iterator[tuple[int, list[LayerTrace], HeadTrace]]:
+        """The place of every text with its layers, and with what acts between the last of them and the model's output."""
+        model, lengths = self.model, self.batch.lengths
+        end = states_head(model.module, model.family)
+        listener = HeadListener(model.module, model.family, lengths, dtype=self.dtype, head=end)
+        side = Side(model.family.stack, lengths, model.layers, self._keep)
+        model.capture(self.batch, [side], dtype=self.dtype, head=listener)
+        for place, layers, states in zip(self.batch.places, self.layers, listener.traces(), strict=True):
+            self._check_joined(layers[-1], states.states, "the pooling", len(layers))
+            yield place, layers, states
+
+    def _keep(self, layer: int, sequence: int, trace: LayerTrace) -> None:
+        self.model.proof.layer(trace, f"layer {layer}")
+        before = self.layers[sequence]
+        if before:
+            self._check_joined(before[-1], trace.hidden, f"layer {layer}", layer - 1)
+        before.append(trace)
+
+    def _check_joined(self, below: LayerTrace, entering: torch.Tensor, reader: str, layer: int) -> None:
+        leaving = below.states[-1]
+        if leaving is None or not torch.equal(leaving.to(entering.device), entering):
+            raise UnsupportedArchitectureError(
+                f"What enters {reader} is not what leaves layer {layer} of {self.model.name}: something acts between them, "
+                f"through which nothing can be followed yet."
+            )

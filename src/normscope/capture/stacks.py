@@ -94,9 +94,14 @@ def _compiled(model: PreTrainedModel) -> str | None:
 
 
 def _blocks(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
-    """The modules at the stack's path, step by step: a model has many more modules than blocks."""
-    found = [bare_model(model)]
-    for part in stack.blocks.split("."):
+    """The modules at the stack's path, or at all of its paths."""
+    return [block for path in stack.blocks.split("|") for block in _modules_at(bare_model(model), path)]
+
+
+def _modules_at(model: nn.Module, path: str) -> list[nn.Module]:
+    """Found step by step, since a model has many more modules than blocks."""
+    found = [model]
+    for part in path.split("."):
         numbered = part == "*"
         children = [(name, child) for module in found for name, child in module.named_children()]
         found = [child for name, child in children if (name.isdecimal() if numbered else name == part)]

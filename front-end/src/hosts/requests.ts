@@ -55,7 +55,27 @@ export function parseAnalysisRequest(fragment: string): AnalysisRequest | null {
   };
 }
 
+/** Two texts to compare. */
+export interface SimilarityRequest {
+  first: string;
+  second: string;
+  model: string;
+}
+
+export function formatSimilarityRequest({ first, second, model }: SimilarityRequest): string {
+  return new URLSearchParams({ similar: first, to: second, model }).toString();
+}
+
+/** The request of a fragment; null where it has no texts to compare. */
+export function parseSimilarityRequest(fragment: string): SimilarityRequest | null {
+  const query = new URLSearchParams(fragment.replace(/^#/u, ""));
+  const [first, second] = [query.get("similar"), query.get("to")];
+  return first === null || second === null ? null : { first, second, model: query.get("model") ?? "" };
+}
+
 const NAMES = new Set([
+  "similar",
+  "to",
   "text",
   "model",
   "method",

@@ -30,8 +30,7 @@ from normscope.request import AnalysisOptions
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
     from normscope.explorer.packing import Precision
-    from normscope.results.analysis import Analysis
-    from normscope.results.explanation import Explanation
+    from normscope.explorer.payload import Shown
 
 _SIDE = "Side by side"
 
@@ -135,7 +134,7 @@ def explore(
     _write(analyses, out, page_precision)
 
 
-def _write(results: Sequence[Analysis | Explanation], out: Path, precision: Precision) -> None:
+def _write(results: Sequence[Shown], out: Path, precision: Precision) -> None:
     from normscope.explorer.page import write_page
     from normscope.explorer.windows import LongResults
 
@@ -160,7 +159,8 @@ def serve(
         typer.Option(
             "--model",
             "-m",
-            help="A folder or hub name; may be given several times. Default: the embedded all-MiniLM-L6-v2.",
+            help="A folder, hub name or GGUF file, or smollm2; may be given several times. Default: the embedded "
+            "all-MiniLM-L6-v2.",
             show_default=False,
         ),
     ] = None,
@@ -205,7 +205,7 @@ def serve(
     run(WebApp(analyzers, limits), what=", ".join(analyzers), host=host, port=port, say=say)
 
 
-def _opened(*paths: Path) -> list[Analysis | Explanation]:
+def _opened(*paths: Path) -> list[Shown]:
     with working(f"Opening {' and '.join(path.name for path in paths)}"):
         from normscope.results.opening import open as open_result
 

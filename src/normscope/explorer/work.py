@@ -1,4 +1,4 @@
-"""The work of a request, in the queue's thread: analyses inputs, or explains a prediction, for the front end.
+"""The work of a request, in the queue's thread: analyses inputs, explains a prediction or compares texts for the front end.
 
 The only module that knows how an analysis reports its progress and is stopped between layers.
 """
@@ -15,13 +15,13 @@ from PIL import Image
 from normscope.errors import InputError, NormscopeError
 from normscope.explorer.payload import payload_json
 from normscope.explorer.predictions import decoder_text_of, predictions_of
-from normscope.explorer.requests import Order, Question, task_of
+from normscope.explorer.requests import Order, Pairing, Question, task_of
 from normscope.request import AnalysisOptions
 from normscope.results.analysis import Analysis
 from normscope.results.explanation import Explanation
 from normscope.results.schema import NORMS
 
-__all__ = ["Cancelled", "Order", "Result", "Steps", "analyse", "explain"]
+__all__ = ["Cancelled", "Order", "Result", "Steps", "analyse", "compare", "explain"]
 
 _SPLIT_BY_HEADS = (NORMS, "projections")
 
@@ -123,6 +123,29 @@ def explain(
             on_progress=on_progress,
         )
     return Result([], payload_json(cast(Explanation, explanation)).encode("ascii"))
+
+
+def compare(
+    pairing: Pairing,
+    *,
+    most_tokens: int,
+    tell: Callable[[int, int], None],
+    cancelled: Callable[[], bool],
+) -> Result:
+    """Compare a text with others. Several are ranked, the most similar first, as a query's passages.
+
+    Raises:
+        InputError: a text is too long.
+        Cancelled: nobody wants the result any more.
+    """
+    analyzer, seconds = pairing.analyzer, pairing.seconds
+    for text in (pairing.first, *seconds):
+        _check_length(Order(analyzer, text), most_tokens)
+    with Steps([1 + len(seconds)], tell, cancelled).next() as told:
+        retrieval = len(seconds) > 1
+        found = analyzer.similarity(pairing.first, seconds, retrieval=retrieval, on_progress=told)
+    ranked = sorted(found, key=lambda similarity: -similarity.value)
+    return Result([], payload_json(*ranked).encode("ascii"))
 
 
 def _analysis(order: Order, heads: bool, tell: Callable[[int, int], None]) -> Analysis:

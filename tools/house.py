@@ -5,6 +5,7 @@ through imports, counting those inside functions and those for type checkers onl
 
 The goals of 190 modules and 23,000 lines were set for a tree of 279 modules and 25,000 lines, "for the same features". That
 tree had grown to 308 modules and 28,800 lines when its redesign began; the same reduction of it is the goal that is printed.
+What has been added since then counts on top of it.
 """
 
 from __future__ import annotations

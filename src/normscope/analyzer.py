@@ -18,7 +18,6 @@ import torch
 import xarray as xr
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from normscope.answering import explain_answer
 from normscope.chain.baseline import baseline
 from normscope.chain.measure import KeptTraces, check_arithmetic
 from normscope.chain.trace import LayerTrace
@@ -35,6 +34,7 @@ from normscope.families.spec import Stack
 from normscope.inputs import DecoderText, ImageInput, Input, Reading, TokenSequence
 from normscope.methods import LayerMethod, attribution, layer_method, resolve
 from normscope.methods.across_layers import AcrossLayers
+from normscope.methods.answers import explain_answer
 from normscope.methods.norms import Decomposition
 from normscope.methods.prediction import Attribution
 from normscope.models.loading import load_model, sketched_model
@@ -42,7 +42,6 @@ from normscope.models.model import Model
 from normscope.models.options import DeviceMap, ModelOptions
 from normscope.options import (
     StackName,
-    ValueBias,
     ff_baseline_of,
     stack_name,
     value_bias_of,
@@ -291,22 +290,21 @@ class Analyzer(Model):
             [5, 8]
         """
         asked = AnalysisRequest(**options)
-        method, value_bias = layer_method(asked.method), value_bias_of(asked.value_bias)
+        method = layer_method(asked.method)
+        value_bias_of(asked.value_bias)
         sequences, single = resolve.read(self, inputs, asked.decoder_text, Reading(pretokenized, asked.truncate))
         if asked.out is not None and len(sequences) > 1:
             raise InputError("out= streams the norm maps of one input: leave out other inputs.")
         analyses: list[Analysis] = []
         for some, queries in resolve.by_queries(sequences, asked.queries):
-            analyses += self._analyses(some, replace(asked, queries=queries), method, value_bias)
+            analyses += self._analyses(some, replace(asked, queries=queries), method)
         return analyses[0] if single else analyses
 
-    def _analyses(
-        self, sequences: list[TokenSequence], asked: AnalysisRequest, method: LayerMethod, value_bias: ValueBias
-    ) -> list[Analysis]:
+    def _analyses(self, sequences: list[TokenSequence], asked: AnalysisRequest, method: LayerMethod) -> list[Analysis]:
         """The analyses of sequences that are analysed together, at the same positions."""
         wanted = resolve.wanted_of(asked, asked, projections=asked.projections)
         request = resolve.map_request(self, method, wanted, asked)
-        facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline, **method.facts}
+        facts = {**self.facts, "value_bias": asked.value_bias, "ff_baseline": asked.ff_baseline, **method.facts}
         if asked.out is not None:
             require_extra("zarr", "Streaming results to disk (out=)", "zarr")
             from normscope.results import zarr as streaming  # noqa: PLC0415  (an extra)

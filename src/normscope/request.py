@@ -57,6 +57,9 @@ Queries = int | str | Sequence[int | str]
 Clock = Callable[[], float]
 """Returns the time in seconds."""
 
+_HOW = "How"
+"""The heading of options that say how something is computed."""
+
 _Truncate = Annotated[bool, Documentation("Cut a text that is longer than the model takes, instead of refusing it.")]
 
 
@@ -68,21 +71,58 @@ class ConventionOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection:
+class ReadingOptions:
+    """What becomes of a text that is longer than the model takes."""
+
+    truncate: _Truncate = False
+
+
+class ReadingKeywords(TypedDict, total=False):
+    """The fields of `ReadingOptions` as keywords."""
+
+    truncate: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingOptions:
+    """How a pass is recorded that is followed back through all layers."""
+
+    ff_baseline: DocumentedBaseline = "zero"
+    dtype: Dtype | None = None
+    max_memory: Annotated[
+        int | None,
+        Documentation(
+            "Memory that the layers' traces may take, such as 500M or 2G. What does not fit is recomputed.",
+            command_line_type=str,
+            panel=_HOW,
+        ),
+    ] = None
+    on_progress: OnProgress | None = None
+
+
+class RecordingKeywords(TypedDict, total=False):
+    """The fields of `RecordingOptions` as keywords."""
+
+    ff_baseline: FeedForwardBaseline
+    dtype: Dtype | None
+    max_memory: int | None
+    on_progress: OnProgress | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection(ReadingOptions):
     """Which scopes and layers are computed, and how."""
 
     scopes: str | Sequence[str] | None = None
     layers: int | Sequence[int] | None = None
-    truncate: _Truncate = False
     dtype: Dtype | None = None
 
 
-class SelectionOptions(TypedDict, total=False):
+class SelectionOptions(ReadingKeywords, total=False):
     """The fields of `Selection` as keywords."""
 
     scopes: str | Sequence[str] | None
     layers: int | Sequence[int] | None
-    truncate: bool
     dtype: Dtype | None
 
 
@@ -178,12 +218,12 @@ class EstimateOptions(MapSelectionOptions, total=False):
     clock: Clock
 
 
-_EXPLAINED, _HOW = "What is explained", "How"
+_EXPLAINED = "What is explained"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainRequest:
-    """The options of `Analyzer.explain`."""
+class ExplainedOptions:
+    """What `Analyzer.explain` explains, and by which method."""
 
     target: Annotated[
         LabelName | Sequence[int] | None,
@@ -238,21 +278,14 @@ class ExplainRequest:
         Documentation("How to attribute; `normscope methods` lists the methods.", command_line_type=str, panel=_HOW),
     ] = "pull-back"
     heads: Annotated[bool, Documentation("Also keep the edges of every head (in a .nc).", panel=_HOW)] = False
-    ff_baseline: DocumentedBaseline = "zero"
-    truncate: _Truncate = False
-    dtype: Dtype | None = None
-    max_memory: Annotated[
-        int | None,
-        Documentation(
-            "Memory that the layers' traces may take, such as 500M or 2G. What does not fit is recomputed.",
-            command_line_type=str,
-            panel=_HOW,
-        ),
-    ] = None
-    on_progress: OnProgress | None = None
 
 
-class ExplainOptions(TypedDict, total=False):
+@dataclass(frozen=True, kw_only=True)
+class ExplainRequest(ReadingOptions, RecordingOptions, ExplainedOptions):
+    """The options of `Analyzer.explain`."""
+
+
+class ExplainOptions(ReadingKeywords, RecordingKeywords, total=False):
     """The fields of `ExplainRequest` as keywords."""
 
     target: LabelName | Sequence[int] | None
@@ -264,11 +297,6 @@ class ExplainOptions(TypedDict, total=False):
     objective: Objective
     method: str | Method
     heads: bool
-    ff_baseline: FeedForwardBaseline
-    truncate: bool
-    dtype: Dtype | None
-    max_memory: int | None
-    on_progress: OnProgress | None
 
 
 _ANSWERED, _GENERATED = "What is answered", "How it is answered"
@@ -278,8 +306,8 @@ OnText = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerRequest:
-    """The options of `Analyzer.explain_answer`."""
+class AnsweredOptions:
+    """What is asked, and how the model answers."""
 
     context: Context | None = None
     question: Annotated[
@@ -335,21 +363,15 @@ class AnswerRequest:
     ] = None
     chat: bool | None = None
     table: bool = False
-    ff_baseline: DocumentedBaseline = "zero"
-    dtype: Dtype | None = None
-    max_memory: Annotated[
-        int | None,
-        Documentation(
-            "Memory that the layers' traces may take, such as 500M or 2G. What does not fit is recomputed.",
-            command_line_type=str,
-            panel=_HOW,
-        ),
-    ] = None
-    on_progress: OnProgress | None = None
     on_text: OnText | None = None
 
 
-class AnswerOptions(TypedDict, total=False):
+@dataclass(frozen=True, kw_only=True)
+class AnswerRequest(RecordingOptions, AnsweredOptions):
+    """The options of `Analyzer.explain_answer`."""
+
+
+class AnswerOptions(RecordingKeywords, total=False):
     """The fields of `AnswerRequest` as keywords."""
 
     context: Context | None
@@ -364,10 +386,6 @@ class AnswerOptions(TypedDict, total=False):
     layout: str | None
     chat: bool | None
     table: bool
-    ff_baseline: FeedForwardBaseline
-    dtype: Dtype | None
-    max_memory: int | None
-    on_progress: OnProgress | None
     on_text: OnText | None
 
 
@@ -384,28 +402,26 @@ _Pooling = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbeddingRequest:
+class EmbeddingRequest(ReadingOptions):
     """The options of `Analyzer.embed`."""
 
     pooling: _Pooling = None
     task: Literal["query", "document"] | None = None
     prompt: str | None = None
-    truncate: _Truncate = False
     on_progress: OnProgress | None = None
 
 
-class EmbeddingOptions(TypedDict, total=False):
+class EmbeddingOptions(ReadingKeywords, total=False):
     """The fields of `EmbeddingRequest` as keywords."""
 
     pooling: Pooling | None
     task: Literal["query", "document"] | None
     prompt: str | None
-    truncate: bool
     on_progress: OnProgress | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimilarityRequest:
+class SimilarityRequest(ReadingOptions):
     """The options of `Analyzer.similarity`."""
 
     pooling: _Pooling = None
@@ -428,12 +444,11 @@ class SimilarityRequest:
         None
     )
     table: bool = True
-    truncate: _Truncate = False
     dtype: Dtype | None = None
     on_progress: OnProgress | None = None
 
 
-class SimilarityOptions(TypedDict, total=False):
+class SimilarityOptions(ReadingKeywords, total=False):
     """The fields of `SimilarityRequest` as keywords."""
 
     pooling: Pooling | None
@@ -442,7 +457,6 @@ class SimilarityOptions(TypedDict, total=False):
     first_prompt: str | None
     second_prompt: str | None
     table: bool
-    truncate: bool
     dtype: Dtype | None
     on_progress: OnProgress | None
 

@@ -151,7 +151,7 @@ class _Stages:
 
 def say_long(analyzer: Analyzer, request: AnswerRequest) -> None:
     """What a long prompt will take, before it does."""
-    from normscope.answering import read_prompt
+    from normscope.methods.answers import read_prompt
 
     prompt, _ = read_prompt(analyzer, request)
     if len(prompt.ids) >= _LONG:

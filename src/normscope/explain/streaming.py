@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import signature
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from normscope.capture import BlockCall, Side, capture_call, rows_together
 from normscope.capture.heads import HeadListener
@@ -121,11 +121,11 @@ class _CallListener(HeadListener):
         super().__init__(model.module, model.family, [length], dtype=dtype)
         self.calls: list[BlockCall] = []
 
-    def hook(self) -> list[Any]:
+    def hook(self) -> list[RemovableHandle]:
         own = [block.register_forward_pre_hook(self._note, with_kwargs=True) for block in self.blocks["head"]]
         return [*super().hook(), *own]
 
-    def _note(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _note(self, block: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         self.calls.append(BlockCall.of(len(self.calls) + 1, block, args, kwargs))
 
 

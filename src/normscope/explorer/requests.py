@@ -132,7 +132,7 @@ class Reader:
             raise InputError("'at' is the position of a token, from 0.")
         return Question(order, self._label(entry.get("label")), self._label(entry.get("against")), at)
 
-    def pairing(self, content: Mapping[str, Any]) -> Pairing:
+    def pairing(self, content: Mapping[str, object]) -> Pairing:
         """The texts that a request wants compared. Every line of the second one that is not empty is a passage."""
         requested = content.get("similarity")
         entry = cast("dict[str, Any]", requested) if isinstance(requested, dict) else {}
@@ -169,7 +169,7 @@ class Reader:
             return Order(analyzer, text, decoder_text, method)
         return Order(analyzer, (text, self._text(entry["pair"])), decoder_text, method)
 
-    def _analyzer(self, entry: Mapping[str, Any]) -> Analyzer:
+    def _analyzer(self, entry: Mapping[str, object]) -> Analyzer:
         model = entry.get("model", next(iter(self.analyzers)))
         if not isinstance(model, str) or model not in self.analyzers:
             raise InputError("This server does not have that model: choose one of those it was started with.")

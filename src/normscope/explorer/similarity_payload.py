@@ -24,20 +24,19 @@ without a table. Blocks are those of `packing.block`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from normscope.explorer import packing as pieces
 from normscope.explorer.packing import Precision
 from normscope.results.similarity import Similarity, check_one_model
 
 
-def similarities_payload(similarities: Sequence[Similarity], precision: Precision = "full") -> dict[str, Any]:
+def similarities_payload(similarities: Sequence[Similarity], precision: Precision = "full") -> dict[str, object]:
     """What the front end needs of one similarity, or of several of one model."""
     check_one_model(similarities)
     return {"similarities": [similarity_payload(each, precision) for each in similarities]}
 
 
-def similarity_payload(similarity: Similarity, precision: Precision = "full") -> dict[str, Any]:
+def similarity_payload(similarity: Similarity, precision: Precision = "full") -> dict[str, object]:
     """What the front end needs of one similarity."""
     matches = similarity.matches
     return {
@@ -56,7 +55,7 @@ def similarity_payload(similarity: Similarity, precision: Precision = "full") ->
     }
 
 
-def _side(similarity: Similarity, side: str) -> dict[str, Any]:
+def _side(similarity: Similarity, side: str) -> dict[str, object]:
     """One of the two texts."""
     dataset = similarity.dataset
     return {

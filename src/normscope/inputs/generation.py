@@ -55,7 +55,7 @@ class _Ending(StoppingCriteria):
     def __init__(self, tokenizer: PreTrainedTokenizerBase, text: str, first: int) -> None:
         self.tokenizer, self.text, self.first = tokenizer, text, first
 
-    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Any:
+    def __call__(self, input_ids: Tensor, scores: object, **kwargs: object) -> Any:
         texts = [cast(str, self.tokenizer.decode(row[self.first :])) for row in input_ids]
         return torch.tensor([self.text in text.lstrip() for text in texts], device=input_ids.device)
 

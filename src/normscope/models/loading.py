@@ -29,6 +29,7 @@ from transformers.utils import logging
 from normscope.capture import family_in
 from normscope.errors import InputError, ModelError, UnsafeWeightsError, UnsupportedArchitectureError, listing
 from normscope.families import family_of
+from normscope.families.spec import Config
 from normscope.models import source as embedded
 from normscope.models.checkpoint import DTYPES, check_complete, check_dtypes, check_finite
 from normscope.models.gguf import GgufFile, gguf_file
@@ -232,7 +233,7 @@ def _forget_quantisation(model: PreTrainedModel) -> None:
             delattr(owner, name)
 
 
-def _config(place: _Place) -> Any:
+def _config(place: _Place) -> Config:
     location = place.location
     if place.gguf is None and not place.is_on_hub:
         check_layer_count(location)
@@ -265,7 +266,7 @@ def _no_bar() -> Generator[None]:
             logging.enable_progress_bar()
 
 
-def _model_class(place: _Place, config: Any) -> Any:
+def _model_class(place: _Place, config: Config) -> Any:
     """The class that a checkpoint was saved from, so that all its weights find their place.
 
     A GGUF file does not name it: it has a language model if its architecture is causal.

@@ -45,7 +45,7 @@ def export_answer(answer: Answer, path: str | Path, *, unit: Unit = "sentence", 
     return write_table(pa.table({name: [row[name] for row in rows] for name in rows[0]}), path)
 
 
-def document_of(answer: Answer, unit: Unit = "sentence") -> dict[str, Any]:
+def document_of(answer: Answer, unit: Unit = "sentence") -> dict[str, object]:
     """Everything about an answer as plain lists: what a page needs to show it. Positions are characters of `text`.
 
     `text` is the prompt with the answer after it. `tokens` has every token that the model read (`output` is its place in the
@@ -90,7 +90,7 @@ def document_of(answer: Answer, unit: Unit = "sentence") -> dict[str, Any]:
     }
 
 
-def _spans(answer: Answer, unit: Unit) -> dict[str, Any]:
+def _spans(answer: Answer, unit: Unit) -> dict[str, object]:
     spans: Spans = answer.spans(unit)
     rows = spans.rows()
     return {
@@ -100,7 +100,7 @@ def _spans(answer: Answer, unit: Unit) -> dict[str, Any]:
     }
 
 
-def _table(answer: Answer) -> dict[str, Any] | None:
+def _table(answer: Answer) -> dict[str, object] | None:
     data = answer.tree.to_dataset()
     if names.TABLE not in data:
         return None

@@ -50,7 +50,7 @@ def table_of(explanation: Explanation) -> Columns:
     return attribution_columns(explanation)
 
 
-def document_of(explanation: Explanation) -> dict[str, Any]:
+def document_of(explanation: Explanation) -> dict[str, object]:
     """The same as plain lists; a token that has no share has null."""
     shares = explanation.shares
     return {

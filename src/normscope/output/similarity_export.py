@@ -59,7 +59,7 @@ def table_of(similarities: Sequence[Similarity]) -> Columns:
     return {name: np.array([row[index] for row in rows], dtype=object) for index, name in enumerate(names)}
 
 
-def _rows(number: int, similarity: Similarity) -> list[tuple[Any, ...]]:
+def _rows(number: int, similarity: Similarity) -> list[tuple[object, ...]]:
     first, second = list(enumerate(similarity.first_tokens)), list(enumerate(similarity.second_tokens))
     none, start = (None, None), (number, similarity.value)
     if not similarity.has_table:
@@ -74,7 +74,7 @@ def _rows(number: int, similarity: Similarity) -> list[tuple[Any, ...]]:
     ]
 
 
-def document_of(similarity: Similarity) -> dict[str, Any]:
+def document_of(similarity: Similarity) -> dict[str, object]:
     """A similarity as plain lists."""
     matches = similarity.matches
     return {
@@ -90,7 +90,7 @@ def document_of(similarity: Similarity) -> dict[str, Any]:
     }
 
 
-def _side(similarity: Similarity, side: str) -> dict[str, Any]:
+def _side(similarity: Similarity, side: str) -> dict[str, object]:
     dataset = similarity.dataset
     return {
         "text": dataset.attrs[f"{side}_text"],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import xarray as xr
 
@@ -302,7 +302,7 @@ class Analysis(Result):
         layer: int | Sequence[int] | None = None,
         *,
         query: int | str | None = None,
-        **options: Any,
+        **options: object,
     ) -> Figure:
         """A heat map of one layer, or of all layers as small multiples; of an image, over the image itself.
 
@@ -368,7 +368,7 @@ class Analysis(Result):
         """
         return view("results.frames:map_frame")(self, scope, layer, head=head, normalise=normalise)
 
-    def save(self, path: str | Path, **options: Any) -> Path:
+    def save(self, path: str | Path, **options: object) -> Path:
         """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
 
         A netCDF file (nc, or no ending) holds everything. `normscope.open` reads it back, and it opens without normscope.

@@ -369,7 +369,7 @@ class Answer:
         """
         view("output.answer_terminal:show_answer")(self, unit, count)
 
-    def plot(self, **options: Any) -> Figure:
+    def plot(self, **options: object) -> Figure:
         """The context coloured by the shares of its sentences; options are those of `plots.plot_answer`.
 
         Examples:
@@ -377,7 +377,7 @@ class Answer:
         """
         return view("plots:plot_answer")(self, **options)
 
-    def save(self, path: str | Path, **options: Any) -> Path:
+    def save(self, path: str | Path, **options: object) -> Path:
         """Write to a file in the format that its ending names: nc, json, csv, parquet, svg, png or pdf.
 
         A netCDF file (nc, or no ending) holds everything that was computed, and `normscope.open` reads it back. Tables hold

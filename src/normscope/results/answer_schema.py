@@ -7,7 +7,6 @@ it put out; along `segment` documents, question, turns and answer. The documenta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -44,7 +43,7 @@ def answer_dataset(engine: AnswerEngine, pulled: PulledSpans, attributes: schema
     """The dataset of an answer, without what is explained of it."""
     exchange, tokens = engine.exchange, engine.tokens
     names = _names(engine, exchange.ids)
-    coordinates: dict[str, Any] = {
+    coordinates: dict[str, object] = {
         "token": np.arange(len(tokens)),
         "token_token": ("token", np.array(tokens.tokens, dtype=object)),
         "token_special": ("token", np.array(tokens.special, dtype=bool)),
@@ -64,7 +63,7 @@ def answer_dataset(engine: AnswerEngine, pulled: PulledSpans, attributes: schema
     return xr.Dataset(coords=coordinates, attrs=about)
 
 
-def with_span(dataset: xr.Dataset, pulled: PulledSpans, selected: Sequence[int], **attributes: Any) -> xr.Dataset:
+def with_span(dataset: xr.Dataset, pulled: PulledSpans, selected: Sequence[int], **attributes: object) -> xr.Dataset:
     """The dataset with the explanation of some of the answer's tokens."""
     flags = np.zeros(dataset.sizes["output"], dtype=bool)
     flags[list(selected)] = True
@@ -97,7 +96,7 @@ def _names(engine: AnswerEngine, ids: Sequence[int]) -> list[str]:
     return [str(name) for name in tokenizer.convert_ids_to_tokens(list(ids))]
 
 
-def _offsets(dimension: str, spans: Sequence[tuple[int, int]]) -> dict[str, Any]:
+def _offsets(dimension: str, spans: Sequence[tuple[int, int]]) -> dict[str, object]:
     ends = np.array(spans, dtype=np.int64).reshape(-1, 2)
     return {f"{dimension}_start": (dimension, ends[:, 0]), f"{dimension}_end": (dimension, ends[:, 1])}
 

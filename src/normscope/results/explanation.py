@@ -299,7 +299,7 @@ class Explanation(Result):
 
     # ---- out of here ---------------------------------------------------------------------------------------------------
 
-    def plot(self, **options: Any) -> Figure:
+    def plot(self, **options: object) -> Figure:
         """The text coloured by attribution (an image for an image); options are those of `plots.plot_explanation`.
 
         Examples:
@@ -340,7 +340,7 @@ class Explanation(Result):
         """
         return view("results.frames:attribution_frame")(self)
 
-    def save(self, path: str | Path, **options: Any) -> Path:
+    def save(self, path: str | Path, **options: object) -> Path:
         """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
 
         A netCDF file (nc, or no ending) holds everything. `normscope.open` reads it back, and it opens without normscope.

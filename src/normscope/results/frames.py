@@ -24,7 +24,7 @@ Columns = dict[str, np.ndarray]
 """A table as one array for each column."""
 
 
-def cell_columns(scope: str, values: xr.DataArray, approximate: str | None = None) -> Columns:
+def cell_columns(scope: str, values: xr.DataArray, how: str | None = None) -> Columns:
     """Maps `[layer, query, key]`, an entry for each cell that exists; if some maps are approximate, a column says which."""
     ordered = values.transpose("layer", "query", "key")
     layer, query, key = np.nonzero(np.isfinite(ordered.values))
@@ -37,8 +37,8 @@ def cell_columns(scope: str, values: xr.DataArray, approximate: str | None = Non
         "key": values["key"].values[key],
         "key_token": values["key_token"].values[key],
     }
-    if approximate is not None:
-        columns["approximate"] = _repeated(approximate if "Ff" in Scope(scope).components else "exact", len(layer))
+    if how is not None:
+        columns["approximate"] = _repeated(how if "Ff" in Scope(scope).components else "exact", len(layer))
     if len(set(values["key_group"].values)) > 1:
         columns["key_group"] = values["key_group"].values[key]
     return {**columns, "value": ordered.values[layer, query, key]}

@@ -226,7 +226,7 @@ class Similarity:
         )
         return pd.DataFrame(cells, [*self.first_tokens, "(bias)"], [*self.second_tokens, "(bias)"])
 
-    def plot(self, **options: Any) -> Figure:
+    def plot(self, **options: object) -> Figure:
         """The table with its margins as a picture; options are those of `plots.plot_similarity`.
 
         Examples:
@@ -252,7 +252,7 @@ class Similarity:
         check_one_model([self, *others])
         return widget(self, *others)
 
-    def save(self, path: str | Path, **options: Any) -> Path:
+    def save(self, path: str | Path, **options: object) -> Path:
         """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
 
         A netCDF file (nc, or no ending) holds everything. `normscope.open` reads it back, and it opens without normscope.

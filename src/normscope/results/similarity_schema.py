@@ -8,7 +8,6 @@ same in prose.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -85,14 +84,14 @@ def similarity_dataset(
     matches: Matches | None = None,
 ) -> xr.Dataset:
     """The dataset of two texts. `facts` say where it came from, `measure` and `pooling` among them."""
-    variables: dict[str, Any] = {VALUE: ((), value), ERROR: ((), error)}
+    variables: dict[str, object] = {VALUE: ((), value), ERROR: ((), error)}
     for name, values in vars(account).items():
         if values is not None:
             dimensions = VARIABLES[name].split()
             variables[name] = tuple(dimensions), values
     if matches is not None:
         variables |= {MATCH: ("first", matches.tokens), MATCH_VALUE: ("first", matches.values)}
-    coordinates: dict[str, Any] = {}
+    coordinates: dict[str, object] = {}
     for side, text in zip(SIDES, texts, strict=True):
         coordinates |= schema.token_coordinates(side, {"": text.sequence})
         coordinates[f"{side}_{PROMPT}"] = side, np.array(text.is_prompt, dtype=bool)

@@ -128,7 +128,7 @@ def _of_class(config_class: type[PreTrainedConfig], changes: dict[str, Any]) -> 
     return config_class(**{**settings, **changes})
 
 
-def _is_size(value: Any) -> bool:
+def _is_size(value: object) -> bool:
     return value is None or (isinstance(value, int) and not isinstance(value, bool))
 
 

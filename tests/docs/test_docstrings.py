@@ -71,6 +71,7 @@ def names() -> dict[str, Any]:
         "analyzer": analyzer,
         "analysis": analyzer.analyze("The opera singer caught a soap bubble."),
         "explanation": analyzer.explain("The opera singer sang.", direction="state", at=3),
+        "similarity": analyzer.similarity("A man plays a guitar.", "Someone makes music with a guitar."),
         "Corpus": Corpus,
     }
 

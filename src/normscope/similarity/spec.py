@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 from normscope.chain.activations import Activation
 from normscope.chain.trace import LayerNorm, Linear
@@ -122,7 +122,7 @@ def pooling_modes(name: str) -> tuple[PoolingMode, ...]:
                 unknown(f"There is no pooling {name!r}", str(name), "Poolings", (*MODES, LATE_INTERACTION))
                 + " Several are joined by a plus, such as mean+max."
             )
-        found.append(cast(PoolingMode, mode))
+        found.append(mode)
     return tuple(found)
 
 

@@ -73,6 +73,7 @@ def names() -> dict[str, Any]:
         "analysis": analyzer.analyze("The opera singer caught a soap bubble."),
         "explanation": analyzer.explain("The opera singer sang.", direction="state", at=3),
         **answered(analyzer),
+        "similarity": analyzer.similarity("A man plays a guitar.", "Someone makes music with a guitar."),
         "Corpus": Corpus,
     }
 

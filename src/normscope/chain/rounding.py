@@ -78,9 +78,11 @@ class Computed:
         value = self.value @ weight.T
         squares = linear.shared.once((groups,), (linear.weight,), lambda: _mean_squares(weight, groups))
         spread = (self.rounded.square() @ squares.to(value).T).sqrt()
-        bias = None if linear.bias is None else linear.bias.to(value)
-        rounded = value.abs().unflatten(-1, (groups, -1)) + spread[..., None]
-        return Computed(value, rounded.flatten(-2)).plus(bias)
+        rounded = value.abs().unflatten(-1, (groups, -1)).add_(spread[..., None]).flatten(-2)
+        if linear.bias is None:
+            return Computed(value, rounded)
+        bias = linear.bias.to(value)
+        return Computed(value.add_(bias), rounded.add_(bias.abs()))
 
     def normalised(self, norm: Norm) -> Computed:
         """Through a norm; the mean that a LayerNorm takes away is rounded too."""
@@ -94,8 +96,12 @@ class Computed:
 
 def _mean_squares(weight: Float[Tensor, "outputs inputs"], groups: int) -> Float[Tensor, "group inputs"]:
     """The mean square of each input's weights to the outputs of each group."""
-    sizes = torch.linalg.vector_norm(weight.unflatten(0, (groups, -1)), dim=1) * math.sqrt(groups / len(weight))
-    return sizes.square()
+    if groups == len(weight):
+        return weight.square()
+    rows = len(weight) // groups
+    # Some rows at a time: no copy of a large matrix is made, and torch sums squares faster than it takes norms.
+    sums = [torch.stack([part.square().sum(0) for part in group.split(1024)]).sum(0) for group in weight.split(rows)]
+    return torch.stack(sums) / rows
 
 
 def attended(step: Attention) -> Computed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from importlib.metadata import version
 from typing import Any
@@ -30,6 +31,9 @@ from normscope.inputs.sequence import Batch, TokenSequence, batches
 from normscope.models.checkpoint import non_finite
 from normscope.models.devices import entry_device, numbers_of
 from normscope.scopes import Scope, scopes_of
+
+_version = cache(version)
+"""The version of an installed package, whose description is long and read once."""
 
 _SAMPLES = 4096
 """How many evenly spaced values of each tensor go into the weight fingerprint."""
@@ -112,9 +116,9 @@ class Model:
             "fingerprint": self.fingerprint(),
             "dtype": str(self.weight_dtype).removeprefix("torch."),
             "tolerance": self.tolerance,
-            "normscope_version": version("normscope"),
-            "torch_version": version("torch"),
-            "transformers_version": version("transformers"),
+            "normscope_version": _version("normscope"),
+            "torch_version": _version("torch"),
+            "transformers_version": _version("transformers"),
         }
 
     def fingerprint(self) -> str:

@@ -37,7 +37,8 @@ def bare(model: Model) -> Model:
             f"{model.name} has an encoder and a decoder, and an embedding is made by one of them: load its encoder alone "
             f"(T5EncoderModel and the like)."
         )
-    return replace(model, module=model.module.base_model)
+    base = model.module.base_model
+    return model if base is model.module else replace(model, module=base)
 
 
 def batches_of(model: Model, texts: Sequence[TextInput]) -> Iterator[Batch]:

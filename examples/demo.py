@@ -1,8 +1,8 @@
 """The demonstration: a few sentences analysed at every scope with the embedded model, and what there is to see in them.
 
 Prints how much tokens are mixed from scope to scope, what special tokens get, and how exact the decomposition is; then why
-a language model says what it says, if one is installed. Writes pictures, pages and maps to a folder. Everything is made
-with the public names of normscope.
+two texts are similar, and why a language model says what it says, if one is installed. Writes pictures, pages and maps to a
+folder. Everything is made with the public names of normscope.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from normscope.results.select import select_map
 LAYER = 3
 """The layer that is shown closely."""
 
+PAIR = "A man is playing a guitar on stage.", "Someone performs live music with a guitar."
 LANGUAGE_MODEL = "smollm2"
 PROMPT, SAID, AGAINST = "When Anna and Peter met at the station, Anna gave the book to", " Peter", " Anna"
 
@@ -59,11 +60,11 @@ def run(folder: Path, model: str | None) -> None:
     summarise(console, analyses, seconds)
     show_first(console, next(iter(analyses.values())), analyzer.tolerance)
     start = perf_counter()
-    written = [*write(folder, analyses), *show_prediction(console, folder)]
+    written = [*write(folder, analyses), *show_similarity(console, folder), *show_prediction(console, folder)]
     size = sum(path.stat().st_size for path in written) / 1e6
     console.print(
         f"\nWrote {len(written)} files ({size:.1f} MB) to {folder.resolve()} in {perf_counter() - start:.1f} s. "
-        f"Look first at {written[0]} in a browser.",
+        f"Look first at {written[0]} and {folder / 'similarity.html'} in a browser.",
         soft_wrap=True,
     )
 
@@ -109,6 +110,23 @@ def show_first(console: Console, analysis: ns.Analysis, tolerance: float) -> Non
         console.print(map_table(selection, layer, console.width))
     console.print()
     console.print(completeness_table(analysis.dataset, tolerance))
+
+
+def show_similarity(console: Console, folder: Path) -> Iterator[Path]:
+    """Why the embedded sentence encoder finds two texts similar: the strongest pairs of tokens, a page and a figure."""
+    similarity = ns.load().similarity(*PAIR)
+    parts = float(similarity.table.sum()), float(similarity.first_margin.sum()) + float(similarity.second_margin.sum())
+    rows = [[cell.first, cell.second, f"{cell.value:+.3f}"] for cell in similarity.top(5)]
+    console.print(f'\nWhy are "{PAIR[0]}" and "{PAIR[1]}" similar?\n', markup=False, soft_wrap=True)
+    console.print(plain_table("The strongest pairs of tokens", ["first", "second", similarity.measure], rows))
+    console.print(
+        f"All pairs {parts[0]:+.3f}, with biases {parts[1]:+.3f}, biases alone {similarity.constant:+.3f}: "
+        f"{similarity.measure} {similarity.value:.3f}, exact to {similarity.completeness:.0e}.",
+        markup=False,
+        soft_wrap=True,
+    )
+    yield similarity.save(folder / "similarity.html")
+    yield similarity.save(folder / "similarity.png")
 
 
 def show_prediction(console: Console, folder: Path) -> Iterator[Path]:

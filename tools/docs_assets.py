@@ -38,6 +38,7 @@ IMAGES = DOCS / "images"
 SENTENCE = "The opera singer caught a soap bubble."
 LONG = "The chef who the critics loved finally opened a restaurant in Lyon, and it was unbelievably good."
 CAUSAL = "Friends Juana and Kristi found a mango at the bar. Kristi gave it to"
+PAIR = "A man is playing a guitar on stage.", "Someone performs live music with a guitar."
 LAYER = 3
 CAUSAL_MODEL = "SmolLM2-135M"
 NOT_PLAIN = ("alignment", "entities", "shapley", "redundancy")
@@ -84,6 +85,7 @@ def figures(asked: argparse.Namespace) -> Iterator[Path | Left]:
     yield write_figure(plot_map(analysis, whole, normalise="row"), IMAGES / "layers.png")
     yield write_figure(plot_mixing_ratio(analysis, whole), IMAGES / "mixing.png")
     yield write_figure(plot_amplification(analysis, "AttnResLn", "AttnResLnFf", LAYER), IMAGES / "amplification.png")
+    yield write_figure(analyzer.similarity(*PAIR).plot(), IMAGES / "similarity-figure.png")
     words = analyzer.analyze("The soap bubble was unbelievably beautiful.").words()
     yield write_figure(plot_map(words, whole, LAYER, normalise="row"), IMAGES / "words.png")
     if (asked.materials / CAUSAL_MODEL).exists():
@@ -107,20 +109,26 @@ def screenshot(asked: argparse.Namespace) -> Iterator[Path | Left]:
     """The explorer in a browser."""
     from playwright.sync_api import sync_playwright  # noqa: PLC0415  (only here)
 
-    path, chromium = IMAGES / "explorer.png", shutil.which("chromium")
+    chromium = shutil.which("chromium")
     if chromium is None:
-        yield Left(("images/explorer",), "no chromium here")
+        yield Left(("images/explorer", "images/similarity"), "no chromium here")
         return
+    analyzer = ns.load()
+    shown = {
+        "explorer.png": (analyzer.analyze(LONG, heads=True), 860),
+        "similarity.png": (analyzer.similarity(*PAIR), 680),
+    }
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        page_file = write_page(ns.load().analyze(LONG, heads=True), path=Path(folder) / "explorer.html")
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1360, "height": 860}, device_scale_factor=1.5)
-        page.goto(page_file.as_uri())
-        page.locator(".heatmap").wait_for()
-        page.wait_for_timeout(1500)
-        page.screenshot(path=path)
+        for name, (result, height) in shown.items():
+            page_file = write_page(result, path=Path(folder) / "page.html")
+            page = browser.new_page(viewport={"width": 1360, "height": height}, device_scale_factor=1.5)
+            page.goto(page_file.as_uri())
+            page.locator(".heatmap").wait_for()
+            page.wait_for_timeout(1500)
+            page.screenshot(path=IMAGES / name)
         browser.close()
-    yield path
+    yield from (IMAGES / name for name in shown)
 
 
 def plain_experiments() -> list[str]:

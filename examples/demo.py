@@ -1,7 +1,8 @@
 """The demonstration: a few sentences analysed at every scope with the embedded model, and what there is to see in them.
 
-Prints how much tokens are mixed from scope to scope, what special tokens get, and how exact the decomposition is; writes
-pictures and maps to a folder. Everything is made with the public names of normscope.
+Prints how much tokens are mixed from scope to scope, what special tokens get, and how exact the decomposition is; then why
+a language model says what it says, if one is installed. Writes pictures, pages and maps to a folder. Everything is made
+with the public names of normscope.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sentences import SENTENCES
 
 import normscope as ns
 from normscope.explorer import write_page
+from normscope.output.explanation_terminal import explanation_view
 from normscope.output.export import export_map, write_figure
 from normscope.output.terminal import completeness_table, map_table, plain_table
 from normscope.plots import plot_amplification, plot_growth, plot_map, plot_mixing_ratio, plot_tokens
@@ -25,6 +27,9 @@ from normscope.results.select import select_map
 
 LAYER = 3
 """The layer that is shown closely."""
+
+LANGUAGE_MODEL = "smollm2"
+PROMPT, SAID, AGAINST = "When Anna and Peter met at the station, Anna gave the book to", " Peter", " Anna"
 
 
 def main() -> None:
@@ -54,7 +59,7 @@ def run(folder: Path, model: str | None) -> None:
     summarise(console, analyses, seconds)
     show_first(console, next(iter(analyses.values())), analyzer.tolerance)
     start = perf_counter()
-    written = list(write(folder, analyses))
+    written = [*write(folder, analyses), *show_prediction(console, folder)]
     size = sum(path.stat().st_size for path in written) / 1e6
     console.print(
         f"\nWrote {len(written)} files ({size:.1f} MB) to {folder.resolve()} in {perf_counter() - start:.1f} s. "
@@ -104,6 +109,19 @@ def show_first(console: Console, analysis: ns.Analysis, tolerance: float) -> Non
         console.print(map_table(selection, layer, console.width))
     console.print()
     console.print(completeness_table(analysis.dataset, tolerance))
+
+
+def show_prediction(console: Console, folder: Path) -> Iterator[Path]:
+    """Why a language model says this word and not that one, and its page; a sentence if no such model is installed."""
+    try:
+        analyzer = ns.load(LANGUAGE_MODEL)
+    except ns.ModelError as error:
+        console.print(f"\nNo prediction is explained. {str(error).splitlines()[0]}", markup=False, soft_wrap=True)
+        return
+    explanation = analyzer.explain(PROMPT, target=SAID, against=AGAINST)
+    console.print(f"\nWhy does {analyzer.name} say{SAID}, and not{AGAINST}?\n", markup=False)
+    console.print(explanation_view(explanation))
+    yield explanation.save(folder / "prediction.html")
 
 
 def shown_layer(analysis: ns.Analysis) -> int:

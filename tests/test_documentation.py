@@ -71,7 +71,7 @@ def test_the_schema_page_has_every_name_of_an_analysis(analyzer: ns.Analyzer) ->
 
 def test_the_schema_page_has_every_name_of_an_encoder_decoder_analysis() -> None:
     analyzer = ns.load(tiny("bart", AutoModelForSeq2SeqLM, **BART))
-    tree = analyzer.analyze(ids(5, 6, 7), target=ids(8, 9)).tree
+    tree = analyzer.analyze(ids(5, 6, 7), decoder_text=ids(8, 9)).tree
     assert set(tree.children) == {"decoder", "encoder"}
     for node in tree.subtree:
         assert_described(node.to_dataset())

@@ -27,6 +27,7 @@ EXTRAS = {
     "ray": "import normscope.runs.ray",
     "zarr": "import zarr",
     "accelerate": "import accelerate",
+    "gguf": "import gguf, accelerate",
 }
 """What works with an extra alone."""
 
@@ -44,6 +45,7 @@ WITHOUT = {
     "ray": _RUN.format("'--corpus', str(bundled()), '--engine', 'ray'"),
     "zarr": _LOADED.format("analyze('A text.', out='maps.zarr')"),
     "accelerate": "import normscope as ns; ns.load(device_map='auto')",
+    "gguf": "import normscope as ns; ns.load('smollm2')",
 }
 """What says how to install the extra, where it is missing."""
 

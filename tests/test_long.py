@@ -46,14 +46,14 @@ def blocks_of_seven(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     monkeypatch.setattr(capture, "ROWS_AT_ONCE", 7)
     monkeypatch.setattr(capture, "_PAIRS_AT_ONCE", 7)
     heights: list[int] = []
-    traces_of_rows = capture.BoundBlock.traces_of_rows
+    traces_of_rows = capture.TraceBuilder.traces_of_rows
 
     def noting(self: Any, view: Any, blocks: Any) -> Any:
         for trace in traces_of_rows(self, view, blocks):
             heights.append(len(trace.queries))
             yield trace
 
-    monkeypatch.setattr(capture.BoundBlock, "traces_of_rows", noting)
+    monkeypatch.setattr(capture.TraceBuilder, "traces_of_rows", noting)
     yield heights
 
 
@@ -124,9 +124,9 @@ def test_an_encoder_decoder_goes_by_rows_and_to_disk(tmp_path: Path, request: py
     heads = dict(encoder_attention_heads=3, decoder_attention_heads=3)
     analyzer = ns.load(BartModel(BartConfig(**sizes, **heads)).eval())
     target = {"input_ids": torch.arange(7, 30)[None]}
-    kept = analyzer.analyze(IDS, target=target)
+    kept = analyzer.analyze(IDS, decoder_text=target)
     heights = request.getfixturevalue("blocks_of_seven")
-    analyzer.analyze(IDS, target=target, out=tmp_path / "maps.zarr")
+    analyzer.analyze(IDS, decoder_text=target, out=tmp_path / "maps.zarr")
     assert heights.count(5) == 2  # the last rows of the 40 of the encoder, in both layers
     streamed = ns.open(tmp_path / "maps.zarr")
     for part, whole in ((streamed, kept), (streamed.encoder, kept.encoder)):

@@ -122,6 +122,31 @@ def test_what_needs_no_options_is_answered_without_reading_any(arguments: list[s
     assert not {"typer", "normscope.families.spec"}.intersection(imported_by(ENDED.format(arguments)))
 
 
+ALONE = """
+import importlib, pkgutil, sys
+import normscope
+
+for module in [each.name for each in pkgutil.walk_packages(normscope.__path__, "normscope.")]:
+    if module.startswith({packages!r}) and not module.endswith("__main__"):
+        for loaded in [name for name in sys.modules if name.partition(".")[0] == "normscope"]:
+            del sys.modules[loaded]
+        importlib.import_module(module)
+"""
+
+
+@pytest.mark.parametrize(
+    "packages",
+    [("normscope.output", "normscope.plots"), pytest.param(("normscope.",), marks=pytest.mark.slow)],
+    ids=["what shows results", "all"],
+)
+def test_every_module_can_be_imported_first(packages: tuple[str, ...]) -> None:
+    """A command imports only what it needs, so that any module may be the first of an import circle."""
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE.format(packages=packages)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 def cpu_seconds(*arguments: str) -> float:
     """The least that a Python process took of five."""
 

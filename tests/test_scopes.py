@@ -76,6 +76,73 @@ def test_cross_is_short_for_the_cross_attention_alone(alias: str, scope: str) ->
     assert resolve(alias, DECODER) == scope
 
 
+PRE_NORM = scopes_of(["Attn", "Res", "Ln", "Ff", "Res"])
+SANDWICH = scopes_of(["Attn", "Ln", "Res", "Ln", "Ff", "Ln", "Res"])
+PARALLEL = scopes_of(["Attn", "Ff", "Res"])
+
+
+@pytest.mark.parametrize(
+    ("available", "alias", "scope"),
+    [
+        (POST_NORM, "ATB", "AttnResLn"),
+        (POST_NORM, "ATBFF", "AttnResLnFf"),
+        (POST_NORM, "AtbFfRes", "AttnResLnFfRes"),
+        (POST_NORM, "atb-ff-res-ln", "AttnResLnFfResLn"),
+        (POST_NORM, "ATBFF-N", "AttnResLnFf"),
+        (PRE_NORM, "ATB", "AttnRes"),
+        (PRE_NORM, "ATBLN", "AttnResLn"),
+        (PRE_NORM, "ATBLNFF", "AttnResLnFf"),
+        (PRE_NORM, "ATBFF", "AttnResLnFf"),
+        (PRE_NORM, "ATBFFRES", "AttnResLnFfRes"),
+        (SANDWICH, "ATB", "AttnLnRes"),
+        (SANDWICH, "ATBFF", "AttnLnResLnFf"),
+        (DECODER, "ATB", "AttnResLn"),
+        (["Attn", "AttnResLnFf"], "ATBFF", "AttnResLnFf"),
+    ],
+)
+def test_the_2024_papers_names_start_with_the_attention_block(available: list[str], alias: str, scope: str) -> None:
+    assert resolve(alias, available) == scope
+
+
+@pytest.mark.parametrize(
+    ("available", "alias"),
+    [
+        (PRE_NORM, "ATBFFRESLN"),
+        (PARALLEL, "ATB"),
+        (["AttnRes", "AttnResLn"], "ATB"),  # the norm may be that of the attention or that of the feed-forward
+        (POST_NORM[:-1][2:4], "ATB"),
+        (POST_NORM, "ATBLN"),
+        (POST_NORM, "ATBRES"),
+    ],
+)
+def test_a_name_that_may_mean_two_scopes_or_none_is_refused(available: list[str], alias: str) -> None:
+    with pytest.raises(ScopeError, match=f"There is no scope '{alias}' here. Available scopes"):
+        resolve(alias, available)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("AtnRes", "AttnRes"),
+        ("AttnResLnFff", "AttnResLnFf"),
+        ("AttnRessLn", "AttnResLn"),
+        ("AttnResLnFfResL", None),  # the one before it is as near as the one after it
+        ("AttnResFf", None),  # spelt as scopes are: this one is not there, and another is another
+        ("AttnLn", None),
+        ("AttnResLnFfResLnRes", None),
+        ("ATBLN", None),
+        ("Attn2", None),
+        ("Ff", None),
+        ("whole layer", None),
+    ],
+)
+def test_only_a_misspelt_name_gets_a_hint_and_only_at_the_scope_that_was_meant(name: str, meant: str | None) -> None:
+    with pytest.raises(ScopeError) as raised:
+        resolve(name, POST_NORM)
+    hint = f"Did you mean {meant!r}?" if meant else "Did you mean"
+    assert (hint in str(raised.value)) is (meant is not None)
+
+
 @pytest.mark.parametrize("name", ["AttnResLnFfResLnRes", "Attn2", "Ff", "", "-N", "Cross", "CrossW"])
 def test_an_unknown_scope_is_an_error_that_says_what_was_asked_and_lists_what_there_is(name: str) -> None:
     with pytest.raises(ScopeError) as raised:

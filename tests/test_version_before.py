@@ -36,7 +36,7 @@ def test_maps_of_the_embedded_model_are_those_of_version_0_1() -> None:
 
 def test_maps_of_an_encoder_and_a_decoder_are_those_of_version_0_1() -> None:
     model = tiny("bart", AutoModelForSeq2SeqLM, dtype=torch.float64, **BART)
-    analysis = ns.load(model).analyze(ids(5, 6, 7, 8, 2), target=ids(9, 10, 2), heads=True)
+    analysis = ns.load(model).analyze(ids(5, 6, 7, 8, 2), decoder_text=ids(9, 10, 2), heads=True)
     assert isinstance(analysis, ns.Analysis)
     before = ns.open(BEFORE / "bart.nc")
     assert_same(analysis, before)

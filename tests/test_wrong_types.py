@@ -13,7 +13,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import normscope as ns
 from normscope.options import is_whole, whole_numbers
-from normscope.results.select import find_query, select_map
+from normscope.results.find import find_query
+from normscope.results.select import select_map
 
 SIZE: dict[str, Any] = dict(hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20)
 IDS = {"input_ids": [[5, 9, 7, 30]]}
@@ -126,7 +127,7 @@ def test_a_question_of_the_wrong_kind_is_refused(causal: Any, asked: dict[str, A
 def test_a_direction_may_be_of_numpy_torch_or_plain_numbers(causal: Any) -> None:
     direction = np.arange(1, 13)
     kinds = (direction, torch.tensor(direction), direction.tolist(), direction.astype(np.float32))
-    values = [causal.explain(IDS, direction=each).value for each in kinds]
+    values = [causal.explain(IDS, direction=each).values[0] for each in kinds]
     assert values == pytest.approx([values[0]] * len(values))
 
 

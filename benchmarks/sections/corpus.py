@@ -15,6 +15,7 @@ from normscope.experiments import ModelFacts, Observation, Partial, experiment
 from normscope.experiments.base import Experiment
 from normscope.experiments.observer import Plan, observe
 from normscope.methods.norms import Decomposition
+from normscope.methods.resolve import measure_layers
 
 OF_TEXT = (
     *("dispersion", "categories", "weight-vs-norm", "frequency", "mixing-ratio", "mixing-frequency"),
@@ -52,7 +53,7 @@ def plan_of(analyzer: ns.Analyzer) -> Plan:
 
 
 def full_maps(analyzer: ns.Analyzer, items: list[Item]) -> None:
-    analyzer.measure([item.sequence for item in items], [Decomposition(maps=tuple(analyzer.scopes))])
+    measure_layers(analyzer, [item.sequence for item in items], [Decomposition(maps=tuple(analyzer.scopes))])
 
 
 def _beside(labels: Row, what: str, seconds: float, maps: float, forms: int) -> Row:

@@ -29,6 +29,7 @@ from normscope.explain.pulling import PullRequest, pull_back
 from normscope.explain.question import LogitQuestion, Wanted
 from normscope.inputs import read_inputs
 from normscope.methods.projections import Projections
+from normscope.methods.resolve import measure_layers
 
 MANY = 16
 """How many targets of one text are explained together."""
@@ -56,7 +57,7 @@ def many_targets(analyzer: ns.Analyzer, inputs: Inputs) -> None:
 def projections(analyzer: ns.Analyzer, inputs: Inputs) -> None:
     (sequence,), _ = read_inputs(inputs, None, None)
     scopes = tuple(scope for scope in analyzer.scopes if scope.quantity == "norm")
-    analyzer.measure([sequence], [Projections(scopes, heads=True)])
+    measure_layers(analyzer, [sequence], [Projections(scopes, heads=True)])
 
 
 def backward(analyzer: ns.Analyzer, inputs: Inputs) -> None:

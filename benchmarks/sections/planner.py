@@ -82,13 +82,13 @@ def _of_translation(analyzer: ns.Analyzer, length: int) -> Kinds:
     source, target, attention = ids(length), ids(length), attention_scopes(analyzer)
     source, target = ({"input_ids": each["input_ids"] % 19000} for each in (source, target))
     estimate, analyze = (
-        partial(analyzer.estimate, length, target=length),
-        partial(analyzer.analyze, source, target=target),
+        partial(analyzer.estimate, length, decoder_text=length),
+        partial(analyzer.analyze, source, decoder_text=target),
     )
     return {
         "all maps": (estimate, analyze),
         "attention-block maps": (partial(estimate, scopes=attention), partial(analyze, scopes=attention)),
-        "mixing ratios": (partial(estimate, maps=False), lambda: analyzer.mixing_ratios(source, target=target)),
+        "mixing ratios": (partial(estimate, maps=False), lambda: analyzer.mixing_ratios(source, decoder_text=target)),
     }
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
-from functools import cached_property
+from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
-from typing import Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 import numpy as np
 import torch
@@ -18,10 +19,10 @@ import xarray as xr
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope.answering import explain_answer
-from normscope.chain.baseline import BiasBaseline, baseline
-from normscope.chain.measure import AnyMeasure, KeptTraces, check_arithmetic
+from normscope.chain.baseline import baseline
+from normscope.chain.measure import KeptTraces, check_arithmetic
 from normscope.chain.trace import LayerTrace
-from normscope.deprecated import renamed_keywords
+from normscope.deprecated import renamed_keywords, warn_renamed
 from normscope.errors import InputError, require_extra
 from normscope.estimate import Clock, Estimate
 from normscope.estimate import request as planned
@@ -31,25 +32,24 @@ from normscope.explain.pulling import PullRequest
 from normscope.explain.question import Wanted
 from normscope.explain.task import Asked
 from normscope.families.spec import Stack
-from normscope.inputs import ImageInput, Input, Reading, Target, TokenSequence
+from normscope.inputs import DecoderText, ImageInput, Input, Reading, TokenSequence
 from normscope.methods import LayerMethod, attribution, layer_method, resolve
-from normscope.methods.across_layers import AcrossLayers, maps_by
+from normscope.methods.across_layers import AcrossLayers
 from normscope.methods.norms import Decomposition
 from normscope.methods.prediction import Attribution
 from normscope.models.loading import load_model, sketched_model
 from normscope.models.model import Model
 from normscope.models.options import DeviceMap, ModelOptions
 from normscope.options import (
-    PAPERS,
-    Conventions,
     StackName,
+    ValueBias,
     ff_baseline_of,
     stack_name,
     value_bias_of,
     whole_number,
     with_keywords,
 )
-from normscope.passes import Measured, Pass, Tell
+from normscope.passes import Pass
 from normscope.request import (
     AnalysisOptions,
     AnalysisRequest,
@@ -204,7 +204,7 @@ class Analyzer(Model):
         return self.module
 
     def of_stack(self, stack: StackName) -> Analyzer:
-        """The model with one of its two stacks as what is analysed. The encoder reads its text alone, without a target.
+        """The model with one of its two stacks as what is analysed. The encoder reads its text alone.
 
         Examples:
             >>> from transformers import BartConfig, BartModel
@@ -233,7 +233,7 @@ class Analyzer(Model):
         self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[AnalysisOptions]
     ) -> Analysis | list[Analysis]: ...
 
-    @renamed_keywords(tell="on_progress", words="pretokenized")
+    @renamed_keywords(tell="on_progress", words="pretokenized", target="decoder_text")
     @with_keywords(AnalysisOptions, AnalysisRequest)
     def analyze(
         self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[AnalysisOptions]
@@ -247,12 +247,12 @@ class Analyzer(Model):
             pretokenized: the inputs are lists of words.
 
         Keyword Args:
-            target: for an encoder-decoder model, the text (or texts, or token ids) that the decoder gives out; without it
-                the model generates one. The decoder reads the start token and all of it, but for an end token that closes
-                it. The result is the decoder's analysis, with the encoder's as `.encoder`.
+            decoder_text: for an encoder-decoder model, the text (or texts, or token ids) that the decoder reads; without it
+                the model generates one. The decoder reads the start token and all of it, except for an end token that
+                closes it. The result is the decoder's analysis, with the encoder's as `.encoder`.
             scopes: the scopes to compute (default all). The chain is followed only as far as they need.
             layers: the layers to compute, from 1 (default all). The forward pass ends after the last of them.
-            queries: the positions of the rows to compute, negative from the end (default all).
+            queries: the rows to compute, by position, negative from the end, or by token, such as `"opera"` (default all).
             heads: also keep the maps of each head (`AttnW`, `Attn`; of projections at every scope).
             method: what the maps measure: `"norms"` of parts, or one of `normscope.available_methods("layer maps")`, by name
                 or, with options other than its defaults, as `normscope.methods.method(name, ...)` gives it.
@@ -292,7 +292,18 @@ class Analyzer(Model):
         """
         asked = AnalysisRequest(**options)
         method, value_bias = layer_method(asked.method), value_bias_of(asked.value_bias)
-        sequences, single = resolve.read(self, inputs, asked.target, Reading(pretokenized, asked.truncate))
+        sequences, single = resolve.read(self, inputs, asked.decoder_text, Reading(pretokenized, asked.truncate))
+        if asked.out is not None and len(sequences) > 1:
+            raise InputError("out= streams the norm maps of one input: leave out other inputs.")
+        analyses: list[Analysis] = []
+        for some, queries in resolve.by_queries(sequences, asked.queries):
+            analyses += self._analyses(some, replace(asked, queries=queries), method, value_bias)
+        return analyses[0] if single else analyses
+
+    def _analyses(
+        self, sequences: list[TokenSequence], asked: AnalysisRequest, method: LayerMethod, value_bias: ValueBias
+    ) -> list[Analysis]:
+        """The analyses of sequences that are analysed together, at the same positions."""
         wanted = resolve.wanted_of(asked, asked, projections=asked.projections)
         request = resolve.map_request(self, method, wanted, asked)
         facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline, **method.facts}
@@ -300,35 +311,15 @@ class Analyzer(Model):
             require_extra("zarr", "Streaming results to disk (out=)", "zarr")
             from normscope.results import zarr as streaming  # noqa: PLC0415  (an extra)
 
-            return streaming.analysis(Pass(self, request), sequences, facts, asked.out, asked.on_progress)
+            return [streaming.analysis(Pass(self, request), sequences, facts, asked.out, asked.on_progress)]
         if asked.max_memory is not None:
             refuse_memory(self, request, lengths_of(sequences), asked.max_memory)
         if method.across_layers:
             run = AcrossLayers(self, method, request, asked)
             layers = resolve.layers_asked(self, asked.layers)
-            analyses = run.analyses(sequences, layers, asked.queries, asked.on_progress)
-        else:
-            measured = Pass(self, request).over(sequences, progress=asked.progress, tell=asked.on_progress)
-            analyses = [results.analysis(item, facts) for item in measured]
-        return analyses[0] if single else analyses
-
-    def maps_by(
-        self,
-        sequence: TokenSequence,
-        method: LayerMethod,
-        scopes: Sequence[str] | None = None,
-        dtype: torch.dtype | None = None,
-        tell: Tell | None = None,
-    ) -> Analysis:
-        """The maps of all layers by a method, for a sequence that is ready for the model.
-
-        Examples:
-            >>> from normscope.inputs import read_inputs
-            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest)
-            >>> analyzer.maps_by(sequences[0], ns.method("alti")).map("AttnResLn").shape  # [layer, query, key]
-            (6, 5, 5)
-        """
-        return maps_by(self, sequence, method, scopes, dtype, tell)
+            return run.analyses(sequences, layers, request.queries, asked.on_progress)
+        measured = Pass(self, request).over(sequences, progress=asked.progress, tell=asked.on_progress)
+        return [results.analysis(item, facts) for item in measured]
 
     @overload
     def mixing_ratios(self, inputs: Text, **options: Unpack[MixingOptions]) -> xr.DataArray: ...
@@ -341,7 +332,7 @@ class Analyzer(Model):
         self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[MixingOptions]
     ) -> xr.DataArray | list[xr.DataArray]: ...
 
-    @renamed_keywords(tell="on_progress", words="pretokenized")
+    @renamed_keywords(tell="on_progress", words="pretokenized", target="decoder_text")
     @with_keywords(MixingOptions, MixingRequest)
     def mixing_ratios(
         self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[MixingOptions]
@@ -361,7 +352,7 @@ class Analyzer(Model):
         measure = Decomposition(ratios=tuple(own), value_bias=value_bias)
         start = baseline(asked.ff_baseline, value_bias)
         request = resolve.request(self, [measure], [], asked.layers, None, asked.dtype, start)
-        sequences, single = resolve.read(self, inputs, asked.target, Reading(pretokenized, asked.truncate))
+        sequences, single = resolve.read(self, inputs, asked.decoder_text, Reading(pretokenized, asked.truncate))
         measured = Pass(self, request).over(sequences, progress=asked.progress, tell=asked.on_progress)
         facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline}
         ratios = [results.mixing_ratios(item, facts) for item in measured]
@@ -378,7 +369,7 @@ class Analyzer(Model):
         self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[ExplainOptions]
     ) -> Explanation | list[Explanation]: ...
 
-    @renamed_keywords(tell="on_progress", words="pretokenized")
+    @renamed_keywords(tell="on_progress", words="pretokenized", reply="decoder_text")
     @with_keywords(ExplainOptions, ExplainRequest)
     def explain(
         self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[ExplainOptions]
@@ -391,20 +382,21 @@ class Analyzer(Model):
 
         Keyword Args:
             target: what to explain. A causal model: the word (or the whole continuation, token by token) that follows; a
-                masked model: the word at the mask; a classifier: a label; an encoder-decoder: the text that it gives out,
+                masked model: the word at the mask; a classifier: a label; an encoder-decoder: the text that it outputs,
                 each token at its own row. By default what the model itself predicts. A token id or a list of them (just
                 these are explained), or the number of a label, work too.
             against: another word or label: the difference of the two logits is explained. Of words of several tokens, the
                 first token in which they differ.
-            at: the position of the token whose prediction is explained (causal: the next token after it), negative from
-                the end. By default the last, the mask, or the only one.
+            at: the token whose prediction is explained (causal: the next token after it), by its position, negative from
+                the end, or by its name. By default the last, the mask, or the only one.
             continue_for: instead of a target, let a causal model continue the text by at most so many tokens, always the
                 most probable one whatever its settings of generation say, and explain each.
             direction: instead of a logit, the last state of the token `at` along a vector `[d]` of your own (of torch, numpy
-                or plain numbers), or along the `"state"` itself. Needs no head. Of an encoder-decoder, `target` is then the
-                text that the decoder reads.
-            reply: of an encoder-decoder, the text that its decoder reads, or the token ids, just as they are after the
-                start token. The target is then a word, or a token id, that could follow the token `at`, as of causal models.
+                or plain numbers), or along the `"state"` itself. Needs no head. An encoder-decoder also needs its
+                `decoder_text`.
+            decoder_text: for an encoder-decoder, the text that its decoder reads, as in `analyze`, or token ids, exactly as
+                they are after the start token. The target is then a word, or a token id, that could follow the token
+                `at`, as in causal models.
             objective: the `"logit"`, or the `"centred"` logit: what it is above the mean of all logits of its row, weighted
                 by their probabilities, which are constants. What raises all logits alike is left out. With `against`, which
                 makes it a `"contrast"`, the two are the same.
@@ -442,12 +434,21 @@ class Analyzer(Model):
                 f"The method {method.facts['method']!r} has no baseline of feed-forwards: leave out ff_baseline, or use "
                 f"'pull-back' or 'decompx'."
             )
-        said = (asked.target, asked.against, asked.at, asked.continue_for, asked.direction, asked.reply)
+        target, decoder_text = self._target_and_text(asked)
+        said = (target, asked.against, asked.at, asked.continue_for, asked.direction, decoder_text)
         wanted = checked(*said, asked.objective)
         sequences, single = resolve.read_sources(self, inputs, Reading(pretokenized, asked.truncate))
         request = PullRequest(asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline)
         explanations = [self._explain(item, wanted, method, request) for item in sequences]
         return explanations[0] if single else explanations
+
+    def _target_and_text(self, asked: ExplainRequest) -> tuple[Any, Any]:
+        """What is explained and what a decoder reads. In version 0.2, `target` was the latter where a direction is given."""
+        given = asked.target is not None and asked.decoder_text is None
+        if asked.direction is None or self.family.encoder is None or not given:
+            return asked.target, asked.decoder_text
+        warn_renamed("The keyword 'target' of explain with a direction", "'decoder_text'", frames=4)
+        return None, asked.target
 
     def _explain(
         self, sequence: TokenSequence, wanted: Wanted, method: Attribution, request: PullRequest
@@ -635,13 +636,13 @@ class Analyzer(Model):
         comparison = Comparison(self, spec, measure, asked.table, asked.dtype)
         return comparison, TextReader(self, spec, truncate=asked.truncate), roles
 
-    @renamed_keywords(words="pretokenized")
+    @renamed_keywords(words="pretokenized", target="decoder_text")
     @with_keywords(EstimateOptions, EstimateRequest)
     def estimate(
         self,
         inputs: Input | ImageInput | int | Sequence[int],
         *,
-        target: Input | int | Sequence[int] | None = None,
+        decoder_text: Input | int | Sequence[int] | None = None,
         pretokenized: bool = False,
         **options: Unpack[EstimateOptions],
     ) -> Estimate:
@@ -649,8 +650,8 @@ class Analyzer(Model):
 
         Args:
             inputs: texts or images as in `analyze`, or a number of tokens, or a list of such numbers.
-            target: for an encoder-decoder model, the texts or numbers of tokens that the decoder reads; without it, as
-                many as its source has. What the model would generate is not known in advance.
+            decoder_text: for an encoder-decoder model, the texts or numbers of tokens that the decoder reads; without
+                it, as many as its source has. What the model would generate is not known in advance.
 
         Keyword Args:
             maps: whether to estimate `analyze`, or else `mixing_ratios`.
@@ -667,22 +668,24 @@ class Analyzer(Model):
             512 tokens: 21.1 Gflop, 111 MB of memory, 6.3 MB of results
         """
         asked = EstimateRequest(**options)
+        rows = planned.counted_queries(asked.queries)
+        asked = replace(asked, queries=rows)
         if asked.maps:
             request = resolve.map_request(self, layer_method(schema.NORMS), resolve.wanted_of(asked), asked)
         else:
             own, _ = resolve.scopes_asked(self, asked.scopes)
             measure = Decomposition(ratios=tuple(own))
-            request = resolve.request(self, [measure], [], asked.layers, asked.queries, asked.dtype)
-        lengths = planned.lengths(self, inputs, target, Reading(pretokenized, asked.truncate))
+            request = resolve.request(self, [measure], [], asked.layers, rows, asked.dtype)
+        lengths = planned.lengths(self, inputs, decoder_text, Reading(pretokenized, asked.truncate))
         short_run = planned.short_analysis(self, request) if asked.timed else None
         return plan(self, asked_of(self, request), lengths, short_run=short_run, clock=asked.clock)
 
-    @renamed_keywords(words="pretokenized")
+    @renamed_keywords(words="pretokenized", target="decoder_text")
     def estimate_explanation(
         self,
         inputs: Input | ImageInput | int | Sequence[int],
         *,
-        target: Input | int | Sequence[int] | None = None,
+        decoder_text: Input | int | Sequence[int] | None = None,
         values: int = 1,
         heads: bool = False,
         pretokenized: bool = False,
@@ -695,7 +698,7 @@ class Analyzer(Model):
 
         Args:
             inputs: as in `estimate`.
-            target: of an encoder-decoder model, as in `estimate`.
+            decoder_text: for an encoder-decoder model, as in `estimate`.
             values: how many values are explained: the tokens of a continuation, or 1.
 
         The other arguments are those of `estimate`.
@@ -709,64 +712,40 @@ class Analyzer(Model):
             raise InputError(f"At least one value is explained, not {count}.")
         check_arithmetic(dtype)
         stacks = explained_of(self, count, dtype, heads=heads, head=True)
-        lengths = planned.lengths(self, inputs, target, Reading(pretokenized, truncate))
+        lengths = planned.lengths(self, inputs, decoder_text, Reading(pretokenized, truncate))
         short_run = planned.short_explanation(self, self.explain, dtype, heads=heads) if timed else None
         return plan(self, stacks, lengths, short_run=short_run, clock=clock)
 
-    def traces(self, inputs: Input | ImageInput, *, target: Target | None = None) -> list[LayerTrace]:
+    @renamed_keywords(target="decoder_text")
+    def traces(self, inputs: Input | ImageInput, *, decoder_text: DecoderText | None = None) -> list[LayerTrace]:
         """The trace of every layer of the main stack for one input: what `decompose` and the `oracle` compute with.
 
         Examples:
             >>> len(analyzer.traces("A text."))  # one for each layer
             6
         """
-        sequences, _ = resolve.read(self, inputs, target)
+        sequences, _ = resolve.read(self, inputs, decoder_text)
         measure = KeptTraces()
         (measured,) = Pass(self, resolve.request(self, [measure], [], None, None, None)).over(sequences)
         return list(measured.main[measure].values())
 
-    def measure(
-        self,
-        sequences: Sequence[TokenSequence],
-        measures: Sequence[AnyMeasure],
-        *,
-        dtype: torch.dtype | None = None,
-        start: BiasBaseline | None = None,
-        tell: Tell | None = None,
-    ) -> list[Measured]:
-        """Any measures of all layers of the main stack, for sequences that are ready for the model.
+    if not TYPE_CHECKING:  # a type checker should not take any name for an attribute
 
-        Examples:
-            >>> from normscope.inputs import read_inputs
-            >>> from normscope.methods import Decomposition
-            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest)
-            >>> ratios = Decomposition(ratios=(analyzer.scopes[2],))
-            >>> (measured,) = analyzer.measure(sequences, [ratios])
-            >>> sorted(measured.main[ratios]) == analyzer.layers
-            True
-        """
-        return Pass(self, resolve.request(self, measures, [], None, None, dtype, start)).over(
-            sequences, progress=False, tell=tell
-        )
+        def __getattr__(self, name: str) -> Any:
+            """The methods of version 0.2 that are functions now."""
+            if name not in _MOVED:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            module, function = _MOVED[name]
+            warn_renamed(f"Analyzer.{name}", f"normscope.{module}.{function}")
+            return partial(getattr(import_module(f"normscope.{module}"), function), self)
 
-    def analysis_of(
-        self,
-        measured: Measured,
-        conventions: Conventions = PAPERS,
-        method: LayerMethod | None = None,
-    ) -> Analysis:
-        """The analysis that the results of a pass make up.
 
-        Examples:
-            >>> from normscope.inputs import read_inputs
-            >>> from normscope.methods import Decomposition
-            >>> sequences, _ = read_inputs("A text.", analyzer.tokenizer, analyzer.longest)
-            >>> (measured,) = analyzer.measure(sequences, [Decomposition(maps=(analyzer.scopes[1],))])
-            >>> analyzer.analysis_of(measured).map("Attn").shape  # [layer, query, key]
-            (6, 5, 5)
-        """
-        facts = None if method is None else method.facts
-        return results.analysis_of(self, measured, conventions, facts)
+_MOVED = {
+    "analysis_of": ("results.from_pass", "analysis_of"),
+    "maps_by": ("methods.across_layers", "maps_by"),
+    "measure": ("methods.resolve", "measure_layers"),
+}
+"""What only experiments use, by its old name: the module and the function, which takes the model first."""
 
 
 def _listed(texts: object) -> list[str]:

@@ -48,10 +48,10 @@ class MovedModules(MetaPathFinder, Loader):
         sys.modules[module.__name__] = import_module(new_name)
 
 
-def warn_renamed(old: str, new: str) -> None:
-    """Warn of an old name, at the line that calls the function which calls this one."""
+def warn_renamed(old: str, new: str, *, frames: int = 1) -> None:
+    """Warn of an old name, at the line that calls the function which calls this one, or so many frames further out."""
     message = f"{old} is deprecated and will be removed in the next minor version: use {new}."
-    warnings.warn(message, DeprecationWarning, stacklevel=3)
+    warnings.warn(message, DeprecationWarning, stacklevel=2 + frames)
 
 
 def renamed_keywords(

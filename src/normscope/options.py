@@ -8,6 +8,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from functools import wraps
 from operator import index
 from typing import (
     Annotated,
@@ -28,13 +30,14 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Documentation:
-    """What a field means; its flags on the command line, if they do not follow from its name; its type there; and the
-    heading under which `--help` lists it, if it is not that of its dataclass."""
+    """What a field means; its flags on the command line, if they do not follow from its name; its type there; the heading
+    under which `--help` lists it, if it is not that of its dataclass; and whether it is not listed, as an old name is."""
 
     text: str
     flags: tuple[str, ...] = ()
     command_line_type: Any = None
     panel: str | None = None
+    hidden: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ def with_keywords(keywords: type, *kinds: type) -> Callable[[_Function], _Functi
     """Decorator: the signature at runtime shows the keywords of a `TypedDict`, with the defaults of dataclass fields.
 
     A type checker reads them from `**options: Unpack[...]`; `help` and the completion of a notebook read the signature.
+    An unknown keyword is a `TypeError` that names the call, as Python's own is, and the keyword that was meant.
     """
     defaults = {field.name: field.default for kind in kinds for field in fields(kind)}
     types = {name: getattr(kind, "__forward_arg__", kind) for name, kind in inspect.get_annotations(keywords).items()}
@@ -79,8 +83,44 @@ def with_keywords(keywords: type, *kinds: type) -> Callable[[_Function], _Functi
     def decorate(function: _Function) -> _Function:
         signature = inspect.signature(function)
         own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-        function.__dict__["__signature__"] = signature.replace(parameters=[*own, *shown])
-        return function
+        complete = signature.replace(parameters=[*own, *shown])
+
+        @wraps(function)
+        def wrapper(*arguments: Any, **given: Any) -> Any:
+            check_keywords(function.__name__, given, [name for name in complete.parameters if name != "self"])
+            return function(*arguments, **given)
+
+        wrapper.__dict__["__signature__"] = complete
+        return cast(_Function, wrapper)
+
+    return decorate
+
+
+def check_keywords(call: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise `TypeError`, as Python does, for a keyword that a call does not take; the nearest one is suggested."""
+    for name in given:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}.{hint} It takes {listing(known)}.")
+
+
+def also_spelled(**spellings: str) -> Callable[[_Function], _Function]:
+    """Decorator: a function also takes keywords in another spelling, given as `other="own"`, such as `normalize`."""
+
+    def decorate(function: _Function) -> _Function:
+        @wraps(function)
+        def wrapper(*arguments: Any, **given: Any) -> Any:
+            for other in spellings.keys() & given.keys():
+                own = spellings[other]
+                if own in given:
+                    raise InputError(
+                        f"{function.__name__} got {own!r} twice, also as {other!r}: leave out one of them."
+                    )
+                given[own] = given.pop(other)
+            return function(*arguments, **given)
+
+        return cast(_Function, wrapper)
 
     return decorate
 

@@ -108,6 +108,13 @@ def temporary_affixes(target: Path) -> tuple[str, str]:
     return f".{target.stem[:_STEM]}-", target.suffix[:_SUFFIX]
 
 
+def umask() -> int:
+    """The permissions that new files are not given."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 # ---- The endings of files that results are written to, and the check of a file's name before anything is computed.
 
 FIGURES = ("svg", "png", "pdf")

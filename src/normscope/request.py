@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import torch
 
     from normscope.explain.question import LabelName
-    from normscope.inputs import Target
+    from normscope.inputs import DecoderText
     from normscope.inputs.prompt import Context
     from normscope.methods.approximate import Approximate
     from normscope.methods.base import Method
@@ -43,13 +43,16 @@ if TYPE_CHECKING:
     Dtype = torch.dtype
     Vector = torch.Tensor | np.ndarray | Sequence[float]
 else:  # importing torch takes seconds, and a command line that only shows its options should not wait for it
-    LabelName = Target = Context = Approximate = LayerMethod = Method = Dtype = Vector = Any
+    LabelName = DecoderText = Context = Approximate = LayerMethod = Method = Dtype = Vector = Any
 
 Text = str | tuple[str, str]
 """One text, or a pair of texts."""
 
 OnProgress = Callable[[int, int], None]
 """Called with the number of layers that are done and the number of all layers; may raise, to cancel."""
+
+Queries = int | str | Sequence[int | str]
+"""Rows of a map: positions, negative from the end, or tokens by name."""
 
 Clock = Callable[[], float]
 """Returns the time in seconds."""
@@ -87,7 +90,7 @@ class SelectionOptions(TypedDict, total=False):
 class MapSelection(Selection):
     """What decides how much work maps are."""
 
-    queries: int | Sequence[int] | None = None
+    queries: Queries | None = None
     heads: bool = False
     approximate: Annotated[
         str | Approximate | None,
@@ -107,7 +110,7 @@ class MapSelection(Selection):
 class MapSelectionOptions(SelectionOptions, total=False):
     """The fields of `MapSelection` as keywords."""
 
-    queries: int | Sequence[int] | None
+    queries: Queries | None
     heads: bool
     approximate: str | Approximate | None
     products: Products | None
@@ -115,9 +118,9 @@ class MapSelectionOptions(SelectionOptions, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class PassOptions:
-    """What a pass over the inputs takes in addition: the decoder's target, and how progress is shown."""
+    """What a pass over the inputs takes in addition: what a decoder reads, and how progress is shown."""
 
-    target: Target | None = None
+    decoder_text: DecoderText | None = None
     progress: bool | None = None
     on_progress: OnProgress | None = None
 
@@ -125,7 +128,7 @@ class PassOptions:
 class PassKeywords(TypedDict, total=False):
     """The fields of `PassOptions` as keywords."""
 
-    target: Target | None
+    decoder_text: DecoderText | None
     progress: bool | None
     on_progress: OnProgress | None
 
@@ -199,10 +202,11 @@ class ExplainRequest:
         ),
     ] = None
     at: Annotated[
-        int | None,
+        int | str | None,
         Documentation(
-            "The position (from 0, or negative from the end) of the token whose prediction is explained. Default: the "
-            "last, the mask, or the only one.",
+            "The token whose prediction is explained: its position (from 0, or negative from the end), or the token itself. "
+            "Default: the last, the mask, or the only one.",
+            command_line_type=str,
             panel=_EXPLAINED,
         ),
     ] = None
@@ -213,7 +217,14 @@ class ExplainRequest:
         ),
     ] = None
     direction: Vector | Literal["state"] | None = None
-    reply: str | Sequence[int] | None = None
+    decoder_text: Annotated[
+        str | Sequence[int] | None,
+        Documentation(
+            "For an encoder-decoder model, the text that its decoder reads. The target is then a word that could follow it.",
+            command_line_type=str,
+            panel=_EXPLAINED,
+        ),
+    ] = None
     objective: Annotated[
         Objective,
         Documentation(
@@ -246,10 +257,10 @@ class ExplainOptions(TypedDict, total=False):
 
     target: LabelName | Sequence[int] | None
     against: LabelName | None
-    at: int | None
+    at: int | str | None
     continue_for: int | None
     direction: Vector | Literal["state"] | None
-    reply: str | Sequence[int] | None
+    decoder_text: str | Sequence[int] | None
     objective: Objective
     method: str | Method
     heads: bool

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from normscope.errors import ScopeError, listing, unknown
+from normscope.errors import ScopeError, listing
 
 ScopeQuantity = Literal["weight", "norm"]
 """What a scope measures: attention weights, or the norms of the parts."""
@@ -107,6 +107,55 @@ def _key(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", folded)
 
 
+_BLOCK = "atb"
+"""What the 2024 paper calls the attention block: attention and residual, with the norm of post-norm models."""
+
+_COMPONENT = re.compile("attn|cross|res|ln|ff|w")
+_FEWEST_LETTERS, _MOST_WRONG = 4, 2
+
+
+def _of_attention_block(rest: str, scopes: Sequence[Scope]) -> Scope | None:
+    """The scope that the 2024 paper calls `ATB` and some components after it: `ATB`, `ATBFF`, `ATBFFRES`, `ATBFFRESLN`.
+
+    Which components the block has shows only in a whole layer: in a model whose layer ends with a norm (post-norm), that of
+    the attention belongs to the block; in others, the first norm after it is the feed-forward's.
+    """
+    norms = {_key(scope): scope for scope in scopes if scope.quantity == "norm"}
+    chain = max(norms.values(), key=lambda scope: len(scope.components), default=Scope(""))
+    prefixes = [Scope.of(chain.components[:count]) for count in range(1, 1 + len(chain.components))]
+    after_ff = chain.components[1 + chain.components.index("Ff") :] if "Ff" in chain.components else ()
+    is_whole = "Res" in after_ff and all(_key(prefix) in norms for prefix in prefixes)
+    if is_whole and "Res" in chain.components[: chain.components.index("Ff")]:
+        end = 1 + chain.components.index("Res")
+        end += chain.components[-1] == "Ln" and chain.components[end] == "Ln"
+        blocks = ["".join(chain.components[:end]).lower()]
+    else:  # without the whole layer, only a name that goes on to the feed-forward is clear
+        blocks = ["attnresln", "attnres", "attnlnres"] if "ff" in rest else []
+    names = [block + part + rest for block in blocks for part in ("", "ln" if rest.startswith("ff") else "")]
+    found = {norms[name] for name in names if name in norms}
+    return found.pop() if len(found) == 1 else None
+
+
+def _misspelt(name: str, available: Sequence[str]) -> str:
+    """A hint at the scope that was meant, if only one is that near; none for a name that is spelt as scopes are."""
+    key = _key(name)
+    if len(key) < _FEWEST_LETTERS or not _COMPONENT.sub("", key.replace(_BLOCK, "attn")):
+        return ""
+    distances = sorted((_distance(key, _key(scope)), str(scope)) for scope in available)
+    near = [scope for distance, scope in distances if distance == distances[0][0] <= _MOST_WRONG]
+    return f" Did you mean {near[0]!r}?" if len(near) == 1 else ""
+
+
+def _distance(one: str, other: str) -> int:
+    """How many letters have to be put in, left out or replaced to make one name of another."""
+    row = list(range(len(other) + 1))
+    for count, letter in enumerate(one, 1):
+        before, row[0] = row[0], count
+        for place, wanted in enumerate(other, 1):
+            before, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, before + (letter != wanted))
+    return row[-1]
+
+
 def resolve(name: str, available: Sequence[str]) -> Scope:
     """The scope that a name stands for, accepting the papers' aliases in any case; raises with what exists."""
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  (users are not checked)
@@ -114,9 +163,13 @@ def resolve(name: str, available: Sequence[str]) -> Scope:
     scopes = [Scope(scope) for scope in available]
     by_key = {_key(scope): scope for scope in scopes}
     by_key |= {_key(scope.last): scope for scope in scopes if scope.last == "Cross" and scope.quantity == "norm"}
-    scope = by_key.get(_key(name))
+    key = _key(name)
+    scope = by_key.get(key)
+    if scope is None and key.startswith(_BLOCK):
+        scope = _of_attention_block(key.removeprefix(_BLOCK), scopes)
     if scope is None:
-        raise ScopeError(unknown(f"There is no scope {name!r} here", name, "Available scopes", available))
+        hint = _misspelt(name, available)
+        raise ScopeError(f"There is no scope {name!r} here.{hint} Available scopes: {listing(available) or 'none'}.")
     return scope
 
 

@@ -134,7 +134,7 @@ def attacked(name: str, attack: str, dtype: torch.dtype) -> Generator[ns.Analyze
 
 
 def asked_of(analyzer: ns.Analyzer, name: str) -> dict[str, Callable[[], object]]:
-    decoded = {"target": ids(*DECODED["target"])} if SUBJECTS[name].asked is DECODED else {}
+    decoded = {"decoder_text": ids(*DECODED["target"])} if SUBJECTS[name].asked is DECODED else {}
     return {
         "analyze": lambda: analyzer.analyze(IDS, **decoded),
         "mixing ratios": lambda: analyzer.mixing_ratios(IDS, **decoded),
@@ -218,7 +218,7 @@ def test_a_cross_attention_that_reads_other_tokens_than_its_block_is_given_is_re
     handle = values.register_forward_pre_hook(lambda _, given: (given[0].roll(1, dims=1),))
     try:
         with pytest.raises(ns.UnsupportedArchitectureError, match="does not read what its family says"):
-            analyzer.analyze(IDS, target=ids(6, 7))
+            analyzer.analyze(IDS, decoder_text=ids(6, 7))
     finally:
         handle.remove()
 
@@ -410,7 +410,7 @@ def test_rounding_is_no_difference_in_any_architecture(
     ):  # the grouped product of experts wants other sizes in half precision
         model.set_experts_implementation("eager")
     analyzer = ns.load(model)
-    encoded = {"target": ids(6, 7, 8)} if analyzer.family.encoder is not None else {}
+    encoded = {"decoder_text": ids(6, 7, 8)} if analyzer.family.encoder is not None else {}
     given = {"pixel_values": torch.randn(1, 3, 12, 12)} if analyzer.family.reads == "image" else IDS
     assert analyzer.mixing_ratios(given, **encoded) is not None
 

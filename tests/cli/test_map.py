@@ -37,7 +37,7 @@ def test_without_a_file_the_last_layer_at_the_last_scope_is_shown(
         ("svg", b"<?xml"),
         ("png", b"\x89PNG"),
         ("pdf", b"%PDF"),
-        ("csv", b'"scope","layer"'),
+        ("csv", b"scope,layer"),
         ("parquet", b"PAR1"),
         ("json", b"{"),
         ("nc", b"\x89HDF"),
@@ -132,7 +132,7 @@ _SIDE_SIZES = {"layers": 2, "attention_heads": 3, "ffn_dim": 32}
 def test_a_decoder_is_shown_with_both_groups_of_keys_and_its_encoder_on_demand(
     run: Callable[..., Output], translator: str
 ) -> None:
-    shown = ("map", "The opera singer", "--target", "La diva", "--model", translator)
+    shown = ("map", "The opera singer", "--decoder-text", "La diva", "--model", translator)
     code, out, err = run(*shown)
     assert code == 0, err
     source, target = ["[CLS]", "the", "opera", "singer", "[SEP]"], ["[SEP]", "[CLS]", "la", "diva"]
@@ -144,6 +144,61 @@ def test_a_decoder_is_shown_with_both_groups_of_keys_and_its_encoder_on_demand(
     assert out.startswith("AttnResLnFfResLn, layer 2")
     assert out.splitlines()[1].split() == source
     assert run("check", "--model", translator)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "old", "new"),
+    [
+        (("map", "The opera singer", "--scope", "Attn"), ("--target", "La diva"), ("--decoder-text", "La diva")),
+        (("mix", "The opera singer", "--scope", "Attn"), ("--target", "La diva"), ("--decoder-text", "La diva")),
+        (("estimate", "The opera", "--no-time"), ("--target", "La diva"), ("--decoder-text", "La diva")),
+        (("estimate", "--tokens", "5", "--no-time"), ("--target-tokens", "4"), ("--decoder-tokens", "4")),
+        (
+            ("explain", "The opera singer", "--state"),
+            ("--target", "La diva"),
+            ("--decoder-text", "La diva"),
+        ),
+    ],
+)
+def test_old_options_still_work_and_say_what_they_are_called_now(
+    run: Callable[..., Output],
+    translator: str,
+    command: tuple[str, ...],
+    old: tuple[str, str],
+    new: tuple[str, str],
+) -> None:
+    with_new = run(*command, *new, "--model", translator)
+    assert with_new[0] == 0, with_new[2]
+    assert "deprecated" not in with_new[2]
+    with_old = run(*command, *old, "--model", translator)
+    assert with_old[:2] == with_new[:2]
+    assert f"is deprecated and will be removed in the next minor version: use {new[0]}." in " ".join(
+        with_old[2].split()
+    )
+    code, out, err = run(*command, *old, *new, "--model", translator)
+    assert (code, out) == (2, "") and f"is the old name of {new[0]}" in " ".join(err.split())
+
+
+def test_help_shows_the_new_names_alone(run: Callable[..., Output]) -> None:
+    for command in ("map", "growth", "mix", "explore", "estimate"):
+        _, out, _ = run(command, "--help")
+        assert "--decoder-text" in out and "--target" not in out
+
+
+def test_both_spellings_of_normalise_are_taken(run: Callable[..., Output]) -> None:
+    shown = [
+        run("map", TEXT, "--scope", "Attn", "--layer", "1", flag, "row") for flag in ("--normalise", "--normalize")
+    ]
+    assert shown[0] == shown[1] and shown[0][0] == 0
+
+
+def test_a_word_after_what_the_decoder_reads_is_explained(run: Callable[..., Output], translator: str) -> None:
+    given = ("--decoder-text", "La", "--target", "diva", "--model", translator)
+    code, out, err = run("explain", "The opera singer", *given)
+    assert code == 0, err
+    assert out.startswith("diva: ")
+    code, _, err = run("explain", TEXT, "--decoder-text", "La")
+    assert code == 2 and "has no encoder and decoder" in " ".join(err.split())
 
 
 def test_a_map_that_nobody_would_read_is_told_by_its_strongest_cells(run: Callable[..., Output]) -> None:

@@ -43,7 +43,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["map", TEXT, "--head", "1", "--scope", "AttnRes"], "already mixed"),
     (["map", TEXT, "--normalise", "rows"], "none, row, column"),
     (["map", TEXT, "--encoder"], "leave out --encoder"),
-    (["map", TEXT, "--target", TEXT], "has no encoder"),
+    (["map", TEXT, "--decoder-text", TEXT], "has no encoder"),
     (["map", TEXT, "--approximate", "sketch", "--products", "bf16"], "not for both"),
     (["map", TEXT, "--out", "map.xyz"], "Known endings: svg"),
     (["map", TEXT, "--scope", "all", "--out", "map.svg"], "is a picture"),

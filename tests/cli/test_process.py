@@ -35,3 +35,10 @@ def test_a_shell_completes_commands_and_options(typed: str, completed: str) -> N
     command = [sys.executable, "-c", "from normscope.cli import main; main()"]
     done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [completed]
+
+
+def test_an_explanation_is_printed_by_a_process_that_has_done_nothing_else() -> None:
+    done = process("explain", TEXT, "--state", "--at", "singer")
+    assert done.returncode == 0, done.stderr
+    assert "singer" in done.stdout and "conservation error" in done.stdout
+    assert process("explain", TEXT, "--state", "--at", "3").stdout == done.stdout

@@ -118,7 +118,9 @@ def test_either_stack_of_an_encoder_decoder_is_looked_at(tmp_path: Path) -> None
     pairs = zip(token_ids(6, 4), token_ids(5, 3, seed=1), strict=True)
     rows = [{"input_ids": source, "labels": target} for source, target in pairs]
     corpus = _jsonl(tmp_path / "pairs.jsonl", rows)
-    whole = [ns.load(model).analyze({"input_ids": r["input_ids"]}, target={"input_ids": r["labels"]}) for r in rows]
+    whole = [
+        ns.load(model).analyze({"input_ids": r["input_ids"]}, decoder_text={"input_ids": r["labels"]}) for r in rows
+    ]
     for stack, analyses in (("decoder", whole), ("encoder", [each.encoder for each in whole])):
         result = run(["mixing-ratio", "expansion-rate", "scope-similarity"], model=model, corpus=corpus, stack=stack)
         expected = np.concatenate([each.mixing_ratio("AttnRes").values for each in analyses], 1).mean()

@@ -61,29 +61,29 @@ def seer() -> ns.Analyzer:
 @pytest.mark.parametrize("scopes", [None, "attention"])
 def test_both_stacks_of_an_encoder_decoder_are_counted(translator: ns.Analyzer, scopes: str | None) -> None:
     asked = None if scopes is None else [scope for scope in translator.scopes if "Ff" not in scope]
-    expected = counted(lambda: translator.analyze(ids(60), target=ids(40), scopes=asked))
-    foretold = translator.estimate(60, target=40, scopes=asked, timed=False)
+    expected = counted(lambda: translator.analyze(ids(60), decoder_text=ids(40), scopes=asked))
+    foretold = translator.estimate(60, decoder_text=40, scopes=asked, timed=False)
     assert foretold.flops == pytest.approx(expected, rel=0.15)
     assert any(step.startswith("encoder's") for step in foretold.work)
 
 
 def test_the_encoder_runs_for_mixing_ratios_of_the_decoder_too(translator: ns.Analyzer) -> None:
-    expected = counted(lambda: translator.mixing_ratios(ids(60), target=ids(40)))
-    assert translator.estimate(60, target=40, maps=False, timed=False).flops == pytest.approx(expected, rel=0.15)
+    expected = counted(lambda: translator.mixing_ratios(ids(60), decoder_text=ids(40)))
+    assert translator.estimate(60, decoder_text=40, maps=False, timed=False).flops == pytest.approx(expected, rel=0.15)
 
 
 def test_a_target_that_is_not_given_is_as_long_as_its_source(translator: ns.Analyzer) -> None:
-    assert translator.estimate(30, timed=False) == translator.estimate(30, target=30, timed=False)
+    assert translator.estimate(30, timed=False) == translator.estimate(30, decoder_text=30, timed=False)
     with pytest.raises(ns.InputError, match="2 inputs, but 1 targets"):
-        translator.estimate([30, 30], target=30, timed=False)
+        translator.estimate([30, 30], decoder_text=30, timed=False)
     with pytest.raises(ns.InputError, match="at most 128"):
-        translator.estimate(200, target=20, timed=False)
+        translator.estimate(200, decoder_text=20, timed=False)
 
 
 def test_results_of_a_decoder_have_the_size_that_is_foretold(translator: ns.Analyzer) -> None:
-    analysis = translator.analyze(ids(30), target=ids(19))  # the decoder reads the start token too
+    analysis = translator.analyze(ids(30), decoder_text=ids(19))  # the decoder reads the start token too
     parts = [each.dataset[name].nbytes for each in (analysis, analysis.encoder) for name in ("map", "mixing_ratio")]
-    assert translator.estimate(30, target=20, timed=False).result == sum(parts)
+    assert translator.estimate(30, decoder_text=20, timed=False).result == sum(parts)
 
 
 def test_an_image_is_as_long_as_its_patches(seer: ns.Analyzer) -> None:
@@ -99,8 +99,8 @@ def test_memory_above_the_limit_is_refused_for_images_and_decoders_too(
     with pytest.raises(ns.InputError, match="max_memory is 100 kB"):
         seer.analyze(PIXELS, max_memory=100_000)
     with pytest.raises(ns.InputError, match="max_memory is 100 kB"):
-        translator.analyze(ids(30), target=ids(20), max_memory=100_000)
-    assert translator.analyze(ids(8), target=ids(8), max_memory=2**30).layers == translator.layers
+        translator.analyze(ids(30), decoder_text=ids(20), max_memory=100_000)
+    assert translator.analyze(ids(8), decoder_text=ids(8), max_memory=2**30).layers == translator.layers
 
 
 EXPLAINED: dict[str, Callable[[], Any]] = {
@@ -125,7 +125,7 @@ def test_an_explanation_of_images_and_of_decoders_is_counted(seer: ns.Analyzer, 
     expected = counted(lambda: seer.explain(PIXELS, direction="state", at=0))
     assert seer.estimate_explanation(PIXELS, timed=False).flops == pytest.approx(expected, rel=0.1)
     expected = counted(lambda: translator.explain(ids(40), target=list(range(10, 30))))
-    foretold = translator.estimate_explanation(40, target=20, values=20, timed=False)
+    foretold = translator.estimate_explanation(40, decoder_text=20, values=20, timed=False)
     assert foretold.flops == pytest.approx(expected, rel=0.1)
 
 
@@ -146,8 +146,8 @@ def test_a_search_for_an_approximation_is_foretold_as_the_most_it_takes() -> Non
 def test_every_kind_of_work_is_timed(seer: ns.Analyzer, translator: ns.Analyzer) -> None:
     assert (seer.estimate(PIXELS, maps=False).seconds or 0) > 0
     assert (seer.estimate_explanation(PIXELS).seconds or 0) > 0
-    assert (translator.estimate(20, target=10).seconds or 0) > 0
-    assert (translator.estimate_explanation(20, target=10).seconds or 0) > 0
+    assert (translator.estimate(20, decoder_text=10).seconds or 0) > 0
+    assert (translator.estimate_explanation(20, decoder_text=10).seconds or 0) > 0
 
 
 @pytest.mark.slow

@@ -74,32 +74,32 @@ def test_a_text_is_explained_to_its_last_token_with_and_without_an_end_token(
 
 
 @every_kind
-def test_a_reply_of_ids_is_read_to_its_last_one(kind: str) -> None:
+def test_a_decoder_text_of_ids_is_read_to_its_last_one(kind: str) -> None:
     analyzer = translator(kind)
-    explanation = analyzer.explain(SOURCE, reply=[4, 3], target=7)
+    explanation = analyzer.explain(SOURCE, decoder_text=[4, 3], target=7)
     assert explanation.tokens[:3] == ["0", "4", "3"]
     assert explanation.value == pytest.approx(logits(analyzer, 4, 3)[2, 7], abs=1e-4)
-    first = analyzer.explain(SOURCE, reply=[], target=7)
+    first = analyzer.explain(SOURCE, decoder_text=[], target=7)
     assert first.value == pytest.approx(logits(analyzer)[0, 7], abs=1e-4)
 
 
 @every_kind
 @pytest.mark.parametrize("words", [WITH_END, WITHOUT_END])
-def test_a_reply_of_words_is_read_to_its_last_word_and_no_end_with_it(
+def test_a_decoder_text_of_words_is_read_to_its_last_word_and_no_end_with_it(
     kind: str, words: PreTrainedTokenizerFast
 ) -> None:
     analyzer = translator(kind, words)
-    explanation = analyzer.explain(SOURCE, reply="four three", target="five", against="six")
+    explanation = analyzer.explain(SOURCE, decoder_text="four three", target="five", against="six")
     assert explanation.tokens[:3] == ["<pad>", "four", "three"]
     own = logits(analyzer, 6, 5)[2]
     assert explanation.value == pytest.approx(own[7] - own[8], abs=1e-4)
-    longer = analyzer.explain(SOURCE, reply="four", target="three five")
+    longer = analyzer.explain(SOURCE, decoder_text="four", target="three five")
     np.testing.assert_allclose(longer.values, [logits(analyzer, 6)[1, 5], own[7]], atol=1e-4)
 
 
 def test_a_contrast_after_words_that_begin_alike_is_read_at_the_row_where_they_differ() -> None:
     analyzer = translator("bart", WITHOUT_END)
-    explanation = analyzer.explain(SOURCE, reply="six", target="four five", against="four three")
+    explanation = analyzer.explain(SOURCE, decoder_text="six", target="four five", against="four three")
     own = logits(analyzer, 8, 6)[2]
     assert explanation.value == pytest.approx(own[7] - own[5], abs=1e-4)
 
@@ -121,7 +121,7 @@ def test_ids_are_read_to_the_last_one_but_for_the_end_token(
 ) -> None:
     analyzer = translator(kind)
     for target in ({"input_ids": [ids]}, torch.tensor([ids]), ids):
-        analysis: Any = analyzer.analyze(SOURCE, target=target, scopes="AttnW")
+        analysis: Any = analyzer.analyze(SOURCE, decoder_text=target, scopes="AttnW")
         assert analysis.tokens[: len(read)] == read
         assert analysis.dataset["query_output_token"].values.tolist() == given_out
 
@@ -131,7 +131,7 @@ def test_ids_are_read_to_the_last_one_but_for_the_end_token(
 def test_a_text_has_the_same_map_whether_or_not_its_tokenizer_adds_an_end_token(
     kind: str, words: PreTrainedTokenizerFast
 ) -> None:
-    analysis = translator(kind, words).analyze("one two", target="four three", scopes="AttnW")
+    analysis = translator(kind, words).analyze("one two", decoder_text="four three", scopes="AttnW")
     assert analysis.tokens[:3] == ["<pad>", "four", "three"]
     assert analysis.dataset["query_output_token"].values.tolist() == ["four", "three", "</s>"]
 
@@ -139,7 +139,7 @@ def test_a_text_has_the_same_map_whether_or_not_its_tokenizer_adds_an_end_token(
 def test_the_language_after_the_end_comes_first_and_is_not_read_twice() -> None:
     """As mBART writes its targets: the end, then the language, which is what the decoder begins with."""
     analyzer = translator("bart", tokenizer("$A </s> <en>"), decoder_start_token_id=None)
-    analysis = analyzer.analyze("one two", target="four three", scopes="AttnW")
+    analysis = analyzer.analyze("one two", decoder_text="four three", scopes="AttnW")
     assert analysis.tokens[:4] == ["<en>", "four", "three", "</s>"]
     with pytest.raises(ns.InputError, match="names no token that its decoder begins with"):
         analyzer.explain(SOURCE, target=[4, 3])
@@ -147,10 +147,10 @@ def test_the_language_after_the_end_comes_first_and_is_not_read_twice() -> None:
 
 def test_a_target_that_leaves_no_room_for_the_start_is_refused_or_cut() -> None:
     analyzer = translator("bart", max_position_embeddings=8)
-    with pytest.raises(ns.InputError, match="The target has 8 tokens, but the model takes at most 7 after the start"):
-        analyzer.analyze(SOURCE, target=[4] * 8)
-    assert len(analyzer.analyze(SOURCE, target=[4] * 7 + [END], scopes="AttnW").tokens) == 8 + 4
-    cut: Any = analyzer.analyze(SOURCE, target=[4] * 20, truncate=True, scopes="AttnW")
+    with pytest.raises(ns.InputError, match="text has 8 tokens, but the model takes at most 7 after the start"):
+        analyzer.analyze(SOURCE, decoder_text=[4] * 8)
+    assert len(analyzer.analyze(SOURCE, decoder_text=[4] * 7 + [END], scopes="AttnW").tokens) == 8 + 4
+    cut: Any = analyzer.analyze(SOURCE, decoder_text=[4] * 20, truncate=True, scopes="AttnW")
     assert len(cut.tokens) == 8 + 4
 
 
@@ -169,7 +169,7 @@ def test_a_pair_of_a_corpus_without_an_end_token_is_aligned_row_by_row(tmp_path:
     item = TokenIds.of_row(row).item(0, "row 1", None, ())
     analyzer = translator("bart")
     (measured,) = [
-        analyzer.analyze({"input_ids": [row["input_ids"]]}, target={"input_ids": [row["labels"]]}, scopes="AttnW")
+        analyzer.analyze({"input_ids": [row["input_ids"]]}, decoder_text={"input_ids": [row["labels"]]}, scopes="AttnW")
     ]
     from normscope.inputs import with_targets  # noqa: PLC0415
 

@@ -69,7 +69,7 @@ def test_shares_and_bias_add_up_to_the_models_own_difference_of_logits(causal: n
     with torch.no_grad():
         logits = causal.model(**IDS).logits[0, -1]
     assert explanation.value == pytest.approx(float(logits[3] - logits[4]), abs=1e-5)
-    assert total(explanation) == pytest.approx(explanation.value, abs=1e-5)
+    assert total(explanation) == pytest.approx(explanation.values[0], abs=1e-5)
 
 
 def test_edges_into_a_token_are_its_relevance_and_edges_out_of_it_that_before(masked: ns.Analyzer) -> None:
@@ -144,7 +144,7 @@ def test_a_state_of_a_decoder_is_followed_into_the_encoder_with_or_without_a_hea
     model_type: str, sizes: dict[str, Any], auto: Any
 ) -> None:
     translator = ns.load(tiny(model_type, auto, **sizes).double().eval())
-    explanation = translator.explain(IDS, target=[8, 6], direction="state", at=1)
+    explanation = translator.explain(IDS, decoder_text=[8, 6], direction="state", at=1)
     assert len(explanation.tokens) == 6 + 3 and np.abs(explanation.attribution.values[-6:]).max() > 1e-4
     assert explanation.value == pytest.approx(1) and total(explanation) == pytest.approx(1, abs=1e-6)
 

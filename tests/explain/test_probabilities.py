@@ -80,10 +80,10 @@ def test_a_regression_has_no_probabilities(analyzer: ns.Analyzer) -> None:
 
 def test_a_label_of_just_this_name_comes_before_one_in_another_case(analyzer: ns.Analyzer) -> None:
     loaded = classifier(analyzer, ("Calm", "calm", "Glad"))
-    assert [loaded.explain(TEXT, target=name).value for name in ("Calm", "calm")] == pytest.approx(
-        [loaded.explain(TEXT, target=number).value for number in (0, 1)]
+    assert [loaded.explain(TEXT, target=name).values[0] for name in ("Calm", "calm")] == pytest.approx(
+        [loaded.explain(TEXT, target=number).values[0] for number in (0, 1)]
     )
-    assert loaded.explain(TEXT, target="glad").value == pytest.approx(loaded.explain(TEXT, target=2).value)
+    assert loaded.explain(TEXT, target="glad").values == pytest.approx(loaded.explain(TEXT, target=2).values)
     with pytest.raises(
         ns.SelectionError, match=r"2 labels that are called 'CALM'. Say its number: 0 \(Calm\), 1 \(calm\)"
     ):

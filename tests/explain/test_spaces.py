@@ -85,7 +85,7 @@ def test_nothing_is_said_where_the_space_is_there_or_the_twin_is_no_likelier(
 
 
 def test_a_word_with_a_space_is_that_of_a_sentence_piece_vocabulary(analyzer: ns.Analyzer) -> None:
-    assert analyzer.explain(TEXT, target=" Rome").value == pytest.approx(analyzer.explain(TEXT, target=8).value)
+    assert analyzer.explain(TEXT, target=" Rome").values == pytest.approx(analyzer.explain(TEXT, target=8).values)
 
 
 def test_the_command_says_it(analyzer: ns.Analyzer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from support.chromium import CHROMIUM
 
 from normscope import Analysis
 from normscope.results.explanation import Explanation
+from normscope.results.similarity import Similarity
 
 _PLAIN = ("own=shown", "layer=1", "scale=root")
 
@@ -44,7 +45,7 @@ class Shown:
 
     def open(self, url: str) -> Shown:
         self.page.goto(url)
-        self.page.locator(".heatmap[data-drawn], .table table, .head, .attributed button").first.wait_for(
+        self.page.locator(".heatmap[data-drawn], .table table, .head, .attributed button, .chip").first.wait_for(
             state="attached"
         )
         self.settle()
@@ -108,7 +109,7 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Shown]]:
     contexts: list[Any] = []
 
     def shown(
-        *results: Analysis | Explanation,
+        *results: Analysis | Explanation | Similarity,
         fragment: str = "",
         precision: str = "display",
         plain: bool = True,

@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     translator = ns.load(T5Model(T5Config(**sizes)).eval())
     source, target = {"input_ids": torch.arange(1, SOURCE + 1)[None]}, {"input_ids": torch.arange(1, TARGET + 1)[None]}
     target["input_ids"][0, -1] = 1  # the end of a text
-    translator.analyze(source, target=target, out=path / "translator.zarr")
+    translator.analyze(source, decoder_text=target, out=path / "translator.zarr")
     causal = ns.load(GPT2Model(GPT2Config(vocab_size=400, n_embd=12, n_layer=2, n_head=3)).eval())
     causal.analyze({"input_ids": torch.arange(TEXT)[None]}, out=path / "causal.zarr")
     made = path / "vit"

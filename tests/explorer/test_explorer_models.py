@@ -111,8 +111,9 @@ def test_masks_and_classes_are_predicted(server: Running) -> None:
     assert "good" in payload["analyses"][0]["queries"]["token"]
 
 
-def test_an_encoder_decoder_reads_two_texts(server: Running) -> None:
-    payload = analysed(server, "translator", target="A restaurant opened.")
+@pytest.mark.parametrize("name", ["decoder_text", "target"])  # the second is the name of version 0.2
+def test_an_encoder_decoder_reads_two_texts(server: Running, name: str) -> None:
+    payload = analysed(server, "translator", **{name: "A restaurant opened."})
     (analysis,) = payload["analyses"]
     assert "chef" in analysis["encoder"]["queries"]["token"]
     assert "restaurant" in analysis["queries"]["token"]
@@ -131,7 +132,7 @@ def test_what_a_decoder_could_say_is_predicted_everywhere_and_explained(
     last = predicted[-1]["options"][0]["name"] if target is None else "[SEP]"  # what it says, or the end of the text
     assert own.dataset["target_name"].values[-1] == last
     option = predicted[2]["options"][1]
-    asked = {"text": TEXT, "model": "translator", "target": target, "at": 2}
+    asked = {"text": TEXT, "model": "translator", "decoder_text": target, "at": 2}
     (explanation,) = answered(server, {"explain": {**asked, "label": option["label"]}})["explanations"]
     (value,) = explanation["targets"]
     assert (value["name"], value["position"]) == (option["name"], 2)
@@ -160,7 +161,7 @@ def test_images_and_methods_are_taken(server: Running) -> None:
         ({"analyses": [{"model": "image", "text": TEXT}]}, "no image"),
         ({"analyses": [{"model": "image", "image": "bm90IGFuIGltYWdl"}]}, "no image that can be read"),
         ({"analyses": [{"model": "mini", "text": TEXT, "method": "magic"}]}, "method"),
-        ({"analyses": [{"model": "mini", "text": TEXT, "target": "x"}]}, "no decoder"),
+        ({"analyses": [{"model": "mini", "text": TEXT, "decoder_text": "x"}]}, "no decoder"),
         ({"explain": {"model": "mini", "text": TEXT}}, "no head"),
         ({"explain": {"model": "causal", "text": TEXT, "at": -1}}, "position"),
         ({"explain": {"model": "causal", "text": TEXT, "label": 1.5}}, "label"),
@@ -207,25 +208,26 @@ def test_progress_over_models_of_different_depth_is_steady() -> None:
     assert {total for _, total in told} == {8}
 
 
-def test_what_a_translator_could_say_is_chosen_in_the_page(browser: Any, server: Running) -> None:
+@pytest.mark.parametrize("name", ["decoder_text", "reply"])  # the second is in links of version 0.2
+def test_what_a_translator_could_say_is_chosen_in_the_page(browser: Any, server: Running, name: str) -> None:
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     trouble: list[str] = []
     page.on("pageerror", lambda error: trouble.append(str(error)))
-    fragment = "text=The+chef+opened+a+restaurant.&model=translator&reply=A+restaurant+opened.&view=flow"
+    fragment = f"text=The+chef+opened+a+restaurant.&model=translator&{name}=A+restaurant+opened.&view=flow"
     page.goto(f"{server.url}/#{fragment}")
     page.locator(".flow-graph[data-drawn]").wait_for()
     page.locator(".predictions").get_by_label("after").select_option(label="restaurant")
     second = page.locator(".predictions .link").nth(1)
-    name = second.inner_text()
+    label = second.inner_text()
     second.click()
-    page.locator(".predictions li.chosen", has_text=name).wait_for()
-    assert name in page.locator("h1:visible").inner_text()
+    page.locator(".predictions li.chosen", has_text=label).wait_for()
+    assert label in page.locator("h1:visible").inner_text()
     page.get_by_label("Encoder", exact=True).last.check(force=True)
     assert page.locator(".predictions").get_by_label("after").locator("option:checked").inner_text() == "restaurant"
     address = page.url
     page.goto("about:blank")
     page.goto(address)
-    page.locator(".predictions li.chosen", has_text=name).wait_for()
+    page.locator(".predictions li.chosen", has_text=label).wait_for()
     assert trouble == []
     page.close()
 
@@ -243,17 +245,17 @@ def test_a_prediction_is_chosen_in_the_page_and_the_address_brings_it_back(brows
     page.locator(".maps").get_by_label("Flow", exact=True).check(force=True)
     page.locator(".flow-graph[data-drawn]").wait_for()
     second = page.locator(".predictions .link").nth(1)
-    name = second.inner_text()
+    label = second.inner_text()
     second.click()
-    page.locator(".predictions li.chosen", has_text=name).wait_for()
-    assert name in page.locator("h1:visible").inner_text()
+    page.locator(".predictions li.chosen", has_text=label).wait_for()
+    assert label in page.locator("h1:visible").inner_text()
     page.wait_for_function("() => location.hash.includes('explain=')")
     address = page.url
     page.goto("about:blank")
     page.goto(address)
-    page.locator(".predictions li.chosen", has_text=name).wait_for()
+    page.locator(".predictions li.chosen", has_text=label).wait_for()
     assert page.url == address
-    assert name in page.locator("h1:visible").inner_text()
+    assert label in page.locator("h1:visible").inner_text()
     page.goto("about:blank")
     page.goto(address.partition("explain=")[0] + "explain=nonsense")
     page.locator(".predictions li.chosen").wait_for()

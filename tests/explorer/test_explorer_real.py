@@ -112,7 +112,7 @@ def test_a_real_translator_shows_both_stacks_and_what_flows_from_each(
     said = model.generate(**source, max_new_tokens=20, do_sample=False)  # type: ignore[operator]
     assert "".join(words[label] for label in said[0, 1:-1]).replace("\u2581", " ").strip() == "It's a nice day."
     target = {"input_ids": said[:, :-1]}
-    analysis = marian.analyze(source, target=target)
+    analysis = marian.analyze(source, decoder_text=target)
     explanation = marian.explain(source, target=said[0, 1:-1].tolist())
     assert isinstance(explanation, Explanation)
     shown = show(analysis, explanation)

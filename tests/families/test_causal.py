@@ -53,7 +53,7 @@ def test_attention_sinks_keep_their_lost_mass_visible() -> None:
 
 def test_a_target_for_a_decoder_only_model_is_refused(llama: ns.Analyzer) -> None:
     with pytest.raises(ns.InputError, match="no encoder"):
-        llama.analyze(ids(5, 6), target=ids(5, 6))
+        llama.analyze(ids(5, 6), decoder_text=ids(5, 6))
 
 
 def test_a_scope_that_the_topology_lacks_is_refused_with_those_it_has() -> None:

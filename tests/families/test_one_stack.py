@@ -70,13 +70,13 @@ def test_an_encoder_or_a_decoder_alone_is_analysed_without_a_target(
     analysis = analyzer.analyze(ids(5, 6, 7, 2))
     assert bool(np.isnan(analysis.map("Attn").values[0, 0, 1])) == decodes
     with pytest.raises(ns.InputError, match="no encoder"):
-        analyzer.analyze(ids(5, 6), target=ids(5, 6))
+        analyzer.analyze(ids(5, 6), decoder_text=ids(5, 6))
 
 
 def test_the_encoder_alone_gives_what_it_gives_inside_the_whole_model() -> None:
     whole = tiny("t5", AutoModelForSeq2SeqLM, **T5)
     encoder = alone(T5EncoderModel, "t5", T5)
     encoder.load_state_dict(whole.state_dict(), strict=False)
-    inside = ns.load(whole).analyze(ids(5, 6, 7, 2), target=ids(9, 2)).encoder
+    inside = ns.load(whole).analyze(ids(5, 6, 7, 2), decoder_text=ids(9, 2)).encoder
     outside = ns.load(encoder).analyze(ids(5, 6, 7, 2))
     np.testing.assert_array_equal(inside.map("AttnResLnFfRes").values, outside.map("AttnResLnFfRes").values)

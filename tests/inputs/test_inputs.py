@@ -322,9 +322,9 @@ def test_a_text_for_a_model_without_tokenizer_is_refused_with_a_way_out() -> Non
         ns.load(tiny("bert")).analyze("a cat")
 
 
-def test_a_target_for_a_model_without_encoder_is_refused(analyzer: ns.Analyzer) -> None:
-    with pytest.raises(ns.InputError, match="A target was given, but all-MiniLM-L6-v2 has no encoder"):
-        look(analyzer, "a cat", target="eine Katze")
+def test_a_decoder_text_for_a_model_without_encoder_is_refused(analyzer: ns.Analyzer) -> None:
+    with pytest.raises(ns.InputError, match="but all-MiniLM-L6-v2 has no encoder and decoder: leave out decoder_text"):
+        look(analyzer, "a cat", decoder_text="eine Katze")
 
 
 @pytest.mark.usefixtures("unchecked_types")

@@ -52,13 +52,13 @@ def double(name: str, auto: Any = AutoModel, **overrides: Any) -> ns.Analyzer:
 
 
 def asked(analyzer: ns.Analyzer) -> dict[str, Any]:
-    """What to give beside the input: a decoder reads a target."""
-    target = {} if analyzer.family.encoder is None else {"target": TARGET}
+    """What to give beside the input: a decoder reads a text."""
+    target = {} if analyzer.family.encoder is None else {"decoder_text": TARGET}
     return {**target, "dtype": torch.float64}
 
 
 def traces(analyzer: ns.Analyzer) -> list[LayerTrace]:
-    return analyzer.traces(IDS, target=asked(analyzer).get("target"))
+    return analyzer.traces(IDS, decoder_text=asked(analyzer).get("decoder_text"))
 
 
 def assert_close(values: Any, truth: Tensor | np.ndarray, tolerance: float = TOLERANCE) -> None:

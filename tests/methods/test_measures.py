@@ -18,6 +18,7 @@ from normscope.chain.trace import LayerTrace
 from normscope.decompose import decompose
 from normscope.inputs import TokenSequence, read_inputs
 from normscope.methods.norms import Decomposition, joined
+from normscope.methods.resolve import measure_layers
 from normscope.methods.vectors import HiddenNorms, MapWithoutDimensions
 from normscope.runs import run
 from normscope.scopes import Scope
@@ -131,7 +132,7 @@ def test_a_decomposition_reaches_as_far_as_its_last_scope() -> None:
 
 def test_a_measure_is_called_once_for_every_layer_of_every_sequence(bert: ns.Analyzer) -> None:
     noted = Noted("all")
-    first, second = bert.measure(sequences(5, 3), [noted])
+    first, second = measure_layers(bert, sequences(5, 3), [noted])
     assert sorted((layer, trace.length) for layer, trace in noted.notes) == [
         (layer, length) for layer in range(1, 1 + LAYERS) for length in (3, 5)
     ]
@@ -141,31 +142,31 @@ def test_a_measure_is_called_once_for_every_layer_of_every_sequence(bert: ns.Ana
 
 def test_equal_measures_run_once(bert: ns.Analyzer) -> None:
     one, same, other = Noted("one"), Noted("one"), Noted("other")
-    (measured,) = bert.measure(sequences(4), [one, same, other, one])
+    (measured,) = measure_layers(bert, sequences(4), [one, same, other, one])
     assert [len(measure.notes) for measure in (one, same, other)] == [LAYERS, 0, LAYERS]
     assert measured.main[same] is measured.main[one]
 
 
 def test_measures_see_the_same_trace(bert: ns.Analyzer) -> None:
     one, other = Noted("one"), Noted("other")
-    bert.measure(sequences(4), [one, other])
+    measure_layers(bert, sequences(4), [one, other])
     assert all(left is right for (_, left), (_, right) in zip(one.notes, other.notes, strict=True))
 
 
 def test_a_fold_goes_through_the_layers_in_their_order(bert: ns.Analyzer) -> None:
-    (measured,) = bert.measure(sequences(4), [Order()])
+    (measured,) = measure_layers(bert, sequences(4), [Order()])
     assert measured.main[Order()] == "1 then 2 then 3"
 
 
 def test_arrays_of_layers_are_stacked(bert: ns.Analyzer) -> None:
-    (measured,) = bert.measure(sequences(4), [HiddenNorms()])
+    (measured,) = measure_layers(bert, sequences(4), [HiddenNorms()])
     states = [trace.hidden.double().norm(dim=-1) for trace in _traces(bert, 4)]
     assert isinstance(HiddenNorms(), ArrayMeasure)
     np.testing.assert_allclose(measured.main[HiddenNorms()], np.stack(states), rtol=1e-5)
 
 
 def _traces(analyzer: ns.Analyzer, *lengths: int) -> Sequence[LayerTrace]:
-    (measured,) = analyzer.measure(sequences(*lengths), [KeptTraces()])
+    (measured,) = measure_layers(analyzer, sequences(*lengths), [KeptTraces()])
     return list(measured.main[KeptTraces()].values())
 
 
@@ -179,7 +180,7 @@ def test_the_capture_goes_as_far_as_the_farthest_measure(
             return CaptureDepth(0)
 
     near = Near("near")
-    bert.measure(sequences(4), [near, *measures])
+    measure_layers(bert, sequences(4), [near, *measures])
     seen = len(near.notes[0][1].components)
     # One component more than is measured is captured where it shows the state after the last.
     assert components <= seen <= components + 1
@@ -192,13 +193,13 @@ def test_the_capture_goes_as_far_as_the_farthest_measure(
 def test_an_error_above_the_tolerance_is_refused_with_the_layer_and_the_scope(bert: ns.Analyzer, error: float) -> None:
     assert bert.tolerance == 1e-4
     with pytest.raises(ns.CompletenessError, match=r"layer 2 .* after AttnRes"):
-        bert.measure(sequences(3), [Erring(2, error)])
+        measure_layers(bert, sequences(3), [Erring(2, error)])
 
 
 def test_an_error_within_the_tolerance_is_the_worst_of_the_results(bert: ns.Analyzer) -> None:
-    (measured,) = bert.measure(sequences(3), [Erring(2, 5e-5), HiddenNorms()])
+    (measured,) = measure_layers(bert, sequences(3), [Erring(2, 5e-5), HiddenNorms()])
     assert measured.main.worst_error == pytest.approx(5e-5)
-    (unproved,) = bert.measure(sequences(3), [HiddenNorms()])
+    (unproved,) = measure_layers(bert, sequences(3), [HiddenNorms()])
     assert np.isnan(unproved.main.worst_error)
 
 
@@ -208,7 +209,9 @@ def test_an_error_within_the_tolerance_is_the_worst_of_the_results(bert: ns.Anal
 def test_every_layer_of_every_sequence_is_told_before_it_begins(bert: ns.Analyzer) -> None:
     told: list[tuple[int, int]] = []
     noted = Noted("told")
-    bert.measure(sequences(5, 3), [noted], tell=lambda done, total: told.append((done, total - len(noted.notes))))
+    measure_layers(
+        bert, sequences(5, 3), [noted], tell=lambda done, total: told.append((done, total - len(noted.notes)))
+    )
     assert told == [(done, 2 * LAYERS - done) for done in range(2 * LAYERS)]
 
 
@@ -222,7 +225,7 @@ def test_who_is_told_can_cancel_the_pass(bert: ns.Analyzer) -> None:
 
     noted = Noted("cancelled")
     with pytest.raises(Enough):
-        bert.measure(sequences(4), [noted], tell=tell)
+        measure_layers(bert, sequences(4), [noted], tell=tell)
     assert [layer for layer, _ in noted.notes] == [1, 2]
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in bert.model.modules())
 
@@ -254,8 +257,8 @@ def test_a_map_without_dimensions_comes_from_the_same_parts_as_the_others(analyz
     removal = MapWithoutDimensions(0.05)
     (measure,) = joined([Decomposition(maps=(scope,)), removal])
     texts, _ = read_inputs("A soap bubble.", analyzer.tokenizer, None)
-    (together,) = analyzer.measure(texts, [measure])
-    (alone,) = analyzer.measure(texts, [removal])
+    (together,) = measure_layers(analyzer, texts, [measure])
+    (alone,) = measure_layers(analyzer, texts, [removal])
     np.testing.assert_allclose(together.main[removal], alone.main[removal], rtol=1e-5)
     assert together.main[removal].shape == (len(analyzer.layers), *together.main[measure][1].maps[scope].shape)
 

@@ -14,6 +14,7 @@ import normscope as ns
 from normscope.chain.measure import KeptTraces
 from normscope.chain.trace import Expert, FeedForward, Gated
 from normscope.inputs import TokenSequence
+from normscope.methods.resolve import measure_layers
 from normscope.methods.vectors import FeedForwardNorms
 
 IDS = [5, 6, 7, 8, 9]
@@ -46,7 +47,7 @@ def own_outputs(analyzer: ns.Analyzer, blocks: str, module: str) -> list[Tensor]
 
 
 def assert_norms_of_the_model(analyzer: ns.Analyzer, blocks: str = "layers") -> None:
-    (measured,) = analyzer.measure([SEQUENCE], [FeedForwardNorms()])
+    (measured,) = measure_layers(analyzer, [SEQUENCE], [FeedForwardNorms()])
     expected = torch.stack(own_outputs(analyzer, blocks, "mlp")).double().norm(dim=-1)
     np.testing.assert_allclose(measured.main[FeedForwardNorms()][:, 0], expected, rtol=1e-5)
 
@@ -61,7 +62,7 @@ def test_the_feed_forward_norms_of_gpt_oss_are_those_of_its_own_output() -> None
 
 
 def _experts(analyzer: ns.Analyzer) -> list[Expert]:
-    (measured,) = analyzer.measure([SEQUENCE], [KeptTraces()])
+    (measured,) = measure_layers(analyzer, [SEQUENCE], [KeptTraces()])
     steps = [step for trace in measured.main[KeptTraces()].values() for step in trace.steps]
     return [expert for step in steps if isinstance(step, FeedForward) for expert in step.experts]
 

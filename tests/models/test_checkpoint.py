@@ -100,7 +100,7 @@ def test_a_head_whose_weights_are_lacking_is_refused_by_name_and_only_when_it_is
 def test_an_encoder_decoder_without_its_head_does_not_generate_a_target(tmp_path: Path) -> None:
     model = tiny_head("bart", "BartForConditionalGeneration", tie_word_embeddings=False)
     analyzer = ns.load(saved(model, tmp_path, without("lm_head")))
-    assert analyzer.analyze(IDS, target=IDS, scopes="AttnW").map("AttnW").size
+    assert analyzer.analyze(IDS, decoder_text=IDS, scopes="AttnW").map("AttnW").size
     with pytest.raises(ns.HeadError, match=r"task head: 'lm_head\.weight'"):
         analyzer.analyze(IDS)
     with pytest.raises(ns.HeadError, match=r"task head: 'lm_head\.weight'"):
@@ -124,7 +124,7 @@ def test_weights_that_are_made_up_are_no_part_of_what_a_model_is_known_by(tmp_pa
 def test_sines_of_positions_need_not_be_saved(tmp_path: Path) -> None:
     model = tiny_head("marian", "MarianMTModel")
     folder = saved(model, tmp_path, without("embed_positions"), architectures=["MarianModel"])
-    weights = ns.load(folder).analyze(IDS, target=IDS, scopes="AttnW")
+    weights = ns.load(folder).analyze(IDS, decoder_text=IDS, scopes="AttnW")
     assert weights.map("AttnW").size
 
 

@@ -46,15 +46,15 @@ def _model(name: str) -> PreTrainedModel:
 
 def _analyze(analyzer: ns.Analyzer, **options: Any) -> dict[str, Any]:
     target = None if analyzer.family.encoder is None else READ
-    analysis: Any = analyzer.analyze(IDS, **{"target": target, **options})
+    analysis: Any = analyzer.analyze(IDS, **{"decoder_text": target, **options})
     stacks = {"": analysis, **({"encoder": analysis.encoder} if analysis.has_encoder else {})}
     return {f"{stack} {name}": array for stack, each in stacks.items() for name, array in each.dataset.items()}
 
 
 def _explain(analyzer: ns.Analyzer, **options: Any) -> dict[str, Any]:
-    reply = None if analyzer.family.encoder is None else READ["input_ids"][0]
+    read = None if analyzer.family.encoder is None else READ["input_ids"][0]
     at = 3 if "MaskedLM" in type(analyzer.model).__name__ else None
-    explanation: Any = analyzer.explain(IDS, reply=reply, at=at, **options)
+    explanation: Any = analyzer.explain(IDS, decoder_text=read, at=at, **options)
     return {f"{node.path} {name}": array for node in explanation.tree.subtree for name, array in node.dataset.items()}
 
 
@@ -96,7 +96,7 @@ def test_maps_of_a_spread_model_are_those_of_one_device(name: str) -> None:
 
 
 def test_mixing_ratios_of_a_spread_model_are_those_of_one_device() -> None:
-    _same(lambda analyzer: {"ratios": analyzer.mixing_ratios(IDS, target=READ)}, _model("bart"))
+    _same(lambda analyzer: {"ratios": analyzer.mixing_ratios(IDS, decoder_text=READ)}, _model("bart"))
 
 
 @pytest.mark.parametrize("approximate", ["fast", *_seldom("slopes", "sketch", "patterns")])
@@ -137,7 +137,7 @@ def test_long_inputs_of_a_spread_model_are_those_of_one_device(monkeypatch: pyte
 
 
 def test_what_a_spread_decoder_generates_is_what_it_generates_on_one_device() -> None:
-    _same(lambda analyzer: _analyze(analyzer, target=None, scopes="AttnRes"), _model("bart"))
+    _same(lambda analyzer: _analyze(analyzer, decoder_text=None, scopes="AttnRes"), _model("bart"))
 
 
 @pytest.mark.parametrize("name", ["mixtral", *_seldom("llama", "bart")])

@@ -142,7 +142,10 @@ def test_mixing_ratios_are_written_as_tables_json_and_pictures(analyzer: ns.Anal
     np.testing.assert_allclose(document["mixing_ratios"][1]["values"], ratios.sel(scope="AttnRes").values)
     export_mixing_ratios(ratios, tmp_path / "mixing.png", "Attn")
     with pytest.raises(ns.InputError, match="one scope"):
-        export_mixing_ratios(ratios, tmp_path / "both.png")
+        export_mixing_ratios(ratios, tmp_path / "both.png", ["Attn", "AttnRes"])
+    assert export_mixing_ratios(ratios, tmp_path / "last.svg").read_text() == (
+        export_mixing_ratios(ratios, tmp_path / "named.svg", "AttnRes").read_text()
+    )
 
 
 # ---- save ----------------------------------------------------------------------------------------------------------------
@@ -239,8 +242,14 @@ def test_a_disk_that_fills_up_leaves_the_old_file_and_no_half_new_one(
 
 def test_several_scopes_do_not_go_into_one_picture(analysis: ns.Analysis, tmp_path: Path) -> None:
     with pytest.raises(ns.InputError, match="A picture shows one scope"):
-        export_map(analysis, tmp_path / "map.svg")
+        export_map(analysis, tmp_path / "map.svg", ["Attn", "AttnRes"])
     assert not list(tmp_path.iterdir())
+
+
+def test_a_picture_without_a_scope_shows_the_whole_layer(analysis: ns.Analysis, tmp_path: Path) -> None:
+    whole = export_map(analysis, tmp_path / "whole.svg", layer=analysis.layers[0])
+    named = export_map(analysis, tmp_path / "named.svg", analysis.default_scope, analysis.layers[0])
+    assert whole.read_bytes() == named.read_bytes()
 
 
 def test_netcdf_refuses_normalised_maps_rather_than_leave_them_as_they_are(

@@ -8,7 +8,13 @@ import torch
 from transformers import (
     AutoConfig,
     AutoModel,
+    CLIPForImageClassification,
+    MetaClip2ForImageClassification,
+    MetaClip2TextModel,
+    MetaClip2VisionModel,
     PreTrainedModel,
+    SiglipForImageClassification,
+    SiglipTextModel,
 )
 
 # Deliberately awkward: three heads, a hidden size that divides nothing, a feed-forward of a prime size.
@@ -56,6 +62,16 @@ GEMMA3 = dict(
     ),
 )
 IMAGE = dict(image_size=12, patch_size=4, num_channels=3)
+TOWERS = dict(text_config=SIZE, vision_config={**SIZE, **IMAGE})
+CLASSES: dict[str, type[PreTrainedModel]] = {
+    "clip": CLIPForImageClassification,
+    "siglip": SiglipForImageClassification,
+    "metaclip_2": MetaClip2ForImageClassification,
+    "siglip_text_model": SiglipTextModel,
+    "metaclip_2_text_model": MetaClip2TextModel,
+    "metaclip_2_vision_model": MetaClip2VisionModel,
+}
+"""Types whose `AutoModel` is none, or another one than is meant."""
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("gpt2", GPT2),
@@ -199,6 +215,22 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("blenderbot", BART),
     ("vit", IMAGE),
     ("deit", IMAGE),
+    ("vit_msn", IMAGE),
+    ("ijepa", IMAGE),
+    ("beit", IMAGE),
+    ("beit", {**IMAGE, "layer_scale_init_value": 0.0, "use_mean_pooling": False, "use_relative_position_bias": True}),
+    ("dinov2", {**IMAGE, "mlp_ratio": 2}),
+    ("dinov2", {**IMAGE, "use_swiglu_ffn": True}),
+    ("dinov2_with_registers", {**IMAGE, "mlp_ratio": 2, "num_register_tokens": 2}),
+    ("clip_vision_model", IMAGE),
+    ("siglip_vision_model", IMAGE),
+    ("metaclip_2_vision_model", IMAGE),
+    ("clip_text_model", {}),
+    ("metaclip_2_text_model", {}),
+    ("siglip_text_model", {}),
+    ("clip", TOWERS),
+    ("siglip", TOWERS),
+    ("metaclip_2", TOWERS),
 ]
 
 
@@ -207,6 +239,7 @@ def tiny(model_type: str, auto: Any = AutoModel, **overrides: Any) -> PreTrained
     known = AutoConfig.for_model(model_type)
     settings = {**{key: value for key, value in SIZE.items() if hasattr(known, key)}, **overrides}
     torch.manual_seed(0)
+    auto = CLASSES.get(model_type, auto) if auto is AutoModel else auto
     make = getattr(auto, "from_config", None) or auto._from_config  # an Auto class, or one that is meant
     model = make(AutoConfig.for_model(model_type, **settings))
     for parameter in model.parameters():

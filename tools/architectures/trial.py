@@ -17,13 +17,13 @@ from transformers import PreTrainedModel
 from transformers.models.auto import modeling_auto
 
 import normscope as ns
-from architectures.tiny import model_of, shrunk
 from normscope.capture import family_in
 from normscope.errors import NormscopeError
 from normscope.families import family_of, supported_models
 from normscope.families.heads import head_of
 from normscope.testing import assert_explained, assert_family, assert_head
 from normscope.testing.inputs import random_inputs
+from normscope.testing.tiny import model_of, shrunk
 
 Outcome = Literal["analysed", "refused", "wrong", "crashed", "not built"]
 
@@ -74,6 +74,8 @@ def _try_class(model_type: str, task: str, class_name: str) -> Trial:
         model = built(model_type, class_name)
         if model_type in supported_models():
             _run(model)
+    except NormscopeError as error:
+        return Trial(class_name, task, "refused", reason=str(error))
     except Exception as error:  # whatever a configuration that was guessed may throw
         return Trial(class_name, task, "not built", reason=_first_line(error))
     try:
@@ -108,7 +110,8 @@ def _proved(model: PreTrainedModel) -> float:
     family = family_of(model.config.model_type)
     assert_family(family, model)
     inputs = {name: tensor[:1] for name, tensor in random_inputs(family, model).items() if "mask" not in name}
-    target = {"input_ids": inputs.pop("decoder_input_ids")} if "decoder_input_ids" in inputs else None
+    decoded = inputs.pop("decoder_input_ids", None)
+    target = None if analyzer.family.encoder is None else {"input_ids": decoded}
     analysis = analyzer.analyze(inputs, target=target)
     worst = float(analysis.dataset["component_error"].max())
     if model.base_model is model:

@@ -45,6 +45,7 @@ _BEGINNINGS: dict[str, list[str]] = {
     "estimate": [],
     "check": [],
     "models": [],
+    "convert": ["--out", "new-model"],
     "explore": [samples.TEXT, "--out", "new.html"],
     "experiments": [],
     "run": ["mixing-ratio", "--corpus", "texts.txt", "--out", "new-run"],

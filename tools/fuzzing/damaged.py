@@ -55,7 +55,7 @@ def models(world: World, draw: Draw) -> Outcome:
         damaged = draw(st.sampled_from(sorted(p for p in folder.iterdir() if p.suffix in {".json", ".safetensors"})))
         what = f"{damaged.name} {damage(draw, damaged)}"
     what = f"{name}: {what}"
-    options = {"target": samples.TEXT} if name == "seq2seq" else {}
+    options = {"decoder_text": samples.TEXT} if name == "seq2seq" else {}
     truth = world.analyzer(name).analyze(samples.TEXT, **options)
 
     def call() -> Any:

@@ -87,6 +87,27 @@ export function toggle(title: string, choose: (on: boolean) => void): Control {
   };
 }
 
+/** A whole number of percent, from 1 to 100. */
+export function percentSlider(name: string, title: string, choose: (percent: number) => void): Control {
+  const input = h("input", {
+    type: "range",
+    min: 1,
+    max: 100,
+    "aria-label": name,
+    input: () => choose(Number(input.value)),
+  });
+  const output = h("output");
+  const element = h("label", { class: "menu share", title }, h("span", {}, name), input, output);
+  return {
+    element,
+    update: (view) => {
+      input.value = view.value;
+      output.textContent = `${view.value} %`;
+      element.hidden = view.hidden ?? false;
+    },
+  };
+}
+
 /** A button that opens a small panel, closed by Escape or when the focus leaves it. */
 export function popover(title: string, kind: string, ...children: (Node | Control)[]): HTMLDetailsElement {
   const element = h(

@@ -145,17 +145,22 @@ export function groupsOf(keys: Units): [string, number, number][] {
   return groups;
 }
 
-function groupLines(at: Layout, { keys, ink }: MapContent): Mark[] {
-  return groupsOf(keys)
-    .slice(1)
-    .flatMap(([, first]): Mark[] => {
-      const line = { y: at.top, height: at.plotHeight };
-      const x = at.left - at.scrollX + first * at.cell;
-      return [
-        { kind: "rect", ...line, x: x - 3, width: 5, fill: ink.panel },
-        { kind: "rect", ...line, x: x - 1, width: 1, fill: ink.accent },
-      ];
-    });
+/** Lines between groups of keys, and between groups of queries. */
+function groupLines(at: Layout, { queries, keys, ink }: MapContent): Mark[] {
+  const line = (box: (from: number, size: number) => Box, place: number): Mark[] => [
+    { kind: "rect", ...box(place - 3, 5), fill: ink.panel },
+    { kind: "rect", ...box(place - 1, 1), fill: ink.accent },
+  ];
+  const upright = (x: number, width: number): Box => ({ x, y: at.top, width, height: at.plotHeight });
+  const level = (y: number, height: number): Box => ({ x: at.left, y, width: at.plotWidth, height });
+  const starts = (units: Units): number[] =>
+    groupsOf(units)
+      .slice(1)
+      .map(([, first]) => first * at.cell);
+  return [
+    ...starts(keys).flatMap((start) => line(upright, at.left - at.scrollX + start)),
+    ...starts(queries).flatMap((start) => line(level, at.top - at.scrollY + start)),
+  ];
 }
 
 /** Whether a label has no room where only some have one, and the selected one always. */

@@ -7,13 +7,17 @@ import type { Ink } from "../draw/ink";
 import { LEGEND, legendMarks, legendTitle } from "../draw/legend";
 import { cellsOf, mapMarks, NO_MATCHES, surroundings } from "../draw/mapmarks";
 import { type Mark, paintMarks, svgDocument } from "../draw/marks";
+import { chipMarks, ribbonLayout, ribbonMarks } from "../draw/ribbons";
+import type { SimilarityView } from "../draw/similarityview";
 import { greyedOf, methodShown, ownBarsOf, quantityShown, titleOf, type View } from "../draw/view";
+import { number } from "../model/format";
 import { isolated, phrase, shortLabel } from "../model/tokens";
 
 const MARGIN = 12;
 /** Height of the title and the line below it. */
 const HEADING = 50;
 const SMALLEST_WIDTH = 360;
+const SIMILARITY_WIDTH = 860;
 const NOTHING = { row: -1, column: -1 };
 
 export interface Figure {
@@ -54,6 +58,35 @@ export function flowFigure({ ink, target, explanation, flow }: FlowView, drawing
     height: drawing.height + HEADING + 6,
     marks: [{ kind: "group", x: MARGIN, y: HEADING, marks: drawing.marks }],
   });
+}
+
+/** Both texts with the ribbons between them. */
+export function similarityFigure(view: SimilarityView): Figure {
+  const { account, pairs, colours, ink, dark } = view;
+  const at = ribbonLayout(account, pairs, SIMILARITY_WIDTH);
+  const { measure, value, facts, sides } = account.similarity;
+  const about = [
+    String(facts.model ?? ""),
+    `${pairs.length} pairs`,
+    shortText(sides.first.text),
+    shortText(sides.second.text),
+  ];
+  return withHeading(ink, `${measure} ${number(value)}`, about, {
+    width: at.width + 2 * MARGIN,
+    height: at.height + HEADING + MARGIN,
+    marks: [
+      {
+        kind: "group",
+        x: MARGIN,
+        y: HEADING,
+        marks: [...ribbonMarks(at, account, pairs, { dark, focus: null }), ...chipMarks(at, account, colours, ink)],
+      },
+    ],
+  });
+}
+
+function shortText(text: string): string {
+  return shortLabel(text.replace(/\s+/gu, "\u00a0"), 40);
 }
 
 function withHeading(ink: Ink, title: string, about: string[], { marks, width, height }: Figure): Figure {

@@ -2,6 +2,7 @@
 import type { FlowView } from "../draw/flowview";
 import type { View } from "../draw/view";
 import { tolerance } from "../model/format";
+import type { Account, Line, SideName } from "../model/similarity";
 
 function quoted(text: string): string {
   return /[",\r\n]/u.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
@@ -109,6 +110,58 @@ export function flowJson({ explanation, target, flow, state }: FlowView): string
     heads: flow.heads.map((heads) => heads.map((values) => [...values])),
     edges: flow.edges,
     rest: { into: flow.rest.into.map((values) => [...values]), out: flow.rest.out.map((values) => [...values]) },
+  };
+  return `${JSON.stringify(content, null, 1)}\n`;
+}
+
+const SIMILARITY_COLUMNS = "model,measure,first,first_token,second,second_token,value";
+
+/** One line per pair of units; lines without a second (or first) token are what one does with the other text's bias. */
+export function similarityCsv({ similarity, lines: { first, second }, table }: Account): string {
+  const start = [String(similarity.facts.model ?? ""), similarity.measure].map(quoted).join();
+  const place = (side: SideName, unit: number): string => {
+    const { units } = side === "first" ? first : second;
+    const { position } = similarity.sides[side].tokens;
+    return [position[units.members[unit]![0]!], quoted(units.labels[unit]!)].join();
+  };
+  const lines = [SIMILARITY_COLUMNS];
+  table?.values.forEach((value, at) => {
+    const [row, column] = [Math.floor(at / table.columns), at % table.columns];
+    lines.push([start, place("first", row), place("second", column), value].join());
+  });
+  first.margins.forEach((value, unit) => {
+    lines.push([start, place("first", unit), ",", value].join());
+  });
+  second.margins.forEach((value, unit) => {
+    lines.push([start, ",", place("second", unit), value].join());
+  });
+  lines.push([start, ",", ",", similarity.constant].join());
+  return `${lines.join("\r\n")}\r\n`;
+}
+
+export function similarityJson({ similarity, lines: { first, second }, table }: Account): string {
+  const { facts, measure, value, error, constant } = similarity;
+  const side = ({ units, shares, margins }: Line): Record<string, unknown> => ({
+    tokens: units.labels,
+    shares: [...shares],
+    margins: [...margins],
+  });
+  const rows =
+    table &&
+    Array.from({ length: table.rows }, (_, row) => [
+      ...table.values.subarray(row * table.columns, (row + 1) * table.columns),
+    ]);
+  const content = {
+    format: "normscope-similarity",
+    version: 1,
+    facts,
+    measure,
+    value,
+    completeness_error: error,
+    first: side(first),
+    second: side(second),
+    table: rows,
+    constant,
   };
   return `${JSON.stringify(content, null, 1)}\n`;
 }

@@ -9,6 +9,8 @@ export interface ModelSettings {
   decodes: boolean;
   task: string | null;
   mask: string | null;
+  /** Whether it is known how it makes embeddings of texts, so that they can be compared. */
+  embeds: boolean;
 }
 
 export interface Settings {
@@ -18,7 +20,7 @@ export interface Settings {
   tokens: number;
 }
 
-function area(name: string, placeholder: string): HTMLTextAreaElement {
+export function area(name: string, placeholder: string): HTMLTextAreaElement {
   return h("textarea", { rows: 2, placeholder, "aria-label": name });
 }
 

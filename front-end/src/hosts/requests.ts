@@ -27,7 +27,7 @@ export function formatAnalysisRequest({ text, model, method, pair, reply, heads,
   set("model", model);
   set("method", method, NORMS);
   set("pair", pair);
-  set("reply", reply);
+  set("decoder_text", reply);
   set("heads", heads ? "true" : "");
   if (other) {
     query.set("text2", other.text);
@@ -49,13 +49,44 @@ export function parseAnalysisRequest(fragment: string): AnalysisRequest | null {
     model: of("model"),
     method: of("method") || NORMS,
     pair: of("pair"),
-    reply: of("reply"),
+    reply: of("decoder_text") || of("reply"), // links of version 0.2 say reply
     heads: of("heads") === "true",
     other: second === null ? null : { text: second, model: of("model2"), method: of("method2") || NORMS },
   };
 }
 
-const NAMES = new Set(["text", "model", "method", "pair", "reply", "heads", "text2", "model2", "method2"]);
+/** Two texts to compare. */
+export interface SimilarityRequest {
+  first: string;
+  second: string;
+  model: string;
+}
+
+export function formatSimilarityRequest({ first, second, model }: SimilarityRequest): string {
+  return new URLSearchParams({ similar: first, to: second, model }).toString();
+}
+
+/** The request of a fragment; null where it has no texts to compare. */
+export function parseSimilarityRequest(fragment: string): SimilarityRequest | null {
+  const query = new URLSearchParams(fragment.replace(/^#/u, ""));
+  const [first, second] = [query.get("similar"), query.get("to")];
+  return first === null || second === null ? null : { first, second, model: query.get("model") ?? "" };
+}
+
+const NAMES = new Set([
+  "similar",
+  "to",
+  "text",
+  "model",
+  "method",
+  "pair",
+  "decoder_text",
+  "reply",
+  "heads",
+  "text2",
+  "model2",
+  "method2",
+]);
 
 /** A fragment without its request: the state of the view. */
 export function withoutRequest(fragment: string): string {

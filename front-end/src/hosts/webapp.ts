@@ -8,7 +8,15 @@ import { mount } from "../mount";
 import { Form, type ModelSettings, type Settings } from "./form";
 import type { Host } from "./host";
 import { Cancelled, exact, ServerJob, type Status } from "./jobs";
-import { type AnalysisRequest, formatAnalysisRequest, parseAnalysisRequest, withoutRequest } from "./requests";
+import {
+  type AnalysisRequest,
+  formatAnalysisRequest,
+  formatSimilarityRequest,
+  parseAnalysisRequest,
+  parseSimilarityRequest,
+  withoutRequest,
+} from "./requests";
+import { SimilarityForm } from "./similarityform";
 
 export type { Settings } from "./form";
 
@@ -37,22 +45,33 @@ interface ServerInput {
   model: string;
   method: string;
   pair: string;
-  target: string;
+  decoder_text: string;
   image: string | null;
 }
 
+/** What was requested and what came back. */
 interface Answer {
-  request: AnalysisRequest;
-  input: ServerInput;
+  /** The request as it stands in the address. */
+  address: string;
+  title: string;
   payload: Payload;
+  /** What else the host of this answer can do. */
+  host: Partial<Host>;
 }
+
+/** Which of the two forms is there: at the start both are. */
+type Mode = "start" | "analysis" | "similarity";
 
 export class WebApp {
   private readonly form: Form;
+  private readonly comparing: SimilarityForm;
   private readonly bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Progress" });
   private readonly message = h("p", { class: "message", role: "status" });
   private readonly stage = h("div", { class: "explorer-holder" });
+  private readonly toComparing = link("Compare two texts\u2026", () => this.show("similarity"));
+  private readonly toAnalysis = link("Analyse one text\u2026", () => this.show("analysis"));
   private job: ServerJob | null = null;
+  private mode: Mode = "start";
   /** What is shown, as it stands in the address. */
   private shown = "";
   /** Removes the explorer that is shown. */
@@ -68,10 +87,13 @@ export class WebApp {
       () => void this.submit(),
       () => this.changed(),
     );
-    this.form.stop.addEventListener("click", () => this.cancel());
-    this.form.element.append(this.bar, this.message);
+    this.comparing = new SimilarityForm(settings, () => void this.compare());
+    for (const form of [this.form, this.comparing]) form.stop.addEventListener("click", () => this.cancel());
+    this.form.element.querySelector(".options")!.append(this.toComparing);
+    this.comparing.element.querySelector(".options")!.append(this.toAnalysis);
     this.welcome();
-    root.replaceChildren(this.form.element, this.stage);
+    this.show("start");
+    root.replaceChildren(this.form.element, this.comparing.element, this.stage);
     root.classList.add("webapp");
     this.form.focus();
     window.addEventListener("hashchange", () => this.openAddress());
@@ -80,10 +102,27 @@ export class WebApp {
 
   /** Submit the request of the address, unless it is already shown. */
   private openAddress(): void {
+    const pair = parseSimilarityRequest(window.location.hash);
+    if (pair && this.comparing.offered) {
+      if (formatSimilarityRequest(pair) === this.shown) return;
+      this.comparing.set(pair);
+      void this.compare();
+      return;
+    }
     const request = parseAnalysisRequest(window.location.hash);
     if (!request || formatAnalysisRequest(request) === this.shown) return;
     this.form.set(request);
     if (this.form.model.reads === "text") void this.submit();
+  }
+
+  private show(mode: Mode): void {
+    this.mode = mode;
+    const { offered } = this.comparing;
+    this.form.element.hidden = mode === "similarity";
+    this.comparing.element.hidden = mode === "analysis" || !offered;
+    this.toComparing.hidden = mode === "start" || !offered;
+    this.toAnalysis.hidden = mode === "start";
+    (mode === "similarity" ? this.comparing : this.form).element.append(this.bar, this.message);
   }
 
   private changed(): void {
@@ -117,16 +156,36 @@ export class WebApp {
   }
 
   private async submit(): Promise<void> {
-    this.cancel();
     const { request } = this.form;
+    await this.run("analysis", async (job) => {
+      const input = { ...inputOf(request), image: await this.form.image() };
+      const payload = await job.run(jobOf(input, request), (status) => this.showStatus(job, status));
+      const explains = this.form.model.task !== null;
+      const host: Partial<Host> = {
+        exact: (wanted) => exact(job.id, wanted),
+        ...(explains ? { explain: (wanted: ExplainRequest) => explained(input, wanted) } : {}),
+      };
+      return { address: formatAnalysisRequest(request), title: request.text, payload, host };
+    });
+  }
+
+  private async compare(): Promise<void> {
+    const { request } = this.comparing;
+    await this.run("similarity", async (job) => {
+      const payload = await job.run({ similarity: request }, (status) => this.showStatus(job, status));
+      return { address: formatSimilarityRequest(request), title: request.first, payload, host: {} };
+    });
+  }
+
+  private async run(mode: Mode, answer: (job: ServerJob) => Promise<Answer>): Promise<void> {
+    this.cancel();
+    this.show(mode);
     const job = new ServerJob();
     this.job = job;
     this.busy(true);
     this.report("Sending the request\u2026", false);
     try {
-      const input = { ...inputOf(request), image: await this.form.image() };
-      const payload = await job.run(jobOf(input, request), (status) => this.showStatus(job, status));
-      await this.explore(job, { request, input, payload });
+      await this.explore(job, await answer(job));
       this.finish(job, "", false);
     } catch (error) {
       const given = error instanceof Cancelled;
@@ -142,23 +201,24 @@ export class WebApp {
       return;
     }
     if (status.total > 0) this.bar.value = status.begun / (status.total + 1);
-    this.report(status.total > 0 ? `Layer ${status.begun} of ${status.total}` : "Starting", false);
+    const what = this.mode === "similarity" ? "Text" : "Layer";
+    this.report(status.total > 0 ? `${what} ${status.begun} of ${status.total}` : "Starting", false);
   }
 
   /** Replace the explorer, unless a later request has been submitted meanwhile. */
-  private async explore(job: ServerJob, { request, input, payload }: Answer): Promise<void> {
+  private async explore(job: ServerJob, { address, title, payload, host }: Answer): Promise<void> {
     if (job !== this.job) return;
     this.close();
     this.close = () => undefined;
-    const again = this.shown === "" || this.shown === formatAnalysisRequest(request);
-    this.shown = formatAnalysisRequest(request);
+    const again = this.shown === "" || this.shown === address;
+    this.shown = address;
     if (!again) this.write("");
     const holder = h("div", { class: "root inner" });
     this.stage.replaceChildren(holder);
-    const name = phrase(request.text).slice(0, 60);
+    const name = phrase(title).slice(0, 60);
     document.title = name === "" ? "normscope" : `${name} \u00b7 normscope`;
     try {
-      const close = await mount(holder, payload, this.hostOf(job.id, input));
+      const close = await mount(holder, payload, this.hostOf(host));
       if (holder.isConnected) this.close = close;
       else close();
     } catch (error) {
@@ -172,16 +232,14 @@ export class WebApp {
     this.addressBar.writeState([this.shown, fragment].filter(Boolean).join("&"));
   }
 
-  private hostOf(id: string, input: ServerInput): Host {
+  private hostOf(more: Partial<Host>): Host {
     const { addressBar } = this;
-    const explains = this.form.model.task !== null;
     return {
       ...addressBar,
       readState: () => withoutRequest(addressBar.readState()),
       writeState: (fragment) => this.write(fragment),
       onState: (listener) => addressBar.onState!((fragment) => listener(withoutRequest(fragment))),
-      exact: (request) => exact(id, request),
-      ...(explains ? { explain: (request: ExplainRequest) => explained(input, request) } : {}),
+      ...more,
     };
   }
 
@@ -201,8 +259,10 @@ export class WebApp {
 
   private busy(busy: boolean): void {
     this.bar.hidden = !busy;
-    this.form.stop.hidden = !busy;
-    this.form.submit.hidden = busy;
+    for (const form of [this.form, this.comparing]) {
+      form.stop.hidden = !busy;
+      form.submit.hidden = busy;
+    }
   }
 
   private report(message: string, wrong: boolean): void {
@@ -211,8 +271,12 @@ export class WebApp {
   }
 }
 
+function link(text: string, act: () => void): HTMLElement {
+  return h("button", { type: "button", class: "link", click: act }, text);
+}
+
 function inputOf({ text, model, method, pair, reply }: AnalysisRequest): Omit<ServerInput, "image"> {
-  return { text, model, method, pair, target: reply };
+  return { text, model, method, pair, decoder_text: reply };
 }
 
 function jobOf(input: ServerInput, { other, heads }: AnalysisRequest): unknown {
@@ -221,8 +285,8 @@ function jobOf(input: ServerInput, { other, heads }: AnalysisRequest): unknown {
 }
 
 async function explained(input: ServerInput, request: ExplainRequest): Promise<Payload["explanations"][number]> {
-  const { text, model, pair, target, image } = input;
-  const explain = { text, model, pair, target, image, ...request };
+  const { text, model, pair, decoder_text, image } = input;
+  const explain = { text, model, pair, decoder_text, image, ...request };
   const payload = await new ServerJob().run({ explain }, () => undefined);
   const [explanation] = payload.explanations;
   if (!explanation) throw new Error("The server returned no explanation.");

@@ -32,6 +32,11 @@ export function tolerance(value: number): string {
   return `${format(".1~r")(100 * value)} %`;
 }
 
+/** A signed value to be added up with others below and above it: with as many digits. */
+export function addend(value: number): string {
+  return format("+.3f")(value);
+}
+
 /** A signed value. */
 export function signed(value: number): string {
   const text = number(value);

@@ -39,6 +39,8 @@ export interface TokenTable {
   column?: number[];
   /** How many tokens each stands for, where blocks of them are put together. */
   count?: number[];
+  /** 1 for tokens of the instruction before a text that is embedded. */
+  prompt?: number[];
 }
 
 export interface ImagePayload {
@@ -143,10 +145,45 @@ export interface ExplanationPayload {
   image?: ImagePayload;
 }
 
+/** One of the two texts of a similarity. `share[k]` is its row (or column) of the table plus `margin[k]`. */
+export interface SidePayload {
+  text: string;
+  prompt: string;
+  tokens: TokenTable;
+  share: number[];
+  /** What every token does with the bias of the other text; null without a table. */
+  margin: number[] | null;
+  /** With the shares it adds up to the value. */
+  bias: number;
+}
+
+/** Of late interaction, for every first token: the token of the second text that it matched (-1: none), and how well. */
+export interface MatchesPayload {
+  token: number[];
+  value: number[];
+}
+
+/** Why two texts are similar (`normscope/explorer/similarity_payload.py`). */
+export interface SimilarityPayload {
+  facts: Facts;
+  value: number;
+  measure: string;
+  unit: string;
+  error: number;
+  first: SidePayload;
+  second: SidePayload;
+  /** `[first, second]`; null where only the shares of tokens are known. */
+  table: Block | null;
+  constant: number | null;
+  matches: MatchesPayload | null;
+}
+
 export interface Payload {
   version: number;
   analyses: AnalysisPayload[];
   explanations: ExplanationPayload[];
+  /** Of one pair of texts, or of several in the order in which they were ranked. A page has them alone. */
+  similarities?: SimilarityPayload[];
   /** Of all places of the first text, where they are known. */
   predictions: PredictionPayload[];
 }

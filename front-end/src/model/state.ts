@@ -39,7 +39,10 @@ export interface State {
   token: number;
 }
 
-const CHOICES: { [name in keyof State]?: readonly string[] } = {
+/** The values that fields with a few of them may have. */
+export type Choices<Fields> = { [name in keyof Fields]?: readonly string[] };
+
+const CHOICES: Choices<State> = {
   part: ["decoder", "encoder"],
   measure: ["norm", "projection"],
   norm: ["none", "row", "column"],
@@ -127,26 +130,31 @@ function tellingLayer(analysis: Analysis): number {
 }
 
 /** Only what differs from the initial state, as `name=value&...`. */
-export function formatState(state: State, initial: State): string {
+export function formatState<Fields extends object>(state: Fields, initial: Fields): string {
   const query = new URLSearchParams();
-  for (const name of Object.keys(initial) as (keyof State)[]) {
+  for (const name of Object.keys(initial) as (keyof Fields & string)[]) {
     if (state[name] !== initial[name]) query.set(name, String(state[name]));
   }
   return query.toString();
 }
 
 export function parseState(fragment: string, initial: State): State {
-  const state: Record<string, unknown> = { ...initial };
+  return parseFields(fragment, initial, CHOICES);
+}
+
+/** The fields that a fragment has, where their values are possible. */
+export function parseFields<Fields extends object>(fragment: string, initial: Fields, known: Choices<Fields>): Fields {
+  const state = { ...initial } as Record<string, unknown>;
   for (const [name, text] of new URLSearchParams(fragment.replace(/^#/u, ""))) {
     if (!Object.hasOwn(initial, name)) continue;
     const before = (initial as unknown as Record<string, unknown>)[name];
-    const choices = CHOICES[name as keyof State];
+    const choices = known[name as keyof Fields];
     if (choices && !choices.includes(text)) continue;
     if (typeof before === "boolean") state[name] = text === "true";
     else if (typeof before === "number") state[name] = /^-?\d{1,6}$/u.test(text) ? Number(text) : before;
     else state[name] = text;
   }
-  return state as unknown as State;
+  return state as unknown as Fields;
 }
 
 /** The state with everything that an analysis does not have replaced by what it has. */

@@ -1,30 +1,30 @@
 /** The state: changes are collected, and listeners called once per frame, until the store is closed. */
 import type { State } from "./state";
 
-export type Listener = (state: State, changed: ReadonlySet<keyof State>) => void;
+export type Listener<Fields> = (state: Fields, changed: ReadonlySet<keyof Fields>) => void;
 
-export class Store {
-  private readonly listeners: Listener[] = [];
-  private readonly changed = new Set<keyof State>();
+export class Store<Fields extends object = State> {
+  private readonly listeners: Listener<Fields>[] = [];
+  private readonly changed = new Set<keyof Fields>();
   private frame = 0;
   private closed = false;
 
-  constructor(private current: State) {}
+  constructor(private current: Fields) {}
 
-  get state(): State {
+  get state(): Fields {
     return this.current;
   }
 
-  set(patch: Partial<State>): void {
+  set(patch: Partial<Fields>): void {
     if (this.closed) return;
-    for (const name of Object.keys(patch) as (keyof State)[]) {
+    for (const name of Object.keys(patch) as (keyof Fields)[]) {
       if (patch[name] !== this.current[name]) this.changed.add(name);
     }
     this.current = { ...this.current, ...patch };
     if (this.changed.size > 0 && this.frame === 0) this.frame = requestAnimationFrame(() => this.flush());
   }
 
-  subscribe(listener: Listener): void {
+  subscribe(listener: Listener<Fields>): void {
     this.listeners.push(listener);
   }
 

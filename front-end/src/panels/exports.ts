@@ -2,11 +2,10 @@
 import { popover } from "../draw/controls";
 import { h } from "../draw/dom";
 import { pngOf, svgText } from "../exports/figure";
-import type { State } from "../model/state";
 import type { Exportable } from "../section";
 import { Panel } from "./panel";
 
-export class Exports extends Panel<State> {
+export class Exports extends Panel<unknown> {
   readonly element: HTMLDetailsElement;
   private readonly note = h("p", { class: "note", role: "status" });
 

@@ -2,7 +2,6 @@
 import { popover } from "../draw/controls";
 import { bdi, h } from "../draw/dom";
 import type { Facts } from "../model/payload";
-import type { State } from "../model/state";
 import type { Shortcut } from "../shortcuts";
 import { Panel } from "./panel";
 
@@ -13,14 +12,14 @@ export interface Heading {
   image: boolean;
 }
 
-export class Masthead extends Panel<State> {
+export class Masthead extends Panel<unknown> {
   readonly element: HTMLElement;
   private readonly keys = h("dl");
 
   constructor(
     results: Heading[],
     private readonly shortcuts: () => Shortcut[],
-    private readonly exports: Panel<State>,
+    private readonly exports: Panel<unknown>,
   ) {
     super();
     this.element = h(
@@ -33,13 +32,13 @@ export class Masthead extends Panel<State> {
     );
   }
 
-  update(state: State): void {
+  update(shown?: unknown): void {
     const entries = this.shortcuts().flatMap(({ keys, description }) => [
       h("dt", {}, h("kbd", {}, keys)),
       h("dd", {}, description),
     ]);
     this.keys.replaceChildren(...entries);
-    this.exports.update(state);
+    this.exports.update(shown);
   }
 }
 

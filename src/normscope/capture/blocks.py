@@ -55,6 +55,7 @@ from normscope.families.spec import (
     InputScaledExpertsPart,
     LayerNormPart,
     Part,
+    PlainExpertsPart,
     PlainPart,
     ResidualPart,
     RmsNormPart,
@@ -80,7 +81,7 @@ def watched_modules(part: Part) -> tuple[str, ...]:
             return (part.gate, part.up, part.down)
         case FusedGatedPart():
             return (part.gate_and_up, part.down)
-        case ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart():
+        case ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart() | PlainExpertsPart():
             return (part.module, part.router if isinstance(part, InputScaledExpertsPart) else part.experts)
         case SharedExpertsPart():
             gate = () if part.gate is None else (part.gate,)
@@ -171,15 +172,17 @@ class TraceBuilder:
             case ForkPart() | ScalePart() | BesideAttention():
                 return None
             case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention():
-                output, bias = view.output(part.output), getattr(part, "output_bias", None)
+                output, bias = self._scaled(part, view.output(part.output)), getattr(part, "output_bias", None)
                 return output if bias is None else output + self.weights.parameter(bias)
             case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
                 return view.output(part.module)
             case PlainPart():
-                return view.output(part.second)
+                return self._scaled(part, view.output(part.second))
             case GatedPart() | FusedGatedPart():
-                return view.output(part.down)
-            case ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart():
+                return self._scaled(part, view.output(part.down))
+            case (
+                ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart() | PlainExpertsPart()
+            ):
                 return view.output(part.module)
             case SharedExpertsPart():
                 routed = view.output(part.routed.module)
@@ -187,6 +190,10 @@ class TraceBuilder:
                 return routed if inside else routed + view.output(part.shared.down)
             case ResidualPart():
                 return self._state_after_residual(index, view)
+
+    def _scaled(self, part: AttentionPart | PlainPart | GatedPart | FusedGatedPart, output: Tensor) -> Tensor:
+        path = getattr(part, "layer_scale", None)
+        return output if path is None else output * self.weights.parameter(path)
 
     def _state_after_residual(self, index: int, view: SequenceView) -> Tensor | None:
         """After a residual connection, the state is the input of the next part."""
@@ -210,7 +217,7 @@ class TraceBuilder:
         groups, _, d_head = values.shape
         heads = len(weights)
         source = value_source(part, self.weights, view, values, heads) if self.below_attention else None
-        linear = self.weights.linear(part.output)
+        linear = self.weights.linear(part.output, getattr(part, "layer_scale", None))
         return (CrossAttention if cross else SelfAttention)(
             weights=weights,
             values=values.repeat_interleave(heads // groups, dim=0),
@@ -242,17 +249,20 @@ class TraceBuilder:
         read = self.weights
         match part:
             case PlainPart():
-                network = Plain(read.linear(part.first), read.activation(part.activation), read.linear(part.second))
+                second = read.linear(part.second, part.layer_scale)
+                network = Plain(read.linear(part.first), read.activation(part.activation), second)
                 return (_for_all(network, view.output(part.first)),)
             case GatedPart():
                 gate, up = read.linear(part.gate), read.linear(part.up)
-                network = Gated(gate, up, read.activation(part.activation), read.linear(part.down))
+                network = Gated(gate, up, read.activation(part.activation), read.linear(part.down, part.layer_scale))
                 return (_for_all(network, view.output(part.gate), view.output(part.up)),)
             case FusedGatedPart():
                 gate, up = _halves(read.linear(part.gate_and_up))
-                network = Gated(gate, up, read.activation(part.activation), read.linear(part.down))
+                network = Gated(gate, up, read.activation(part.activation), read.linear(part.down, part.layer_scale))
                 return (_for_all(network, *view.output(part.gate_and_up).chunk(2, dim=-1)),)
-            case ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart():
+            case (
+                ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart() | PlainExpertsPart()
+            ):
                 return experts_of(part, read, view)
             case SharedExpertsPart():
                 routed = [

@@ -8,7 +8,7 @@ from torch import Tensor
 from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.chain.activations import clamped_swish
-from normscope.chain.trace import Expert, Gated, Linear
+from normscope.chain.trace import Expert, Gated, Linear, Plain
 from normscope.families.spec import (
     BesideAttention,
     ClampedExpertsPart,
@@ -16,6 +16,7 @@ from normscope.families.spec import (
     FlatExpertsPart,
     InputScaledExpertsPart,
     Part,
+    PlainExpertsPart,
     RoutedPart,
     SharedExpertsPart,
 )
@@ -25,7 +26,7 @@ from normscope.models.devices import weights_at_hand
 def experts_path(part: Part) -> str | None:
     """The submodule that is called with the choices of a router and their weights, where a part has one."""
     match part:
-        case ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart():
+        case ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | PlainExpertsPart():
             return part.experts
         case SharedExpertsPart():
             return experts_path(part.routed)
@@ -39,6 +40,8 @@ def experts_of(part: RoutedPart, read: BlockWeights, view: SequenceView) -> tupl
     """The experts that serve a sequence, each with its rows and weights. Router weights are constants of the pass."""
     if isinstance(part, InputScaledExpertsPart):
         return _input_scaled(part, read, view)
+    if isinstance(part, PlainExpertsPart):
+        return _plain(part, read, view)
     hidden, choices, weights = view.routing(part.experts)
     experts: list[Expert] = []
     with weights_at_hand(read.block.get_submodule(part.experts)):  # fetched once for all experts
@@ -60,6 +63,24 @@ def _input_scaled(part: InputScaledExpertsPart, read: BlockWeights, view: Sequen
             entering = hidden[rows] * factors[:, None]
             pre_activations = tuple(_apply(linear, entering) for linear in (network.gate, network.up))
             experts.append(Expert(network, rows, torch.ones_like(factors), pre_activations, scales=factors))
+    return tuple(experts)
+
+
+def _plain(part: PlainExpertsPart, read: BlockWeights, view: SequenceView) -> tuple[Expert, ...]:
+    hidden, choices, weights = view.routing(part.experts)
+    count = int(read.attribute(f"{part.experts}.num_experts"))
+    numbers = torch.arange(count, device=choices.device)
+    chosen = choices[:, None] if part.masked else choices[:, :, None] == numbers
+    of_experts = part.factor * (chosen * weights[:, :, None]).sum(1)
+    experts: list[Expert] = []
+    for number in chosen.any(1).any(0).nonzero().flatten().tolist():
+        rows = chosen[:, :, number].any(1).nonzero().flatten()
+        first, second = (
+            read.linear(f"{part.experts}.expert_{number}.{name}") for name in (part.inside.first, part.inside.second)
+        )
+        activation = read.activation(f"{part.experts}.expert_{number}.{part.inside.activation}")
+        pre_activations = (_apply(first, hidden[rows]),)
+        experts.append(Expert(Plain(first, activation, second), rows, of_experts[rows, number], pre_activations))
     return tuple(experts)
 
 

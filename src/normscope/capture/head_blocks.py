@@ -28,7 +28,9 @@ from normscope.families.heads.spec import (
     LastPosition,
     LastToken,
     LinearPart,
+    LinearShare,
     MatrixPart,
+    MeanFrom,
     MeanOfPositions,
     MeanOfTokens,
     NamedActivationPart,
@@ -42,6 +44,7 @@ from normscope.families.heads.spec import (
 from normscope.families.spec import (
     FixedLayerNormPart,
     LayerNormPart,
+    NormPart,
     RmsNormPart,
     UnitLayerNormPart,
     UnitRmsNormPart,
@@ -163,8 +166,8 @@ class HeadTraceBuilder:
             case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
                 states = self._cut(self.captured.taken[part.module][0], rows)
                 return Normalise(weights.norm(part, states), states)
-            case LinearPart():
-                return self._linear(part.module)
+            case LinearPart() | LinearShare():
+                return self._linear(part)
             case MatrixPart():
                 return Linear(weights.attribute(part.weight).detach(), weights.attribute(part.bias).detach())
             case ActivationPart() | NamedActivationPart():
@@ -187,11 +190,14 @@ class HeadTraceBuilder:
             return recognise(ACT2FN[part.name])
         return BlockWeights(self.model, self.dtype).activation(part.activation)
 
-    def _linear(self, path: str) -> Linear:
+    def _linear(self, part: LinearPart | LinearShare) -> Linear:
         """In the model's own dtype if possible: a vocabulary's matrix is not converted as a whole."""
-        weight = getattr(self.model.get_submodule(path), "weight", None)
+        weight = getattr(self.model.get_submodule(part.module), "weight", None)
         own = weight.dtype if isinstance(weight, Tensor) and weight.is_floating_point() else self.dtype
-        return BlockWeights(self.model, own).linear(path)
+        whole = BlockWeights(self.model, own).linear(part.module)
+        if isinstance(part, LinearPart):
+            return whole
+        return Linear(whole.weight.chunk(part.shares, dim=1)[part.share], None if part.share else whole.bias)
 
     # ---- rows ----------------------------------------------------------------------------------------------------------
 
@@ -205,6 +211,9 @@ class HeadTraceBuilder:
                 return self._single_row(self._last_of(self._ids() == self.model.config.eos_token_id))
             case LastPosition():
                 return self._single_row(self._positions() - 1)
+            case MeanFrom():
+                self._check_padding(self._positions() - 1)
+                return self._pick_of([list(range(part.position, self.length))])
             case MeanOfTokens():
                 return self._mean()
             case MeanOfPositions():

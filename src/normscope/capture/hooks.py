@@ -218,15 +218,16 @@ def recorded_attention(
     try:
         with _restored_implementations(model) as configs:
             model.set_attn_implementation(IMPLEMENTATION)
-            if configs[0]._attn_implementation_internal != IMPLEMENTATION:
-                raise ModelError(
-                    f"{type(model).__name__} does not let its attention implementation be changed, "
-                    f"which its family expects."
-                )
-            for module in listeners:  # some have their own configuration
-                own: Config = getattr(module, "config", None)
-                if hasattr(own, "_attn_implementation_internal"):
+            # Some modules have a configuration of their own, which may lie inside a model that refuses.
+            for module in listeners:
+                own: Config = getattr(module, "config", configs[0])
+                if own is not configs[0] and hasattr(own, "_attn_implementation_internal"):
                     own._attn_implementation_internal = IMPLEMENTATION
+                if getattr(own, "_attn_implementation_internal", IMPLEMENTATION) != IMPLEMENTATION:
+                    raise ModelError(
+                        f"{type(model).__name__} does not let its attention implementation be changed, "
+                        f"which its family expects."
+                    )
             yield
     finally:
         for module in listeners:

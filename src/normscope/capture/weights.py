@@ -38,10 +38,18 @@ class BlockWeights:
         self.block, self.dtype, self.device = block, dtype, device
         self._linear: dict[str, Linear] = {}
 
-    def linear(self, path: str) -> Linear:
-        """The affine map of a submodule; cached, so that what is computed from it can be cached, too."""
+    def linear(self, path: str, scale: str | None = None) -> Linear:
+        """The affine map of a submodule; cached, so that what is computed from it can be cached, too.
+
+        Its outputs are multiplied by the vector at the path `scale`, where there is one.
+        """
         if path not in self._linear:
-            self._linear[path] = self._affine(path)
+            linear = self._affine(path)
+            if scale is not None:
+                factor = self.parameter(scale)
+                bias = None if linear.bias is None else factor * linear.bias
+                linear = Linear(factor[:, None] * linear.weight, bias)
+            self._linear[path] = linear
         return self._linear[path]
 
     def _affine(self, path: str) -> Linear:

@@ -27,6 +27,7 @@ COMMANDS = {
     "estimate": "estimate",
     "check": "models",
     "models": "models",
+    "convert": "models",
     "explore": "explore",
     "serve": "explore",
     "experiments": "run",
@@ -40,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line (default: that of this process) and exit with its code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     _print_anything()
+    # Read when tqdm is imported: the reader of GGUF files would show its progress bar.
+    os.environ.setdefault("TQDM_DISABLE", "1")
     if given == ["--version"]:  # without importing what reads options
         print(version_line())
         sys.exit(0)

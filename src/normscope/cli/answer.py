@@ -15,6 +15,7 @@ from normscope.cli.checks import check_answer_request, check_model, read_bytes
 from normscope.cli.commands import add_command
 from normscope.cli.console import given_texts, load_analyzer, result_console, say, say_written, working
 from normscope.cli.expansion import Expansion, expanded
+from normscope.cli.texts import ALONE, TextOptions
 from normscope.errors import FileError, InputError
 from normscope.models.options import ModelOptions
 from normscope.options import Unit
@@ -36,7 +37,7 @@ EXAMPLES = (
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
     request = Expansion(AnswerRequest, dict)
-    add_command(app, "answer", expanded(answer_command, request=request, model=options.MODEL), *EXAMPLES)
+    add_command(app, "answer", expanded(answer_command, request=request, reading=ALONE, model=options.MODEL), *EXAMPLES)
 
 
 def answer_command(
@@ -90,7 +91,7 @@ def answer_command(
     ] = "sentence",
     top: Annotated[int, typer.Option("--top", help="How many of them to show.", rich_help_panel=_SHOWN)] = 10,
     out: options.Out = None,
-    as_text: options.AsText = False,
+    reading: TextOptions,
     model: ModelOptions,
 ) -> None:
     """Show which sentences, documents or turns an answer came from.
@@ -100,7 +101,7 @@ def answer_command(
     as a picture (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
     """
     check_answer_request(request, context, messages, units=units, hops=hops, top=top, out=out)
-    documents = _documents(context or [], as_text=as_text)
+    documents = _documents(context or [], as_text=reading.as_text)
     turns = None if messages is None else _messages(messages)
     memory = read_bytes(request.get("max_memory"))
     check_model(model)

@@ -43,11 +43,11 @@ def check_model(
     scopes: Iterable[str] = (),
     layer: int | None = None,
     encoder: bool = False,
-    target: str | None = None,
+    decoder_text: str | None = None,
 ) -> None:
     """Raise for a missing model, and for scopes, layers or stacks that its configuration shows it does not have."""
     outline = model.outline()
-    check_stacks(outline, encoder=encoder, target=target)
+    check_stacks(outline, encoder=encoder, decoder_text=decoder_text)
     if layer is not None:
         refuse_layer(layer, outline)
     for scope in scopes:

@@ -10,8 +10,9 @@ from rich.table import Table
 from normscope.cli import options
 from normscope.cli.checks import check_approximation, check_model, check_text
 from normscope.cli.commands import add_command
-from normscope.cli.console import given_texts, load_analyzer, read_text, result_console
+from normscope.cli.console import load_analyzer, result_console
 from normscope.cli.expansion import expanded
+from normscope.cli.texts import TEXTS, TextOptions, renamed_option
 from normscope.errors import InputError
 from normscope.models.options import ModelOptions
 from normscope.request import MapSelectionOptions
@@ -35,7 +36,8 @@ _MOST, _MOST_INPUTS = 10**9, 10**6
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
     computed = options.of_analysis("truncate", "approximate", "products")
-    add_command(app, "estimate", expanded(estimate_command, computed=computed, model=options.MODEL), *EXAMPLES)
+    estimate = expanded(estimate_command, reading=TEXTS, computed=computed, model=options.MODEL)
+    add_command(app, "estimate", estimate, *EXAMPLES)
 
 
 def estimate_command(
@@ -54,23 +56,22 @@ def estimate_command(
             "--tokens", "-n", min=1, max=_MOST, help="Instead of a text, its number of tokens.", show_default=False
         ),
     ] = None,
-    pair: options.Pair = None,
     inputs: Annotated[
         int, typer.Option("--inputs", min=1, max=_MOST_INPUTS, help="How many inputs of this length.")
     ] = 1,
-    target: Annotated[
-        str | None,
+    decoder_tokens: Annotated[
+        int | None,
         typer.Option(
-            "--target",
-            help="For an encoder-decoder model, what the decoder reads. Default: as many tokens as the text has.",
+            "--decoder-tokens",
+            min=1,
+            max=_MOST,
+            help="For an encoder-decoder model, how many tokens the decoder reads. Default: those of its text "
+            "(--decoder-text), or as many as the source has.",
             show_default=False,
         ),
     ] = None,
     target_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--target-tokens", min=1, max=_MOST, help="Instead of a target, its number of tokens.", show_default=False
-        ),
+        int | None, typer.Option("--target-tokens", min=1, max=_MOST, show_default=False, hidden=True)
     ] = None,
     scope: Annotated[
         list[str] | None,
@@ -94,7 +95,6 @@ def estimate_command(
     heads: Annotated[
         bool, typer.Option("--heads", help="Also what single heads do.", rich_help_panel=_COUNTED)
     ] = False,
-    as_text: options.AsText = False,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="An explanation of a prediction, instead of maps.", rich_help_panel=_COUNTED),
@@ -116,6 +116,7 @@ def estimate_command(
     no_time: Annotated[bool, typer.Option("--no-time", help="Count only, without a second of measuring.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The numbers as JSON.")] = False,
     *,
+    reading: TextOptions,
     computed: MapSelectionOptions,
     model: ModelOptions,
 ) -> None:
@@ -126,28 +127,29 @@ def estimate_command(
     """
     if (text is None) == (tokens is None):
         raise InputError("Give a text or a number of tokens (--tokens), one of the two.")
-    if text is None and (pair is not None or "truncate" in computed):
+    if text is None and (reading.pair is not None or "truncate" in computed):
         raise InputError("--pair and --truncate are for a text: give one instead of --tokens.")
-    if target is not None and target_tokens is not None:
-        raise InputError("Give a target or its number of tokens (--target-tokens), one of the two.")
+    decoder_tokens = renamed_option("--target-tokens", target_tokens, "--decoder-tokens", decoder_tokens)
     approximate = computed.keys() & {"approximate", "products"}
     if explain and any((scope, queries, layer, mixing, approximate)):
         raise InputError("--explain goes through all layers: leave out the options of maps.")
     if mixing and any((heads, approximate)):
         raise InputError("Mixing ratios take no maps: leave out --heads, --approximate and --products.")
     check_approximation(computed)
-    read, (pair, target) = given_texts(text or "", pair, target, as_text=as_text)
+    texts, _ = reading.read(text or "")
+    if texts.decoder_text is not None and decoder_tokens is not None:
+        raise InputError("Give the decoder's text or its number of tokens (--decoder-tokens), one of the two.")
     if text is not None:
-        check_text(read)
-    check_model(model, scopes=scope or (), layer=layer, target=target)
+        check_text(texts.text)
+    check_model(model, scopes=scope or (), layer=layer, decoder_text=texts.decoder_text)
     analyzer = load_analyzer(model)
     common: dict[str, Any] = {
-        "target": _several(target if target is not None else target_tokens, inputs),
+        "decoder_text": _several(texts.decoder_text if texts.decoder_text is not None else decoder_tokens, inputs),
         "heads": heads,
         "timed": not no_time,
         **computed,
     }
-    sources = _several(tokens if text is None else read_text(analyzer, read, pair, as_text=as_text), inputs)
+    sources = _several(tokens if text is None else texts.inputs(analyzer), inputs)
     if explain:
         counted = analyzer.estimate_explanation(sources, values=values, **common)
     else:

@@ -90,4 +90,5 @@ def _option(field: DocumentedField, panel: str | None) -> object:
         show_default=field.default not in (None, "") and not flag,
         metavar=metavar,
         rich_help_panel=field.documentation.panel or panel,
+        hidden=field.documentation.hidden,
     )

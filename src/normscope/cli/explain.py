@@ -18,16 +18,15 @@ from normscope.cli.checks import (
 )
 from normscope.cli.commands import add_command
 from normscope.cli.console import (
-    given_texts,
     load_analyzer,
     named,
-    read_text,
     result_console,
     say,
     say_written,
     working,
 )
 from normscope.cli.expansion import Expansion, expanded
+from normscope.cli.texts import PAIRS, TextOptions, renamed_option
 from normscope.methods import METHODS
 from normscope.models.options import ModelOptions
 from normscope.request import ExplainOptions, ExplainRequest
@@ -55,14 +54,15 @@ METHODS_EXAMPLES = (
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     request = Expansion(ExplainRequest, dict)
-    add_command(app, "explain", expanded(explain_command, request=request, model=options.MODEL), *EXAMPLES)
+    explain = expanded(explain_command, reading=PAIRS, request=request, model=options.MODEL)
+    add_command(app, "explain", explain, *EXAMPLES)
     add_command(app, "methods", methods_command, *METHODS_EXAMPLES)
 
 
 def explain_command(
     text: options.TextArgument,
     *,
-    pair: options.Pair = None,
+    reading: TextOptions,
     request: dict[str, Any],
     state: Annotated[
         bool,
@@ -93,7 +93,6 @@ def explain_command(
         ),
     ] = None,
     out: options.Out = None,
-    as_text: options.AsText = False,
     model: ModelOptions,
 ) -> None:
     """Show what made the model say this: what each token puts into a logit.
@@ -102,21 +101,31 @@ def explain_command(
     of norms and slopes of activations. With --out it is written as a
     picture (svg, png, pdf), a page (html), a table (csv, parquet, json) or netCDF (nc).
     """
-    text, (pair,) = given_texts(text, pair, as_text=as_text)
-    check_text(text, pair)
+    texts, (decoder_text,) = reading.read(text, request.get("decoder_text"))
+    check_text(texts.text, texts.pair)
     method: str = request.get("method", ExplainRequest.method)
     check_method(method, option or [], heads=request.get("heads", False))
     check_question(request, state=state)
     check_explanation_file(out, flow)
     memory = read_bytes(request.get("max_memory"))
-    check_model(model)
+    check_model(model, decoder_text=decoder_text)
     analyzer = load_analyzer(model)
-    labels = {name: _label(analyzer, request.get(name)) for name in ("target", "against")}
+    target = request.get("target")
+    if state and analyzer.family.encoder is not None:
+        target, decoder_text = None, renamed_option("--target with --state", target, "--decoder-text", decoder_text)
+    labels = {"target": _label(analyzer, target), "against": _label(analyzer, request.get("against"))}
     direction = {"direction": "state"} if state else {}
-    computed = {**labels, **direction, "method": _method(method, option or []), "max_memory": memory}
+    labels["at"] = _position(request.get("at"))
+    computed = {
+        **labels,
+        **direction,
+        "decoder_text": decoder_text,
+        "method": _method(method, option or []),
+        "max_memory": memory,
+    }
     with working("Explaining", "layers") as on_progress:
         keywords = cast(ExplainOptions, {**request, **computed, "on_progress": on_progress})
-        explanation = analyzer.explain(read_text(analyzer, text, pair, as_text=as_text), **keywords)
+        explanation = analyzer.explain(texts.inputs(analyzer), **keywords)
     if explanation.note:
         say(explanation.note, "yellow")
     if words:
@@ -137,6 +146,11 @@ def _method(name: str, given: list[str]) -> Method:
     from normscope.methods import attribution, read_method
 
     return attribution(read_method(name, given))
+
+
+def _position(at: str | None) -> str | int | None:
+    """A position where a number was given, else the token itself."""
+    return int(at) if at is not None and at.removeprefix("-").isdecimal() and len(at) <= _MOST_DIGITS else at
 
 
 def _label(analyzer: Analyzer, name: str | None) -> str | int | None:

@@ -14,9 +14,7 @@ from normscope.cli.checks import check_model, check_page, check_results, check_t
 from normscope.cli.commands import add_command
 from normscope.cli.console import (
     analyse,
-    given_texts,
     load_analyzer,
-    read_text,
     result_file,
     say,
     say_approximate,
@@ -24,6 +22,7 @@ from normscope.cli.console import (
     working,
 )
 from normscope.cli.expansion import expanded
+from normscope.cli.texts import TEXTS, TextOptions
 from normscope.errors import InputError, require_extra
 from normscope.models.options import ModelOptions
 from normscope.request import AnalysisOptions
@@ -31,8 +30,7 @@ from normscope.request import AnalysisOptions
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
     from normscope.explorer.packing import Precision
-    from normscope.results.analysis import Analysis
-    from normscope.results.explanation import Explanation
+    from normscope.explorer.payload import Shown
 
 _SIDE = "Side by side"
 
@@ -52,7 +50,9 @@ SERVE_EXAMPLES = (
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     computed = options.of_analysis(*options.CONVENTIONS, "approximate")
-    add_command(app, "explore", expanded(explore, computed=computed, model=options.MODEL), *EXPLORE_EXAMPLES)
+    add_command(
+        app, "explore", expanded(explore, reading=TEXTS, computed=computed, model=options.MODEL), *EXPLORE_EXAMPLES
+    )
     add_command(app, "serve", expanded(serve, loading=options.LOADING), *SERVE_EXAMPLES)
 
 
@@ -67,8 +67,6 @@ def explore(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("explorer.html"),
-    pair: options.Pair = None,
-    target: options.Target = None,
     layer: options.Layer = None,
     heads: Annotated[bool, typer.Option("--heads", help="Also the maps of single heads.")] = False,
     compare: Annotated[
@@ -92,8 +90,8 @@ def explore(
     precision: Annotated[
         str, typer.Option("--precision", help="Values quantised for 'display', or 'full' float32 (a larger file).")
     ] = "display",
-    as_text: options.AsText = False,
     *,
+    reading: TextOptions,
     computed: AnalysisOptions,
     model: ModelOptions,
 ) -> None:
@@ -104,34 +102,39 @@ def explore(
     """
     check_page(out)
     page_precision = _precision(precision)
-    result = None if as_text else result_file(text)
+    result = None if reading.as_text else result_file(text)
     if result is not None:
         other = None if compare is None else result_file(compare)
-        if any((pair, target, compare_model)) or (compare is not None and other is None):
+        if reading.any or compare_model is not None or (compare is not None and other is None):
             raise InputError(
                 f"{text!r} is a finished result, shown as it is: leave out the options of an analysis. --compare takes "
                 f"another finished result here."
             )
         _write(_opened(result, *([] if other is None else [other])), out, page_precision)
         return
-    text, (pair, target, compare) = given_texts(text, pair, target, compare, as_text=as_text)
-    check_text(text, pair)
+    texts, (compare,) = reading.read(text, compare)
+    check_text(texts.text, texts.pair)
     other_model = replace(model, model=compare_model, tokenizer=None, revision=None)
     for each in (model, *([] if compare_model is None else [other_model])):
-        check_model(each, layer=layer, target=target)
+        check_model(each, layer=layer, decoder_text=texts.decoder_text)
     first = load_analyzer(model)
-    request: AnalysisOptions = {**computed, "target": target, "layers": layer, "heads": heads}
-    analyses = [analyse(first, read_text(first, text, pair, as_text=as_text), request)]
+    request: AnalysisOptions = {
+        **computed,
+        "decoder_text": texts.decoder_text,
+        "layers": layer,
+        "heads": heads,
+    }
+    analyses = [analyse(first, texts.inputs(first), request)]
     if compare is not None or compare_model is not None:
         second = first if compare_model is None else load_analyzer(other_model)
-        other = read_text(second, *((text, pair) if compare is None else (compare, None)), as_text=as_text)
-        analyses.append(analyse(second, other, request))
+        other = texts if compare is None else replace(texts, text=compare, pair=None)
+        analyses.append(analyse(second, other.inputs(second), request))
     for analysis in analyses:
         say_approximate(analysis)
     _write(analyses, out, page_precision)
 
 
-def _write(results: Sequence[Analysis | Explanation], out: Path, precision: Precision) -> None:
+def _write(results: Sequence[Shown], out: Path, precision: Precision) -> None:
     from normscope.explorer.page import write_page
     from normscope.explorer.windows import LongResults
 
@@ -156,7 +159,8 @@ def serve(
         typer.Option(
             "--model",
             "-m",
-            help="A folder or hub name; may be given several times. Default: the embedded all-MiniLM-L6-v2.",
+            help="A folder, hub name or GGUF file, or smollm2; may be given several times. Default: the embedded "
+            "all-MiniLM-L6-v2.",
             show_default=False,
         ),
     ] = None,
@@ -201,7 +205,7 @@ def serve(
     run(WebApp(analyzers, limits), what=", ".join(analyzers), host=host, port=port, say=say)
 
 
-def _opened(*paths: Path) -> list[Analysis | Explanation]:
+def _opened(*paths: Path) -> list[Shown]:
     with working(f"Opening {' and '.join(path.name for path in paths)}"):
         from normscope.results.opening import open as open_result
 

@@ -21,9 +21,7 @@ from normscope.cli.checks import (
 from normscope.cli.commands import add_command
 from normscope.cli.console import (
     analyse,
-    given_texts,
     load_analyzer,
-    read_text,
     result_console,
     say,
     say_approximate,
@@ -32,6 +30,7 @@ from normscope.cli.console import (
     working,
 )
 from normscope.cli.expansion import expanded
+from normscope.cli.texts import TEXTS, TextOptions
 from normscope.errors import SelectionError
 from normscope.models.config import no_encoder
 from normscope.models.options import ModelOptions
@@ -60,25 +59,14 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     of_map = options.of_analysis(*options.CONVENTIONS, "approximate", "products")
     of_growth = options.of_analysis(*options.CONVENTIONS)
-    add_command(app, "map", expanded(map_command, computed=of_map, model=options.MODEL), *MAP_EXAMPLES)
-    add_command(app, "growth", expanded(growth_command, computed=of_growth, model=options.MODEL), *GROWTH_EXAMPLES)
+    add_command(app, "map", expanded(map_command, reading=TEXTS, computed=of_map, model=options.MODEL), *MAP_EXAMPLES)
+    growth = expanded(growth_command, reading=TEXTS, computed=of_growth, model=options.MODEL)
+    add_command(app, "growth", growth, *GROWTH_EXAMPLES)
 
 
 def map_command(
     text: options.TextArgument,
-    pair: options.Pair = None,
-    target: options.Target = None,
-    scope: Annotated[
-        str | None,
-        typer.Option(
-            "--scope",
-            "-s",
-            help="How much of the layer the map covers, from AttnW to the whole layer (the default). "
-            "'all' writes every scope into a table or netCDF file.",
-            show_default=False,
-            rich_help_panel="What is shown",
-        ),
-    ] = None,
+    scope: options.Scope = None,
     layer: options.Layer = None,
     head: options.Head = None,
     normalise: options.Normalise = "none",
@@ -86,8 +74,8 @@ def map_command(
     no_special: options.NoSpecial = False,
     encoder: options.Encoder = False,
     out: options.Out = None,
-    as_text: options.AsText = False,
     *,
+    reading: TextOptions,
     computed: AnalysisOptions,
     model: ModelOptions,
 ) -> None:
@@ -97,23 +85,23 @@ def map_command(
     computed. On the terminal the default is the last layer, in a file all layers. With --out the map is written as a picture
     (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
     """
-    text, (pair, target) = given_texts(text, pair, target, as_text=as_text)
-    check_text(text, pair)
+    texts, _ = reading.read(text)
+    check_text(texts.text, texts.pair)
     check_map_file(out, scope, normalise)
     check_head(head, scope)
     check_approximation(computed)
-    check_model(model, scopes=scope_names(scope), layer=layer, encoder=encoder, target=target)
+    check_model(model, scopes=scope_names(scope), layer=layer, encoder=encoder, decoder_text=texts.decoder_text)
     analyzer = load_analyzer(model)
     scopes = _scopes(analyzer, scope, head, encoder=encoder)
     layers = layer if layer is not None or out is not None else analyzer.layers[-1]
     request: AnalysisOptions = {
         **computed,
-        "target": target,
+        "decoder_text": texts.decoder_text,
         "scopes": _computed(scopes, encoder=encoder),
         "layers": layers,
         "heads": head is not None,
     }
-    analysis = analyse(analyzer, read_text(analyzer, text, pair, as_text=as_text), request)
+    analysis = analyse(analyzer, texts.inputs(analyzer), request)
     say_approximate(analysis)
     analysis = units_of(analysis, words=words, no_special=no_special, encoder=encoder)
     if out is None:
@@ -133,15 +121,13 @@ def growth_command(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="The picture to write: svg, png or pdf.", show_default=False)
     ],
-    pair: options.Pair = None,
-    target: options.Target = None,
     layer: options.Layer = None,
     normalise: options.Normalise = "row",
     words: options.Words = False,
     no_special: options.NoSpecial = False,
     encoder: options.Encoder = False,
-    as_text: options.AsText = False,
     *,
+    reading: TextOptions,
     computed: AnalysisOptions,
     model: ModelOptions,
 ) -> None:
@@ -149,16 +135,16 @@ def growth_command(
 
     The picture is a strip of maps, one for each scope, by default of the last layer.
     """
-    text, (pair, target) = given_texts(text, pair, target, as_text=as_text)
-    check_text(text, pair)
+    texts, _ = reading.read(text)
+    check_text(texts.text, texts.pair)
     check_growth(out, normalise)
-    check_model(model, layer=layer, encoder=encoder, target=target)
+    check_model(model, layer=layer, encoder=encoder, decoder_text=texts.decoder_text)
     analyzer = load_analyzer(model)
     if layer is None:
         layer = analyzer.layers[-1]
         say(f"Layer {layer}, the last; choose another with --layer.")
-    request: AnalysisOptions = {**computed, "target": target, "layers": layer}
-    analysis = analyse(analyzer, read_text(analyzer, text, pair, as_text=as_text), request)
+    request: AnalysisOptions = {**computed, "decoder_text": texts.decoder_text, "layers": layer}
+    analysis = analyse(analyzer, texts.inputs(analyzer), request)
     analysis = units_of(analysis, words=words, no_special=no_special, encoder=encoder)
     with working(f"Drawing {out}"):
         from normscope.output.export import write_figure

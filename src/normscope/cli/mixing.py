@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from normscope.cli import options
 from normscope.cli.checks import ALL, check_mixing_file, check_model, check_text, scope_names
 from normscope.cli.commands import add_command
-from normscope.cli.console import analysing, given_texts, load_analyzer, read_text, result_console, say_written, working
+from normscope.cli.console import analysing, load_analyzer, result_console, say_written, working
 from normscope.cli.expansion import expanded
+from normscope.cli.texts import TEXTS, TextOptions
 from normscope.models.options import ModelOptions
 from normscope.request import MixingOptions
 
@@ -27,28 +28,18 @@ EXAMPLES = (
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
     computed = options.of_analysis(*options.CONVENTIONS)
-    add_command(app, "mix", expanded(mix_command, computed=computed, model=options.MODEL), *EXAMPLES)
+    mix = expanded(mix_command, reading=TEXTS, computed=computed, model=options.MODEL)
+    add_command(app, "mix", mix, *EXAMPLES)
 
 
 def mix_command(
     text: options.TextArgument,
-    pair: options.Pair = None,
-    target: options.Target = None,
-    scope: Annotated[
-        str | None,
-        typer.Option(
-            "--scope",
-            "-s",
-            help="The scope (default: the whole layer), or 'all'.",
-            show_default=False,
-            rich_help_panel="What is shown",
-        ),
-    ] = None,
+    scope: options.Scope = None,
     layer: options.Layer = None,
     no_special: options.NoSpecial = False,
     out: options.Out = None,
-    as_text: options.AsText = False,
     *,
+    reading: TextOptions,
     computed: MixingOptions,
     model: ModelOptions,
 ) -> None:
@@ -58,17 +49,20 @@ def mix_command(
     as a few forward passes. With --out the ratios are written as a picture (svg, png, pdf), a table (csv, parquet,
     json) or netCDF (nc).
     """
-    text, (pair, target) = given_texts(text, pair, target, as_text=as_text)
-    check_text(text, pair)
+    texts, _ = reading.read(text)
+    check_text(texts.text, texts.pair)
     check_mixing_file(out, scope)
-    check_model(model, scopes=scope_names(scope), layer=layer, target=target)
+    check_model(model, scopes=scope_names(scope), layer=layer, decoder_text=texts.decoder_text)
     analyzer = load_analyzer(model)
     scopes = None if scope == ALL else [scope or analyzer.scopes[-1]]
-    request: MixingOptions = {**computed, "target": target, "scopes": scopes, "layers": layer}
+    request: MixingOptions = {
+        **computed,
+        "decoder_text": texts.decoder_text,
+        "scopes": scopes,
+        "layers": layer,
+    }
     with analysing() as on_progress:
-        ratios: xr.DataArray = analyzer.mixing_ratios(
-            read_text(analyzer, text, pair, as_text=as_text), **{**request, "on_progress": on_progress}
-        )
+        ratios: xr.DataArray = analyzer.mixing_ratios(texts.inputs(analyzer), **{**request, "on_progress": on_progress})
     if no_special:
         ratios = ratios.isel(query=~ratios["query_special"].values)
     if out is not None:

@@ -1,4 +1,4 @@
-"""`normscope check` and `normscope models`: whether a model is supported, and which ones are."""
+"""`normscope check`, `models` and `convert`: whether a model is supported, which ones are, and a model in another format."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +15,9 @@ import typer
 from normscope.cli import options
 from normscope.cli.checks import check_model, check_text
 from normscope.cli.commands import add_command
-from normscope.cli.console import analysing, given_texts, load_analyzer, named, result_console, say
+from normscope.cli.console import analysing, load_analyzer, named, result_console, say, working
 from normscope.cli.expansion import expanded
+from normscope.cli.texts import ALONE, TextOptions
 from normscope.models.options import ModelOptions
 
 if TYPE_CHECKING:
@@ -37,14 +39,20 @@ MODELS_EXAMPLES = (
     "normscope models llama",
 )
 
+CONVERT_EXAMPLES = (
+    "normscope convert --model smollm2 --out ./smollm2-135m",
+    "normscope convert --model ./old-model --allow-pickle --out ./new-model",
+)
+
 _SENTENCE = "The opera singer caught a soap bubble."
 _RANDOM_TOKENS = 16
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
-    add_command(app, "check", expanded(check_command, model=options.MODEL), *CHECK_EXAMPLES)
+    add_command(app, "check", expanded(check_command, reading=ALONE, model=options.MODEL), *CHECK_EXAMPLES)
     add_command(app, "models", models_command, *MODELS_EXAMPLES)
+    add_command(app, "convert", expanded(convert_command, model=options.MODEL), *CONVERT_EXAMPLES)
 
 
 def check_command(
@@ -54,8 +62,8 @@ def check_command(
             "--text", help="The text to analyse (and, for an encoder-decoder model, to decode).", show_default=_SENTENCE
         ),
     ] = None,
-    as_text: options.AsText = False,
     *,
+    reading: TextOptions,
     model: ModelOptions,
 ) -> None:
     """Prove that a model is understood: its states are the sum of their parts.
@@ -64,7 +72,7 @@ def check_command(
     given random token ids.
     """
     if text is not None:
-        text, _ = given_texts(text, as_text=as_text)
+        text = reading.read(text)[0].text
         check_text(text)
     check_model(model)
     analyzer = load_analyzer(model)
@@ -89,7 +97,7 @@ def check_command(
 def _analyze(analyzer: Analyzer, text: str | None) -> Analysis:
     inputs, target = _probe(analyzer, text)
     with analysing() as on_progress:
-        analysis = analyzer.analyze(inputs, target=target, on_progress=on_progress)
+        analysis = analyzer.analyze(inputs, decoder_text=target, on_progress=on_progress)
     return analysis[0] if isinstance(analysis, list) else analysis
 
 
@@ -118,10 +126,35 @@ def _random_ids(analyzer: Analyzer) -> Tensor:
 def _random_pixels(analyzer: Analyzer) -> Tensor:
     import torch
 
-    config: Any = analyzer.model.config
+    from normscope.families.spec import image_config
+
+    config: Any = image_config(analyzer.model.config)
     size = config.image_size
     height, width = (size, size) if isinstance(size, int) else size
     return torch.randn(1, config.num_channels, height, width, generator=torch.Generator().manual_seed(0))
+
+
+def convert_command(
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The folder to write, which must not exist yet.", show_default=False)
+    ],
+    *,
+    model: ModelOptions,
+) -> None:
+    """Write a model as a folder of safetensors.
+
+    It loads safely and fast. The model may be a GGUF file (its weights are dequantised), smollm2, a pickle checkpoint, or a
+    model on the hub.
+    """
+    from normscope.models.saving import check_model_folder, save_model
+
+    check_model_folder(out)
+    check_model(model)
+    analyzer = load_analyzer(model)
+    with working("Writing the model"):
+        folder = save_model(analyzer, out)
+    size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
+    say(f"Wrote {out} ({size:.0f} MB). Load it with --model {out}")
 
 
 def models_command(name: options.NamePart = None) -> None:

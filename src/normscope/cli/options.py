@@ -45,16 +45,15 @@ TextArgument = Annotated[
 AsText = Annotated[
     bool, typer.Option("--as-text", help="Take texts as they are, even '-' and what looks like the name of a file.")
 ]
-Pair = Annotated[
-    str | None, typer.Option("--pair", help="A second text, for models that read pairs.", show_default=False)
-]
-Target = Annotated[
+Scope = Annotated[
     str | None,
     typer.Option(
-        "--target",
-        help="For an encoder-decoder model, the text that the decoder outputs and reads. Default: what the model "
-        "generates.",
+        "--scope",
+        "-s",
+        help="How much of the layer is covered, from AttnW to the whole layer (the default). 'all' writes every scope into "
+        "a table or netCDF file.",
         show_default=False,
+        rich_help_panel=_SHOWN,
     ),
 ]
 Encoder = Annotated[
@@ -81,6 +80,7 @@ Normalise = Annotated[
     str,
     typer.Option(
         "--normalise",
+        "--normalize",
         "-n",
         help="Norms as they are ('none'), or as shares of a 'row' or 'column'.",
         rich_help_panel=_SHOWN,

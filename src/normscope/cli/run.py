@@ -146,8 +146,8 @@ class ModelNames:
     model: Annotated[
         list[str] | None,
         Documentation(
-            "A folder or hub name. Default: the embedded all-MiniLM-L6-v2. Repeatable: several models run one after the "
-            "other, each in a folder of its own in --out.",
+            "A folder, hub name or GGUF file, or smollm2. Default: the embedded all-MiniLM-L6-v2. Repeatable: several "
+            "models run one after the other, each in a folder of its own in --out.",
             ("--model", "-m"),
         ),
     ] = None

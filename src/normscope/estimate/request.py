@@ -13,7 +13,7 @@ from normscope.decompose.dense import PLAIN
 from normscope.errors import InputError
 from normscope.estimate.estimate import Length
 from normscope.estimate.planning import SHORT, ShortRun, Stacks, asked_of, explained_of, lengths_of
-from normscope.families.spec import Config
+from normscope.families.spec import Config, image_config
 from normscope.inputs import Reading, read_targets
 from normscope.methods import resolve
 from normscope.methods.norms import Decomposition
@@ -21,28 +21,40 @@ from normscope.models.devices import entry_device
 from normscope.models.model import Model
 from normscope.options import is_whole, whole_numbers
 from normscope.passes import Pass
+from normscope.request import Queries
 
 
-def lengths(model: Model, inputs: object, target: object, reading: Reading) -> list[Length]:
-    """The lengths of inputs, or those numbers themselves. A target that is not given is as long as its source."""
+def lengths(model: Model, inputs: object, decoder_text: object, reading: Reading) -> list[Length]:
+    """The lengths of inputs, or those numbers themselves; a decoder without a text reads as many tokens as its source."""
     decodes = model.family.encoder is not None
-    if target is not None and not decodes:
-        resolve.refuse_target(model)
+    if decoder_text is not None and not decodes:
+        resolve.refuse_decoder_text(model)
     sources = _counts(model, inputs, reading)
     if not decodes:
         return [Length(tokens) for tokens in sources]
-    targets = sources if target is None else _target_counts(model, target, reading)
-    if len(targets) != len(sources):
-        raise InputError(f"There are {len(sources)} inputs, but {len(targets)} targets: give one for each.")
-    return [Length(tokens, source) for tokens, source in zip(targets, sources, strict=True)]
+    read = sources if decoder_text is None else _decoder_counts(model, decoder_text, reading)
+    if len(read) != len(sources):
+        raise InputError(f"There are {len(sources)} inputs, but {len(read)} texts of the decoder: give one for each.")
+    return [Length(tokens, source) for tokens, source in zip(read, sources, strict=True)]
 
 
-def _target_counts(model: Model, target: Any, reading: Reading) -> list[int]:
-    """The number of tokens of each target that the decoder reads."""
-    if is_whole(target) or (isinstance(target, list) and all(is_whole(item) for item in cast("list[Any]", target))):
-        return _counts(model, target, reading)
+def counted_queries(queries: Queries | None) -> int | Sequence[int] | None:
+    """Rows by position: what tokens take does not depend on where they are."""
+    if isinstance(queries, str):
+        return 0
+    if isinstance(queries, Sequence):
+        return [0 if isinstance(query, str) else query for query in queries]
+    return queries
+
+
+def _decoder_counts(model: Model, decoder_text: Any, reading: Reading) -> list[int]:
+    """How many tokens the decoder reads of each text."""
+    if is_whole(decoder_text) or (
+        isinstance(decoder_text, list) and all(is_whole(item) for item in cast("list[Any]", decoder_text))
+    ):
+        return _counts(model, decoder_text, reading)
     options = (model.module, model.tokenizer, model.longest)
-    return [len(side) for side in read_targets(target, *options, reading)]
+    return [len(side) for side in read_targets(decoder_text, *options, reading)]
 
 
 def _counts(model: Model, inputs: object, reading: Reading) -> list[int]:
@@ -82,7 +94,8 @@ def short_explanation(
 def _short_input(model: Model) -> tuple[dict[str, Any], dict[str, Any] | None]:
     if model.family.reads == "image":
         config: Config = model.config
-        height, width = (config.image_size,) * 2 if isinstance(config.image_size, int) else config.image_size
+        size = image_config(config).image_size
+        height, width = (size, size) if isinstance(size, int) else size
         device = entry_device(model.module)
         return {"pixel_values": torch.zeros(1, config.num_channels, height, width, device=device)}, None
     ids: dict[str, Any] = {"input_ids": [[_plain_token(model)] * SHORT]}

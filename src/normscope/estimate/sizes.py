@@ -24,6 +24,7 @@ from normscope.families.spec import (
     GatedPart,
     InputScaledExpertsPart,
     Part,
+    PlainExpertsPart,
     PlainPart,
     RoutedPart,
     SharedExpertsPart,
@@ -110,7 +111,7 @@ def _network(block: nn.Module, part: FeedForwardPart, config: object) -> tuple[i
             return _shape(block.get_submodule(part.down))[1], 2, 1
         case FusedGatedPart():
             return _shape(block.get_submodule(part.down))[1], 2, 1
-        case ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart():
+        case ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart() | PlainExpertsPart():
             return _expert_neurons(block, part, config)
         case SharedExpertsPart():
             routed, _, experts = _expert_neurons(block, part.routed, config)
@@ -118,6 +119,8 @@ def _network(block: nn.Module, part: FeedForwardPart, config: object) -> tuple[i
 
 
 def _expert_neurons(block: nn.Module, part: RoutedPart, config: Config) -> tuple[int, int, int]:
+    if isinstance(part, PlainExpertsPart):
+        return _shape(block.get_submodule(f"{part.experts}.expert_0.{part.inside.second}"))[1], 1, 2
     stacked: Any = block.get_submodule(part.experts)
     if isinstance(part, FlatExpertsPart):
         neurons = int(stacked.mlp.w1.shape[0]) // int(stacked.num_experts)

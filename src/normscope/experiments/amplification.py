@@ -35,7 +35,7 @@ from normscope.experiments.tables import Row, Table
 from normscope.experiments.tokens import type_ids
 from normscope.methods.norms import Decomposition
 from normscope.options import NormaliseAxis
-from normscope.results.analysis import normalise
+from normscope.results.rollout import normalise
 from normscope.scopes import Scope
 
 KINDS = ("ff", "group")

@@ -154,7 +154,7 @@ class _Transformation:
                 f"The values come from a latent state through a norm ({part.value.norm.module}), so that no matrix takes "
                 f"states to values: expansion-rate is for models whose values are a projection of their states."
             )
-        output = weights.linear(part.output)
+        output = weights.linear(part.output, getattr(part, "layer_scale", None))
         d_head = output.weight.shape[1] // heads
         groups = _groups(part.value, len(weights.linear(part.value.module).weight) // d_head, heads)
         projection, bias = value_projection(part.value, weights, groups, d_head)

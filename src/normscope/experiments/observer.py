@@ -24,9 +24,10 @@ from normscope.experiments.partial import Moments, Partial
 from normscope.inputs import NO_WORD, TokenSequence, with_targets
 from normscope.methods.approximate import approximation
 from normscope.methods.norms import Decomposition, joined
-from normscope.methods.resolve import refuse_unknown_ids
+from normscope.methods.resolve import measure_layers, refuse_unknown_ids
 from normscope.request import RunSettings
 from normscope.results.analysis import Analysis
+from normscope.results.from_pass import analysis_of
 from normscope.scopes import Scope
 
 if TYPE_CHECKING:
@@ -178,10 +179,10 @@ def _observations(analyzer: Analyzer, plan: Plan, form: Form, group: list[Item])
             raise InputError(f"{plan.model.name} has no mask token. Run without masking (--masking none).")
         group = [masked(item, plan.mask_id, plan.mask_token, plan.settings.seed) for item in group]
     start = baseline(plan.settings.ff_baseline, plan.settings.value_bias)
-    measured = analyzer.measure(_sequences(analyzer, group), form.measures, dtype=plan.dtype, start=start)
+    measured = measure_layers(analyzer, _sequences(analyzer, group), form.measures, dtype=plan.dtype, start=start)
     for item, results in zip(group, measured, strict=True):
         yield Observation(
-            analyzer.analysis_of(results, plan.settings),
+            analysis_of(analyzer, results, plan.settings),
             number=item.number,
             seed=plan.settings.seed,
             token_ids=item.token_ids if item.target is None else None,

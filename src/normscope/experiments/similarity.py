@@ -19,7 +19,7 @@ from normscope.experiments.base import check_choice
 from normscope.experiments.statistics import correlation_matrix
 from normscope.experiments.tables import Row
 from normscope.options import Correlation, NormaliseAxis
-from normscope.results.analysis import normalise
+from normscope.results.rollout import normalise
 
 COLUMNS = {
     "correlation": "how maps are compared: pearson, r of their cells, or spearman, rho of the ranks of their cells",

@@ -38,8 +38,10 @@ from normscope.inputs import (
     read_target,
     with_targets,
 )
+from normscope.models.config import no_decoder
 from normscope.models.model import Model
 from normscope.options import is_whole, objective_of, position_of, whole_number, whole_numbers
+from normscope.results.find import find_token
 
 _LONGEST_CONTINUED = 4096
 """How long a text may become where the model itself says nothing."""
@@ -54,17 +56,21 @@ def read_question(model: Model, sequence: TokenSequence, wanted: Wanted) -> tupl
 
 
 def _along_direction(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, DirectionQuestion]:
-    has_encoder, text = model.family.encoder is not None, wanted.target
+    has_encoder, text = model.family.encoder is not None, wanted.decoder_text
     if wanted.objective != "logit":
         raise InputError(f"A direction is no logit: leave out the objective {wanted.objective!r}.")
-    if wanted.against is not None or wanted.continue_for is not None or (text is not None and not has_encoder):
+    if wanted.target is not None or wanted.against is not None or wanted.continue_for is not None:
         raise InputError("A direction takes the place of a target: give one of them.")
+    if text is not None and not has_encoder:
+        raise InputError(no_decoder(model.name))
     if has_encoder:
-        if text is None or isinstance(text, int):
-            raise InputError("Give the text that the decoder reads (target=...), along whose last states to look.")
+        if text is None:
+            raise InputError(
+                "Give the text that the decoder reads (decoder_text=...), along whose last states to look."
+            )
         sequence = _with_text(model, sequence, text)
     vector = None if isinstance(wanted.direction, str) else wanted.direction
-    return sequence, DirectionQuestion(_position(wanted.at, len(sequence.target or sequence)), vector)
+    return sequence, DirectionQuestion(_position(wanted.at, sequence.target or sequence), vector)
 
 
 def _read(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
@@ -73,8 +79,10 @@ def _read(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenS
     A continuation of several tokens is read after the text, and every one of its tokens is wanted at its own row.
     """
     head = head_of(model.module)
-    if wanted.reply is not None and head.task != "seq2seq-lm":
-        raise InputError(f"reply is what a decoder reads that gives out a text: {model.name} does {head.task}.")
+    if wanted.decoder_text is not None and head.task != "seq2seq-lm":
+        raise InputError(
+            f"decoder_text is what the decoder of a model reads that outputs a text: {model.name} does {head.task}."
+        )
     if wanted.continue_for is not None:
         wanted = _continuing(model, head, sequence, wanted)
     match head.task:
@@ -109,7 +117,7 @@ def _of_token(wanted: Wanted, number: int) -> Wanted:
 
 def _continued(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
     """A causal model: what comes after the text, or after the token `at`."""
-    last = _position(wanted.at, len(sequence))
+    last = _position(wanted.at, sequence)
     if wanted.target is None or isinstance(wanted.target, int):
         return sequence, [(last, _first_tokens(model, wanted))]
     ids = tokens_of(model, wanted.target)
@@ -131,7 +139,7 @@ def _continuing(model: Model, head: Head, sequence: TokenSequence, wanted: Wante
         raise InputError(f"A text is continued for at least one token, not for {count}.")
     if "position_ids" in sequence.features:
         raise InputError("continue_for continues a text: leave out the encoding's position_ids.")
-    last = _position(wanted.at, len(sequence))
+    last = _position(wanted.at, sequence)
     most = longest_continued(model)
     if last + count > most:
         raise InputError(
@@ -196,30 +204,30 @@ def _grown(name: str, values: list[int], ids: list[int]) -> list[int]:
 
 def _decoded(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
     """An encoder-decoder: the text that its decoder is made to give out, token by token, or what it gives out by itself."""
-    if wanted.reply is not None:
-        return _replied(model, sequence, wanted, wanted.reply)
+    if wanted.decoder_text is not None:
+        return _after_text(model, sequence, wanted, wanted.decoder_text)
     paired = _with_text(model, sequence, None if isinstance(wanted.target, int) else wanted.target)
-    rows, output = _rows_of(paired)
+    read, output = _rows_of(paired)
     if wanted.at is None and wanted.against is None and not isinstance(wanted.target, int):
         return paired, [(row, _of_token(wanted, number)) for row, number in enumerate(output)]
-    row = _position(wanted.at, rows, default=0)
+    row = _position(wanted.at, read, default=0)
     named = wanted.target if isinstance(wanted.target, int) else next(iter(output[row:]), None)
     return paired, [(row, replace(_first_tokens(model, wanted), target=named))]
 
 
-def _rows_of(paired: TokenSequence) -> tuple[int, list[int]]:
-    """How many rows a decoder has, and what they give out, as far as it is said."""
+def _rows_of(paired: TokenSequence) -> tuple[TokenSequence, list[int]]:
+    """What the rows of a decoder read, and what they output, as far as it is given."""
     assert paired.target is not None and paired.target.output_ids is not None
-    return len(paired.target), paired.target.output_ids
+    return paired.target, paired.target.output_ids
 
 
-def _replied(
-    model: Model, sequence: TokenSequence, wanted: Wanted, reply: str | Sequence[int]
+def _after_text(
+    model: Model, sequence: TokenSequence, wanted: Wanted, text: str | Sequence[int]
 ) -> tuple[TokenSequence, Rows]:
     """An encoder-decoder whose decoder reads a text: what comes after that, or after its token `at`."""
-    paired = _with_text(model, sequence, reply) if isinstance(reply, str) else _reading(model, sequence, reply)
+    paired = _with_text(model, sequence, text) if isinstance(text, str) else _reading(model, sequence, text)
     assert paired.target is not None
-    row = _position(wanted.at, len(paired.target))
+    row = _position(wanted.at, paired.target)
     if wanted.target is None or isinstance(wanted.target, int):
         return paired, [(row, _first_tokens(model, wanted))]
     before, ids = paired.target.features["input_ids"][1 : row + 1], tokens_of(model, wanted.target)
@@ -255,10 +263,10 @@ def _for_classifier(model: Model, sequence: TokenSequence) -> TokenSequence:
     return replace(sequence, target=decoder_side(sequence, model.module, model.tokenizer, start))
 
 
-def _masked_row(model: Model, sequence: TokenSequence, at: int | None) -> int:
+def _masked_row(model: Model, sequence: TokenSequence, at: int | str | None) -> int:
     """The masked token, of which there must be one, or the token asked for."""
     if at is not None:
-        return _position(at, len(sequence))
+        return _position(at, sequence)
     mask = getattr(model.tokenizer, "mask_token_id", None)
     rows = [row for row, number in enumerate(sequence.features["input_ids"]) if number == mask]
     if len(rows) != 1:
@@ -270,22 +278,24 @@ def _masked_row(model: Model, sequence: TokenSequence, at: int | None) -> int:
     return rows[0]
 
 
-def _row(head: Head, sequence: TokenSequence, at: int | None) -> int | None:
+def _row(head: Head, sequence: TokenSequence, at: int | str | None) -> int | None:
     """The row of a classifier: its only one, that of a token, or, of a question's answer, the one it chooses."""
     if head.task not in ROW_PER_TOKEN:
         if at is not None:
             raise SelectionError("This model gives one answer for the whole input: leave out the position (at).")
         return 0
     if at is not None:
-        return _position(at, len(sequence))
+        return _position(at, sequence)
     if head.task == "question-answering":
         return None
     raise InputError(f"This model gives an answer for every token: say for which one (at=0 to {len(sequence) - 1}).")
 
 
-def _position(at: int | None, length: int, default: int = -1) -> int:
-    """The position asked for, or the default one."""
-    return position_of(default if at is None else at, length)
+def _position(at: int | str | None, read: TokenSequence, default: int = -1) -> int:
+    """The position requested, by its number or by its token, or the default one."""
+    if isinstance(at, str):
+        return find_token(at, read.tokens, words=read.words)
+    return position_of(default if at is None else at, len(read))
 
 
 # ---- What a user says in a question, in the types that the rest works with: texts, whole numbers, lists of ids, a
@@ -300,20 +310,21 @@ def checked(
     at: object,
     continue_for: object,
     direction: object,
-    reply: object,
-    objective: Objective = "logit",
+    decoder_text: object,
+    objective: str = "logit",
 ) -> Wanted:
     """The question that a user asks."""
-    if objective_of(objective) == "contrast" and against is None:
+    chosen = objective_of(objective)
+    if chosen == "contrast" and against is None:
         raise InputError("A contrast is with another word or label: name it (against=...).")
     return Wanted(
         None if target is None else _said(target, "target"),
         None if against is None else _label(against),
-        None if at is None else whole_number(at, "A position (at)"),
+        at if at is None or isinstance(at, str) else whole_number(at, "A position (at)"),
         None if continue_for is None else whole_number(continue_for, "The number of tokens (continue_for)"),
         None if direction is None else _direction(direction),
-        None if reply is None else _reply(reply),
-        objective,
+        None if decoder_text is None else _decoder_text(decoder_text),
+        chosen,
     )
 
 
@@ -343,9 +354,9 @@ def _label(value: object) -> LabelName:
     return label
 
 
-def _reply(value: object) -> str | list[int]:
-    reply = _said(value, "reply")
-    return [reply] if isinstance(reply, int) else reply
+def _decoder_text(value: object) -> str | list[int]:
+    text = _said(value, "text of the decoder (decoder_text)")
+    return [text] if isinstance(text, int) else text
 
 
 def _direction(value: object) -> Tensor | Literal["state"]:

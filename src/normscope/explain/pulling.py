@@ -125,7 +125,7 @@ def check_joined_blocks(model: Model) -> None:
 class Way:
     """The way back through the stacks. `outside` is what has left the tokens of the stack so far: biases, other stacks.
 
-    `sizes` are those of the logits that the values are sums or differences of. What is known of a value as a whole lies on
+    `sizes` are those of the numbers that the values are sums or differences of. What is known of a value as a whole lies on
     the device of `values`; covectors and `source` go from layer to layer, to the device of each.
     """
 
@@ -144,7 +144,10 @@ class Way:
         states: Float[Tensor, "token d"],
     ) -> StackFlow:
         """Through the layers of a stack, from the states that leave it to those that enter it."""
-        flow = StackFlow((covector * states).sum(-1))
+        products = covector * states
+        # A value that happens to be near zero is no surer than the products that it is the sum of.
+        self.sizes = torch.maximum(self.sizes, products.flatten(1).norm(dim=-1).to(self.sizes.device))
+        flow = StackFlow(products.sum(-1))
         flow.errors.append(self._proved(f"after the last {name}", flow.after_last))
         for layer, trace in recording.back():
             below = pull_back_layer(trace, covector, head_edges=self.head_edges)

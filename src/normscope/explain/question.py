@@ -39,10 +39,10 @@ class Wanted:
 
     target: LabelName | Sequence[int] | None = None
     against: LabelName | None = None
-    at: int | None = None
+    at: int | str | None = None
     continue_for: int | None = None
     direction: Float[Tensor, " d"] | Literal["state"] | None = None
-    reply: str | Sequence[int] | None = None
+    decoder_text: str | Sequence[int] | None = None
     """What the decoder of an encoder-decoder reads, where the label is not its own next token."""
     objective: Objective = "logit"
     """What of the label's logit is explained."""

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from normscope.errors import NormscopeError
 from normscope.explorer.packing import Precision
-from normscope.explorer.payload import encoded
+from normscope.explorer.payload import Shown, encoded
 from normscope.explorer.windows import LongResults, Tell
 from normscope.models.source import model_name
 from normscope.paths import PAGES, ending
 from normscope.results import files
-from normscope.results.analysis import Analysis
 from normscope.results.explanation import Explanation
+from normscope.results.similarity import Similarity
 
 FRAME_HEIGHT = 860
 LARGEST_FRAME = 4_000_000
@@ -58,8 +58,8 @@ def bundle() -> str:
     return script
 
 
-def page_html(*results: Analysis | Explanation, precision: Precision = "display", tell: Tell | None = None) -> str:
-    """The page of one analysis or of two side by side, of explanations, or of both, as HTML.
+def page_html(*results: Shown, precision: Precision = "display", tell: Tell | None = None) -> str:
+    """The page of one analysis or of two side by side, of explanations, or of both, or of similarities, as HTML.
 
     An analysis of a text that is too long for a page is shown in blocks of tokens, whose values are sums; `tell` is then
     called with the number of maps that are read, and their total.
@@ -67,9 +67,7 @@ def page_html(*results: Analysis | Explanation, precision: Precision = "display"
     return render(encoded(LongResults(*results).opening(precision, tell)), title=title(*results))
 
 
-def write_page(
-    *results: Analysis | Explanation, path: str | Path, precision: Precision = "display", tell: Tell | None = None
-) -> Path:
+def write_page(*results: Shown, path: str | Path, precision: Precision = "display", tell: Tell | None = None) -> Path:
     """Write the page to a file, completely or not at all.
 
     Examples:
@@ -108,7 +106,7 @@ def shell(data: str, *, title: str, script_url: str, door: str = "server") -> st
     )
 
 
-def frame(*results: Analysis | Explanation) -> str | None:
+def frame(*results: Shown) -> str | None:
     """The page in a frame, for notebooks without the widget; `None` if it would be too large."""
     if LongResults(*results).any:
         return None
@@ -121,13 +119,17 @@ def frame(*results: Analysis | Explanation) -> str | None:
     )
 
 
-def title(*results: Analysis | Explanation) -> str:
-    """What a page of some results is called."""
-    return " and ".join(dict.fromkeys(map(_title, results)))
+def title(*results: Shown) -> str:
+    """What a page of some results is called; many passages of one query by the first of them."""
+    titles = list(dict.fromkeys(map(_title, results)))
+    return titles[0] if isinstance(results[-1], Similarity) else " and ".join(titles)
 
 
-def _title(result: Analysis | Explanation) -> str:
+def _title(result: Shown) -> str:
     attributes = result.attrs
-    text = str(attributes.get("text", "")) or ("explanation" if isinstance(result, Explanation) else "analysis")
+    if isinstance(result, Similarity):
+        text = " \N{LEFT RIGHT ARROW} ".join(result.texts)
+    else:
+        text = str(attributes.get("text", "")) or ("explanation" if isinstance(result, Explanation) else "analysis")
     model = model_name(str(attributes.get("model", "normscope")))
     return f"{text if len(text) <= 60 else text[:59] + '…'} · {model} · normscope"

@@ -17,11 +17,13 @@ import xarray as xr
 from normscope.errors import InputError
 from normscope.explorer import packing as pieces
 from normscope.explorer.packing import Precision
+from normscope.explorer.similarity_payload import similarities_payload
 from normscope.results import explanation_schema as names
 from normscope.results import schema
 from normscope.results.analysis import Analysis
 from normscope.results.explanation import Explanation
 from normscope.results.rollout import from_inputs, normalised_by_method, residual_share
+from normscope.results.similarity import Similarity
 from normscope.scopes import Scope
 
 _MOST_EDGES = 60_000
@@ -34,14 +36,13 @@ _FEWEST_EDGES = 400
 def explanation_payload(explanation: Explanation, precision: Precision) -> dict[str, Any]:
     """What the front end needs of an explanation, and of its encoder below it."""
     dataset = explanation.dataset
-    biases = np.atleast_1d(np.asarray(explanation.bias, dtype=np.float64))
     targets = [
         {"name": str(name), "position": int(position), "value": float(value), "bias": float(bias)}
         for name, position, value, bias in zip(
             dataset["target_name"].values,
             dataset["target_position"].values,
-            dataset[names.VALUE].values,
-            biases,
+            explanation.values,
+            explanation.biases,
             strict=True,
         )
     ]
@@ -55,7 +56,7 @@ def explanation_payload(explanation: Explanation, precision: Precision) -> dict[
         "stack": _stack(dataset, precision),
     }
     if explanation.has_encoder:
-        content["encoder"] = _stack(explanation.encoder, precision)
+        content["encoder"] = _stack(explanation.encoder.dataset, precision)
     if schema.IMAGE in dataset:
         content["image"] = pieces.image(dataset[schema.IMAGE].values)
     return content
@@ -118,6 +119,9 @@ def _edges(values: np.ndarray, precision: Precision) -> dict[str, object]:
 
 VERSION = 5
 
+Shown = Analysis | Explanation | Similarity
+"""What the front end shows."""
+
 MOST_ANALYSES = 2
 MOST_EXPLANATIONS = 16
 
@@ -126,16 +130,20 @@ _WORDS = {"Attn": "attention", "Cross": "cross-attention", "Res": "residual", "L
 
 
 def build_payload(
-    *results: Analysis | Explanation,
+    *results: Shown,
     precision: Precision = "display",
     predictions: Sequence[dict[str, object]] = (),
 ) -> dict[str, Any]:
-    """What the front end needs of one analysis, or of two to compare, and of explanations beside them or alone.
+    """What the front end needs of one analysis, or of two to compare, and of explanations beside them or alone; or of
+    similarities, which are alone on a page.
 
     `predictions` are those at all positions of the first text, if the host knows them; otherwise those of the explanations.
     """
     analyses = [result for result in results if isinstance(result, Analysis)]
     explanations = [result for result in results if isinstance(result, Explanation)]
+    similarities = [result for result in results if isinstance(result, Similarity)]
+    if similarities and len(similarities) < len(results):
+        raise InputError("A page shows similarities, or analyses and explanations, not both: write two pages.")
     if len(analyses) > MOST_ANALYSES or not results:
         raise InputError(f"The explorer shows one analysis, or two side by side, not {len(analyses)}.")
     if len(explanations) > MOST_EXPLANATIONS:
@@ -147,11 +155,12 @@ def build_payload(
         "analyses": [analysis_payload(analysis, precision) for analysis in analyses],
         "explanations": [explanation_payload(explanation, precision) for explanation in explanations],
         "predictions": list(predictions),
+        **(similarities_payload(similarities) if similarities else {}),
     }
 
 
 def payload_json(
-    *results: Analysis | Explanation,
+    *results: Shown,
     precision: Precision = "display",
     predictions: Sequence[dict[str, object]] = (),
 ) -> str:

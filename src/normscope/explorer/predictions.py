@@ -15,12 +15,12 @@ from normscope.methods import resolve
 _MOST = 6
 
 
-def reply_of(order: Order) -> str | list[int] | None:
+def decoder_text_of(order: Order) -> str | list[int] | None:
     """What the decoder reads: the given text, or what the model generates; `None` for a model without a decoder."""
     if task_of(order.analyzer) != "seq2seq-lm":
         return None
-    if order.target is not None:
-        return order.target
+    if order.decoder_text is not None:
+        return order.decoder_text
     (sequence,), _ = resolve.read(order.analyzer, order.inputs, None)
     assert sequence.target is not None
     return sequence.target.features["input_ids"][1:]  # all that is read after the start token
@@ -36,7 +36,7 @@ def predictions_of(order: Order) -> list[dict[str, object]]:
     if task not in ("causal-lm", "seq2seq-lm", "masked-lm", "sequence-classification", "image-classification"):
         return []
     (sequence,), _ = resolve.read_sources(analyzer, order.inputs)
-    wanted = Wanted(at=0 if task == "masked-lm" else None, reply=reply_of(order))
+    wanted = Wanted(at=0 if task == "masked-lm" else None, decoder_text=decoder_text_of(order))
     sequence, question = read_question(analyzer, sequence, wanted)
     logits = Values(analyzer, sequence, question).logits
     if not has_probabilities(analyzer.model, logits.shape[-1]):

@@ -1,4 +1,4 @@
-"""Parses requests to the web app: analyses to compute, or a prediction to explain.
+"""Parses requests to the web app: analyses to compute, a prediction to explain, or texts to compare.
 
 Owns every error about a request's content. Models are those of the server, by name; a request cannot name a file.
 """
@@ -15,16 +15,19 @@ from typing import Any, Literal, cast
 from PIL import Image
 
 from normscope.analyzer import Analyzer
-from normscope.errors import HeadError, InputError
+from normscope.errors import HeadError, InputError, NormscopeError
 from normscope.explorer.payload import MOST_ANALYSES
 from normscope.families.heads import head_of, is_bare
 from normscope.families.heads.spec import Task
 from normscope.inputs.text import encodable
 from normscope.methods import available_methods
 from normscope.results.schema import NORMS
+from normscope.similarity.comparing import embedding_spec
 
 _MOST_PIXELS = 25_000_000
 _MOST_LABELS = 2**31
+
+MOST_PASSAGES = 50
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Order:
 
     analyzer: Analyzer
     inputs: str | tuple[str, str] | Image.Image
-    target: str | None = None
+    decoder_text: str | None = None
     method: str = NORMS
 
 
@@ -45,6 +48,15 @@ class Question:
     label: int | str | None
     against: int | str | None
     at: int | None
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """A text to compare with another, or with several passages, which are ranked."""
+
+    analyzer: Analyzer
+    first: str
+    seconds: list[str]
 
 
 def task_of(analyzer: Analyzer) -> Task | None:
@@ -64,7 +76,17 @@ def described(name: str, analyzer: Analyzer) -> dict[str, object]:
         "decodes": analyzer.family.encoder is not None,
         "task": task_of(analyzer),
         "mask": getattr(analyzer.tokenizer, "mask_token", None) if task_of(analyzer) == "masked-lm" else None,
+        "embeds": _embeds(analyzer),
     }
+
+
+def _embeds(analyzer: Analyzer) -> bool:
+    """Whether it is known how a model makes embeddings of texts, so that they can be compared."""
+    try:
+        embedding_spec(analyzer, None)
+    except NormscopeError:
+        return False
+    return True
 
 
 def check_servable(name: str, analyzer: Analyzer) -> None:
@@ -110,6 +132,18 @@ class Reader:
             raise InputError("'at' is the position of a token, from 0.")
         return Question(order, self._label(entry.get("label")), self._label(entry.get("against")), at)
 
+    def pairing(self, content: Mapping[str, Any]) -> Pairing:
+        """The texts that a request wants compared. Every line of the second one that is not empty is a passage."""
+        requested = content.get("similarity")
+        entry = cast("dict[str, Any]", requested) if isinstance(requested, dict) else {}
+        analyzer = self._analyzer(entry)
+        embedding_spec(analyzer, None)
+        first, second = self._text(entry.get("first")), self._text(entry.get("second"))
+        passages = [line.strip() for line in second.splitlines() if line.strip()]
+        if len(passages) > MOST_PASSAGES:
+            raise InputError(f"There are {len(passages)} lines to compare with, and this server takes {MOST_PASSAGES}.")
+        return Pairing(analyzer, first, passages)
+
     def _label(self, label: object) -> int | str | None:
         if label is None or label == "":
             return None
@@ -121,21 +155,25 @@ class Reader:
 
     def _order(self, item: object) -> Order:
         entry = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
-        model = entry.get("model", next(iter(self.analyzers)))
-        if not isinstance(model, str) or model not in self.analyzers:
-            raise InputError("This server does not have that model: choose one of those it was started with.")
-        analyzer, method = self.analyzers[model], entry.get("method", NORMS)
+        analyzer, method = self._analyzer(entry), entry.get("method", NORMS)
         if method not in [known.name for known in available_methods("layer maps")]:
             raise InputError("This server does not know that method: `normscope methods` lists them.")
         if analyzer.family.reads != "text":
             return Order(analyzer, _image(entry.get("image")), method=method)
         text = self._text(entry.get("text"))
-        target = self._text(entry["target"]) if entry.get("target") else None
-        if target is not None and analyzer.family.encoder is None:
+        read = entry.get("decoder_text") or entry.get("target")  # the name in requests of version 0.2
+        decoder_text = self._text(read) if read else None
+        if decoder_text is not None and analyzer.family.encoder is None:
             raise InputError("This model has no decoder that could read a second text.")
         if not entry.get("pair"):
-            return Order(analyzer, text, target, method)
-        return Order(analyzer, (text, self._text(entry["pair"])), target, method)
+            return Order(analyzer, text, decoder_text, method)
+        return Order(analyzer, (text, self._text(entry["pair"])), decoder_text, method)
+
+    def _analyzer(self, entry: Mapping[str, Any]) -> Analyzer:
+        model = entry.get("model", next(iter(self.analyzers)))
+        if not isinstance(model, str) or model not in self.analyzers:
+            raise InputError("This server does not have that model: choose one of those it was started with.")
+        return self.analyzers[model]
 
     def _text(self, text: Any) -> str:
         if not isinstance(text, str) or not text.strip():

@@ -16,11 +16,9 @@ from starlette.routing import Route
 
 from normscope.errors import InputError, NormscopeError
 from normscope.explorer.page import bundle, shell, title
-from normscope.explorer.payload import encoded
+from normscope.explorer.payload import Shown, encoded
 from normscope.explorer.security import Guard, Rules
 from normscope.explorer.windows import LongResults, Tell
-from normscope.results.analysis import Analysis
-from normscope.results.explanation import Explanation
 
 _LARGEST_BODY = 1024
 
@@ -31,7 +29,7 @@ class ResultApp:
     `tell` is called with the number of maps of a long result that are read for it, and their total.
     """
 
-    def __init__(self, *results: Analysis | Explanation, tell: Tell | None = None) -> None:
+    def __init__(self, *results: Shown, tell: Tell | None = None) -> None:
         self._long = LongResults(*results, served=True)
         self._opening = encoded(self._long.opening(tell=tell)).encode("ascii")
         self._title = title(*results)

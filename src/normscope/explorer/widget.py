@@ -12,10 +12,9 @@ import traitlets
 
 from normscope.errors import NormscopeError
 from normscope.explorer.page import bundle, frame
-from normscope.explorer.payload import encoded, exact_map
+from normscope.explorer.payload import Shown, encoded, exact_map
 from normscope.explorer.windows import LongResults
 from normscope.results.analysis import Analysis
-from normscope.results.explanation import Explanation
 
 
 class ExplorerWidget(anywidget.AnyWidget):
@@ -25,7 +24,7 @@ class ExplorerWidget(anywidget.AnyWidget):
     payload = traitlets.Unicode().tag(sync=True)
     state = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, *results: Analysis | Explanation, state: str = "") -> None:
+    def __init__(self, *results: Shown, state: str = "") -> None:
         self._long = LongResults(*results, served=True)
         super().__init__(payload=encoded(self._long.opening()), state=state)
         self._results = results

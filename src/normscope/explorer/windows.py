@@ -17,11 +17,10 @@ import xarray as xr
 
 from normscope.errors import InputError
 from normscope.explorer.packing import Precision, block
-from normscope.explorer.payload import analysis_payload, build_payload
+from normscope.explorer.payload import Shown, analysis_payload, build_payload
 from normscope.inputs import NO_WORD
 from normscope.results import schema
 from normscope.results.analysis import Analysis
-from normscope.results.explanation import Explanation
 from normscope.results.tokens import pieces, readable
 
 WINDOW = 128
@@ -262,7 +261,7 @@ class LongResults:
     `served` is whether windows can be requested.
     """
 
-    def __init__(self, *results: Analysis | Explanation, served: bool = False) -> None:
+    def __init__(self, *results: Shown, served: bool = False) -> None:
         self.results = results
         self.analyses = [result for result in results if isinstance(result, Analysis)]
         stacks = {name: stack for name, stack in self._stacks() if schema.MAP in stack.dataset}
@@ -280,8 +279,8 @@ class LongResults:
         """The payload that a page begins with: the results themselves, long stacks in blocks, with their sizes."""
         told = _counted(tell, sum(windows.maps for windows in self.windows.values()))
         shown = [self._shown(place, analysis, told) for place, analysis in enumerate(self.analyses)]
-        explanations = [result for result in self.results if isinstance(result, Explanation)]
-        payload = build_payload(*shown, *explanations, precision=precision)
+        others = [result for result in self.results if not isinstance(result, Analysis)]
+        payload = build_payload(*shown, *others, precision=precision)
         for (place, part), windows in self.windows.items():
             content = payload["analyses"][place]
             tokens = readable(windows.dataset["key_token"].values)

@@ -1,4 +1,4 @@
-"""The work of a request, in the queue's thread: analyses inputs, or explains a prediction, for the front end.
+"""The work of a request, in the queue's thread: analyses inputs, explains a prediction or compares texts for the front end.
 
 The only module that knows how an analysis reports its progress and is stopped between layers.
 """
@@ -14,14 +14,14 @@ from PIL import Image
 
 from normscope.errors import InputError, NormscopeError
 from normscope.explorer.payload import payload_json
-from normscope.explorer.predictions import predictions_of, reply_of
-from normscope.explorer.requests import Order, Question, task_of
+from normscope.explorer.predictions import decoder_text_of, predictions_of
+from normscope.explorer.requests import Order, Pairing, Question, task_of
 from normscope.request import AnalysisOptions
 from normscope.results.analysis import Analysis
 from normscope.results.explanation import Explanation
 from normscope.results.schema import NORMS
 
-__all__ = ["Cancelled", "Order", "Result", "Steps", "analyse", "explain"]
+__all__ = ["Cancelled", "Order", "Result", "Steps", "analyse", "compare", "explain"]
 
 _SPLIT_BY_HEADS = (NORMS, "projections")
 
@@ -119,15 +119,38 @@ def explain(
             target=question.label,
             against=question.against,
             at=question.at,
-            reply=reply_of(order),
+            decoder_text=decoder_text_of(order),
             on_progress=on_progress,
         )
     return Result([], payload_json(cast(Explanation, explanation)).encode("ascii"))
 
 
+def compare(
+    pairing: Pairing,
+    *,
+    most_tokens: int,
+    tell: Callable[[int, int], None],
+    cancelled: Callable[[], bool],
+) -> Result:
+    """Compare a text with others. Several are ranked, the most similar first, as a query's passages.
+
+    Raises:
+        InputError: a text is too long.
+        Cancelled: nobody wants the result any more.
+    """
+    analyzer, seconds = pairing.analyzer, pairing.seconds
+    for text in (pairing.first, *seconds):
+        _check_length(Order(analyzer, text), most_tokens)
+    with Steps([1 + len(seconds)], tell, cancelled).next() as told:
+        retrieval = len(seconds) > 1
+        found = analyzer.similarity(pairing.first, seconds, retrieval=retrieval, on_progress=told)
+    ranked = sorted(found, key=lambda similarity: -similarity.value)
+    return Result([], payload_json(*ranked).encode("ascii"))
+
+
 def _analysis(order: Order, heads: bool, tell: Callable[[int, int], None]) -> Analysis:
     inputs = cast(Any, order.inputs)
-    options: AnalysisOptions = {"target": order.target, "heads": heads, "method": order.method}
+    options: AnalysisOptions = {"decoder_text": order.decoder_text, "heads": heads, "method": order.method}
     return order.analyzer.analyze(inputs, **{**options, "progress": False, "on_progress": tell})
 
 
@@ -142,7 +165,7 @@ def _explained(order: Order, known: list[dict[str, Any]], tell: Callable[[int, i
     """The explanation of the last prediction; empty if it is not clear what to explain."""
     at = known[-1]["position"] if known and task_of(order.analyzer) == "masked-lm" else None
     try:
-        made = order.analyzer.explain(cast(Any, order.inputs), target=order.target, at=at, on_progress=tell)
+        made = order.analyzer.explain(cast(Any, order.inputs), target=order.decoder_text, at=at, on_progress=tell)
     except NormscopeError:
         return []
     return [cast(Explanation, made)]
@@ -153,7 +176,7 @@ def _check_length(order: Order, most_tokens: int) -> None:
         return
     tokenizer = cast(Any, order.analyzer.tokenizer)
     texts = order.inputs if isinstance(order.inputs, tuple) else (order.inputs,)
-    for text in [texts, *([(order.target,)] if order.target else [])]:
+    for text in [texts, *([(order.decoder_text,)] if order.decoder_text else [])]:
         count = len(tokenizer(*text, verbose=False)["input_ids"])
         if count > most_tokens:
             raise InputError(f"The text has {count} tokens, and this server takes at most {most_tokens}.")

@@ -32,6 +32,7 @@ _KINDS = (
     "mixtures",
     "encoder_decoder",
     "vision",
+    "multimodal",
 )
 """The modules of this package that hold families. A later one replaces what an earlier one has."""
 

@@ -5,10 +5,14 @@
 | a block is a list of sublayers, each with its own norm and residual; blocks give out tuples | T5 |
 | the feed-forward is plain or gated by configuration | T5 |
 | the number of layers differs between encoder and decoder | all |
+| some layers have experts that are plain networks, and no expert may serve a token | Switch Transformers, NLLB-MoE |
+| what experts give is multiplied by the share of tokens that training kept | NLLB-MoE |
+| norms before and after each branch, the cross-attention's too; two configurations inside another | T5Gemma |
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from normscope.families.spec import (
@@ -18,13 +22,16 @@ from normscope.families.spec import (
     Family,
     GatedPart,
     LayerNormPart,
+    PlainExpertsPart,
     PlainPart,
     PostNorm,
     PreNorm,
     RmsNormPart,
+    Sandwich,
     SplitHeads,
     Stack,
     Topology,
+    UnitRmsNormPart,
     unlimited,
 )
 
@@ -48,7 +55,10 @@ _LAST_NORM = LayerNormPart("final_layer_norm")
 _NORMED_ATTENTION = replace(_ATTENTION, norm=_ATTENTION_NORM)
 
 
-def _bart_like(name: str, encoder: Topology, decoder: Topology, *model_types: str) -> Family:
+Described = Topology | Callable[[Config], Sequence[Topology]]
+
+
+def _bart_like(name: str, encoder: Described, decoder: Described, *model_types: str) -> Family:
     return Family(
         name,
         model_types,
@@ -122,4 +132,106 @@ T5 = Family(
     longest=unlimited,
 )
 
-FAMILIES = (BART, MBART, T5)
+# ---- T5 with experts ------------------------------------------------------------------------------------------------
+
+
+def _switch_layers(config: Config, step: int, depth: int, dense: PreNorm, sublayer: str) -> list[Topology]:
+    inside = f"{sublayer}.mlp"
+    plain = PlainPart(f"{inside}.wi", f"{inside}.act", f"{inside}.wo")
+    experts = PlainExpertsPart(inside, f"{inside}.experts", PlainPart("wi", "act", "wo"), masked=True)
+    sparse = [step == 1 or (step > 0 and layer % step == 1) for layer in range(depth)]
+    return [replace(dense, feed_forward=experts if has_experts else plain) for has_experts in sparse]
+
+
+def _switch_encoder(config: Config) -> list[Topology]:
+    norm, unused = RmsNormPart("layer.1.layer_norm"), PlainPart("", "", "")
+    block = PreNorm(_T5_ATTENTION, norm, unused)
+    return _switch_layers(config, config.encoder_sparse_step, config.num_layers, block, "layer.1")
+
+
+def _switch_decoder(config: Config) -> list[Topology]:
+    norm, unused = RmsNormPart("layer.2.layer_norm"), PlainPart("", "", "")
+    block = PreNorm(_T5_ATTENTION, norm, unused, cross=(RmsNormPart("layer.1.layer_norm"), _T5_CROSS))
+    return _switch_layers(config, config.decoder_sparse_step, config.num_decoder_layers, block, "layer.2")
+
+
+SWITCH = Family(
+    "switch_transformers",
+    ("switch_transformers",),
+    Stack("decoder.block.*", _switch_decoder, causal=True, depth=_t5_decoder_layers),
+    encoder=Stack("encoder.block.*", _switch_encoder, depth=_t5_encoder_layers),
+    longest=unlimited,
+)
+
+# ---- NLLB with experts ----------------------------------------------------------------------------------------------
+
+_NLLB_CROSS = DispatchedCrossAttention(
+    "cross_attention", SplitHeads("cross_attention.v_proj"), "cross_attention.out_proj"
+)
+
+
+def _nllb_layers(config: Config, step: int, depth: int, cross: bool) -> list[Topology]:
+    dense = PreNorm(
+        attention=_NORMED_ATTENTION,
+        feed_forward_norm=LayerNormPart("ff_layer_norm"),
+        feed_forward=PlainPart("ffn.fc1", "ffn.act", "ffn.fc2"),
+        cross=(LayerNormPart("cross_attention_layer_norm"), _NLLB_CROSS) if cross else None,
+    )
+    kept = 1 - config.moe_token_dropout
+    sparse = replace(
+        dense, feed_forward=PlainExpertsPart("ffn", "ffn.experts", PlainPart("fc1", "act", "fc2"), factor=kept)
+    )
+    return [sparse if step > 0 and (layer + 1) % step == 0 else dense for layer in range(depth)]
+
+
+def _nllb_encoder(config: Config) -> list[Topology]:
+    return _nllb_layers(config, config.encoder_sparse_step, config.encoder_layers, cross=False)
+
+
+def _nllb_decoder(config: Config) -> list[Topology]:
+    return _nllb_layers(config, config.decoder_sparse_step, config.decoder_layers, cross=True)
+
+
+NLLB_MOE = _bart_like("nllb-moe", _nllb_encoder, _nllb_decoder, "nllb-moe")
+
+# ---- T5Gemma --------------------------------------------------------------------------------------------------------
+
+_T5GEMMA_ENCODER = Sandwich(
+    attention=DispatchedAttention(
+        "self_attn",
+        SplitHeads("self_attn.v_proj"),
+        "self_attn.o_proj",
+        norm=UnitRmsNormPart("pre_self_attn_layernorm"),
+    ),
+    after_attention=UnitRmsNormPart("post_self_attn_layernorm"),
+    before_feed_forward=UnitRmsNormPart("pre_feedforward_layernorm"),
+    feed_forward=GatedPart("mlp.gate_proj", "mlp.up_proj", "mlp.act_fn", "mlp.down_proj"),
+    after_feed_forward=UnitRmsNormPart("post_feedforward_layernorm"),
+)
+_T5GEMMA_DECODER = replace(
+    _T5GEMMA_ENCODER,
+    cross=(
+        UnitRmsNormPart("pre_cross_attn_layernorm"),
+        DispatchedCrossAttention("cross_attn", SplitHeads("cross_attn.v_proj"), "cross_attn.o_proj"),
+        UnitRmsNormPart("post_cross_attn_layernorm"),
+    ),
+)
+
+
+def _t5gemma_encoder_layers(config: Config) -> int:
+    return config.encoder.num_hidden_layers
+
+
+def _t5gemma_decoder_layers(config: Config) -> int:
+    return config.decoder.num_hidden_layers
+
+
+T5GEMMA = Family(
+    "t5gemma",
+    ("t5gemma",),
+    Stack("decoder.layers.*", _T5GEMMA_DECODER, causal=True, depth=_t5gemma_decoder_layers),
+    encoder=Stack("encoder.layers.*", _T5GEMMA_ENCODER, depth=_t5gemma_encoder_layers),
+    longest=unlimited,
+)
+
+FAMILIES = (BART, MBART, T5, SWITCH, NLLB_MOE, T5GEMMA)

@@ -1,7 +1,7 @@
 """Converts texts, pairs, words, encodings, ids, targets and images to token sequences, and groups those into batches."""
 
 from normscope.inputs.decoder import (
-    Target,
+    DecoderText,
     decoder_side,
     most_probable,
     own_shift,
@@ -17,10 +17,10 @@ __all__ = [
     "AS_TEXTS",
     "NO_WORD",
     "Batch",
+    "DecoderText",
     "ImageInput",
     "Input",
     "Reading",
-    "Target",
     "TokenSequence",
     "batches",
     "decoder_side",

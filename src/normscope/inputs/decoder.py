@@ -76,6 +76,9 @@ def start_token(model: PreTrainedModel) -> int | None:
     """The token that the decoder reads first, if the model names it; for T5 it is the padding token."""
     start = getattr(model.config, "decoder_start_token_id", None)
     start = setting(model, "decoder_start_token_id") if start is None else start
+    own = getattr(model.config, "decoder", None)
+    if start is None and own is not None:
+        return getattr(own, "bos_token_id", None)
     return model.config.pad_token_id if start is None and hasattr(model, "_shift_right") else start
 
 
@@ -99,8 +102,8 @@ def _settings(model: PreTrainedModel, config: GenerationConfig) -> Generator[Non
 # that nothing closes, such as plain ids or the text of a tokenizer that adds no end token, is read to its last token,
 # whose row outputs the end. Both names of a row are kept: its input token and its output token.
 
-Target = Input | Sequence[int]
-"""A target: a text, texts, an encoding, or token ids, also as a plain list."""
+DecoderText = Input | Sequence[int]
+"""What a decoder reads and outputs: a text, texts, an encoding, or token ids, also as a plain list."""
 
 _LONGEST_TARGET = 128
 """The maximum number of tokens that a model generates as its target."""
@@ -108,7 +111,7 @@ _LONGEST_TARGET = 128
 
 def with_targets(
     sources: list[TokenSequence],
-    target: Target | None,
+    target: DecoderText | None,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
     longest: int | None,
@@ -120,12 +123,14 @@ def with_targets(
     else:
         sides = read_targets(target, model, tokenizer, longest, reading)
     if len(sides) != len(sources):
-        raise InputError(f"There are {len(sources)} sources but {len(sides)} targets: give one target for each source.")
+        raise InputError(
+            f"There are {len(sources)} inputs but {len(sides)} decoder texts: give one decoder_text for each input."
+        )
     return [replace(source, target=side) for source, side in zip(sources, sides, strict=True)]
 
 
 def read_targets(
-    target: Target,
+    target: DecoderText,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase | None,
     longest: int | None,
@@ -152,7 +157,7 @@ def read_target(
     if most is not None and len(output) > most:
         if not reading.truncate:
             raise InputError(
-                f"The target has {len(output)} tokens, but the model takes at most {most} after the start token. "
+                f"The decoder's text has {len(output)} tokens, but the model takes at most {most} after the start token. "
                 f"Shorten it, or pass truncate=True (--truncate) to analyse its beginning."
             )
         output = cut(output, most)
@@ -169,7 +174,7 @@ def _is_closed(ids: list[int], model: PreTrainedModel, tokenizer: PreTrainedToke
 
 
 def _given(
-    target: Target, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, reading: Reading
+    target: DecoderText, tokenizer: PreTrainedTokenizerBase | None, longest: int | None, reading: Reading
 ) -> list[TokenSequence]:
     if isinstance(target, Sequence) and target and all(is_whole(item) for item in target):
         target = {"input_ids": [list(target)]}
@@ -183,7 +188,7 @@ def _as_targets(target: Any, tokenizer: PreTrainedTokenizerBase, truncate_to: in
     texts = [target] if not isinstance(target, Sequence) or isinstance(target, str) else list(cast("Any", target))
     if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
         raise InputError(
-            f"A target is a text or a list of texts, none of them empty, or a list of token ids, not {target!r:.80}."
+            f"A decoder reads a text or a list of texts, none of them empty, or a list of token ids, not {target!r:.80}."
         )
     for text in texts:
         encodable(text)
@@ -196,7 +201,7 @@ def _generated(
     """The rows of a decoder that generates the most probable tokens, up to the end token or the maximum length."""
     if not model.can_generate():
         raise ModelError(
-            f"{type(model).__name__} has no head to generate a target with. Give one (target=...), "
+            f"{type(model).__name__} has no head to generate a text with. Give one to its decoder (decoder_text=...), "
             f"or load the model with its language-model head."
         )
     refuse_made_up_head(model)
@@ -230,7 +235,7 @@ def decoder_side(
     if start is None and not closed:
         raise InputError(
             f"The configuration of {type(model).__name__} names no token that its decoder begins with "
-            f"(decoder_start_token_id). Give a target that ends as its tokenizer does: with the end token and the language."
+            f"(decoder_start_token_id). Give it a text that ends as its tokenizer does: with the end token and the language."
         )
     if start is None:  # as mBART does: the last token (the language) also comes first
         start = ids[-1]

@@ -16,6 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from normscope.errors import InputError
+from normscope.families.spec import image_config
 from normscope.inputs.sequence import NO_WORD, TokenSequence
 
 ImageInput = str | Path | Image.Image | np.ndarray | Tensor | Mapping[str, object]
@@ -64,7 +65,7 @@ def _open(item: object) -> Image.Image:
 
 def _patches(pixels: Tensor, image: np.ndarray | None, model: PreTrainedModel) -> TokenSequence:
     """The tokens that the model makes of an image: its special tokens, then the patches row by row."""
-    size = model.config.patch_size
+    size = image_config(model.config).patch_size
     height, width = (size, size) if isinstance(size, int) else tuple(size)
     rows, columns = pixels.shape[-2] // height, pixels.shape[-1] // width
     patches = [(row, column) for row in range(rows) for column in range(columns)]
@@ -84,8 +85,9 @@ def _patches(pixels: Tensor, image: np.ndarray | None, model: PreTrainedModel) -
 
 
 def _special_tokens(model: PreTrainedModel) -> list[str]:
-    embeddings = getattr(model.base_model, "embeddings", None)
-    names = (("cls_token", "[CLS]"), ("distillation_token", "[DIST]"))
+    tower = getattr(model.base_model, "vision_model", model.base_model)
+    embeddings = getattr(tower, "embeddings", None)
+    names = (("cls_token", "[CLS]"), ("class_embedding", "[CLS]"), ("distillation_token", "[DIST]"))
     found = [name for attribute, name in names if isinstance(getattr(embeddings, attribute, None), Tensor)]
     registers = getattr(embeddings, "register_tokens", None)
     count = registers.shape[1] if isinstance(registers, Tensor) else 0

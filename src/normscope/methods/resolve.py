@@ -16,13 +16,15 @@ from PIL import Image
 from normscope.chain.baseline import BiasBaseline, baseline
 from normscope.chain.measure import AnyMeasure, Request, StackRequest
 from normscope.errors import InputError, SelectionError
-from normscope.inputs import AS_TEXTS, Reading, Target, TokenSequence, read_images, read_inputs, with_targets
+from normscope.inputs import AS_TEXTS, DecoderText, Reading, TokenSequence, read_images, read_inputs, with_targets
 from normscope.methods.approximate import approximation
 from normscope.methods.layer import LayerMethod, MapRequest
-from normscope.models.config import no_layer, no_target
+from normscope.models.config import no_decoder, no_layer
 from normscope.models.model import Model
 from normscope.options import PAPERS, Conventions, whole_numbers
-from normscope.request import MapSelection
+from normscope.passes import Measured, Pass, Tell
+from normscope.request import MapSelection, Queries
+from normscope.results.find import find_token
 from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, with_derived
 
 # ---- inputs ------------------------------------------------------------------------------------------------------------
@@ -41,22 +43,22 @@ def read_sources(model: Model, inputs: Any, reading: Reading = AS_TEXTS) -> tupl
 
 
 def read(
-    model: Model, inputs: Any, target: Target | None, reading: Reading = AS_TEXTS
+    model: Model, inputs: Any, decoder_text: DecoderText | None, reading: Reading = AS_TEXTS
 ) -> tuple[list[TokenSequence], bool]:
-    if model.family.encoder is None and target is not None:
-        refuse_target(model)
+    if model.family.encoder is None and decoder_text is not None:
+        refuse_decoder_text(model)
     sequences, single = read_sources(model, inputs, reading)
     if model.family.encoder is not None:
         options = (model.module, model.tokenizer, model.longest)
-        sequences = with_targets(sequences, target, *options, reading)
+        sequences = with_targets(sequences, decoder_text, *options, reading)
     for sequence in sequences:
         refuse_unknown_ids(model, sequence)
     return sequences, single
 
 
-def refuse_target(model: Model) -> None:
-    """Refuse a target for a model that has no decoder to read it."""
-    raise InputError(no_target(model.name))
+def refuse_decoder_text(model: Model) -> None:
+    """Raise for a model that has no decoder to read a text."""
+    raise InputError(no_decoder(model.name))
 
 
 def refuse_unknown_ids(model: Model, sequence: TokenSequence) -> None:
@@ -94,6 +96,24 @@ def vocabulary(model: Model) -> int:
     return getattr(embeddings, "num_embeddings", 0)
 
 
+def by_queries(
+    sequences: list[TokenSequence], queries: Queries | None
+) -> list[tuple[list[TokenSequence], int | Sequence[int] | None]]:
+    """Sequences that are analysed together, with the positions of their rows: tokens lie elsewhere in each."""
+    if isinstance(queries, str):
+        queries = [queries]
+    if not isinstance(queries, Sequence) or not any(isinstance(query, str) for query in queries):
+        return [(sequences, cast("int | Sequence[int] | None", queries))]
+    return [([item], _positions_of(item.target or item, queries)) for item in sequences]
+
+
+def _positions_of(read: TokenSequence, queries: Sequence[int | str]) -> list[int]:
+    return [
+        find_token(query, read.tokens, words=read.words, what="query") if isinstance(query, str) else query
+        for query in queries
+    ]
+
+
 def scopes_asked(model: Model, scopes: str | Sequence[str] | None) -> tuple[list[Scope], list[Scope]]:
     """The scopes asked for that the main stack has, and those that the encoder has."""
     encoder = model.encoder_scopes
@@ -116,6 +136,20 @@ def request(
     encoder_layers = encoder_layers_asked(model, layers)
     encoder = StackRequest(encoder_measures, encoder_layers) if encoder_measures and encoder_layers else None
     return Request(StackRequest(measures, layers_asked(model, layers)), encoder, queries, dtype, start)
+
+
+def measure_layers(
+    model: Model,
+    sequences: Sequence[TokenSequence],
+    measures: Sequence[AnyMeasure],
+    *,
+    dtype: torch.dtype | None = None,
+    start: BiasBaseline | None = None,
+    tell: Tell | None = None,
+) -> list[Measured]:
+    """Any measures of all layers of the main stack, for sequences that are ready for the model."""
+    wanted = request(model, measures, [], None, None, dtype, start)
+    return Pass(model, wanted).over(sequences, progress=False, tell=tell)
 
 
 def encoder_layers_asked(model: Model, layers: int | Sequence[int] | None) -> list[int]:
@@ -158,7 +192,8 @@ def map_request(model: Model, method: LayerMethod, wanted: MapRequest, selection
     counted = "states" if method.across_layers else wanted.conventions.value_bias
     start = baseline(wanted.conventions.ff_baseline, counted)
     encoder = stacks[1] if len(stacks) > 1 else None
-    return Request(stacks[0], encoder, selection.queries, selection.dtype, start)
+    queries = cast("int | Sequence[int] | None", selection.queries)  # tokens have become positions
+    return Request(stacks[0], encoder, queries, selection.dtype, start)
 
 
 def _is_image(inputs: object) -> bool:

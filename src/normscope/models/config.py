@@ -134,19 +134,19 @@ def no_layer(layer: int, name: str, count: int) -> str:
     return f"There is no layer {layer}: {name} has layers 1 to {count}."
 
 
-def check_stacks(outline: Outline | None, *, encoder: bool, target: str | None) -> None:
+def check_stacks(outline: Outline | None, *, encoder: bool, decoder_text: str | None) -> None:
     """Raise for options that only encoder-decoder models have."""
     if outline is None or outline.family.encoder is not None:
         return
     if encoder:
         raise SelectionError(no_encoder(outline.name))
-    if target is not None:
-        raise InputError(no_target(outline.name))
+    if decoder_text is not None:
+        raise InputError(no_decoder(outline.name))
 
 
 def no_encoder(name: str) -> str:
     return f"{name} has no separate encoder: leave out --encoder."
 
 
-def no_target(name: str) -> str:
-    return f"A target was given, but {name} has no encoder: give it one text only."
+def no_decoder(name: str) -> str:
+    return f"A text for a decoder was given, but {name} has no encoder and decoder: leave out decoder_text (--decoder-text)."

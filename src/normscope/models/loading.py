@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ import transformers
 from huggingface_hub import HfApi
 from huggingface_hub.errors import RepositoryNotFoundError
 from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoConfig,
     AutoImageProcessor,
     AutoModel,
@@ -29,6 +31,7 @@ from normscope.errors import InputError, ModelError, UnsafeWeightsError, Unsuppo
 from normscope.families import family_of
 from normscope.models import source as embedded
 from normscope.models.checkpoint import DTYPES, check_complete, check_dtypes, check_finite
+from normscope.models.gguf import GgufFile, gguf_file
 from normscope.models.model import Model
 from normscope.models.options import DeviceMap, check_device_map
 from normscope.models.source import (
@@ -44,6 +47,34 @@ from normscope.models.source import (
 
 _HUB_SECONDS = 5
 """Timeout of the request that checks whether the hub has a model."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where transformers reads a saved model, and with which options. `requested` is how the user calls it."""
+
+    requested: str
+    name: str
+    location: str
+    options: dict[str, Any]
+    gguf: GgufFile | None = None
+
+    @classmethod
+    def of(cls, source: str | Path | None, *, revision: str | None, trust_remote_code: bool) -> _Place:
+        """The place of a model in a folder, on the hub or in a GGUF file, whose checksum is verified if it is known."""
+        requested = str(embedded.model_folder() if source is None else source)
+        check_model_exists(requested)
+        options = {"revision": revision, "trust_remote_code": trust_remote_code}
+        file = gguf_file(requested)
+        if file is None:
+            name = embedded.NAME if source is None else model_name(requested)
+            return cls(requested, name, requested, {**options, **hub_options(requested)})
+        file.verify()
+        return cls(requested, file.name, file.location, {**options, **file.options}, file)
+
+    @property
+    def is_on_hub(self) -> bool:
+        return self.gguf is None and is_hub_name(self.location)
 
 
 def load_model(
@@ -63,19 +94,17 @@ def load_model(
     if isinstance(source, torch.nn.Module):
         _check_live_options(dtype, spread=device_map is not None)
     if isinstance(source, PreTrainedModel):
-        model, commit = source, None
+        model, commit, name = source, None, _name(source)
     elif isinstance(source, torch.nn.Module):
         model = getattr(source, "_orig_mod", None)  # a compiled model keeps the original here
         if not isinstance(model, PreTrainedModel):
             raise ModelError(f"A {type(source).__name__} is not a Hugging Face model (transformers.PreTrainedModel).")
-        commit = None
+        commit, name = None, _name(model)
     else:
-        location = str(embedded.model_folder() if source is None else source)
-        check_model_exists(location)
-        options = {"revision": revision, "trust_remote_code": trust_remote_code, **hub_options(location)}
-        model = _from_pretrained(location, dtype, device_map, options, allow_pickle=allow_pickle)
-        commit = getattr(model.config, "_commit_hash", None)
-        tokenizer = _tokenizer(location, options) if tokenizer is None else tokenizer
+        place = _Place.of(source, revision=revision, trust_remote_code=trust_remote_code)
+        model = _from_pretrained(place, dtype, device_map, allow_pickle=allow_pickle)
+        commit, name = getattr(model.config, "_commit_hash", None), place.name
+        tokenizer = _tokenizer(place.location, place.options) if tokenizer is None else tokenizer
     if isinstance(tokenizer, str | Path):
         tokenizer = _tokenizer(str(tokenizer), {"trust_remote_code": trust_remote_code}, required=True)
     _check_vocabulary(model, tokenizer)
@@ -85,7 +114,6 @@ def load_model(
     check_dtypes(model)
     check_finite(model)
     processor = _image_processor(source) if family.reads == "image" else None
-    name = embedded.NAME if source is None else _name(model)
     return Model(model, tokenizer, family, name, commit, processor)
 
 
@@ -101,22 +129,20 @@ def sketched_model(
 
     The cost of an analysis can be estimated with it, and nothing else.
     """
-    location = str(embedded.model_folder() if source is None else source)
-    check_model_exists(location)
-    options = {"revision": revision, "trust_remote_code": trust_remote_code, **hub_options(location)}
-    config = _config(location, options)
+    place = _Place.of(source, revision=revision, trust_remote_code=trust_remote_code)
+    options = place.options
+    config = _config(place)
     family = family_of(config.model_type)
-    loader = _model_class(location, config)
+    loader = _model_class(place, config)
     try:
         with torch.device("meta"):
             model = AutoModel.from_config(config, **_code(options)) if loader is AutoModel else loader(config)
     except Exception as error:  # whatever a damaged configuration may throw
-        raise _translated(location, error) from error
-    source_and_options = str(tokenizer or location), options if tokenizer is None else _code(options)
+        raise _translated(place, error) from error
+    source_and_options = str(tokenizer or place.location), options if tokenizer is None else _code(options)
     read = _tokenizer(*source_and_options, required=tokenizer is not None)
     _check_vocabulary(model, read)
-    name = embedded.NAME if source is None else model_name(location)
-    return Model(model.to(dtype or model.dtype).eval(), read, family_in(model, family), name)
+    return Model(model.to(dtype or model.dtype).eval(), read, family_in(model, family), place.name)
 
 
 def _code(options: dict[str, Any]) -> dict[str, Any]:
@@ -173,45 +199,54 @@ def _moved(model: PreTrainedModel, device: str | torch.device) -> PreTrainedMode
 
 
 def _from_pretrained(
-    location: str,
-    dtype: torch.dtype | None,
-    device_map: DeviceMap | None,
-    options: dict[str, Any],
-    *,
-    allow_pickle: bool,
+    place: _Place, dtype: torch.dtype | None, device_map: DeviceMap | None, *, allow_pickle: bool
 ) -> PreTrainedModel:
-    check_pickle(location, allow_pickle=allow_pickle)
-    config = _config(location, options)
+    options = {**place.options, "output_loading_info": True}
+    if place.gguf is None:
+        check_pickle(place.location, allow_pickle=allow_pickle)
+        options["use_safetensors"] = None if allow_pickle else True
+    elif hasattr(transformers, "GgufConfig"):  # without it, versions that can keep weights packed would do so
+        options["quantization_config"] = transformers.GgufConfig(dequantize=True)
+    config = _config(place)
     family = family_of(config.model_type)
-    options = {**options, "use_safetensors": None if allow_pickle else True, "output_loading_info": True}
     if device_map is not None:
         options["device_map"] = device_map if isinstance(device_map, str) else dict(device_map)
     try:
-        loader = _model_class(location, config)
-        with nullcontext() if is_hub_name(location) else _no_bar():
-            model, report = loader.from_pretrained(location, config=config, dtype=dtype or "auto", **options)
+        loader = _model_class(place, config)
+        with nullcontext() if place.is_on_hub else _no_bar():
+            model, report = loader.from_pretrained(place.location, config=config, dtype=dtype or "auto", **options)
     except ModelError:
         raise
     except Exception as error:  # whatever a damaged checkpoint may throw
-        raise _translated(location, error) from error
-    check_complete(location, model, family, report["missing_keys"], report["unexpected_keys"])
+        raise _translated(place, error) from error
+    check_complete(place.requested, model, family, report["missing_keys"], report["unexpected_keys"])
+    if place.gguf is not None:
+        _forget_quantisation(model)
     return cast(PreTrainedModel, model.eval())
 
 
-def _config(location: str, options: dict[str, Any]) -> Any:
-    if not is_hub_name(location):
+def _forget_quantisation(model: PreTrainedModel) -> None:
+    """The weights of a GGUF file are plain numbers once they are loaded: the model is no longer a quantised one."""
+    for owner, name in ((model.config, "quantization_config"), (model, "hf_quantizer"), (model, "is_quantized")):
+        if name in vars(owner):
+            delattr(owner, name)
+
+
+def _config(place: _Place) -> Any:
+    location = place.location
+    if place.gguf is None and not place.is_on_hub:
         check_layer_count(location)
     try:
-        config = AutoConfig.from_pretrained(location, **options)
+        config = AutoConfig.from_pretrained(location, **place.options)
     except OSError as error:
         if (Path(location) / "config.json").is_file():
-            raise _translated(location, error) from error
+            raise _translated(place, error) from error
         raise ModelError(
             f"No model was found under {location!r}: it is neither a folder with a config.json "
             f"nor a model that was fetched from the hub before, and the hub cannot be reached now."
         ) from error
     except Exception as error:  # whatever a damaged configuration may throw
-        raise _translated(location, error) from error
+        raise _translated(place, error) from error
     heads = getattr(config.get_text_config(), "num_attention_heads", 1)
     if isinstance(heads, int) and heads < 1:
         raise ModelError(f"{location!r} could not be loaded: its config.json says that a layer has {heads} heads.")
@@ -230,19 +265,32 @@ def _no_bar() -> Generator[None]:
             logging.enable_progress_bar()
 
 
-def _model_class(location: str, config: Any) -> Any:
-    """The class that a checkpoint was saved from, so that all its weights are loaded."""
+def _model_class(place: _Place, config: Any) -> Any:
+    """The class that a checkpoint was saved from, so that all its weights find their place.
+
+    A GGUF file does not name it: it has a language model if its architecture is causal.
+    """
+    if place.gguf is not None:
+        causal = family_of(config.model_type).stack.causal
+        return MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), AutoModel) if causal else AutoModel
     name = (getattr(config, "architectures", None) or ["AutoModel"])[0]
     loader = getattr(transformers, name, AutoModel)
     if loader is not AutoModel and not (isinstance(loader, type) and issubclass(loader, PreTrainedModel)):
         raise ModelError(
-            f"The configuration of {location!r} names {name!r} as its architecture, which is not a model class."
+            f"The configuration of {place.requested!r} names {name!r} as its architecture, which is not a model class."
         )
     return loader
 
 
-def _translated(location: str, error: Exception) -> ModelError:
-    text = str(error)
+def _translated(place: _Place, error: Exception) -> ModelError:
+    location, text = place.requested, str(error)
+    if place.gguf is not None:
+        if "not supported" in text:
+            return UnsupportedArchitectureError(f"transformers cannot read {location!r}. ({_first_line(error)})")
+        return ModelError(
+            f"{location!r} could not be read as a GGUF file. It is damaged or incomplete, or in a format that transformers "
+            f"does not know. ({_first_line(error)})"
+        )
     if "trust_remote_code" in text:
         return UnsafeWeightsError(
             f"{location!r} needs Python code from its repository to run. "
@@ -271,7 +319,7 @@ def _tokenizer(location: str, options: dict[str, Any], *, required: bool = False
     """
     if required:
         check_tokenizer_exists(location)
-    elif is_folder(location) and not has_vocabulary(Path(location)):
+    elif "gguf_file" not in options and is_folder(location) and not has_vocabulary(Path(location)):
         return None
     try:
         return cast(PreTrainedTokenizerBase, AutoTokenizer.from_pretrained(location, **options))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from normscope.errors import InputError, listing, require_extra, unknown
 from normscope.models import source as embedded
+from normscope.models.gguf import gguf_file
 from normscope.models.source import check_model_exists, check_pickle, check_tokenizer_exists, is_hub_name, model_name
 from normscope.options import Documentation, with_documentation
 
@@ -53,7 +54,9 @@ class ModelOptions:
     model: Annotated[
         Source | None,
         Documentation(
-            "A folder or hub name. Default: the embedded all-MiniLM-L6-v2.", ("--model", "-m"), command_line_type=str
+            "A folder, hub name or GGUF file, or smollm2. Default: the embedded all-MiniLM-L6-v2.",
+            ("--model", "-m"),
+            command_line_type=str,
         ),
     ] = None
     tokenizer: Annotated[
@@ -121,7 +124,9 @@ class ModelOptions:
     def outline(self) -> Outline | None:
         """What the configuration says about the model before it is loaded; `None` for a live model, or one on the hub."""
         self.refuse_unusable()
-        if self.is_live or self.trust_remote_code or (self.model is not None and is_hub_name(str(self.model))):
+        if self.is_live or self.trust_remote_code:
+            return None
+        if self.model is not None and (is_hub_name(str(self.model)) or gguf_file(str(self.model)) is not None):
             return None
         from normscope.models.config import Outline  # noqa: PLC0415  (only the command line needs it)
 

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from normscope.errors import ModelError, UnsafeWeightsError, listing
+from normscope.models.gguf import gguf_file, gguf_names
 
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _CACHED = re.compile(r"models--(?P<name>[^/]+)/snapshots/[^/]+$")
@@ -68,7 +69,7 @@ def short_name(location: str) -> str:
 def check_model_exists(location: str) -> None:
     """Raise if there is no saved model at a path; the message says what is there."""
     folder = Path(location)
-    if is_hub_name(location) or _is_file(folder / "config.json"):
+    if gguf_file(location) is not None or is_hub_name(location) or _is_file(folder / "config.json"):
         return
     if _is_file(folder):
         raise ModelError(
@@ -85,7 +86,9 @@ def check_model_exists(location: str) -> None:
         if names
         else "it is empty"
     )
-    raise ModelError(f"No model was found under {location!r}: the folder has no config.json; {found}.")
+    files = gguf_names(names)
+    hint = f" To read a GGUF file, name it: {str(folder / files[0])!r}." if files else ""
+    raise ModelError(f"No model was found under {location!r}: the folder has no config.json; {found}.{hint}")
 
 
 def check_layer_count(location: str) -> None:

@@ -83,7 +83,7 @@ def spans_table(spans: Spans, count: int = 10) -> Table:
     if rest:
         share = sum(span.share for span in rest)
         table.add_row(_number(share), _bar(share, largest), Text(f"{len(rest)} more", style="dim"))
-    table.add_section()
+    table.add_row("", "", "")
     for span in spans.left_out:
         table.add_row(_number(span.share), _bar(span.share, largest), Text(_left_out(span), style="dim"))
     table.add_row(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from normscope.errors import FileError
-from normscope.output.export import Columns, plain, write_figure, write_json, write_table
+from normscope.output.export import plain, write_figure, write_json, write_table
 from normscope.paths import FIGURES, NETCDF, PAGE, RESULTS, ending
 from normscope.results.files import write_netcdf
+from normscope.results.frames import Columns, attribution_columns
 
 if TYPE_CHECKING:
     from normscope.results.explanation import Explanation
@@ -46,21 +47,7 @@ def export_explanation(
 
 def table_of(explanation: Explanation) -> Columns:
     """One row for every value and token; with the bias, the attributions of a value add up to it where they are meant to."""
-    shares = explanation.shares
-    target, token = np.nonzero(np.isfinite(shares.values))
-    columns: Columns = {
-        "target": target,
-        "target_name": np.array(explanation.targets, dtype=object)[target],
-        "target_position": shares["target_position"].values[target],
-        "token_group": shares["token_group"].values[token],
-        "position": shares["token_position"].values[token],
-        "token": shares["token_token"].values[token],
-        "attribution": shares.values[target, token],
-        "value": np.array(explanation.values)[target],
-    }
-    if explanation.adds_up:
-        columns["bias"] = np.array(explanation.biases)[target]
-    return {**columns, "method": np.full(len(target), explanation.method, dtype=object)}
+    return attribution_columns(explanation)
 
 
 def document_of(explanation: Explanation) -> dict[str, Any]:

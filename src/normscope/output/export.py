@@ -15,9 +15,10 @@ import pandas as pd
 import xarray as xr
 
 from normscope.errors import InputError, listing
-from normscope.options import normalise_axis
+from normscope.options import also_spelled, normalise_axis
 from normscope.paths import FIGURES, MAPS, NETCDF, PAGE, PARQUET, RESULTS, ending
 from normscope.results.files import replacing, write_netcdf
+from normscope.results.frames import Columns, cell_columns
 from normscope.results.select import check_layers, check_scopes, select_map
 from normscope.scopes import Scope, basis, resolve_all
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from normscope.results.analysis import Analysis
-
-Columns = dict[str, np.ndarray]
-"""A table: columns of equal length by name."""
 
 
 def export_analysis(analysis: Analysis, path: str | Path, **options: Any) -> Path:
@@ -48,6 +46,7 @@ def export_analysis(analysis: Analysis, path: str | Path, **options: Any) -> Pat
     return export_map(analysis, path, **options)
 
 
+@also_spelled(normalize="normalise")
 def export_map(
     analysis: Analysis,
     path: str | Path,
@@ -64,7 +63,7 @@ def export_map(
         analysis: the analysis with the maps.
         path: the file. Tables are tidy: scope, layer, (head,) query, query_token, key, key_token, value; a cell whose key
             does not exist for its query has no row.
-        scope: a scope or several (default all; a picture shows one).
+        scope: a scope or several (default all; a picture shows one, by default the whole layer).
         layer: a layer or several (default all).
         head: a head, at the scopes where heads are separate.
         normalise: `"none"`, `"row"` or `"column"`.
@@ -76,20 +75,19 @@ def export_map(
         'maps.csv'
     """
     kind = ending(path, MAPS)
-    scopes = check_scopes(analysis, scope)
     if kind in FIGURES:
-        if len(scopes) > 1:
-            raise InputError(f"A picture shows one scope: choose one of {listing(scopes)}, or write a table.")
+        name = None if scope is None else _only(check_scopes(analysis, scope))
         from normscope.plots import plot_map  # noqa: PLC0415  (matplotlib is slow to import)
 
-        return write_figure(plot_map(analysis, scopes[0], layer, head=head, normalise=normalise, **options), path)
+        return write_figure(plot_map(analysis, name, layer, head=head, normalise=normalise, **options), path)
+    scopes = check_scopes(analysis, scope)
     if kind == NETCDF:
         return write_netcdf(narrowed(analysis, scopes, layer, head, normalise).tree, path)
     selections = [select_map(analysis, name, layer, head=head, normalised=normalise) for name in scopes]
     maps = {selection.scope: selection.values for selection in selections}
     if kind == "json":
         return write_json(map_document(maps, analysis.attrs, normalise), path)
-    tables = [cell_table(name, values, analysis.approximate) for name, values in maps.items()]
+    tables = [cell_columns(name, values, analysis.approximate) for name, values in maps.items()]
     return write_table({name: np.concatenate([table[name] for table in tables]) for name in tables[0]}, path)
 
 
@@ -106,11 +104,10 @@ def export_mixing_ratios(
     kind = ending(path, MAPS)
     scopes = resolve_all(scope, [str(name) for name in ratios["scope"].values])
     if kind in FIGURES:
-        if len(scopes) > 1:
-            raise InputError(f"A picture shows one scope: choose one of {listing(scopes)}, or write a table.")
         from normscope.plots import plot_mixing_ratio  # noqa: PLC0415  (matplotlib is slow to import)
 
-        return write_figure(plot_mixing_ratio(ratios, scopes[0], **options), path)
+        name = None if scope is None else _only(scopes)
+        return write_figure(plot_mixing_ratio(ratios, name, **options), path)
     ratios = ratios.sel(scope=scopes)
     if kind == "json":
         return write_json(ratio_document(ratios), path)
@@ -119,27 +116,14 @@ def export_mixing_ratios(
     return write_table(ratio_table(ratios), path)
 
 
+def _only(scopes: Sequence[Scope]) -> Scope:
+    """The only one of some scopes."""
+    if len(scopes) > 1:
+        raise InputError(f"A picture shows one scope: choose one of {listing(scopes)}, or write a table.")
+    return scopes[0]
+
+
 # ---- what goes into the files --------------------------------------------------------------------------------------------
-
-
-def cell_table(scope: str, values: xr.DataArray, how: str | None = None) -> Columns:
-    """Maps `[layer, query, key]` as one row per cell that exists; if some maps are approximate, a column says which."""
-    ordered = values.transpose("layer", "query", "key")
-    layer, query, key = np.nonzero(np.isfinite(ordered.values))
-    columns: Columns = {"scope": _repeated(scope, len(layer)), "layer": values["layer"].values[layer]}
-    if "head" in values.coords:
-        columns["head"] = np.full(len(layer), int(values["head"].item()))
-    columns |= {
-        "query": values["query"].values[query],
-        "query_token": values["query_token"].values[query],
-        "key": values["key"].values[key],
-        "key_token": values["key_token"].values[key],
-    }
-    if how is not None:
-        columns["approximate"] = _repeated(how if "Ff" in Scope(scope).components else "exact", len(layer))
-    if len(set(values["key_group"].values)) > 1:
-        columns["key_group"] = values["key_group"].values[key]
-    return {**columns, "value": ordered.values[layer, query, key]}
 
 
 def ratio_table(ratios: xr.DataArray) -> Columns:
@@ -153,10 +137,6 @@ def ratio_table(ratios: xr.DataArray) -> Columns:
         "query_token": ratios["query_token"].values[query],
         "mixing_ratio": ordered.values[scope, layer, query],
     }
-
-
-def _repeated(text: str, count: int) -> np.ndarray:
-    return np.full(count, text, dtype=object)
 
 
 def map_document(

@@ -33,9 +33,9 @@ def export_similarities(similarities: Sequence[Similarity], path: str | Path, **
     if kind in FIGURES:
         return write_figure(similarities[0].plot(**options), path)
     if kind == PAGE:
-        from normscope.output.similarity_page import write_similarity_page  # noqa: PLC0415  (only pages need it)
+        from normscope.explorer.page import write_page  # noqa: PLC0415  (only pages need it)
 
-        return write_similarity_page(similarities, path)
+        return write_page(*similarities, path=path)
     if kind == NETCDF:
         return write_netcdf(similarities[0].tree, path)
     if kind == "json":

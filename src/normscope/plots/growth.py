@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 
+from normscope.options import also_spelled
 from normscope.plots.maps import Panels, panel_figure
 from normscope.plots.style import SEQUENTIAL, sequential_norm, typical_largest
 from normscope.results.select import check_layers, check_scopes, select_map
@@ -27,6 +28,7 @@ _LONGEST_LINE = 22
 """The longest line of a panel's title."""
 
 
+@also_spelled(normalize="normalise")
 def plot_growth(
     analysis: Analysis,
     layer: int,
@@ -70,6 +72,7 @@ def plot_growth(
     )
 
 
+@also_spelled(normalize="normalise")
 def plot_grid(
     analysis: Analysis,
     layers: Sequence[int] | None = None,

@@ -12,6 +12,7 @@ from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 
 from normscope.errors import InputError, SelectionError
+from normscope.options import also_spelled
 from normscope.plots.picture import Picture
 from normscope.plots.style import SEQUENTIAL, colour_map, publication, sequential_norm
 from normscope.results import schema
@@ -24,9 +25,10 @@ _PANEL = 2.1
 _COLUMNS = 4
 
 
+@also_spelled(normalize="normalise")
 def plot_image_map(
     analysis: Analysis,
-    scope: str,
+    scope: str | None = None,
     layer: int | Sequence[int] | None = None,
     *,
     query: int = 0,
@@ -39,7 +41,7 @@ def plot_image_map(
 
     Args:
         analysis: an analysis of an image.
-        scope: the scope of the map.
+        scope: the scope of the map (default: the whole layer).
         layer: a layer, several, or all of them.
         query: the position of the query among the tokens (default 0, which is the class token in models that have one).
         normalise: `"row"` or `"column"` shows shares that sum to 1 along it, `"none"` the norms.

@@ -17,7 +17,7 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 
 from normscope.errors import SelectionError
-from normscope.options import normalise_axis
+from normscope.options import also_spelled, normalise_axis
 from normscope.plots.heat import add_colour_bar, draw_map, key_groups
 from normscope.plots.picture import Picture
 from normscope.plots.style import (
@@ -44,9 +44,10 @@ _CHANGES = {
 }
 
 
+@also_spelled(normalize="normalise")
 def plot_map(
     analysis: Analysis,
-    scope: str,
+    scope: str | None = None,
     layer: int | Sequence[int] | None = None,
     *,
     head: int | None = None,
@@ -60,7 +61,7 @@ def plot_map(
 
     Args:
         analysis: what to show.
-        scope: the scope of the map.
+        scope: the scope of the map (default: the whole layer).
         layer: a layer, several, or all of them.
         head: a head, at the scopes where heads are separate.
         normalise: `"row"` or `"column"` shows shares that sum to 1 along it, `"none"` the norms.
@@ -80,6 +81,7 @@ def plot_map(
     return panel_figure(panels, _heading(selection.name, selection.layers) if title is None else title)
 
 
+@also_spelled(normalize="normalise")
 def plot_amplification(
     analysis: Analysis,
     before: str,

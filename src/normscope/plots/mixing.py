@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import xarray as xr
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 
-from normscope.errors import InputError, SelectionError
+from normscope.errors import SelectionError
 from normscope.plots.heat import add_colour_bar, draw_cells, label_columns, label_rows
 from normscope.plots.picture import Picture
 from normscope.plots.style import SEQUENTIAL, colour_map, publication, scale_for
@@ -34,7 +33,7 @@ def plot_mixing_ratio(
 
     Args:
         ratios: an analysis, or what `Analyzer.mixing_ratios` gives.
-        scope: the scope; may be left out if there is only one.
+        scope: the scope (default: the whole layer, as far as there are ratios of it).
         colours: a matplotlib colour map or its name.
         limit: the ratio of the darkest colour.
         title: the title (default: the scope).
@@ -66,16 +65,10 @@ def plot_mixing_ratio(
 def ratios_at(ratios: Analysis | xr.DataArray, scope: str | None) -> tuple[xr.DataArray, str]:
     """`[layer, query]` at a scope, and the scope's name."""
     if not isinstance(ratios, xr.DataArray):
-        name = ratios.scopes[0] if scope is None and len(ratios.scopes) == 1 else _named(scope, ratios.scopes)
-        return ratios.mixing_ratio(name), name
+        values = ratios.mixing_ratio(scope)
+        return values, str(values.name)
     if "scope" not in ratios.dims:
         return ratios, str(ratios.coords["scope"].item()) if "scope" in ratios.coords else (scope or str(ratios.name))
     scopes = [str(name) for name in ratios["scope"].values]
-    name = scopes[0] if scope is None and len(scopes) == 1 else _named(scope, scopes)
+    name = scopes[-1] if scope is None else resolve(scope, scopes)
     return ratios.sel(scope=name), name
-
-
-def _named(scope: str | None, scopes: Sequence[str]) -> str:
-    if scope is None:
-        raise InputError(f"There are {len(scopes)} scopes here: say which one to show ({', '.join(scopes)}).")
-    return resolve(scope, scopes)

@@ -17,10 +17,12 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
+from normscope.options import also_spelled
 from normscope.plots.heat import add_colour_bar
 from normscope.plots.picture import Picture
 from normscope.plots.style import SEQUENTIAL, colour_map, ink_on, publication, sequential_norm
-from normscope.results.select import find_query, select_map
+from normscope.results.find import find_query
+from normscope.results.select import select_map
 from normscope.results.tokens import label, labels
 
 if TYPE_CHECKING:
@@ -42,9 +44,10 @@ class Placed:
     line: int
 
 
+@also_spelled(normalize="normalise")
 def plot_tokens(
     analysis: Analysis,
-    scope: str,
+    scope: str | None,
     layer: int,
     query: int | str,
     *,
@@ -60,7 +63,7 @@ def plot_tokens(
 
     Args:
         analysis: what to show.
-        scope: the scope of the map.
+        scope: the scope of the map (`None`: the whole layer).
         layer: the layer.
         query: the query, by its position (from 0, negative from the end) or by its token.
         head: a head, at the scopes where heads are separate.

@@ -6,32 +6,37 @@ gives a new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
 from normscope.errors import InputError, SelectionError, listing
-from normscope.options import NormaliseAxis, normalise_axis
+from normscope.options import NormaliseAxis, also_spelled, whole_numbers
 from normscope.results import schema
 from normscope.results import words as units
+from normscope.results.base import Result
+from normscope.results.find import chosen
+from normscope.results.maps import last_scope_of_heads, map_at
 from normscope.results.rollout import (
     checked_identity,
     from_inputs,
+    normalise,
     normalised_by_method,
     normalised_rows,
     residual_share,
     rollout,
 )
-from normscope.results.views import view, widget
+from normscope.results.views import view
 from normscope.scopes import HALF_ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 
-class Analysis:
+class Analysis(Result):
     """What flowed between the tokens of one input, layer by layer, at every scope that was asked for.
 
     Made by `Analyzer.analyze`, or read from a file by `normscope.open`. Every method that selects or combines gives a new
@@ -48,35 +53,11 @@ class Analysis:
         ('layer', 'query')
         >>> analysis.words().without_special_tokens().tokens
         ['the', 'opera', 'singer', 'caught', 'a', 'soap', 'bubble', '.']
+        >>> analysis.top(1, query="singer")[["query_token", "key_token"]].values.tolist()
+        [['singer', 'opera']]
     """
 
-    def __init__(self, dataset: xr.Dataset, encoder: Analysis | None = None) -> None:
-        self._dataset, self._encoder = dataset, encoder
-
-    @classmethod
-    def from_tree(cls, tree: xr.DataTree) -> Analysis:
-        """The analysis that a tree of datasets holds, as `tree` gives it.
-
-        Examples:
-            >>> ns.Analysis.from_tree(analysis.tree).scopes == analysis.scopes
-            True
-        """
-        if schema.DECODER not in tree.children:
-            return cls(tree.to_dataset())
-        main, encoder = (tree[name].to_dataset() for name in (schema.DECODER, schema.ENCODER))
-        return cls(main, cls(encoder))
-
     # ---- what there is -------------------------------------------------------------------------------------------------
-
-    @property
-    def dataset(self) -> xr.Dataset:
-        """All numbers and labels, in the documented schema."""
-        return self._dataset
-
-    @property
-    def tree(self) -> xr.DataTree:
-        """The same as a tree: one dataset at its root, or those of `decoder` and `encoder` beside each other below it."""
-        return schema.tree(self._dataset, None if self._encoder is None else self._encoder.dataset)
 
     @property
     def method(self) -> str:
@@ -89,18 +70,6 @@ class Analysis:
         return [str(token) for token in self._dataset["key_token"].values]
 
     @property
-    def encoder(self) -> Analysis:
-        """The encoder's own analysis, for an encoder-decoder model; this one is then the decoder's."""
-        if self._encoder is None:
-            raise SelectionError("There is no encoder here: the model has none, or no scope of it was asked for.")
-        return self._encoder
-
-    @property
-    def has_encoder(self) -> bool:
-        """Whether this is the analysis of a decoder, with that of its encoder as `encoder`."""
-        return self._encoder is not None
-
-    @property
     def layers(self) -> list[int]:
         """The layers analysed, numbered from 1."""
         return [int(layer) for layer in self._dataset["layer"].values]
@@ -111,14 +80,19 @@ class Analysis:
         return with_derived(str(scope) for scope in self._dataset["scope"].values)
 
     @property
+    def default_scope(self) -> Scope:
+        """The scope that is meant where none is named: that of the method, or the most that was analysed of a layer."""
+        own = self._dataset.attrs.get("scope")
+        computed = [str(scope) for scope in self._dataset["scope"].values]
+        return Scope(computed[-1]) if own is None else resolve(str(own), self.scopes)
+
+    def _named(self, scope: str | None) -> Scope:
+        return self.default_scope if scope is None else resolve(scope, self.scopes)
+
+    @property
     def completeness(self) -> xr.DataArray:
         """`[layer]`: relative error of (sum of parts + bias) against the model's own state, worst query and component."""
         return self._dataset[schema.COMPLETENESS]
-
-    @property
-    def attrs(self) -> dict[str, Any]:
-        """Where the result came from: model, fingerprint, family, dtype, versions."""
-        return dict(self._dataset.attrs)
 
     def __repr__(self) -> str:
         worst = float(self.completeness.max())
@@ -152,44 +126,39 @@ class Analysis:
 
     # ---- maps ----------------------------------------------------------------------------------------------------------
 
-    def map(self, scope: str, *, heads: bool = False, quantity: str | None = None) -> xr.DataArray:
+    def map(
+        self,
+        scope: str | None = None,
+        *,
+        layer: int | None = None,
+        query: int | str | None = None,
+        heads: bool = False,
+        quantity: str | None = None,
+    ) -> xr.DataArray:
         """`[layer, query, key]` (with `heads`, `[layer, head, query, key]`): the attribution map at a scope.
 
-        `quantity` is what its cells measure, by default what the method does. `"projection"` is there of analyses with
-        `projections=True` too: signed, adding up over keys to 1 less the bias' share, and split over heads at every scope.
+        Args:
+            scope: the scope; by default the whole layer, as far as it was analysed, and with `heads` the last scope at
+                which heads are separate.
+            layer: one layer alone.
+            query: one row alone, by its position (from 0, negative from the end) or by its token.
+            heads: the maps of single heads.
+            quantity: what the cells measure, by default what the method does. `"projection"` is also available in analyses
+                with `projections=True`: signed, adding up over keys to 1 minus the bias' share, and split over heads at
+                every scope.
 
         Examples:
-            >>> analysis.map("AttnResLnFf").shape  # [layer, query, key]
+            >>> analysis.map().shape  # [layer, query, key], of the whole layer
             (6, 10, 10)
-            >>> row = analysis.map("AttnResLnFf").sel(layer=3).isel(query=2)  # what "opera" is made of
+            >>> row = analysis.map("AttnResLnFf", layer=3, query="opera")  # [key]: what "opera" is made of
             >>> analysis.tokens[int(row.argmax("key"))]
             'opera'
         """
-        name = resolve(scope, self.scopes)
-        if quantity is not None and quantity != self._quantity_at(name):
-            return self._other_map(name, quantity, heads=heads)
-        if heads:
-            return self._head_map(name)
-        values = self._dataset[schema.MAP].sel(scope=basis(name)).rename(name)
-        if name == HALF_ATTENTION_WEIGHTS:
-            same = self._dataset["query"] == self._dataset["key"]
-            values = values.copy(data=(0.5 * values + 0.5 * same).transpose(*values.dims))
-        return values.assign_attrs(quantity=_quantity(values, name))
+        if scope is None and heads and quantity is None:
+            scope = last_scope_of_heads(self._dataset)
+        return chosen(map_at(self._dataset, self._named(scope), heads=heads, quantity=quantity), layer, query)
 
-    def _quantity_at(self, name: Scope) -> str:
-        return _quantity(self._dataset[schema.MAP], name)
-
-    def _other_map(self, name: Scope, quantity: str, *, heads: bool) -> xr.DataArray:
-        variable = schema.HEAD_PROJECTION if heads else schema.PROJECTION
-        if quantity == "projection" and variable in self._dataset:
-            values = self._dataset[variable]
-            available = [str(scope) for scope in values["projection_scope"].values]
-            return values.sel(projection_scope=resolve(name, available)).rename(name)
-        missing = f"quantity {quantity!r}" + (" of single heads" if heads else "")
-        advice = "analyse with projections=True" + (", heads=True" if heads else "")
-        hint = f": {advice}." if quantity == "projection" else "."
-        raise SelectionError(f"There is no {missing} here; maps at {name} are of the {self._quantity_at(name)}{hint}")
-
+    @also_spelled(normalize="normalise")
     def rollout(
         self, scope: str | None = None, *, add_identity: float | None = None, normalise: bool | None = None
     ) -> xr.DataArray:
@@ -230,23 +199,27 @@ class Analysis:
             raise SelectionError(f"Which scope to roll out? There are {listing(self.scopes)}.")
         return self.scopes[0] if own is None else resolve(str(own), self.scopes)
 
-    def _head_map(self, name: Scope) -> xr.DataArray:
-        if schema.HEAD_MAP not in self._dataset:
-            raise SelectionError("There are no maps of single heads here: analyse with heads=True.")
-        available = [str(scope) for scope in self._dataset["head_scope"].values]
-        if name not in available:
-            raise SelectionError(f"Heads are separate only at {listing(available)}; at {name} they are already mixed.")
-        values = self._dataset[schema.HEAD_MAP].sel(head_scope=name).rename(name)
-        return values.assign_attrs(quantity=_quantity(values, name))
-
-    def normalised(self, scope: str, axis: NormaliseAxis = "row") -> xr.DataArray:
+    def normalised(
+        self,
+        scope: str | None = None,
+        axis: NormaliseAxis = "row",
+        *,
+        layer: int | None = None,
+        query: int | str | None = None,
+    ) -> xr.DataArray:
         """`[layer, query, key]`: a map with every row (query) or every column (key) scaled to sum to 1, or as it is.
+
+        Scope, layer and query are chosen as in `map`.
 
         Examples:
             >>> analysis.normalised("Attn", "column").sum("query").round(4).values.min().item()
             1.0
+            >>> round(float(analysis.normalised(layer=3, query="opera").sum()), 4)
+            1.0
         """
-        return normalise(self.map(scope), axis)
+        return chosen(normalise(self.map(scope), axis), layer, query)
+
+    normalized = normalised
 
     def amplification(self, before: str, after: str, *, axis: NormaliseAxis = "column") -> xr.DataArray:
         """`[layer, query, key]`: how the components between two scopes change the (normalised) map.
@@ -259,21 +232,27 @@ class Analysis:
         difference = self.normalised(after, axis) - self.normalised(before, axis)
         return difference.rename(f"{resolve(after, self.scopes)} - {resolve(before, self.scopes)}")
 
-    def mixing_ratio(self, scope: str) -> xr.DataArray:
+    def mixing_ratio(
+        self, scope: str | None = None, *, layer: int | None = None, query: int | str | None = None
+    ) -> xr.DataArray:
         """`[layer, query]`: how much of a state comes from other tokens, from 0 (none) to 1 (all).
 
+        Scope, layer and query are chosen as in `map`.
+
         Examples:
-            >>> ratio = analysis.mixing_ratio("AttnResLnFfResLn")
+            >>> ratio = analysis.mixing_ratio()
             >>> ratio.shape, bool(((ratio >= 0) & (ratio <= 1)).all())
             ((6, 10), True)
+            >>> analysis.mixing_ratio("AttnRes", query="opera").dims
+            ('layer',)
         """
-        name = resolve(scope, self.scopes)
+        name = self._named(scope)
         if schema.MIXING_RATIO not in self._dataset:
             raise SelectionError(f"There are no mixing ratios here: maps of the method {self.method!r} have none.")
-        ratios = self._dataset[schema.MIXING_RATIO].sel(scope=basis(name)).rename(name)
+        ratios = chosen(self._dataset[schema.MIXING_RATIO].sel(scope=basis(name)).rename(name), layer, query)
         return 0.5 * ratios if name == HALF_ATTENTION_WEIGHTS else ratios
 
-    def mixing_shares(self, scope: str) -> xr.DataArray:
+    def mixing_shares(self, scope: str | None = None) -> xr.DataArray:
         """`[share, layer, query]`, summing to 1: how much of a state comes from its own token, from other tokens of the
         sequence, and (after a cross-attention) from the encoder's tokens.
 
@@ -282,7 +261,7 @@ class Analysis:
             >>> [str(name) for name in shares["share"].values], shares.shape
             (['own', 'others', 'source'], (3, 6, 10))
         """
-        name = resolve(scope, self.scopes)
+        name = self._named(scope)
         ratio = self.mixing_ratio(name)
         source = xr.zeros_like(ratio)
         if schema.SOURCE_MIXING_RATIO in self._dataset:
@@ -312,33 +291,82 @@ class Analysis:
         return self._with(units.without_special)
 
     def _with(self, change: Callable[[xr.Dataset], xr.Dataset]) -> Analysis:
-        encoder = None if self._encoder is None else self._encoder._with(change)
+        encoder = self.encoder._with(change) if self.has_encoder else None
         return Analysis(change(self._dataset), encoder)
 
     # ---- out of here ---------------------------------------------------------------------------------------------------
 
-    def plot(self, scope: str, layer: int | None = None, **options: Any) -> Figure:
+    def plot(
+        self,
+        scope: str | None = None,
+        layer: int | Sequence[int] | None = None,
+        *,
+        query: int | str | None = None,
+        **options: Any,
+    ) -> Figure:
         """A heat map of one layer, or of all layers as small multiples; of an image, over the image itself.
 
-        Options are those of `normscope.plots.plot_map`, or of `plot_image_map` for an image.
+        The scope is by default the whole layer. With `query`, one row of one layer (by default the last) as the text with
+        its tokens coloured. Options are those of `normscope.plots.plot_map`, of `plot_image_map` for an image, or of
+        `plot_tokens` for a query.
 
         Examples:
             >>> analysis.plot("AttnResLnFf", layer=3, normalise="row").savefig("map.svg")
+            >>> analysis.plot(query="opera").savefig("opera.svg")
         """
-        plot = view("plots:plot_image_map" if "key_row" in self._dataset.coords else "plots:plot_map")
-        return plot(self, scope, layer, **options)
-
-    def explore(self, compare: Analysis | None = None) -> Any:
-        """The explorer as a notebook widget, alone or beside another analysis (needs the extra `notebook`).
-
-        Examples:
-            >>> widget = analysis.explore()  # at the end of a cell, it shows itself
-        """
-        return widget(self, *([] if compare is None else [compare]))
+        of_image = "key_row" in self._dataset.coords
+        if query is None or of_image:
+            row = {} if query is None else {"query": query}
+            plot = view("plots:plot_image_map" if of_image else "plots:plot_map")
+            return plot(self, scope, layer, **row, **options)
+        numbers = self.layers[-1:] if layer is None else whole_numbers(layer, "A layer")
+        if len(numbers) != 1:
+            raise SelectionError(f"A row is drawn of one layer, not of {len(numbers)}: choose one.")
+        return view("plots:plot_tokens")(self, scope, numbers[0], query, **options)
 
     def _repr_html_(self) -> str | None:
         """The explorer inside a notebook's cell, without any extra; the plain text of large analyses."""
         return view("explorer.page:frame")(self)
+
+    @also_spelled(normalize="normalise")
+    def top(
+        self,
+        k: int = 10,
+        scope: str | None = None,
+        layer: int | Sequence[int] | None = None,
+        *,
+        query: int | str | None = None,
+        head: int | None = None,
+        normalise: str = "none",
+        own: bool = False,
+    ) -> pd.DataFrame:
+        """The strongest cells of a map, strongest first: by default those of the whole last layer.
+
+        A token's own part, which is the strongest of most rows, counts only with `own`.
+
+        Examples:
+            >>> analysis.top(3, query="singer")["key_token"].tolist()
+            ['opera', 'bubble', 'soap']
+        """
+        options = {"query": query, "head": head, "normalise": normalise, "own": own}
+        return view("results.frames:top_cells")(self, k, scope, layer, **options)
+
+    @also_spelled(normalize="normalise")
+    def to_pandas(
+        self,
+        scope: str | Sequence[str] | None = None,
+        layer: int | Sequence[int] | None = None,
+        *,
+        head: int | None = None,
+        normalise: str = "none",
+    ) -> pd.DataFrame:
+        """All cells of all maps, or of those chosen, as a tidy table: one row each, as in a saved csv file.
+
+        Examples:
+            >>> analysis.to_pandas("Attn", layer=3).columns.tolist()
+            ['scope', 'layer', 'query', 'query_token', 'key', 'key_token', 'value']
+        """
+        return view("results.frames:map_frame")(self, scope, layer, head=head, normalise=normalise)
 
     def save(self, path: str | Path, **options: Any) -> Path:
         """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
@@ -353,19 +381,3 @@ class Analysis:
             True
         """
         return view("output.export:export_analysis")(self, path, **options)
-
-
-def _quantity(values: xr.DataArray, scope: Scope) -> str:
-    """What a map measures: attention weights at the scopes of weights, elsewhere what its method does."""
-    return "weight" if scope.quantity == "weight" else str(values.attrs.get("quantity", scope.quantity))
-
-
-def normalise(values: xr.DataArray, axis: str) -> xr.DataArray:
-    """Scale rows or columns to sum to 1; keys that do not exist stay missing."""
-    match normalise_axis(axis):
-        case "none":
-            return values
-        case "row":
-            return values / values.sum("key")
-        case "column":
-            return values / values.sum("query")

@@ -7,27 +7,27 @@ what flows through every layer.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
+from normscope.deprecated import warn_renamed
 from normscope.errors import SelectionError, listing
 from normscope.options import whole_number
 from normscope.results import explanation_schema as names
-from normscope.results import schema
 from normscope.results import tokens as labels
 from normscope.results import words as units
+from normscope.results.base import Result
 from normscope.results.flow import Flow, flow_of
-from normscope.results.views import view, widget
+from normscope.results.views import view
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
-    from normscope.results.analysis import Analysis
 
-
-class Explanation:
+class Explanation(Result):
     """What made the model say this: signed shares of the input tokens, which with the bias add up to the value.
 
     Made by `Analyzer.explain`, or read from a file by `normscope.open`.
@@ -37,50 +37,20 @@ class Explanation:
         >>> explanation = ns.load().explain("The opera singer sang.", direction="state", at=3)
         >>> explanation.tokens[int(explanation.attribution.argmax("token"))]
         'singer'
-        >>> abs(float(explanation.attribution.sum()) + explanation.bias - explanation.value) < 1e-4
+        >>> float(abs(explanation.attribution.sum() + explanation.bias - explanation.value)) < 1e-4
         True
+        >>> explanation.top(2)["token"].tolist()
+        ['singer', 'opera']
         >>> explanation.relevance.dims, explanation.edges(3).dims
         (('layer', 'token'), ('query', 'key'))
     """
 
-    def __init__(self, dataset: xr.Dataset, encoder: xr.Dataset | None = None) -> None:
-        self._dataset, self._encoder = dataset, encoder
-
-    @classmethod
-    def from_tree(cls, tree: xr.DataTree) -> Explanation:
-        """The explanation that a tree of datasets holds, as `tree` gives it.
-
-        Examples:
-            >>> ns.Explanation.from_tree(explanation.tree).values == explanation.values
-            True
-        """
-        if schema.DECODER not in tree.children:
-            return cls(tree.to_dataset())
-        return cls(tree[schema.DECODER].to_dataset(), tree[schema.ENCODER].to_dataset())
-
     # ---- what there is -------------------------------------------------------------------------------------------------
 
-    @property
-    def dataset(self) -> xr.Dataset:
-        """All numbers and labels of the stack that the prediction came from, in the documented schema."""
-        return self._dataset
-
-    @property
-    def encoder(self) -> xr.Dataset:
-        """The same of the encoder, for an encoder-decoder model."""
-        if self._encoder is None:
-            raise SelectionError("There is no encoder here.")
-        return self._encoder
-
-    @property
-    def has_encoder(self) -> bool:
-        """Whether there is an encoder, with numbers of its own."""
-        return self._encoder is not None
-
-    @property
-    def tree(self) -> xr.DataTree:
-        """The datasets as a tree: the only one at its root, or those of `decoder` and `encoder` below it."""
-        return schema.tree(self._dataset, self._encoder)
+    def __getitem__(self, name: str) -> xr.DataArray:
+        """A variable of the dataset, as `encoder[name]` was one when the encoder was a dataset."""
+        warn_renamed("Explanation.encoder[...]", "Explanation.encoder.dataset[...]")
+        return self._dataset[name]
 
     @property
     def method(self) -> str:
@@ -100,17 +70,12 @@ class Explanation:
     @property
     def adds_up(self) -> bool:
         """Whether attribution and bias are meant to add up to the value: `completeness` says how well they do."""
-        return names.END_BIAS in self._dataset
+        return names.END_BIAS in self._dataset or self.follows
 
     @property
     def follows(self) -> bool:
         """Whether the method followed the value through the layers: there are edges, heads and a flow."""
         return names.RELEVANCE in self._dataset
-
-    @property
-    def attrs(self) -> dict[str, Any]:
-        """Where the result came from: model, fingerprint, family, dtype, versions."""
-        return dict(self._dataset.attrs)
 
     @property
     def targets(self) -> list[str]:
@@ -123,14 +88,28 @@ class Explanation:
         return [str(token) for token in self.attribution["token_token"].values]
 
     @property
-    def value(self) -> xr.DataArray | float:
-        """The model's own logit, or difference of two; `[target]` where several values are explained."""
-        return self._of_targets(self._dataset[names.VALUE])
+    def value(self) -> xr.DataArray:
+        """The model's own logit, or difference of two: one number, or `[target]` where several values are explained.
+
+        For `encoder`, the part of it that comes through the encoder.
+
+        Examples:
+            >>> round(float(explanation.value), 4), explanation.value.dims
+            (1.0, ())
+        """
+        return self._squeezed(self._values())
 
     @property
     def values(self) -> list[float]:
         """The values explained, also where there is only one."""
-        return [float(value) for value in self._dataset[names.VALUE].values]
+        return [float(value) for value in self._values().values]
+
+    def _values(self) -> xr.DataArray:
+        """`[target]`. The dataset of an encoder has none: its part is what leaves its last layer, or all of its shares."""
+        if names.VALUE in self._dataset:
+            return self._dataset[names.VALUE]
+        own = self._dataset[names.RELEVANCE].isel(depth=-1, drop=True) if self.follows else self._attributions()
+        return own.sum(str(own.dims[-1])).rename(names.VALUE)
 
     # ---- attribution ---------------------------------------------------------------------------------------------------
 
@@ -153,16 +132,16 @@ class Explanation:
         return values.where(~(after & own[None]))
 
     def _attributions(self) -> xr.DataArray:
-        pieces = [_at_input(self._dataset, "self" if self._encoder is None else "target")]
+        pieces = [names.at_input(self._dataset, "self" if self._encoder is None else "target")]
         if self._encoder is not None:
-            pieces.append(_at_input(self._encoder, "source"))
+            pieces.append(names.at_input(self._encoder.dataset, "source"))
         joined = xr.concat(pieces, "token") if len(pieces) > 1 else pieces[0]
         return joined.assign_coords(token=np.arange(joined.sizes["token"])).rename(names.ATTRIBUTION)
 
     @property
-    def bias(self) -> xr.DataArray | float:
-        """What belongs to no token: the biases of all layers and of the head; `[target]` where there are several values."""
-        return self._of_targets(self._biases())
+    def bias(self) -> xr.DataArray:
+        """What belongs to no token: the biases of all layers and of the head, one number or `[target]` as `value` is."""
+        return self._squeezed(self._biases())
 
     @property
     def biases(self) -> list[float]:
@@ -175,11 +154,14 @@ class Explanation:
                 f"The shares of {self.method} are not meant to add up to the value, so that there is no bias. "
                 f"Those of pull-back do."
             )
-        total = self._dataset[names.END_BIAS]
-        for dataset in (self._dataset, self._encoder):
-            if dataset is not None and names.BIAS in dataset:
+        total = self._dataset[names.END_BIAS] if names.END_BIAS in self._dataset else xr.zeros_like(self._values())
+        for dataset in self._datasets():
+            if names.BIAS in dataset:
                 total = total + dataset[names.BIAS].sum(("layer", "query"))
-        return total
+        return total.rename(names.BIAS)
+
+    def _datasets(self) -> list[xr.Dataset]:
+        return [self._dataset, *([] if self._encoder is None else [self._encoder.dataset])]
 
     @property
     def relevance(self) -> xr.DataArray:
@@ -190,7 +172,7 @@ class Explanation:
     @property
     def completeness(self) -> float:
         """The largest relative error of conservation, over all layers and values; NaN of shares that do not add up."""
-        datasets = [data for data in (self._dataset, self._encoder) if data is not None and names.ERROR in data]
+        datasets = [data for data in self._datasets() if names.ERROR in data]
         return max((float(data[names.ERROR].max()) for data in datasets), default=float("nan"))
 
     @property
@@ -223,7 +205,7 @@ class Explanation:
             >>> explanation.top_predictions()  # a bare model predicts nothing
             []
         """
-        place = self._place(target)
+        place = self.index_of(target)
         if names.PROBABILITY not in self._dataset:
             return []
         ranked = self._dataset[names.PROBABILITY].isel(target=place)
@@ -248,11 +230,16 @@ class Explanation:
     def edges(self, layer: int, *, encoder: bool = False) -> xr.DataArray:
         """`[query, key]`, signed: what flows from each token before a layer to each token after it.
 
+        Those of an encoder are `explanation.encoder.edges(layer)`; the keyword `encoder` is deprecated.
+
         Examples:
             >>> explanation.edges(3).shape  # [query, key]
             (7, 7)
         """
-        values = self._flowing(names.EDGES, encoder=encoder)
+        if encoder:
+            warn_renamed("The keyword 'encoder' of edges", "explanation.encoder.edges")
+            return self.encoder.edges(layer)
+        values = self._flowing(names.EDGES)
         layers, asked = [int(number) for number in values["layer"].values], whole_number(layer, "A layer")
         if asked not in layers:
             raise SelectionError(f"There is no layer {asked} here. Layers: {listing(layers)}.")
@@ -281,14 +268,19 @@ class Explanation:
     def flow(self, share: float = 0.9, *, target: int = 0, encoder: bool = False) -> Flow:
         """The smallest graph of edges that carries a share of the flow through every layer.
 
+        That of an encoder is `explanation.encoder.flow()`; the keyword `encoder` is deprecated.
+
         Examples:
             >>> flow = explanation.flow(share=0.5)
             >>> bool((flow.carried >= 0.5).all())
             True
         """
-        place = self._place(target)
-        edges = self._flowing(names.EDGES, encoder=encoder).isel(target=place)
-        relevance = self._flowing(names.RELEVANCE, encoder=encoder).isel(target=place)
+        if encoder:
+            warn_renamed("The keyword 'encoder' of flow", "explanation.encoder.flow")
+            return self.encoder.flow(share, target=target)
+        place = self.index_of(target)
+        edges = self._flowing(names.EDGES).isel(target=place)
+        relevance = self._flowing(names.RELEVANCE).isel(target=place)
         tokens, keys = ([str(name) for name in edges[f"{axis}_token"].values] for axis in ("query", "key"))
         return flow_of(edges.values.astype(np.float64), relevance.values, tokens, keys, share)
 
@@ -302,15 +294,8 @@ class Explanation:
             >>> abs(float(words.attribution.sum()) - float(explanation.attribution.sum())) < 1e-4
             True
         """
-        changed = [
-            None
-            if data is None
-            else units.by_word(
-                data.drop_vars(names.STATE_NORM, errors="ignore"), keys="sum", queries="sum", alone="sum"
-            )
-            for data in (self._dataset, self._encoder)
-        ]
-        return Explanation(cast(xr.Dataset, changed[0]), changed[1])
+        encoder = None if self._encoder is None else Explanation(_by_word(self._encoder.dataset))
+        return Explanation(_by_word(self._dataset), encoder)
 
     # ---- out of here ---------------------------------------------------------------------------------------------------
 
@@ -328,18 +313,32 @@ class Explanation:
         Examples:
             >>> explanation.plot_flow(share=0.5).savefig("flow.svg")
         """
-        options.setdefault("name", "" if encoder else labels.name_of(self.targets[self._place(target)]))
-        return view("plots:plot_flow")(self.flow(share, target=target, encoder=encoder), **options)
+        if encoder:
+            warn_renamed("The keyword 'encoder' of plot_flow", "explanation.encoder.plot_flow")
+            return self.encoder.plot_flow(share, target=target, **options)
+        of_encoder = names.VALUE not in self._dataset
+        options.setdefault("name", "" if of_encoder else labels.name_of(self.targets[self.index_of(target)]))
+        return view("plots:plot_flow")(self.flow(share, target=target), **options)
 
-    def explore(self, *others: Analysis | Explanation) -> Any:
-        """The explorer as a notebook widget: what flows to the prediction, and whatever is to be shown with it.
+    def top(self, k: int = 10, *, target: int | None = None) -> pd.DataFrame:
+        """The `k` tokens with the largest shares, for or against, strongest first.
 
-        Others are explanations to choose from in the same widget, or an analysis (needs the extra `notebook`).
+        Of one value, given by its index, or of all values together: the shares of a continuation are summed.
 
         Examples:
-            >>> widget = explanation.explore()  # at the end of a cell, it shows itself
+            >>> explanation.top(2)["token"].tolist()
+            ['singer', 'opera']
         """
-        return widget(self, *others)
+        return view("results.frames:top_tokens")(self, k, target=target)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The attribution of every value to every token as a tidy table: one row each, as in a saved csv file.
+
+        Examples:
+            >>> round(float(explanation.to_pandas()["attribution"].sum() + explanation.bias), 4)
+            1.0
+        """
+        return view("results.frames:attribution_frame")(self)
 
     def save(self, path: str | Path, **options: Any) -> Path:
         """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
@@ -367,17 +366,21 @@ class Explanation:
 
     # ---- inside --------------------------------------------------------------------------------------------------------
 
-    def _flowing(self, name: str, *, encoder: bool = False) -> xr.DataArray:
-        dataset = self.encoder if encoder else self._dataset
-        if name not in dataset:
+    def _flowing(self, name: str) -> xr.DataArray:
+        if name not in self._dataset:
             raise SelectionError(
                 f"{self.method} attributes a value to the input tokens, but does not follow it through the layers. "
                 f"The method pull-back does."
             )
-        return dataset[name]
+        return self._dataset[name]
 
-    def _place(self, target: int) -> int:
-        """The place of one of the values explained, from 0, negative from the end."""
+    def index_of(self, target: int) -> int:
+        """The index of one of the values explained, from 0, negative from the end.
+
+        Examples:
+            >>> explanation.index_of(-1)
+            0
+        """
         count, place = len(self.targets), whole_number(target, "A value to look at (target)")
         if not -count <= place < count:
             raise SelectionError(f"There is no value {place} (target): {count} are explained, 0 to {count - 1}.")
@@ -387,20 +390,8 @@ class Explanation:
         """Without the dimension of the targets where there is only one."""
         return values.isel(target=0) if values.sizes["target"] == 1 else values
 
-    def _of_targets(self, values: xr.DataArray) -> xr.DataArray | float:
-        return float(values.item()) if values.sizes["target"] == 1 else values
 
-
-def _at_input(dataset: xr.Dataset, group: str) -> xr.DataArray:
-    """`[target, token]`: the shares of what enters the first layer, with what is known of the tokens."""
-    followed = names.RELEVANCE in dataset
-    values = dataset[names.RELEVANCE].isel(depth=0, drop=True) if followed else dataset[names.ATTRIBUTION]
-    values = values.drop_vars(
-        "query_output_token", errors="ignore"
-    )  # what a decoder's rows give out, not what they read
-    described = [str(name) for name in values.coords if str(name).startswith("query_")]
-    values = values.rename({name: name.replace("query_", "token_", 1) for name in described} | {"query": "token"})
-    position = "token", values["token"].values
-    return values.assign_coords(
-        token_group=("token", np.full(values.sizes["token"], group, dtype=object)), token_position=position
-    )
+def _by_word(dataset: xr.Dataset) -> xr.Dataset:
+    """The dataset with words for tokens, in which all sums stay what they are."""
+    without_norms = dataset.drop_vars(names.STATE_NORM, errors="ignore")
+    return units.by_word(without_norms, keys="sum", queries="sum", alone="sum")

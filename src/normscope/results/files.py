@@ -17,7 +17,7 @@ import numpy as np
 import xarray as xr
 
 from normscope.errors import FileError
-from normscope.paths import file_to_write, kind, reason, refusing, temporary_affixes
+from normscope.paths import file_to_write, kind, reason, refusing, temporary_affixes, umask
 from normscope.results import schema
 from normscope.results.netcdf import refuse_unsafe
 
@@ -57,13 +57,6 @@ def sweep(folder: Path, *names: str) -> None:
         match = _TEMPORARY.fullmatch(path.name)
         if match is not None and (not names or f"{match['stem']}{match['suffix'] or ''}" in names):
             path.unlink(missing_ok=True)
-
-
-def umask() -> int:
-    """The permissions that new files are not given."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def write_netcdf(tree: xr.DataTree, path: str | Path) -> Path:

@@ -16,6 +16,7 @@ from normscope.options import is_share
 from normscope.results.views import view
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 
@@ -71,6 +72,25 @@ class Flow:
             >>> explanation.flow(share=0.5).plot().savefig("flow.svg")
         """
         return view("plots:plot_flow")(self, **options)
+
+    def top(self, k: int = 10) -> pd.DataFrame:
+        """The `k` strongest edges, for or against, strongest first.
+
+        Examples:
+            >>> explanation.flow(share=0.5).top(1)[["layer", "key_token", "query_token"]].values.tolist()
+            [[6, 'singer', 'singer']]
+        """
+        return view("results.frames:top_edges")(self, k)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The edges as a tidy table, in their order: layer, key, query and value.
+
+        Examples:
+            >>> flow = explanation.flow(share=0.5)
+            >>> len(flow.to_pandas()) == len(flow)
+            True
+        """
+        return view("results.frames:edge_frame")(self)
 
     def nodes(self) -> set[tuple[int, int]]:
         """The tokens that an edge touches, as (depth, place); depth 0 is before the first layer.

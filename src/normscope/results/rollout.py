@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from normscope.errors import InputError, SelectionError, listing
-from normscope.options import is_share
+from normscope.options import is_share, normalise_axis
 from normscope.scopes import Scope
 
 
@@ -110,3 +110,14 @@ def checked_identity(identity: float) -> float:
     if not is_share(identity):
         raise InputError(f"add_identity is a share from 0 to 1, not {identity!r:.60}.")
     return float(identity)
+
+
+def normalise(values: xr.DataArray, axis: str) -> xr.DataArray:
+    """Scale rows or columns to sum to 1; keys that do not exist stay missing."""
+    match normalise_axis(axis):
+        case "none":
+            return values
+        case "row":
+            return values / values.sum("key")
+        case "column":
+            return values / values.sum("query")

@@ -14,7 +14,7 @@ import xarray as xr
 
 from normscope.errors import SelectionError, listing
 from normscope.options import NormaliseAxis, normalise_axis, whole_number, whole_numbers
-from normscope.results.analysis import normalise
+from normscope.results.rollout import normalise
 from normscope.scopes import Scope, resolve, resolve_all
 
 if TYPE_CHECKING:
@@ -61,20 +61,20 @@ class MapSelection:
 
 def select_map(
     analysis: Analysis,
-    scope: str,
+    scope: str | None = None,
     layers: int | Sequence[int] | None = None,
     *,
     head: int | None = None,
     normalised: str = "none",
 ) -> MapSelection:
-    """The maps at a scope, of the layers asked for (default all); an error lists what was analysed."""
+    """The maps at a scope (default: the whole layer), of some layers (default all); an error lists what was analysed."""
     axis = normalise_axis(normalised)
     values = analysis.map(scope, heads=head is not None)
     values = values.sel(layer=check_layers(analysis, layers))
     if head is not None:
         values = values.sel(head=_check_head(values, head))
     quantity = str(values.attrs.get("quantity", "norm"))
-    return MapSelection(resolve(scope, analysis.scopes), head, axis, normalise(values, axis), quantity)
+    return MapSelection(resolve(str(values.name), analysis.scopes), head, axis, normalise(values, axis), quantity)
 
 
 def check_layers(analysis: Analysis, layers: int | Sequence[int] | None) -> list[int]:
@@ -95,29 +95,6 @@ def check_scopes(analysis: Analysis, scopes: str | Sequence[str] | None) -> list
     if scopes is None:
         return [Scope(str(scope)) for scope in analysis.dataset["scope"].values]
     return resolve_all(scopes, analysis.scopes)
-
-
-def find_query(values: xr.DataArray, query: int | str) -> int:
-    """The row of a query, given by its position (negative from the end) or by its token, if only one query has it."""
-    if isinstance(query, str):
-        return _find_token(values, query)
-    positions, asked = values["query"].values, whole_number(query, "The position of a query")
-    position = asked if asked >= 0 else asked + int(positions.max()) + 1
-    rows = np.flatnonzero(positions == position)
-    if not len(rows):
-        raise SelectionError(f"There is no query {query} here. Positions: {listing(positions)}.")
-    return int(rows[0])
-
-
-def _find_token(values: xr.DataArray, token: str) -> int:
-    tokens = [str(name) for name in values["query_token"].values]
-    rows = [row for row, name in enumerate(tokens) if name == token]
-    if len(rows) == 1:
-        return rows[0]
-    if not rows:
-        raise SelectionError(f"No query is the token {token!r}. Tokens: {listing(tokens)}.")
-    positions = values["query"].values[rows]
-    raise SelectionError(f"The token {token!r} occurs {len(rows)} times: choose by position ({listing(positions)}).")
 
 
 def _check_head(values: xr.DataArray, head: int) -> int:

@@ -80,6 +80,11 @@ def pieces(tokens: Sequence[object], special: Sequence[bool] | None = None) -> l
     ]
 
 
+def running_text(tokens: Sequence[object]) -> str:
+    """Tokens joined to a text."""
+    return "".join(f"{' ' if piece.spaced else ''}{piece.text}" for piece in pieces(tokens))
+
+
 def _visible(piece: Piece) -> Piece:
     """Nothing that breaks a line or cannot be seen."""
     text = "".join(character if character == " " else _VISIBLE.get(character, character) for character in piece.text)

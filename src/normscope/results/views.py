@@ -14,6 +14,7 @@ from normscope.errors import require_extra
 
 View = Literal[
     "plots:plot_map",
+    "plots:plot_tokens",
     "plots:plot_image_map",
     "plots:plot_explanation",
     "plots:plot_flow",
@@ -25,9 +26,17 @@ View = Literal[
     "output.export:export_analysis",
     "output.explanation_export:export_explanation",
     "output.explanation_page:fragment",
+    "output.show:show",
     "output.similarity_export:export_similarities",
     "output.similarity_terminal:show_similarities",
     "explorer.page:frame",
+    "results.opening:open",
+    "results.frames:map_frame",
+    "results.frames:top_cells",
+    "results.frames:attribution_frame",
+    "results.frames:top_tokens",
+    "results.frames:edge_frame",
+    "results.frames:top_edges",
 ]
 
 

@@ -36,11 +36,11 @@ from normscope.errors import FileError, InputError
 from normscope.inputs import TokenSequence
 from normscope.methods.norms import Decomposition
 from normscope.passes import Pass, Tell
-from normscope.paths import file_to_write, kind, reason, refusing, temporary_affixes
+from normscope.paths import file_to_write, kind, reason, refusing, temporary_affixes, umask
 from normscope.results import from_pass as results
 from normscope.results import schema
 from normscope.results.analysis import Analysis
-from normscope.results.files import escaped, refuse_foreign, umask, unescaped
+from normscope.results.files import escaped, refuse_foreign, unescaped
 from normscope.scopes import Scope
 
 RECORD = ".checksums.json"

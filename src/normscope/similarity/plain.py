@@ -44,7 +44,7 @@ def batches_of(model: Model, texts: Sequence[TextInput]) -> Iterator[Batch]:
     """The texts in batches of similar lengths, so that little is padded; what no token attends to is masked."""
     for group in _alike(texts):
         for batch in model.batches([texts[place].sequence for place in group]):
-            placed = replace(batch, places=[group[place] for place in batch.indices])
+            placed = replace(batch, indices=[group[place] for place in batch.indices])
             mask = batch.features["attention_mask"]
             for row, place in enumerate(placed.indices):
                 if (start := texts[place].unattended) is not None:

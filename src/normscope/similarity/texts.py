@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from normscope.errors import InputError
-from normscope.inputs import NO_WORD, TokenSequence, read_inputs
-from normscope.inputs.text import Reading
+from normscope.inputs import NO_WORD, Reading, TokenSequence, read_inputs
 from normscope.models.model import Model
 from normscope.similarity.spec import EmbeddingSpec, Expansion, Task, prompt_of
 

@@ -22,6 +22,7 @@ from normscope.decompose import LayerResult, decompose, mixing_ratios
 from normscope.families import family_of
 from normscope.families.heads import Head, head_of
 from normscope.families.spec import Family, Stack
+from normscope.inputs.decoder import start_token
 from normscope.models.devices import entry_device
 from normscope.pullback import pull_back_head, values_of
 from normscope.results.explanation import Explanation
@@ -347,7 +348,7 @@ def assert_explained(
     _check_sum(model, given, explanation, tolerance * size)
     _check_stack(explanation.dataset, tolerance * size, "stack")
     if explanation.has_encoder:
-        _check_stack(explanation.encoder, tolerance * size, "encoder")
+        _check_stack(explanation.encoder.dataset, tolerance * size, "encoder")
     return explanation
 
 
@@ -386,7 +387,7 @@ def _plain_logits(model: PreTrainedModel, inputs: Mapping[str, Tensor], explanat
     family, head = family_of(model.config.model_type), head_of(model)
     given: dict[str, Any] = {name: tensor.to(entry_device(model)) for name, tensor in inputs.items()}
     if head.task == "seq2seq-lm":
-        start = model.config.decoder_start_token_id
+        start = start_token(model)
         read = [_DECODED[-1] if start is None else start, *_DECODED[:-1]]
         given["decoder_input_ids"] = torch.tensor([read], device=entry_device(model))
     if head.task == "multiple-choice":

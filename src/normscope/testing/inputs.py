@@ -9,8 +9,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from normscope.families.heads import Head
-from normscope.families.heads.spec import EndToken
-from normscope.families.spec import Family, Stack
+from normscope.families.heads.spec import EndToken, LastPosition, MeanOfPositions
+from normscope.families.spec import Family, Stack, image_config
 
 _LONG, _SHORT = 9, 6
 _TARGET_LONG, _TARGET_SHORT = 7, 5
@@ -30,8 +30,9 @@ def random_inputs(family: Family, model: PreTrainedModel) -> dict[str, Tensor]:
     """What to call a bare model with: random tokens, or random pixels."""
     generator = torch.Generator().manual_seed(0)
     if family.reads == "image":
-        size, channels = model.config.image_size, model.config.num_channels
-        return {"pixel_values": torch.randn(2, channels, size, size, generator=generator)}
+        config = image_config(model.config)
+        height, width = (config.image_size,) * 2 if isinstance(config.image_size, int) else config.image_size
+        return {"pixel_values": torch.randn(2, config.num_channels, height, width, generator=generator)}
 
     def ids(long: int, short: int, prefix: str) -> dict[str, Tensor]:
         mask = torch.ones(2, long, dtype=torch.long)
@@ -64,6 +65,8 @@ def head_inputs(family: Family, head: Head, model: PreTrainedModel) -> tuple[dic
     if family.reads == "image":
         lengths = lengths_of(family, inputs, model)["stack"]
         return {name: tensor.to(model.dtype) for name, tensor in inputs.items()}, lengths
+    if any(isinstance(part, LastPosition | MeanOfPositions) for part in head.parts):  # which would be padding
+        inputs = {name: tensor[:1].expand(2, -1).clone() for name, tensor in inputs.items()}
     if any(isinstance(part, EndToken) for part in head.parts):
         end, last = model.config.eos_token_id, inputs["attention_mask"].sum(-1, keepdim=True) - 1
         inputs["input_ids"][inputs["input_ids"] == end] = end + 1

@@ -18,6 +18,7 @@ from normscope.chain.measure import KeptTraces
 from normscope.chain.trace import LayerTrace
 from normscope.experiments.faithfulness.skipping import Component, components_of, continued, without
 from normscope.inputs import TokenSequence, read_inputs
+from normscope.methods.resolve import measure_layers
 from normscope.runs import run
 
 LAYER = 2
@@ -29,7 +30,7 @@ def causal() -> LlamaForCausalLM:
 
 def traced(analyzer: ns.Analyzer) -> tuple[TokenSequence, dict[int, LayerTrace]]:
     (sequence,), _ = read_inputs("one two key three", analyzer.tokenizer, None)
-    (measured,) = analyzer.measure([sequence], [KeptTraces()])
+    (measured,) = measure_layers(analyzer, [sequence], [KeptTraces()])
     return sequence, measured.main[KeptTraces()]
 
 

@@ -15,6 +15,7 @@ import normscope as ns
 from normscope.experiments import experiment
 from normscope.experiments.faithfulness.shapley_values import ShapleyMaps, exact, sampled
 from normscope.inputs import read_inputs
+from normscope.methods.resolve import measure_layers
 from normscope.runs import run
 
 
@@ -64,7 +65,7 @@ def test_sampled_values_add_up_and_are_within_their_standard_errors(neurons: Any
 def test_integrated_gradients_here_are_those_of_the_maps_and_shapley_vectors_add_up(analyzer: ns.Analyzer) -> None:
     (sequence,), _ = read_inputs("a small test", analyzer.tokenizer, None)
     measure = ShapleyMaps(queries=9)
-    (measured,) = analyzer.measure([sequence], [measure])
+    (measured,) = measure_layers(analyzer, [sequence], [measure])
     maps = analyzer.analyze("a small test", scopes="AttnResLnFf").map("AttnResLnFf").values
     for layer, queries in measured.main[measure].items():
         assert {each.query for each in queries} == set(range(len(sequence)))
@@ -91,7 +92,7 @@ def test_where_the_activation_is_linear_both_methods_agree() -> None:
     for model, agree in ((ns.load(straight), True), (curved, False)):
         (sequence,), _ = read_inputs(ids, None, None)
         measure = ShapleyMaps(biases=("present",))
-        (measured,) = model.measure([sequence], [measure])
+        (measured,) = measure_layers(model, [sequence], [measure])
         differences = [each.difference for queries in measured.main[measure].values() for each in queries]
         assert (max(differences) < 1e-3) == agree
 

@@ -1,5 +1,5 @@
 /** What is explained, how much of the flow is drawn, and in which units. */
-import { type Choice, type Control, menu, popover } from "../../draw/controls";
+import { type Choice, menu, percentSlider, popover } from "../../draw/controls";
 import { h } from "../../draw/dom";
 import { ROLLOUT } from "../../model/state";
 import type { Store } from "../../model/store";
@@ -52,27 +52,8 @@ export class FlowToolbar extends BaseToolbar {
   }
 
   private share(): HTMLElement {
-    const slider = shareSlider((share) => this.store.set({ share }));
+    const title = "In every layer, the fewest edges that carry this share of its flow";
+    const slider = percentSlider("Share of the flow", title, (share) => this.store.set({ share }));
     return this.add(slider, (state) => ({ value: String(state.share) }));
   }
-}
-
-function shareSlider(choose: (share: number) => void): Control {
-  const name = "Share of the flow";
-  const title = "In every layer, the fewest edges that carry this share of its flow";
-  const input = h("input", {
-    type: "range",
-    min: 1,
-    max: 100,
-    "aria-label": name,
-    input: () => choose(Number(input.value)),
-  });
-  const output = h("output");
-  return {
-    element: h("label", { class: "menu share", title }, h("span", {}, name), input, output),
-    update: ({ value }) => {
-      input.value = value;
-      output.textContent = `${value} %`;
-    },
-  };
 }

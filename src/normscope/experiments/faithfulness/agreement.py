@@ -33,6 +33,7 @@ from normscope.experiments.faithfulness.base import (
 )
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.tables import Row
+from normscope.methods.across_layers import maps_by
 from normscope.plots.style import SEQUENTIAL
 from normscope.results.analysis import Analysis
 from normscope.scopes import HALF_ATTENTION_WEIGHTS, basis
@@ -113,7 +114,7 @@ class Agreement(MethodTrial):
             method: Any = named_method(name, "layer maps")
             scopes = [*analyzer.scopes[-1:]] if method.name in ("norms", "projections") else None
             try:
-                analysis = analyzer.maps_by(item.sequence, method, scopes)
+                analysis = maps_by(analyzer, item.sequence, method, scopes)
             except (UnsupportedArchitectureError, InputError) as error:
                 if strict:
                     raise

@@ -32,7 +32,9 @@ from normscope.experiments.similarity import COLUMNS, MapComparison, map_compari
 from normscope.experiments.tables import Row
 from normscope.inputs import TokenSequence
 from normscope.methods.norms import Decomposition
+from normscope.methods.resolve import measure_layers
 from normscope.options import Correlation, NormaliseAxis
+from normscope.results.from_pass import analysis_of
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -93,8 +95,8 @@ class Redundancy(Trial):
             return Partial()
         sequence, truth = _task(analyzer, item, seed)
         traces, decomposition = KeptTraces(), Decomposition(maps=tuple(analyzer.scopes))
-        (measured,) = analyzer.measure([sequence], [traces, decomposition])
-        analysis = analyzer.analysis_of(measured)
+        (measured,) = measure_layers(analyzer, [sequence], [traces, decomposition])
+        analysis = analysis_of(analyzer, measured)
         maps = analysis.dataset["map"].transpose("layer", "scope", "query", "key")
         similar = similarities(maps, (self.comparison,))[0]
         rows: list[Row] = []

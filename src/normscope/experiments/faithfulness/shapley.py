@@ -23,6 +23,7 @@ from normscope.experiments.faithfulness.base import CONFIDENCE, RESAMPLES, Trial
 from normscope.experiments.faithfulness.shapley_values import BIAS_ROLES, FEWEST, QueryValues, ShapleyMaps
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.tables import Row
+from normscope.methods.resolve import measure_layers
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -92,7 +93,7 @@ class Shapley(Trial):
         if item.length < FEWEST:
             return Partial()
         measure = ShapleyMaps(self.exact, self.pairs, self.queries, self._biases, seed)
-        (measured,) = analyzer.measure([item.sequence], [measure])
+        (measured,) = measure_layers(analyzer, [item.sequence], [measure])
         rows: list[Row] = []
         cells: list[Row] = []
         for layer, queries in measured.main[measure].items():

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from normscope.families.heads.decoders import CLASSIFIER, LM_HEAD, Parts, Table, answers, for_each, named
-from normscope.families.heads.spec import EndToken, Head, LinearPart, ScalePart, ShiftPart
-from normscope.families.spec import Config, LayerNormPart, RmsNormPart
+from normscope.families.heads.spec import EndToken, Head, LinearPart, ScalePart, ShiftPart, SoftCapPart
+from normscope.families.spec import Config, LayerNormPart, RmsNormPart, UnitRmsNormPart
 
 _EOS: Parts = (
     EndToken(),
@@ -42,12 +42,24 @@ def _t5_lm(*, scaled: Callable[[Config], bool]) -> Callable[[Config], Head]:
     return described
 
 
+_T5GEMMA_LAST: Parts = (UnitRmsNormPart("base_model.decoder.norm"),)
+
+
+def _t5gemma(config: Config) -> Head:
+    cap, output = config.decoder.final_logit_softcapping, "lm_head.out_proj"
+    capped: Parts = () if cap is None else (SoftCapPart(output, cap),)
+    return Head("seq2seq-lm", (*_T5GEMMA_LAST, LinearPart(output), *capped))
+
+
 _MBART_LAST: Parts = (LayerNormPart("base_model.decoder.layer_norm"),)
 
 ENCODER_DECODERS: Table = {
     **for_each("Bart PLBart BlenderbotSmall Marian", _bart_like(())),
     **for_each("MBart Pegasus Blenderbot", _bart_like(_MBART_LAST)),
     "MarianMTModel": Head("seq2seq-lm", (LM_HEAD, ShiftPart("final_logits_bias"))),
+    "NllbMoeForConditionalGeneration": Head("seq2seq-lm", (*_MBART_LAST, LM_HEAD)),
+    "SwitchTransformersForConditionalGeneration": _t5_lm(scaled=lambda config: config.tie_word_embeddings),
+    "T5GemmaForConditionalGeneration": _t5gemma,
     "M2M100ForConditionalGeneration": Head("seq2seq-lm", (*_MBART_LAST, LM_HEAD)),
     "T5ForConditionalGeneration": _t5_lm(scaled=lambda config: config.scale_decoder_outputs),
     "UMT5ForConditionalGeneration": _t5_lm(scaled=lambda config: config.tie_word_embeddings),
@@ -70,5 +82,8 @@ ENCODER_ENDS: dict[str, Parts] = {
     "bart": (),
     "mbart": (LayerNormPart("base_model.encoder.layer_norm"),),
     "t5": (RmsNormPart("base_model.encoder.final_layer_norm"),),
+    "switch_transformers": (RmsNormPart("base_model.encoder.final_layer_norm"),),
+    "nllb-moe": (LayerNormPart("base_model.encoder.layer_norm"),),
+    "t5gemma": (UnitRmsNormPart("base_model.encoder.norm"),),
 }
 """What acts between the encoder's last block and the states that the decoder reads, by the name of the family."""

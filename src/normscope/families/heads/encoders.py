@@ -8,6 +8,8 @@
 | states are averaged after the classifier, not before | EuroBERT (`late`) |
 | a logit is a product of what two chains make of two tokens | Splinter |
 | two classifiers read two tokens, and their mean counts | DeiT with teacher |
+| the classifier reads the class token and the mean of the patches side by side | DINOv2 |
+| the norm comes after the mean of the patches | BEiT |
 """
 
 from __future__ import annotations
@@ -34,10 +36,13 @@ from normscope.families.heads.spec import (
     HeadPart,
     LastPosition,
     LinearPart,
+    LinearShare,
     MatrixPart,
+    MeanFrom,
     MeanOfPositions,
     MeanOfTokens,
     PickPart,
+    ScalePart,
     SpanPart,
     TokenAt,
 )
@@ -349,8 +354,36 @@ ENCODERS: Table = {
 
 _VIT: Parts = (LayerNormPart("base_model.layernorm"),)
 
+_PATCHES = MeanFrom(1)
+
+
+def _image(*parts: HeadPart) -> Table:
+    return {"ForImageClassification": Head("image-classification", parts)}
+
+
+def _beit_image(config: Config) -> Head:
+    pooled: Parts = (
+        (_PATCHES, LayerNormPart("base_model.pooler.layernorm")) if config.use_mean_pooling else (*_VIT, *FIRST)
+    )
+    return Head("image-classification", (*pooled, CLASSIFIER))
+
+
+def _dinov2_image(config: Config) -> Head:
+    """The class token and the mean of the patches side by side: the sum of what each half of the classifier makes."""
+    first = 1 + getattr(config, "num_register_tokens", 0)
+    halves = (TokenAt(), LinearShare("classifier", 0, 2)), (MeanFrom(first), LinearShare("classifier", 1, 2))
+    return Head("image-classification", (*_VIT, AveragePart(halves), ScalePart(len(halves))))
+
+
 IMAGES: Table = {
-    **for_each("ViT DeiT", {"ForImageClassification": Head("image-classification", (*_VIT, *FIRST, CLASSIFIER))}),
+    **for_each("IJepa", _image(*_VIT, MeanOfPositions(), CLASSIFIER)),
+    **for_each("CLIP MetaClip2", _image(_PATCHES, CLASSIFIER)),
+    **for_each("Siglip", _image(LayerNormPart("vision_model.post_layernorm"), MeanOfPositions(), CLASSIFIER)),
+    "BeitForImageClassification": _beit_image,
+    **for_each("Dinov2 Dinov2WithRegisters", {"ForImageClassification": _dinov2_image}),
+    **for_each(
+        "ViT DeiT ViTMSN", {"ForImageClassification": Head("image-classification", (*_VIT, *FIRST, CLASSIFIER))}
+    ),
     "DeiTForImageClassificationWithTeacher": Head(
         "image-classification",
         (

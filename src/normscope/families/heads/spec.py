@@ -47,7 +47,14 @@ class MeanOfPositions:
     """One row: the mean of all positions, padding included."""
 
 
-PickPart = TokenAt | LastToken | EndToken | LastPosition | MeanOfTokens | MeanOfPositions
+@dataclass(frozen=True)
+class MeanFrom:
+    """One row: the mean of the positions from one on, of inputs without padding (the patches of an image)."""
+
+    position: int
+
+
+PickPart = TokenAt | MeanFrom | LastToken | EndToken | LastPosition | MeanOfTokens | MeanOfPositions
 
 # ---- what is done to each row ----------------------------------------------------------------------------------------
 
@@ -57,6 +64,15 @@ class LinearPart:
     """A linear layer."""
 
     module: str
+
+
+@dataclass(frozen=True)
+class LinearShare:
+    """What a linear layer makes of one of several equal shares of its inputs; the first has its bias."""
+
+    module: str
+    share: int
+    shares: int
 
 
 @dataclass(frozen=True)
@@ -131,6 +147,7 @@ HeadPart = (
     PickPart
     | NormPart
     | LinearPart
+    | LinearShare
     | MatrixPart
     | ActivationPart
     | NamedActivationPart

@@ -123,7 +123,7 @@ class ScaledPreNorm(Topology):
 @final
 @dataclass(frozen=True)
 class Sandwich(Topology):
-    """ATTN LN RES LN FF LN RES, each branch multiplied by `factor` before its RES where there is one."""
+    """ATTN LN RES (LN CROSS LN RES) LN FF LN RES, each branch multiplied by `factor` before its RES where there is one."""
 
     attention: AttentionPart
     after_attention: NormPart
@@ -131,11 +131,16 @@ class Sandwich(Topology):
     feed_forward: FeedForwardPart
     after_feed_forward: NormPart
     factor: float | None = None
+    cross: tuple[NormPart, AttentionPart, NormPart] | None = None
+
+    def without_cross(self) -> Sandwich:
+        return replace(self, cross=None)
 
     def chain(self) -> tuple[Part, ...]:
         end = (RESIDUAL,) if self.factor is None else (ScalePart(self.factor), RESIDUAL)
         attention = (FORK, self.attention, self.after_attention, *end)
-        return (*attention, FORK, self.before_feed_forward, self.feed_forward, self.after_feed_forward, *end)
+        cross = () if self.cross is None else (FORK, *self.cross, *end)
+        return (*attention, *cross, FORK, self.before_feed_forward, self.feed_forward, self.after_feed_forward, *end)
 
 
 @final

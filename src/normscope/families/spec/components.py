@@ -29,6 +29,11 @@ def hidden_layers(config: Config) -> int:
     return config.num_hidden_layers
 
 
+def image_config(config: Config) -> Config:
+    """What says how large images and patches are: the configuration of the image tower where there are several."""
+    return getattr(config, "vision_config", config)
+
+
 # ---- Norms of a block: what each does to a state, and the module that does it.
 
 
@@ -172,6 +177,7 @@ class DispatchedAttention:
     `norm` is the one between the block's input and what the attention reads, if there is one, and `gate` what its heads
     are multiplied by before the output projection. An attention is `probed` if its eager function does not give out all
     that its values are multiplied by: its weights are then what that function makes of the identity as values.
+    `layer_scale` is the path of a vector that multiplies what the output projection gives out.
     """
 
     module: str
@@ -180,6 +186,7 @@ class DispatchedAttention:
     norm: NormPart | None = None
     gate: HeadGate | None = None
     probed: bool = False
+    layer_scale: str | None = None
     component: ClassVar[str] = "Attn"
 
 
@@ -237,23 +244,25 @@ class NamedActivation:
 @final
 @dataclass(frozen=True)
 class PlainPart:
-    """`second(activation(first(x)))`."""
+    """`second(activation(first(x)))`, times a vector at the path `layer_scale` where there is one."""
 
     first: str
     activation: str | NamedActivation
     second: str
+    layer_scale: str | None = None
     component: ClassVar[str] = "Ff"
 
 
 @final
 @dataclass(frozen=True)
 class GatedPart:
-    """`down(activation(gate(x)) * up(x))`."""
+    """`down(activation(gate(x)) * up(x))`, times a vector at the path `layer_scale` where there is one."""
 
     gate: str
     up: str
     activation: str
     down: str
+    layer_scale: str | None = None
     component: ClassVar[str] = "Ff"
 
 
@@ -265,6 +274,7 @@ class FusedGatedPart:
     gate_and_up: str
     activation: str
     down: str
+    layer_scale: str | None = None
     component: ClassVar[str] = "Ff"
 
 
@@ -318,7 +328,24 @@ class InputScaledExpertsPart:
     component: ClassVar[str] = "Ff"
 
 
-RoutedPart = ExpertsPart | ClampedExpertsPart | FlatExpertsPart | InputScaledExpertsPart
+@final
+@dataclass(frozen=True)
+class PlainExpertsPart:
+    """Experts that are plain networks, each a module `expert_0`, `expert_1`, ... of `experts`, with the same parts inside.
+
+    `experts` is called with the states, the experts of each token (as a mask `[token, 1, expert]` if `masked`, otherwise as
+    numbers `[token, choice]`) and their weights, which are multiplied by `factor`.
+    """
+
+    module: str
+    experts: str
+    inside: PlainPart
+    masked: bool = False
+    factor: float = 1.0
+    component: ClassVar[str] = "Ff"
+
+
+RoutedPart = PlainExpertsPart | ExpertsPart | ClampedExpertsPart | FlatExpertsPart | InputScaledExpertsPart
 
 
 @final

@@ -13,7 +13,7 @@ import transformers
 from torch import nn
 from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
 
-PARAMETER_LIMIT = 4_000_000
+PARAMETER_LIMIT = 6_000_000
 
 _SAME: dict[str, tuple[str, ...]] = {
     "32": (

@@ -1,0 +1,57 @@
+"""The language modelling heads of multimodal models: those of their text towers, whose last norm lies one level deeper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from normscope.errors import HeadError
+from normscope.families.heads.decoders import DECODERS, Table
+from normscope.families.heads.spec import Head, HeadPart, ScalePart
+from normscope.families.spec import Config, NormPart
+
+_BASE = "base_model."
+
+
+def _inside(tower: str, *, scaled: bool = True) -> Callable[[Config], Head]:
+    """The head of the tower's own class; not `scaled` where the multimodal class leaves out the scale of its logits."""
+
+    def described(config: Config) -> Head:
+        head = _head_of_type(config.get_text_config())
+        if not scaled:
+            head = replace(head, parts=tuple(part for part in head.parts if not isinstance(part, ScalePart)))
+        return replace(head, parts=tuple(_deeper(part, tower) for part in head.parts))
+
+    return described
+
+
+def _head_of_type(text: Config) -> Head:
+    from transformers.models.auto import modeling_auto  # noqa: PLC0415  (not before it is used)
+
+    name = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(text.model_type)
+    described = DECODERS.get(name or "")
+    if described is None:
+        raise HeadError(f"The head of a text tower of the type {text.model_type!r} is not described.")
+    return described if isinstance(described, Head) else described(text)
+
+
+def _deeper(part: HeadPart, tower: str) -> HeadPart:
+    if isinstance(part, NormPart) and part.module.startswith(_BASE):
+        return replace(part, module=f"{_BASE}{tower}.{part.module.removeprefix(_BASE)}")
+    return part
+
+
+_NAMES = (
+    "Llava LlavaNext LlavaNextVideo LlavaOnevision VipLlava VideoLlava InternVL Mistral3 DeepseekVL "
+    "GotOcr2 LightOnOcr Exaone4_5_ HyperCLOVAXVisionV2 Ovis2 AudioFlamingo3 MusicFlamingo "
+    "GlmAsr GraniteSpeech GraniteSpeechPlus Qwen2Audio Voxtral MossTranscribeDiarize"
+)
+
+_UNSCALED = "AyaVision Cohere2Vision"
+
+MULTIMODAL: Table = {
+    **{f"{name}ForConditionalGeneration": _inside("language_model") for name in _NAMES.split()},
+    **{f"{name}ForConditionalGeneration": _inside("text_model") for name in ("Idefics2", "Idefics3", "SmolVLM")},
+    **{f"{name}ForConditionalGeneration": _inside("language_model", scaled=False) for name in _UNSCALED.split()},
+    "FuyuForCausalLM": _inside("language_model"),
+}

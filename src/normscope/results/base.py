@@ -1,0 +1,146 @@
+"""What every result has in common: datasets in a written schema, facts about where they came from, and ways to see them.
+
+`Analysis` and `Explanation` are thin, read-only views on one dataset for each stack; everything here works on either.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import xarray as xr
+
+from normscope.deprecated import warn_renamed
+from normscope.errors import FileError, SelectionError
+from normscope.results import schema
+from normscope.results.tokens import running_text
+from normscope.results.views import view, widget
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_Own = TypeVar("_Own", bound="Result")
+"""The class of a result itself: an analysis has an analysis as its encoder's."""
+
+
+class Result(ABC):
+    """A result with its dataset and, for an encoder-decoder model, the result of the encoder as `encoder`."""
+
+    def __init__(self, dataset: xr.Dataset, encoder: Result | None = None) -> None:
+        self._dataset, self._encoder = dataset, encoder
+
+    @classmethod
+    def from_tree(cls: type[_Own], tree: xr.DataTree) -> _Own:
+        """The result that a tree of datasets holds, as `tree` gives it.
+
+        Examples:
+            >>> ns.Analysis.from_tree(analysis.tree).scopes == analysis.scopes
+            True
+        """
+        if schema.DECODER not in tree.children:
+            return cls(tree.to_dataset())
+        main, encoder = (tree[name].to_dataset() for name in (schema.DECODER, schema.ENCODER))
+        return cls(main, cls(encoder))
+
+    @classmethod
+    def open(cls: type[_Own], path: str | Path) -> _Own:
+        """Read what `save` wrote to a netCDF file. `normscope.open` opens a result of any kind.
+
+        Examples:
+            >>> ns.Analysis.open(analysis.save("bubble.nc")).tokens == analysis.tokens
+            True
+        """
+        result = view("results.opening:open")(path)
+        if not isinstance(result, cls):
+            found = type(result).__name__
+            raise FileError(f"{str(path)!r} holds an {found}, and an {cls.__name__} was asked for: use normscope.open.")
+        return result
+
+    # ---- what there is -------------------------------------------------------------------------------------------------
+
+    @property
+    def dataset(self) -> xr.Dataset:
+        """All numbers and labels, in the documented schema."""
+        return self._dataset
+
+    @property
+    def tree(self) -> xr.DataTree:
+        """The same as a tree: one dataset at its root, or those of `decoder` and `encoder` next to each other below it."""
+        return schema.tree(self._dataset, None if self._encoder is None else self._encoder.dataset)
+
+    @property
+    def encoder(self: _Own) -> _Own:
+        """The encoder's own result, for an encoder-decoder model; this one is then the decoder's."""
+        if self._encoder is None:
+            raise SelectionError("There is no encoder here: the model has none, or no scope of it was asked for.")
+        return cast(_Own, self._encoder)
+
+    @property
+    def has_encoder(self) -> bool:
+        """Whether this is the result of a decoder, with that of its encoder as `encoder`."""
+        return self._encoder is not None
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """Where the result came from: model, fingerprint, family, dtype, versions."""
+        return dict(self._dataset.attrs)
+
+    @property
+    def text(self) -> str:
+        """The text that was read; for a decoder the text that it reads. Joined from the tokens where ids were given."""
+        given = str(self._dataset.attrs.get("text", ""))
+        return given or running_text(self._own_tokens())
+
+    def _own_tokens(self) -> list[str]:
+        return [str(token) for token in self._dataset["query_token"].values]
+
+    @property
+    @abstractmethod
+    def method(self) -> str:
+        """The method that the numbers come from."""
+
+    @property
+    @abstractmethod
+    def tokens(self) -> list[str]:
+        """The tokens that the numbers belong to."""
+
+    # ---- ways to see it ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def top(self, k: int = 10) -> pd.DataFrame:
+        """The `k` strongest numbers, strongest first."""
+
+    @abstractmethod
+    def to_pandas(self) -> pd.DataFrame:
+        """All numbers as a tidy table, one row each."""
+
+    def show(self, **options: Any) -> None:
+        """Show the result: in a notebook as the explorer, elsewhere as coloured text on the terminal.
+
+        With options it is text in a notebook, too. For an analysis they choose a map: `scope`, `layer`, `head` and
+        `normalise`, as in `plot`; by default it is that of the whole last layer.
+
+        Examples:
+            >>> analysis.without_special_tokens().show(scope="AttnW", layer=1)  # doctest: +ELLIPSIS
+            AttnW, layer 1: attention weight, queries by keys...
+        """
+        view("output.show:show")(self, **options)
+
+    def explore(self, *others: Result, compare: Result | None = None) -> Any:
+        """The explorer as a notebook widget, alone or together with other results (needs the extra `notebook`).
+
+        Another analysis is shown next to this one; explanations are offered as predictions to follow. The keyword
+        `compare` is deprecated.
+
+        Examples:
+            >>> widget = analysis.explore()  # at the end of a cell, it shows itself
+        """
+        if compare is not None:
+            warn_renamed("The keyword 'compare' of explore", "explore(other)")
+            others = (*others, compare)
+        return widget(self, *others)
+
+    @abstractmethod
+    def save(self, path: str | Path, **options: Any) -> Path:
+        """Write to a file in the format that its ending names."""

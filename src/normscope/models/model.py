@@ -203,7 +203,7 @@ class Model:
             dtype=dtype,
             below_attention=True,
             head_hooks=None if head is None else head.hook,
-            to_the_end=reads_head,
+            to_the_end=head is not None and head.head is not None,
         )
 
     def _arguments(self, batch: Batch, *, head: bool) -> dict[str, object]:

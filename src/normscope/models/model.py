@@ -195,6 +195,7 @@ class Model:
             >>> traced
             [1, 2]
         """
+        to_the_end = head is not None and head.head is not None
         reads_head = head is not None and head.head is not None and head.head.task != "states"
         capture_sides(
             self.module,
@@ -203,7 +204,7 @@ class Model:
             dtype=dtype,
             below_attention=True,
             head_hooks=None if head is None else head.hook,
-            to_the_end=head is not None and head.head is not None,
+            to_the_end=to_the_end,
         )
 
     def _arguments(self, batch: Batch, *, head: bool) -> dict[str, object]:

@@ -46,6 +46,9 @@ def test_what_is_no_whole_number_is_refused_wherever_one_is_meant(
 ) -> None:
     calls: dict[str, Callable[[], Any]] = {
         "at": lambda: causal.explain(IDS, at=value),
+        "max_memory": lambda: causal.analyze(IDS, max_memory=value),
+        "max_memory of explain": lambda: causal.explain(IDS, max_memory=value),
+        "max_memory of a method": lambda: ns.method("propagated", max_memory=value),
         "continue_for": lambda: causal.explain(IDS, continue_for=value),
         "layers": lambda: causal.analyze(IDS, layers=value),
         "queries": lambda: causal.analyze(IDS, queries=value),

@@ -94,18 +94,18 @@ def _compiled(model: PreTrainedModel) -> str | None:
 
 
 def _blocks(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
-    """The modules at the stack's path, or at all of its paths."""
-    return [block for path in stack.blocks.split("|") for block in _modules_at(bare_model(model), path)]
+    """The modules at the stack's path (or at one of several), step by step: a model has many more modules than blocks."""
+    blocks = [block for path in stack.blocks.split("|") for block in _at_path(bare_model(model), path)]
+    return list(dict.fromkeys(blocks))
 
 
-def _modules_at(model: nn.Module, path: str) -> list[nn.Module]:
-    """Found step by step, since a model has many more modules than blocks."""
-    found = [model]
+def _at_path(module: nn.Module, path: str) -> list[nn.Module]:
+    found = [module]
     for part in path.split("."):
         numbered = part == "*"
-        children = [(name, child) for module in found for name, child in module.named_children()]
+        children = [(name, child) for parent in found for name, child in parent.named_children()]
         found = [child for name, child in children if (name.isdecimal() if numbered else name == part)]
-    return list(dict.fromkeys(found))
+    return found
 
 
 def block_pattern(stack: Stack) -> str:

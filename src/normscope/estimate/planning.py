@@ -32,6 +32,7 @@ from normscope.methods.approximate import Fast, sample_size
 from normscope.methods.norms import Decomposition
 from normscope.models.devices import entry_device, has_numbers
 from normscope.models.model import Model
+from normscope.options import whole_number
 
 SHORT = 8
 """The length of the short input whose analysis measures the constant time of a layer."""
@@ -157,6 +158,7 @@ def costs(model: Model, request: Request, lengths: Sequence[Length]) -> list[flo
 
 def refuse_memory(model: Model, request: Request, lengths: Sequence[Length], most: int) -> None:
     """Refuse an analysis that would take more memory than it may: at `most` so many bytes."""
+    most = whole_number(most, "The memory that an analysis may take (max_memory), in bytes,")
     needed = plan(model, asked_of(model, request), lengths)
     if needed.memory > most:
         raise InputError(

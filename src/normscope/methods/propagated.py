@@ -22,6 +22,7 @@ from normscope.explain.task import Asked, Attributed, read_off
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
 from normscope.methods.maps import by_scope, error_variables
 from normscope.methods.prediction import SharesOnly
+from normscope.options import whole_number
 from normscope.results import schema
 from normscope.scopes import Scope
 
@@ -195,7 +196,7 @@ class Propagated(LayerMethod):
     def __post_init__(self) -> None:
         if self.bias not in get_args(BiasShare):
             raise InputError(f"bias is one of {listing(get_args(BiasShare))}, not {self.bias!r}.")
-        if self.max_memory is not None and self.max_memory <= 0:
+        if self.max_memory is not None and whole_number(self.max_memory, "max_memory, in bytes,") <= 0:
             raise InputError(f"max_memory is a number of bytes above 0, not {self.max_memory}.")
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from normscope.chain.activations import Activation
 from normscope.chain.trace import LayerNorm, Linear
@@ -129,6 +129,8 @@ def pooling_modes(name: str) -> tuple[PoolingMode, ...]:
 def prompt_of(reading: Reading, task: Task | None, given: str | None, model: str) -> str:
     """The instruction before a text: the one that is given, that of the task, or the model's default."""
     if given is not None:
+        if not isinstance(cast(object, given), str):
+            raise InputError(f"A prompt is a text, not {given!r:.60}.")
         return given
     names = {"query": ("query",), "document": ("document", "passage", "corpus"), None: ()}[task]
     named = [reading.prompts[name] for name in names if reading.prompts.get(name)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
-from itertools import product, takewhile
+from itertools import takewhile
 from typing import TYPE_CHECKING, cast
 from weakref import WeakKeyDictionary
 
@@ -17,7 +17,7 @@ from normscope.errors import HeadError, few, listing
 from normscope.families.heads import decoders, encoder_decoders, encoders, multimodal
 from normscope.families.heads.encoder_decoders import ENCODER_ENDS
 from normscope.families.heads.spec import LANGUAGE_MODELLING, DescribedHead, Head, HeadPart, LinearPart
-from normscope.families.spec import Family, LayerNormPart, NormPart
+from normscope.families.spec import Family, LayerNormPart, NormPart, RmsNormPart
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -202,9 +202,11 @@ _TASKS_OF_STATES = ("ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForTokenClassi
 _STATES = ("last_hidden_state",)
 
 _TOWER_ENDS: dict[str, tuple[HeadPart, ...]] = {
-    name: (LayerNormPart("base_model.final_layer_norm"),) for name in ("clip-text", "siglip-text")
+    "clip-text": (LayerNormPart("base_model.final_layer_norm"),),
+    "siglip-text": (LayerNormPart("base_model.final_layer_norm"),),
+    "llama4": (RmsNormPart("base_model.norm"),),
 }
-"""What acts after the last block of towers that have no described head of their own, by the names of their families."""
+"""What acts after the last block of towers whose classes have no described head inside, by the names of their families."""
 
 
 def states_head(bare: PreTrainedModel, family: Family) -> Head:
@@ -217,9 +219,8 @@ def states_head(bare: PreTrainedModel, family: Family) -> Head:
         return Head("states", ENCODER_ENDS[family.name], _STATES)
     if family.name in _TOWER_ENDS:
         return Head("states", _TOWER_ENDS[family.name], _STATES)
-    stems = (name.removesuffix("Model"), name.removesuffix("TextModel"))
-    for stem, task in product(stems, _TASKS_OF_STATES):
-        described = _BY_CLASS.get(stem + task)
+    for task in _TASKS_OF_STATES:
+        described = _BY_CLASS.get(name.removesuffix("Model") + task)
         if described is not None:
             head = described if isinstance(described, Head) else described(bare.config)
             inside = takewhile(_is_inside, head.parts)

@@ -87,7 +87,16 @@ def _nearly(approximate: Approximate | None) -> Nearly | None:
     return Nearly(None if isinstance(approximate, Fast) else approximate, sample_size)
 
 
-def explained_of(model: Model, values: int, dtype: torch.dtype | None, *, heads: bool, head: bool) -> Stacks:
+def explained_of(
+    model: Model,
+    values: int,
+    dtype: torch.dtype | None,
+    *,
+    heads: bool,
+    head: bool,
+    edges: bool = True,
+    streamed: bool = False,
+) -> Stacks:
     """What an explanation of so many values computes of each stack; `head` says whether it asks the model's own head."""
     item = (dtype or torch.promote_types(model.weight_dtype, torch.float32)).itemsize
     stacks: Stacks = {}
@@ -95,7 +104,7 @@ def explained_of(model: Model, values: int, dtype: torch.dtype | None, *, heads:
         if stack is not None:
             layers = tuple(range(1, 1 + stack.depth(model.config)))
             numbers = head_numbers(model) if head and not name else 0
-            stacks[name] = Explained(layers, values, heads, numbers, stack.causal, item)
+            stacks[name] = Explained(layers, values, heads, numbers, stack.causal, item, edges, streamed)
     return stacks
 
 

@@ -7,7 +7,7 @@ in a `Recording`, and so is that blocks which are run again give out what they d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -151,8 +151,8 @@ def _head_of_rows(head: HeadTrace, rows: Tensor, *, few: bool) -> HeadTrace:
     return HeadTrace(head.states[rows], steps, head.logits if few else head.logits[rows.to(head.logits.device)])
 
 
-def _blocks(length: int, _: int) -> Iterator[Tensor]:
-    return iter(torch.arange(length).split(rows_together(length)))
+def _blocks(length: int, _: int) -> Sequence[Tensor]:
+    return torch.arange(length).split(rows_together(length))
 
 
 def _nothing(_: int, __: int, ___: LayerTrace) -> None:

@@ -196,9 +196,8 @@ def test_the_command_line_counts_explanations_and_approximations() -> None:
 
 
 def test_a_long_answer_is_streamed_and_so_takes_no_memory_for_pairs_of_tokens() -> None:
-    model = ns.load(
-        LlamaForCausalLM(LlamaConfig(vocab_size=40, hidden_size=16, num_hidden_layers=6, intermediate_size=32))
-    )
+    sizes = dict(vocab_size=40, hidden_size=16, num_hidden_layers=6, num_attention_heads=2, intermediate_size=32)
+    model = ns.load(LlamaForCausalLM(LlamaConfig(**sizes)))
     kept, streamed = (model.estimate_answer(tokens, timed=False) for tokens in (1000, 2000))
     whole = model.estimate_explanation(2000, timed=False)
     assert streamed.memory < 0.5 * whole.memory and streamed.flops > whole.flops

@@ -18,6 +18,8 @@ import torch
 import xarray as xr
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from normscope.answering import explain_answer
+from normscope.capture import LONG
 from normscope.chain.baseline import baseline
 from normscope.chain.measure import KeptTraces, check_arithmetic
 from normscope.chain.trace import LayerTrace
@@ -25,6 +27,7 @@ from normscope.deprecated import renamed_keywords, warn_renamed
 from normscope.errors import InputError, require_extra
 from normscope.estimate import Clock, Estimate
 from normscope.estimate import request as planned
+from normscope.estimate.estimate import Length
 from normscope.estimate.planning import asked_of, explained_of, lengths_of, plan, refuse_memory
 from normscope.explain.parse import checked, read_question
 from normscope.explain.pulling import PullRequest
@@ -713,6 +716,38 @@ class Analyzer(Model):
         lengths = planned.lengths(self, inputs, decoder_text, Reading(pretokenized, truncate))
         short_run = planned.short_explanation(self, self.explain, dtype, heads=heads) if timed else None
         return plan(self, stacks, lengths, short_run=short_run, clock=clock)
+
+    def estimate_answer(
+        self,
+        tokens: int,
+        *,
+        values: int = 1,
+        dtype: torch.dtype | None = None,
+        timed: bool = True,
+        clock: Clock = time.perf_counter,
+    ) -> Estimate:
+        """What `explain_answer` would take for a prompt and an answer of this many tokens together, after it was generated.
+
+        Args:
+            tokens: how many tokens the model reads.
+            values: 1 for the answer as a whole or a part of it, or the number of its tokens for the table.
+
+        The other arguments are those of `estimate`.
+
+        Examples:
+            >>> print(analyzer.estimate_answer(512, timed=False))
+            512 tokens: 35.1 Gflop, 146 MB of memory, 2.05 kB of results
+        """
+        count = whole_number(values, "The number of values that are explained (values)")
+        length = whole_number(tokens, "The number of tokens")
+        if count < 1 or length < 1:
+            raise InputError(f"At least one value of at least one token is explained, not {count} of {length}.")
+        check_arithmetic(dtype)
+        streamed = length >= LONG and self.family.encoder is None
+        stacks = explained_of(self, count, dtype, heads=False, head=True, edges=False, streamed=streamed)
+        sizes = [Length(length)] if self.family.encoder is None else [Length(1, length)]
+        short_run = planned.short_explanation(self, self.explain, dtype, heads=False) if timed else None
+        return plan(self, stacks, sizes, short_run=short_run, clock=clock)
 
     @renamed_keywords(target="decoder_text")
     def traces(self, inputs: Input | ImageInput, *, decoder_text: DecoderText | None = None) -> list[LayerTrace]:

@@ -107,4 +107,4 @@ def test_what_takes_long_is_said(run: Callable[..., Output], model: str, monkeyp
     monkeypatch.setattr("normscope.cli.console._SECONDS_BEFORE_A_LINE", 0)
     monkeypatch.setattr("normscope.cli.answer._LONG", 5)
     _, _, err = run("answer", "--context", "Marta lives in Lisbon.", *QUESTION, "--model", model)
-    assert {"Answering…", "Explaining…"} <= set(err.splitlines()) and "tokens. Explaining it takes" in err
+    assert {"Answering…", "Explaining…"} <= set(err.splitlines()) and "Explaining it takes about: " in err

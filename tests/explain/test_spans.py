@@ -190,7 +190,8 @@ def test_blocks_that_are_run_again_row_by_row_give_the_same_shares(
 ) -> None:
     kept = spans(exact, [[0, 1, 2, 3], [2]], objective)
     monkeypatch.setattr("normscope.capture.ROWS_AT_ONCE", rows)
-    monkeypatch.setattr("normscope.explain.streaming.rows_together", lambda _: rows)
+    monkeypatch.setattr("normscope.explain.streaming._FEWEST_ROWS", rows)
+    monkeypatch.setattr("normscope.explain.streaming._WEIGHTS_AT_ONCE", 1)
     streamed = spans(exact, [[0, 1, 2, 3], [2]], objective, max_memory=1)
     for name in ("shares", "bias", "values", "probabilities"):
         torch.testing.assert_close(getattr(streamed, name), getattr(kept, name), rtol=1e-9, atol=1e-11)
@@ -210,7 +211,8 @@ def test_other_architectures_are_streamed_alike(
     monkeypatch: pytest.MonkeyPatch, model_type: str, class_name: str, changes: dict[str, Any]
 ) -> None:
     monkeypatch.setattr("normscope.capture.ROWS_AT_ONCE", 3)
-    monkeypatch.setattr("normscope.explain.streaming.rows_together", lambda _: 3)
+    monkeypatch.setattr("normscope.explain.streaming._FEWEST_ROWS", 3)
+    monkeypatch.setattr("normscope.explain.streaming._WEIGHTS_AT_ONCE", 1)
     model = ns.load(tiny_head(model_type, class_name, **changes))
     kept, streamed = (spans(model, [[0, 1, 2, 3], [1]], "centred", max_memory=memory) for memory in (None, 1))
     scale = kept.shares.abs().max()

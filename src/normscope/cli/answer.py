@@ -155,8 +155,8 @@ def say_long(analyzer: Analyzer, request: AnswerRequest) -> None:
 
     prompt, _ = read_prompt(analyzer, request)
     if len(prompt.ids) >= _LONG:
-        estimate = analyzer.estimate_explanation(len(prompt.ids), timed=False)
-        say(f"The prompt has {len(prompt.ids)} tokens. Explaining it takes about: {estimate}")
+        most = request.max_new_tokens if request.answer is None else 0
+        say(f"The prompt is long. Explaining it takes about: {analyzer.estimate_answer(len(prompt.ids) + most)}")
 
 
 def _documents(arguments: list[str], *, as_text: bool) -> dict[str, str]:

@@ -106,7 +106,9 @@ class Asked:
 class Explained:
     """What an explanation computes for a stack: the number of values that are pulled back, through all layers.
 
-    `head` is the number of elements of the head's matrix, by which every token is multiplied once.
+    `head` is the number of elements of the head's matrix, by which every token is multiplied once. Without `edges` only
+    shares of the tokens are kept. A `streamed` explanation keeps what enters each block, and runs the blocks again on the
+    way back.
     """
 
     layers: tuple[int, ...]
@@ -115,6 +117,8 @@ class Explained:
     head: int = 0
     causal: bool = False
     item: int = 4
+    edges: bool = True
+    streamed: bool = False
 
     def _extent(self, length: Length) -> Extent:
         return Extent(length.tokens, length.tokens, self.causal, self.item, length.source)
@@ -124,20 +128,28 @@ class Explained:
         extent = self._extent(length)
         passed = float(self.head) * self.item
         head = Work(large=2.0 * self.head * extent.tokens, passed=passed + extent.tokens * self.item)
+        again = sum((forward(block, extent) for block in blocks if self.streamed), Work())
         return {
-            "forward pass": sum((forward(block, extent) for block in blocks), head),
+            "forward pass": sum((forward(block, extent) for block in blocks), head) + again,
             "proof": sum((proof(block, extent, feed_forward=True) for block in blocks), Work()),
             "way back": sum((pull_back(block, extent, self.values) for block in blocks), Work()),
         }
 
     def result(self, blocks: Sequence[BlockSizes], length: Length) -> float:
-        """Bytes of the result of one input: edges, and those of each head if requested."""
+        """Bytes of the result of one input: edges, and those of each head if requested, or only shares of the tokens."""
+        if not self.edges:
+            return float(self.values * (length.tokens + length.source) * self.item)
         maps = (1 + self.heads * blocks[0].heads) * length.tokens * (length.tokens + length.source)
         return float(self.values * len(self.layers) * maps * self.item)
 
     def at_once(self, blocks: Sequence[BlockSizes], length: Length, together: int) -> float:
-        """Bytes of the traces of all layers, one input after another."""
+        """Bytes of the traces of all layers, or of one and of what enters the others, one input after another."""
         del together
+        if self.streamed:
+            entering = sum(length.tokens * block.d * self.item for block in blocks)
+            return entering + max(
+                memory(block, self._extent(length), maps=False, feed_forward=False, together=1) for block in blocks
+            )
         return sum(trace_bytes(block, self._extent(length)) for block in blocks)
 
 

@@ -89,7 +89,16 @@ def _nearly(decomposition: Decomposition) -> Nearly | None:
     return Nearly(None if isinstance(near, Fast) else near, sample_size)
 
 
-def explained_of(model: Model, values: int, dtype: torch.dtype | None, *, heads: bool, head: bool) -> Stacks:
+def explained_of(
+    model: Model,
+    values: int,
+    dtype: torch.dtype | None,
+    *,
+    heads: bool,
+    head: bool,
+    edges: bool = True,
+    streamed: bool = False,
+) -> Stacks:
     """What an explanation of this many values computes for each stack; `head` is whether it uses the model's own head."""
     item = (dtype or torch.promote_types(model.weight_dtype, torch.float32)).itemsize
     stacks: Stacks = {}
@@ -97,7 +106,7 @@ def explained_of(model: Model, values: int, dtype: torch.dtype | None, *, heads:
         if stack is not None:
             layers = tuple(range(1, 1 + stack.depth(model.config)))
             numbers = head_numbers(model) if head and not name else 0
-            stacks[name] = Explained(layers, values, heads, numbers, stack.causal, item)
+            stacks[name] = Explained(layers, values, heads, numbers, stack.causal, item, edges, streamed)
     return stacks
 
 

@@ -17,11 +17,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from normscope.capture import BlockCall, Side, capture_call, rows_together
+from normscope.capture import BlockCall, Side, capture_call
 from normscope.capture.heads import HeadListener
 from normscope.chain.head_trace import Activate, HeadTrace
 from normscope.chain.trace import LayerTrace, Normalise, SelfAttention
 from normscope.errors import UnsupportedArchitectureError
+from normscope.estimate.sizes import blocks_in
 from normscope.explain.pulling import LayersBack, PassedLayer, PullRequest
 from normscope.explain.question import LogitQuestion, Rows
 from normscope.explain.recording import Played
@@ -31,6 +32,9 @@ from normscope.families.spec import NormPart
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
 from normscope.pullback import StatesPullBack, pull_back_head, sizes_of, values_of
+
+_WEIGHTS_AT_ONCE, _FEWEST_ROWS = 2**22, 16
+"""Attention weights, of all heads, that are looked at together; a few copies of them are in the memory at once."""
 
 
 class Stream:
@@ -95,7 +99,9 @@ class Stream:
             attention = share if attention is None else attention + share
             seen[:] = [trace]
 
-        side = Side(self.model.family.stack, [length], [call.layer], consume, blocks=partial(_blocks, length))
+        side = Side(
+            self.model.family.stack, [length], [call.layer], consume, blocks=partial(_blocks, self.model, length)
+        )
         capture_call(self.model.module, side, call, dtype=self.dtype)
         assert attention is not None
         causal = seen[0].causal
@@ -151,8 +157,10 @@ def _head_of_rows(head: HeadTrace, rows: Tensor, *, few: bool) -> HeadTrace:
     return HeadTrace(head.states[rows], steps, head.logits if few else head.logits[rows.to(head.logits.device)])
 
 
-def _blocks(length: int, _: int) -> Sequence[Tensor]:
-    return torch.arange(length).split(rows_together(length))
+def _blocks(model: Model, length: int, _: int) -> Sequence[Tensor]:
+    """Query rows that are pulled back together."""
+    heads = blocks_in(model.module, model.family.stack)[0].heads
+    return torch.arange(length).split(max(_FEWEST_ROWS, _WEIGHTS_AT_ONCE // (heads * length)))
 
 
 def _nothing(_: int, __: int, ___: LayerTrace) -> None:

@@ -18,7 +18,6 @@ import torch
 import xarray as xr
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from normscope.answering import explain_answer
 from normscope.capture import LONG
 from normscope.chain.baseline import baseline
 from normscope.chain.measure import KeptTraces, check_arithmetic

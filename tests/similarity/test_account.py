@@ -63,7 +63,8 @@ def test_every_pooling_of_every_kind_of_block_is_the_product_of_vectors(architec
     expected = products(*parts, 1.0)  # the oracle integrates gated feed-forwards numerically
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-7 * float(expected.abs().max()))
     own = embeddings(model, spec, texts)
-    torch.testing.assert_close(found.sum(), (own[0] * own[1]).sum(), rtol=1e-7, atol=1e-9)
+    # Some models take a softmax, rotations or norms in float32 whatever their weights are, by two kinds of attention.
+    torch.testing.assert_close(found.sum(), (own[0] * own[1]).sum(), rtol=1e-5, atol=1e-6)
 
 
 def test_dense_layers_norms_and_several_poolings_are_the_product_of_vectors() -> None:

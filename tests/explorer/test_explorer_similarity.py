@@ -142,7 +142,7 @@ def test_words_are_the_sums_of_their_tokens(open_page: Callable[..., Any]) -> No
     assert shown.page.locator(".first .chip").all_inner_texts() == ["[CLS]", "tokenize", "it", "[SEP]"]
     words = json.loads(shown.export("json"))
     assert words["table"][1][1] == pytest.approx(float(sample.table.values[1:3, 1:4].sum()), abs=1e-6)
-    shown.page.get_by_text("Subwords", exact=True).click()
+    shown.page.get_by_role("radio", name="Subwords").check()
     shown.settle()
     assert shown.page.locator(".first .chip").all_inner_texts() == list(WORDS[0])
     shown.page.get_by_text("Special tokens").click()

@@ -31,6 +31,7 @@ CHECK_EXAMPLES = (
 MODELS_EXAMPLES = (
     "normscope models",
     "normscope models llama",
+    "normscope models --refused",
 )
 
 _SENTENCE = "The opera singer caught a soap bubble."
@@ -122,10 +123,18 @@ def _random_pixels(analyzer: Analyzer) -> Tensor:
     return torch.randn(1, config.num_channels, height, width, generator=torch.Generator().manual_seed(0))
 
 
-def models_command(name: options.NamePart = None) -> None:
+def models_command(
+    name: options.NamePart = None,
+    refused: Annotated[
+        bool, typer.Option("--refused", help="List the architectures of transformers that are not analysed, and why.")
+    ] = False,
+) -> None:
     """List the architectures that are understood, by their model_type."""
     from normscope.families import supported_models
 
+    if refused:
+        _print_refused(name)
+        return
     known = supported_models()
     names = named(name, known, "architecture")
     from normscope.output.terminal import plain_table
@@ -137,6 +146,15 @@ def models_command(name: options.NamePart = None) -> None:
     if needed > console.width:  # the chain is the longest, and the topology tells as much
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     console.print(plain_table(f"{len(rows)} supported architectures", headings, rows))
+
+
+def _print_refused(name: str | None) -> None:
+    from normscope.families.refused import refused_models
+    from normscope.output.terminal import plain_table
+
+    reasons = refused_models()
+    rows = [[each, reasons[each]] for each in sorted(named(name, reasons, "refused architecture"))]
+    result_console().print(plain_table(f"{len(rows)} refused architectures", ["model_type", "why"], rows))
 
 
 def describe(model_type: str, family: Family) -> tuple[str, ...]:

@@ -112,6 +112,10 @@ soak: $(INSTALLED) ## Kill corpus runs a hundred times at random moments and com
 fuzz: $(INSTALLED) ## Draw commands, calls, files, models, corpora and runs, and look for what fools normscope (FUZZ="--seconds 60")
 	$(BIN)/python tools/fuzz.py $(FUZZ)
 
+.PHONY: coverage
+coverage: $(INSTALLED) ## Try every architecture of transformers and write docs/architectures.md (COVERAGE="--only llama,gpt2")
+	$(BIN)/python tools/coverage.py $(COVERAGE)
+
 .PHONY: docs
 docs: $(INSTALLED) ## Build the documentation into site/, strictly and without a network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -8,25 +8,29 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from support.tiny_architectures import (
     EXPERTS,
     GEMMA3,
     GROUPED,
+    GROUPED_EXPERTS,
     LATENT,
     LATENT_EXPERTS,
     MULTIPLIERS,
+    TOWERS,
+    TOWERS_OF_TEXT,
     VARIANTS,
     ids,
     tiny,
 )
 from support.tiny_models import SIZES
-from transformers import (
-    AutoModelForImageTextToText,
-)
+from transformers import AutoModel, AutoModelForImageTextToText, CLIPConfig, CLIPModel
 
 import normscope as ns
 from normscope.experiments.expansion import ExpansionRate
 from normscope.families import family_of, supported_models
+from normscope.families.multimodal import TEXT_TOWER
+from normscope.families.refused import refused_models
 from normscope.families.spec import (
     DispatchedAttention,
     Family,
@@ -38,7 +42,8 @@ from normscope.families.spec import (
     Stack,
     UnitRmsNormPart,
 )
-from normscope.testing import assert_family
+from normscope.testing import assert_family, assert_head
+from normscope.testing.tiny import model_of, shrunk
 
 IDS = [f"{name}-{index}" for index, (name, _) in enumerate(VARIANTS)]
 
@@ -50,8 +55,41 @@ def test_a_family_passes_the_whole_battery(model_type: str, overrides: dict[str,
 
 
 def test_every_registered_architecture_but_the_bert_line_is_in_the_battery() -> None:
-    covered = {model_type for model_type, _ in VARIANTS} | set(SIZES)
+    covered = {model_type for model_type, _ in VARIANTS} | set(SIZES) | set(TEXT_TOWER.model_types)
     assert set(supported_models()) <= covered
+
+
+@pytest.mark.parametrize("model_type", TOWERS_OF_TEXT)
+def test_the_text_tower_of_a_multimodal_model_passes_the_batteries(model_type: str) -> None:
+    model = model_of(TOWERS_OF_TEXT[model_type], shrunk(model_type))
+    assert_family(family_of(model_type), model)
+    assert_head(model)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_type", [each for each in TEXT_TOWER.model_types if each not in TOWERS_OF_TEXT])
+def test_the_text_tower_of_every_multimodal_model_passes_the_battery(model_type: str) -> None:
+    config = shrunk(model_type)
+    assert_family(family_of(model_type), model_of(type(AutoModel.from_config(config)).__name__, config))
+
+
+def test_a_model_of_two_towers_is_refused_and_its_towers_are_analysed() -> None:
+    model = CLIPModel(CLIPConfig(**TOWERS))
+    with pytest.raises(ns.UnsupportedArchitectureError, match=r"CLIPModel.*model\.vision_model or model\.text_model"):
+        ns.load(model)
+    assert ns.load(model.text_model).family.name == "clip-text"
+    tokens = ns.load(model.vision_model).analyze({"pixel_values": torch.zeros(1, 3, 12, 12)}).tokens
+    assert tokens[:3] == ["[CLS]", "0,0", "0,1"]
+
+
+def test_no_type_is_both_described_and_refused() -> None:
+    assert set(supported_models()) & set(refused_models()) == set()
+
+
+def test_gates_that_differ_inside_of_a_head_are_refused() -> None:
+    model = tiny("laguna", **GROUPED_EXPERTS, gating="per-element")
+    with pytest.raises(ns.UnsupportedArchitectureError, match="gates differ inside of a head"):
+        ns.load(model).analyze(ids(5, 6, 7))
 
 
 def test_the_battery_refuses_a_family_that_leaves_out_a_norm() -> None:

@@ -52,6 +52,16 @@ DBRX = dict(
     ffn_config=dict(ffn_hidden_size=20, moe_num_experts=5, moe_top_k=2),
     attn_config=dict(kv_n_heads=2, clip_qkv=8, rope_theta=10000.0),
 )
+SECTIONS = dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[1, 1, 1]))
+T5GEMMA = dict(
+    encoder={**SIZE, **GROUPED, "sliding_window": 3},
+    decoder={**SIZE, **GROUPED, "sliding_window": 3, "num_hidden_layers": 3, "final_logit_softcapping": 0.7},
+    vocab_size=50,
+)
+PHI4 = dict(
+    vision_config=dict(hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, crop_size=28),
+    audio_config=dict(hidden_size=12, num_blocks=1, num_attention_heads=2, intermediate_size=16, nemo_conv_channels=8),
+)
 MULTIPLIERS = dict(residual_multiplier=0.22, embedding_multiplier=3.0, attention_multiplier=0.3)
 ERNIE = {**GROUPED_EXPERTS, "num_hidden_layers": 3, "moe_layer_end_index": 2, "moe_layer_interval": 1}
 GEMMA3 = dict(
@@ -181,6 +191,20 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("gpt_neox_japanese", {}),
     ("openai-gpt", GPT2),
     ("ctrl", {**GPT2, "dff": 37}),
+    ("qwen2_vl_text", {**GROUPED, **SECTIONS}),
+    ("qwen2_5_vl_text", {**GROUPED, **SECTIONS}),
+    ("qwen3_vl_text", {**GROUPED, **SECTIONS}),
+    ("qwen3_vl_moe_text", {**GROUPED_EXPERTS, **SECTIONS}),
+    ("molmo2_text", GROUPED),
+    ("phi4_multimodal", {**GROUPED, **PHI4}),
+    ("markuplm", {}),
+    ("tipsv2_text_model", {}),
+    ("t5gemma", T5GEMMA),
+    ("switch_transformers", {**T5, "num_experts": 3, "encoder_sparse_step": 2, "decoder_sparse_step": 1}),
+    (
+        "nllb-moe",
+        {**BART, "num_experts": 3, "encoder_sparse_step": 2, "decoder_sparse_step": 1, "moe_token_dropout": 0.2},
+    ),
     ("modernbert", dict(local_attention=4, global_attn_every_n_layers=2)),
     ("modernbert-decoder", dict(local_attention=4, global_attn_every_n_layers=2)),
     ("rembert", dict(input_embedding_size=10, output_embedding_size=14)),
@@ -232,6 +256,14 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("siglip", TOWERS),
     ("metaclip_2", TOWERS),
 ]
+
+
+TOWERS_OF_TEXT = {
+    **dict(llava="LlavaForConditionalGeneration", qwen3_vl="Qwen3VLForConditionalGeneration"),
+    **dict(idefics3="Idefics3ForConditionalGeneration", granite_speech="GraniteSpeechForConditionalGeneration"),
+    **dict(fuyu="FuyuForCausalLM", aya_vision="AyaVisionForConditionalGeneration"),
+}
+"""Multimodal types with a text tower and their classes, one for each way in which they differ; the others are like these."""
 
 
 def tiny(model_type: str, auto: Any = AutoModel, **overrides: Any) -> PreTrainedModel:

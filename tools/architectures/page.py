@@ -1,24 +1,136 @@
-def line(t):
-    return f"{t.task:16} {t.class_name:40} {t.outcome:10} {'' if t.error is None else format(t.error, '.1e')} {t.reason.replace(chr(10), ' ')[:200]}"
+"""What the trials came to: lines for the terminal, the counts with their goals, and the page `docs/architectures.md`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+import transformers
+
+from architectures.trial import TASKS, Trial
+from normscope.families import supported_models
+from normscope.families.refused import has_attention, refused_models
+
+PAGE = Path(__file__).parents[2] / "docs" / "architectures.md"
+
+GOALS = {"causal": 90, "masked": 85, "encoder-decoder": 70, "image": 80}
+"""The share of the types that can be built, in per cent, that should be analysed."""
+
+Results = Mapping[str, Sequence[Trial]]
+
+_SHORT = 160
 
 
-def faults(results):
-    return [f"{m}: {line(t)}" for m, ts in results.items() for t in ts if t.outcome in ("wrong", "crashed")]
+def line(trial: Trial) -> str:
+    """A trial in a line."""
+    error = "" if trial.error is None else f"{trial.error:.1e}"
+    return f"{trial.task:16} {trial.class_name:42} {trial.outcome:10} {error:8} {_one_line(trial.reason)}".rstrip()
 
 
-def counts(results):
-    out = []
-    for task in ("causal", "masked", "encoder-decoder", "image"):
-        ts = [t for r in results.values() for t in r if t.task == task]
-        b = [t for t in ts if t.outcome != "not built"]
-        a = [t for t in b if t.outcome == "analysed"]
-        out.append(f"{task}: {len(a)} of {len(b)} built ({len(ts)} listed) {100 * len(a) / len(b):.0f} %")
-    return "\n".join(out)
+def faults(results: Results) -> list[str]:
+    """What is wrong or crashes: there must be none."""
+    return [
+        f"{model_type}: {line(trial)}"
+        for model_type, trials in results.items()
+        for trial in trials
+        if trial.outcome in ("wrong", "crashed")
+    ]
 
 
-def unknown(results):
-    return []
+def unknown(results: Results) -> list[str]:
+    """Types that are neither described nor refused with a reason."""
+    return [
+        f"{model_type}: describe it in a family, or say in normscope.families.refused why it is not analysed"
+        for model_type in results
+        if model_type not in supported_models() and model_type not in refused_models()
+    ]
 
 
-def write(results):
-    pass
+def counts(results: Results) -> str:
+    """How many classes of each task can be built, and how many of these are analysed, as a Markdown table."""
+    rows = [["task", "listed", "can be built", "analysed", "share", "goal"], ["---"] * 6]
+    for task, goal in GOALS.items():
+        outcomes = Counter(
+            trial.outcome
+            for model_type, trials in results.items()
+            for trial in trials
+            if trial.task == task and (task != "image" or has_attention(model_type))
+        )
+        built = outcomes.total() - outcomes["not built"]
+        share = f"{100 * outcomes['analysed'] / max(1, built):.0f} %"
+        rows.append([task, *map(str, (outcomes.total(), built, outcomes["analysed"])), share, f"{goal} %"])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def write(results: Results) -> None:
+    """Write the page."""
+    described = {name: trials for name, trials in results.items() if name in supported_models()}
+    others = [name for name in supported_models() if name not in described]
+    refused = {name: trials for name, trials in results.items() if name not in described}
+    text = _TEMPLATE.format(
+        transformers=transformers.__version__,
+        torch=torch.__version__.split("+")[0],
+        tasks=", ".join(TASKS),
+        counts=counts(results),
+        analysed_count=len(described) + len(others),
+        analysed="\n".join(_analysed(name, trials) for name, trials in described.items()),
+        others=", ".join(f"`{name}`" for name in others),
+        refused_count=len(refused),
+        refused="\n".join(_refused(name, trials) for name, trials in refused.items()),
+    )
+    temporary = PAGE.with_suffix(".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(PAGE)
+
+
+def _analysed(model_type: str, trials: Sequence[Trial]) -> str:
+    done = [trial for trial in trials if trial.outcome == "analysed"]
+    errors = [trial.error for trial in done if trial.error is not None]
+    worst = f"{max(errors):.0e}" if errors else ""
+    left = "; ".join(f"`{each.class_name}`: {_one_line(each.reason)}" for each in trials if each.outcome != "analysed")
+    classes = ", ".join(f"`{name}`" for name in dict.fromkeys(trial.class_name for trial in done))
+    return f"| `{model_type}` | {supported_models()[model_type].name} | by hand | {classes} | {worst} | {left} |"
+
+
+def _refused(model_type: str, trials: Sequence[Trial]) -> str:
+    tasks = ", ".join(dict.fromkeys(trial.task for trial in trials if trial.task != "bare"))
+    return f"| `{model_type}` | {tasks} | {refused_models().get(model_type, 'not known')} |"
+
+
+def _one_line(text: str) -> str:
+    whole = " ".join(text.split()).replace("|", "\\|")
+    return whole if len(whole) <= _SHORT else whole[:_SHORT].rsplit(" ", 1)[0] + " …"
+
+
+_TEMPLATE = """# Every architecture of transformers
+
+Generated by `make coverage` with transformers {transformers} and PyTorch {torch}. A tiny random model of every type that
+transformers registers goes through the battery of [`normscope.testing`](families.md), and its class for each task ({tasks})
+through that of its head. What is analysed agrees with a float64 oracle that materialises all vectors, and with the model's
+own states and logits; what is not is refused with a sentence. Nothing is wrong, and nothing crashes.
+
+{counts}
+
+A type counts as built if its default configuration, with every size made small, gives a model that runs. Image classifiers
+without attention are not counted.
+
+## Analysed
+
+{analysed_count} types. The worst error is the largest relative error of a state after any component, or of a logit.
+
+| type | family | described | classes tried | worst error | not tried, or refused |
+| --- | --- | --- | --- | --- | --- |
+{analysed}
+
+Described too, as parts of other models: {others}.
+
+## Refused
+
+{refused_count} types.
+
+| type | tasks | why |
+| --- | --- | --- |
+{refused}
+"""

@@ -37,6 +37,7 @@ CHECK_EXAMPLES = (
 MODELS_EXAMPLES = (
     "normscope models",
     "normscope models llama",
+    "normscope models --refused",
 )
 
 CONVERT_EXAMPLES = (
@@ -157,10 +158,18 @@ def convert_command(
     say(f"Wrote {out} ({size:.0f} MB). Load it with --model {out}")
 
 
-def models_command(name: options.NamePart = None) -> None:
+def models_command(
+    name: options.NamePart = None,
+    refused: Annotated[
+        bool, typer.Option("--refused", help="List the architectures of transformers that are not analysed, and why.")
+    ] = False,
+) -> None:
     """List the architectures that are understood, by their model_type."""
     from normscope.families import supported_models
 
+    if refused:
+        _print_refused(name)
+        return
     known = supported_models()
     names = named(name, known, "architecture")
     from rich.table import Table
@@ -179,6 +188,15 @@ def models_command(name: options.NamePart = None) -> None:
         table.add_row(*map(Text, row))
     console.print(Text(f"{len(rows)} supported architectures", style="bold"))
     console.print(table)
+
+
+def _print_refused(name: str | None) -> None:
+    from normscope.families.refused import refused_models
+    from normscope.output.terminal import plain_table
+
+    reasons = refused_models()
+    rows = [[model_type, reasons[model_type]] for model_type in sorted(named(name, reasons, "refused architecture"))]
+    result_console().print(plain_table(f"{len(rows)} refused architectures", ["model_type", "why"], rows))
 
 
 def describe(model_type: str, family: Family) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, cast
 import lazy_loader
 
 from normscope.deprecated import warn_renamed
-from normscope.errors import UnsupportedArchitectureError, listing
+from normscope.errors import UnsupportedArchitectureError
+from normscope.families.refused import refused_models
 
 if TYPE_CHECKING:
     from normscope.families.spec import Family
@@ -82,9 +83,10 @@ def family_of(model_type: str) -> Family:
     """The family of a model type; raises with what is supported and how to add another."""
     family = supported_models().get(model_type)
     if family is None:
+        reason = refused_models().get(model_type, "no family is registered for this config.model_type")
         raise UnsupportedArchitectureError(
-            f"The architecture {model_type!r} is not supported: no family is registered for this config.model_type. "
-            f"Supported: {listing(supported_models())}. To add one, describe its blocks in a normscope.Family, "
+            f"The architecture {model_type!r} is not supported: {reason}. `normscope models` lists the "
+            f"{len(supported_models())} that are. To add one, describe its blocks in a normscope.Family, "
             f"check it with normscope.testing.assert_family() and pass it to normscope.register_family()."
         )
     return family

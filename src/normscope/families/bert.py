@@ -52,7 +52,10 @@ _BERT_STACK = Stack(
 BERT = Family("bert", ("bert", "electra", "ernie", "splinter", "bert-generation", "roc_bert", "layoutlm"), _BERT_STACK)
 
 ROBERTA = Family(
-    "roberta", ("roberta", "xlm-roberta", "camembert", "data2vec-text"), _BERT_STACK, longest=positions_after_padding
+    "roberta",
+    ("roberta", "xlm-roberta", "camembert", "data2vec-text", "markuplm"),
+    _BERT_STACK,
+    longest=positions_after_padding,
 )
 
 DISTILBERT = Family(

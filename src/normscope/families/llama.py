@@ -69,7 +69,7 @@ LLAMA = decoder(
     "llama",
     pre_norm(GATED),
     *("llama", "mistral", "qwen2", "qwen3", "smollm3", "ministral", "ministral3", "helium", "cwm", "ernie4_5"),
-    *("seed_oss", "hunyuan_v1_dense"),
+    *("seed_oss", "hunyuan_v1_dense", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "molmo2_text"),
 )
 
 PHI3 = decoder(
@@ -79,6 +79,7 @@ PHI3 = decoder(
         feed_forward_norm=RmsNormPart(SECOND_NORM),
         feed_forward=_FUSED_GATED,
     ),
+    *("phi3", "phi4_multimodal"),
 )
 
 GLM = decoder("glm", pre_norm(_FUSED_GATED))

@@ -178,7 +178,7 @@ DBRX = Family(
 
 QWEN2_MOE = decoder("qwen2_moe", _mixed(pre_norm(_shared("shared_expert", "mlp.shared_expert_gate")), _every_so_many))
 
-QWEN3_MOE = decoder("qwen3_moe", _mixed(pre_norm(_EXPERTS), _every_so_many))
+QWEN3_MOE = decoder("qwen3_moe", _mixed(pre_norm(_EXPERTS), _every_so_many), "qwen3_moe", "qwen3_vl_moe_text")
 
 MELLUM = decoder("mellum", _mixed(pre_norm(_EXPERTS), _as_listed))
 

@@ -114,6 +114,6 @@ CAUSAL_TEXT_TOWER = Family(
     Stack("encoder.layers.*", _TOWER, causal=True),
 )
 
-TEXT_TOWER = Family("siglip-text", ("siglip_text_model",), Stack("encoder.layers.*", _TOWER))
+TEXT_TOWER = Family("siglip-text", ("siglip_text_model", "tipsv2_text_model"), Stack("encoder.layers.*", _TOWER))
 
 FAMILIES = (VIT, BEIT, DINOV2, IMAGE_TOWER, CAUSAL_TEXT_TOWER, TEXT_TOWER)

@@ -27,7 +27,15 @@ from normscope.models.devices import entry_device
 from normscope.pullback import pull_back_head, values_of
 from normscope.results.explanation import Explanation
 from normscope.scopes import scopes_of
-from normscope.testing.inputs import head_inputs, lengths_of, only_second, options_of, random_inputs, stacks_of
+from normscope.testing.inputs import (
+    head_inputs,
+    lengths_of,
+    only_second,
+    options_of,
+    random_inputs,
+    stacks_of,
+    unpadded,
+)
 from normscope.testing.oracle import oracle
 
 
@@ -283,7 +291,7 @@ def assert_head(
     """
     family, head = family_of(model.config.model_type), head_of(model)
     if inputs is None or lengths is None:
-        inputs, lengths = head_inputs(family, head, model)
+        inputs, lengths = unpadded(*head_inputs(family, head, model), head)
     cached = {"use_cache": False} if family.stack.causal or head.task == "causal-lm" else {}
     before, plain = state_of(model), _forward_logits(model, head, {**inputs, **cached})
     traces = capture_head(model, family, {**inputs, **cached}, lengths, dtype=model.dtype)

@@ -65,8 +65,6 @@ def head_inputs(family: Family, head: Head, model: PreTrainedModel) -> tuple[dic
     if family.reads == "image":
         lengths = lengths_of(family, inputs, model)["stack"]
         return {name: tensor.to(model.dtype) for name, tensor in inputs.items()}, lengths
-    if any(isinstance(part, LastPosition | MeanOfPositions) for part in head.parts):  # which would be padding
-        inputs = {name: tensor[:1].expand(2, -1).clone() for name, tensor in inputs.items()}
     if any(isinstance(part, EndToken) for part in head.parts):
         end, last = model.config.eos_token_id, inputs["attention_mask"].sum(-1, keepdim=True) - 1
         inputs["input_ids"][inputs["input_ids"] == end] = end + 1
@@ -77,6 +75,17 @@ def head_inputs(family: Family, head: Head, model: PreTrainedModel) -> tuple[dic
     if head.task == "multiple-choice":
         inputs = {name: tensor[None] for name, tensor in inputs.items()}
     return inputs, lengths
+
+
+def unpadded(inputs: Mapping[str, Tensor], lengths: list[int], head: Head) -> tuple[dict[str, Tensor], list[int]]:
+    """Inputs without padding for a head that reads a position whatever is there; as they are for any other."""
+    if "attention_mask" not in inputs or not any(
+        isinstance(part, LastPosition | MeanOfPositions) for part in head.parts
+    ):
+        return dict(inputs), lengths
+    dimension = 1 if head.task == "multiple-choice" else 0
+    both = {name: tensor.narrow(dimension, 0, 1) for name, tensor in inputs.items()}
+    return {name: torch.cat([tensor, tensor], dimension) for name, tensor in both.items()}, [lengths[0]] * 2
 
 
 def only_second(inputs: Mapping[str, Tensor], length: int, *, nested: bool) -> dict[str, Tensor]:

@@ -78,6 +78,8 @@ _LATENT = {"num_key_value_heads": 4}
 """Values from a latent state are there for every head."""
 _MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8}
 
+_SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}}
+
 SPECIAL: dict[str, dict[str, Any]] = {
     "axk1": _LATENT,
     "bamba": _MAMBA,
@@ -101,6 +103,8 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "mistral4": _LATENT,
     "neomme": {"head_dim": 16},
     "rembert": {"output_embedding_size": 16, "input_embedding_size": 16},
+    "qwen2_vl_text": _SECTIONS,
+    "qwen2_5_vl_text": _SECTIONS,
     "reformer": {"axial_pos_embds_dim": (16, 16), "axial_pos_shape": (8, 8)},
     "roc_bert": {"shape_vocab_size": 64, "pronunciation_vocab_size": 64},
     "splinter": {"question_token_id": 7},
@@ -112,10 +116,11 @@ SPECIAL: dict[str, dict[str, Any]] = {
 
 def shrunk(model_type: str, **changes: Any) -> PreTrainedConfig:
     """The default configuration of a type with every size made small."""
-    return _of_class(CONFIG_MAPPING[model_type], {**SPECIAL.get(model_type, {}), **changes})
+    return _of_class(CONFIG_MAPPING[model_type], changes)
 
 
 def _of_class(config_class: type[PreTrainedConfig], changes: dict[str, Any]) -> PreTrainedConfig:
+    changes = {**SPECIAL.get(config_class.model_type, {}), **changes}
     known = config_class()
     fields = {**known.to_dict(), **{name: getattr(known, name) for name in known.attribute_map}}
     settings = {name: value for name, value in TINY.items() if name in fields and _is_size(fields[name])}

@@ -269,6 +269,7 @@ ENCODERS: Table = {
         _multiple(*_POOLER, CLASSIFIER),
         _token_tasks(),
     ),
+    **for_each("MarkupLM", _sentence(*_POOLER, CLASSIFIER), _token_tasks()),
     **for_each("JinaEmbeddingsV3", _vocabulary(_ROBERTA_LM), _sentence(*_TOKEN_TANH), _token_tasks()),
     **for_each("Esmc", _vocabulary((*_NORM, *_ROBERTA_LM)), _sentence(*_NORM, *_TOKEN_TANH)),
     "EsmcForTokenClassification": Head("token-classification", (*_NORM, LinearPart("score"))),
@@ -372,7 +373,7 @@ def _dinov2_image(config: Config) -> Head:
     """The class token and the mean of the patches side by side: the sum of what each half of the classifier makes."""
     first = 1 + getattr(config, "num_register_tokens", 0)
     halves = (TokenAt(), LinearShare("classifier", 0, 2)), (MeanFrom(first), LinearShare("classifier", 1, 2))
-    return Head("image-classification", (*_VIT, AveragePart(halves), ScalePart(len(halves))))
+    return Head("image-classification", (*_VIT, AveragePart(halves), ScalePart(float(len(halves)))))
 
 
 IMAGES: Table = {

@@ -12,6 +12,11 @@ from normscope.families.spec import Config, NormPart
 
 _BASE = "base_model."
 
+_AS = dict.fromkeys(
+    ("qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text", "molmo2_text"), "LlamaForCausalLM"
+)
+"""Types of towers that have no class with a head of their own, and a class whose head is the same."""
+
 
 def _inside(tower: str, *, scaled: bool = True) -> Callable[[Config], Head]:
     """The head of the tower's own class; not `scaled` where the multimodal class leaves out the scale of its logits."""
@@ -28,7 +33,7 @@ def _inside(tower: str, *, scaled: bool = True) -> Callable[[Config], Head]:
 def _head_of_type(text: Config) -> Head:
     from transformers.models.auto import modeling_auto  # noqa: PLC0415  (not before it is used)
 
-    name = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(text.model_type)
+    name = _AS.get(text.model_type) or modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(text.model_type)
     described = DECODERS.get(name or "")
     if described is None:
         raise HeadError(f"The head of a text tower of the type {text.model_type!r} is not described.")
@@ -44,10 +49,10 @@ def _deeper(part: HeadPart, tower: str) -> HeadPart:
 _NAMES = (
     "Llava LlavaNext LlavaNextVideo LlavaOnevision VipLlava VideoLlava InternVL Mistral3 DeepseekVL "
     "GotOcr2 LightOnOcr Exaone4_5_ HyperCLOVAXVisionV2 Ovis2 AudioFlamingo3 MusicFlamingo "
-    "GlmAsr GraniteSpeech GraniteSpeechPlus Qwen2Audio Voxtral MossTranscribeDiarize"
+    "Qwen2VL Qwen2_5_VL Qwen3VL Qwen3VLMoe GlmAsr Qwen2Audio Voxtral MossTranscribeDiarize"
 )
 
-_UNSCALED = "AyaVision Cohere2Vision"
+_UNSCALED = "AyaVision Cohere2Vision GraniteSpeech GraniteSpeechPlus"
 
 MULTIMODAL: Table = {
     **{f"{name}ForConditionalGeneration": _inside("language_model") for name in _NAMES.split()},

@@ -172,31 +172,35 @@ def models_command(
         return
     known = supported_models()
     names = named(name, known, "architecture")
-    from rich.table import Table
-    from rich.text import Text
-
     console = result_console()
     headings = ["model_type", "family", "kind", "topology", "feed-forward", "attention", "chain"]
     rows = [[model_type, *describe(model_type, known[model_type])] for model_type in names]
     needed = sum(1 + max(map(len, column)) for column in zip(headings, *rows, strict=True))
     if needed > console.width:  # the chain is the longest column, and follows from the topology
         headings, rows = headings[:-1], [row[:-1] for row in rows]
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, no_wrap=True)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console.print(Text(f"{len(rows)} supported architectures", style="bold"))
-    console.print(table)
+    _print_table(f"{len(rows)} supported architectures", headings, rows)
 
 
 def _print_refused(name: str | None) -> None:
     from normscope.families.refused import refused_models
-    from normscope.output.terminal import plain_table
 
     reasons = refused_models()
     rows = [[model_type, reasons[model_type]] for model_type in sorted(named(name, reasons, "refused architecture"))]
-    result_console().print(plain_table(f"{len(rows)} refused architectures", ["model_type", "why"], rows))
+    _print_table(f"{len(rows)} refused architectures", ["model_type", "why"], rows)
+
+
+def _print_table(title: str, headings: list[str], rows: list[list[str]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, no_wrap=heading != "why")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = result_console()
+    console.print(Text(title, style="bold"))
+    console.print(table)
 
 
 def describe(model_type: str, family: Family) -> tuple[str, ...]:
@@ -217,10 +221,15 @@ def describe(model_type: str, family: Family) -> tuple[str, ...]:
 
 
 def default_block(model_type: str, family: Family) -> tuple[str, ...]:
-    """The last block of a model with the default configuration, in words."""
+    """The last block of a model with the default configuration, in words; only its topology if that one is refused."""
     from transformers import CONFIG_MAPPING
 
-    return block_in_words(family.stack.topologies(CONFIG_MAPPING[model_type]())[-1])
+    from normscope.errors import UnsupportedArchitectureError
+
+    try:
+        return block_in_words(family.stack.topologies(CONFIG_MAPPING[model_type]())[-1])
+    except UnsupportedArchitectureError:
+        return "by configuration", "", "", ""
 
 
 def block_in_words(topology: Topology) -> tuple[str, ...]:

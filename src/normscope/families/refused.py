@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 from normscope.errors import UnsupportedArchitectureError
 
-CLASSES = dict.fromkeys(
+CLASSES: Mapping[str, str] = dict.fromkeys(
     ("CLIPModel", "SiglipModel", "MetaClip2Model"),
     "it has two towers, one for images and one for texts. Each is a model of its own: analyse model.vision_model or "
     "model.text_model.",

@@ -124,7 +124,7 @@ def _of_class(config_class: type[PreTrainedConfig], changes: dict[str, Any]) -> 
     known = config_class()
     fields = {**known.to_dict(), **{name: getattr(known, name) for name in known.attribute_map}}
     settings = {name: value for name, value in TINY.items() if name in fields and _is_size(fields[name])}
-    inner: dict[str, type[PreTrainedConfig]] = dict(known.sub_configs)
+    inner: dict[str, Any] = dict(known.sub_configs)
     for name, sub in inner.items():
         own = getattr(known, name, None)
         if isinstance(own, PreTrainedConfig):

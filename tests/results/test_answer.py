@@ -102,6 +102,19 @@ def test_a_chat_that_ends_with_the_assistant_is_explained_by_its_own_last_turn(c
     assert found.text == "In Lisbon." and len(found.turns()) == 1
 
 
+def test_a_question_alone_is_its_own_context(chat: ns.Analyzer) -> None:
+    found = chat.explain_answer(question="Marta lives in Lisbon. Where does she live?", answer="Lisbon")
+    spans = found.spans()
+    assert {span.text for span in spans} == {"Marta lives in Lisbon.", "Where does she live?"}
+    assert "question" not in {span.text for span in spans.left_out}
+    adds_up(spans, found.value)
+
+
+def test_a_part_of_what_was_handed_on_begins_anew(chat: ns.Analyzer) -> None:
+    through = chat.explain_answer(context=DOCUMENTS, question=QUESTION, answer="In Lisbon.").through_reasoning()
+    assert through.of("Lisbon").attrs["hops"] == through.of("Lisbon", against="Oslo").attrs["hops"] == ""
+
+
 def test_spans_of_ones_own_are_characters_of_a_document(chat: ns.Analyzer, answer: Answer) -> None:
     spans = answer.by([(0, 5, "who"), (15, 21)], of="document 1")
     assert {span.text for span in spans} == {"who", "Lisbon"}
@@ -191,6 +204,18 @@ def test_a_contrast_is_with_another_answer_at_the_first_token_that_differs(chat:
     assert part.value == pytest.approx(answer.value, abs=1e-4)
     with pytest.raises(ns.InputError, match="no token in which they differ"):
         answer.of("In", against="In Lisbon")
+
+
+def test_a_part_of_a_contrast_is_no_contrast_any_more(chat: ns.Analyzer) -> None:
+    options: dict[str, Any] = dict(context=DOCUMENTS, question=QUESTION, answer="In Lisbon.")
+    contrast = chat.explain_answer(against="In Oslo.", **options)
+    centred, logit = (chat.explain_answer(objective=objective, **options) for objective in ("centred", "logit"))
+    for _ in range(2):  # without the table, and with it
+        assert contrast.of("Lisbon").value == pytest.approx(centred.of("Lisbon").value, abs=1e-4)
+        assert contrast.of("Lisbon").objective == "centred"
+        again = logit.of("Lisbon", against="Oslo").of("Lisbon")
+        assert again.objective == "logit" and again.value == pytest.approx(logit.of("Lisbon").value, abs=1e-4)
+        _ = contrast.table, logit.table
 
 
 def test_credit_goes_on_through_the_generated_text_and_stays_the_same(answer: Answer) -> None:

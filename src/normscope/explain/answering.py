@@ -154,6 +154,11 @@ class AnswerEngine:
         )
 
     @property
+    def plain_objective(self) -> Objective:
+        """What is explained of tokens that nothing is set against."""
+        return "centred" if self.objective == "contrast" else self.objective
+
+    @property
     def _outputs(self) -> list[Output]:
         return [Output(self.first_row + place, number) for place, number in enumerate(self.exchange.ids)]
 

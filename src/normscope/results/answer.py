@@ -17,7 +17,7 @@ import xarray as xr
 from normscope.errors import InputError, SelectionError, listing
 from normscope.explain.answering import AnswerEngine
 from normscope.inputs.units import units_of
-from normscope.options import UNITS, Objective, Unit, whole_number
+from normscope.options import UNITS, Unit, whole_number
 from normscope.results import answer_schema as names
 from normscope.results.answer_text import SOURCES, AnswerPart, AnswerText
 from normscope.results.reasoning import handed_on
@@ -42,9 +42,8 @@ class _Numbers:
         """The dataset with its table, which is computed once."""
         if names.TABLE not in self.dataset:
             engine = self.at_hand("The table of all tokens of the answer")
-            objective: Objective = "centred" if engine.objective == "contrast" else engine.objective
-            pulled = engine.spans([[place] for place in range(len(engine.exchange.ids))], objective)
-            self.dataset = names.with_table(self.dataset, pulled)
+            pulled = engine.spans([[place] for place in range(len(engine.exchange.ids))], engine.plain_objective)
+            self.dataset = names.with_table(self.dataset, pulled, engine.plain_objective)
         return self.dataset
 
     def at_hand(self, what: str) -> AnswerEngine:
@@ -308,14 +307,14 @@ class Answer:
             engine = self._numbers.at_hand("A contrast")
             place, pulled = engine.contrast(chosen, against)
             said = against if isinstance(against, str) else str(list(against))
-            dataset = names.with_span(self._dataset, pulled, [place], objective="contrast", against=said)
+            dataset = names.with_span(self._dataset, pulled, [place], objective="contrast", against=said, hops="")
             return Answer(dataset, shared=self._numbers)
-        if self.objective == "contrast" or names.TABLE not in self._numbers.dataset:
-            engine = self._numbers.at_hand("A part of the answer")
-            objective = "centred" if self.objective == "contrast" else None
-            dataset = names.with_span(self._dataset, engine.spans([chosen], objective), chosen)
-            return Answer(dataset.assign_attrs(objective=objective or self.objective, against=""), shared=self._numbers)
-        return Answer(self._from_table(chosen), shared=self._numbers)
+        if names.TABLE in self._numbers.dataset:
+            return Answer(self._from_table(chosen), shared=self._numbers)
+        engine = self._numbers.at_hand("A part of the answer")
+        plain = {"objective": engine.plain_objective, "against": "", "hops": ""}
+        dataset = names.with_span(self._dataset, engine.spans([chosen], engine.plain_objective), chosen, **plain)
+        return Answer(dataset, shared=self._numbers)
 
     def _from_table(self, chosen: Sequence[int]) -> xr.Dataset:
         """The sum of rows of the table: no pass through the model is needed."""
@@ -328,7 +327,8 @@ class Answer:
             names.BIAS: ((), float(rows[names.TABLE_BIAS].sum())),
             names.ERROR: ((), float(rows[names.TABLE_ERROR].max())),
         }
-        return self._dataset.assign(sums).assign_coords({names.SELECTED: ("output", flags)}).assign_attrs(hops="")
+        plain = {"objective": str(rows[names.TABLE].attrs["objective"]), "against": "", "hops": ""}
+        return self._dataset.assign(sums).assign_coords({names.SELECTED: ("output", flags)}).assign_attrs(plain)
 
     def through_reasoning(self, hops: int | None = None) -> Answer:
         """The credit handed on through the generated text: from tokens that the model wrote to what made it write them.

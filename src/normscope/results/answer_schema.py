@@ -76,13 +76,13 @@ def with_span(dataset: xr.Dataset, pulled: PulledSpans, selected: Sequence[int],
     return dataset.assign(variables).assign_coords({SELECTED: ("output", flags)}).assign_attrs(attributes)
 
 
-def with_table(dataset: xr.Dataset, pulled: PulledSpans) -> xr.Dataset:
+def with_table(dataset: xr.Dataset, pulled: PulledSpans, objective: str) -> xr.Dataset:
     """The dataset with the explanation of every token of the answer by itself; missing where a token is not read yet."""
     table = _numpy(pulled.shares)
     outputs = dataset["token_output"].values
     table[outputs[None] >= np.arange(len(table))[:, None]] = np.nan
     variables = {
-        TABLE: (("output", "token"), table, {"quantity": "logit"}),
+        TABLE: (("output", "token"), table, {"quantity": "logit", "objective": objective}),
         TABLE_VALUE: ("output", _numpy(pulled.values)),
         TABLE_BIAS: ("output", _numpy(pulled.bias)),
         TABLE_ERROR: ("output", _numpy(pulled.errors)),

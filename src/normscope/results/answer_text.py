@@ -72,8 +72,10 @@ class AnswerText:
     # ---- documents and turns -------------------------------------------------------------------------------------------
 
     def sources(self, kind: str | None = None) -> list[Source]:
-        """Documents and turns, or one of the two; raises if there are none."""
+        """Documents and turns, or one of the two; without a context, the question. Raises if there are none."""
         found = [each for each in self.segments if each.kind in (SOURCES if kind is None else (kind,))]
+        if kind is None and not found:
+            found = [each for each in self.segments if each.kind == "question"]
         if not found:
             given = {"document": "a context", "turn": "messages"}.get(kind or "", "a context or messages")
             raise SelectionError(
@@ -93,8 +95,8 @@ class AnswerText:
         return matching[0].start, matching[0].end
 
     def source_at(self, place: int) -> str:
-        """The name of the document or turn that a character is in."""
-        found = (each.name for each in self.segments if each.kind in SOURCES and each.start <= place < each.end)
+        """The name of the document, turn or question that a character is in."""
+        found = (each.name for each in self.segments if each.kind != "answer" and each.start <= place < each.end)
         return next(found, "")
 
     def token_spans(self) -> Iterator[CharacterSpan]:

@@ -15,6 +15,7 @@ import xarray as xr
 
 import normscope as ns
 from normscope.chain.proof import TOLERANCE
+from normscope.families.refused import refused_models
 
 from .samples import TEXT, Output, tiny_bert
 
@@ -83,6 +84,15 @@ def test_models_lists_every_supported_architecture(run: Callable[..., Output]) -
         r"roberta +roberta +encoder +post-norm +plain +dispatched +Attn Res Ln Ff Res Ln *", rows["roberta"]
     )
     assert "hooked" in rows["deberta"]
+
+
+def test_models_refused_lists_what_is_not_analysed_and_why(run: Callable[..., Output]) -> None:
+    code, out, _ = run("models", "--refused")
+    assert code == 0
+    rows = [line.split()[0] for line in out.splitlines()[2:]]
+    assert rows == sorted(refused_models())
+    _, out, _ = run("models", "mamba2", "--refused")
+    assert "recurrence" in out
 
 
 def test_model_options_reach_the_model(run: Callable[..., Output], tmp_path: Path) -> None:

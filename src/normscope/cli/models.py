@@ -34,6 +34,9 @@ MODELS_EXAMPLES = (
     "normscope models --refused",
 )
 
+_NOT_BY_DEFAULT = {"big_bird": {"attention_type": "original_full"}}
+"""Settings of a type without which its default configuration is refused."""
+
 _SENTENCE = "The opera singer caught a soap bubble."
 _RANDOM_TOKENS = 16
 
@@ -165,7 +168,8 @@ def describe(model_type: str, family: Family) -> tuple[str, ...]:
 
     topology = family.stack.topology
     if not isinstance(topology, Topology):  # it depends on the configuration: show that of the default one, last layer
-        topology = family.stack.topologies(CONFIG_MAPPING[model_type]())[-1]
+        config = CONFIG_MAPPING[model_type](**_NOT_BY_DEFAULT.get(model_type, {}))
+        topology = family.stack.topologies(config)[-1]
     parts = topology.chain()
     return (
         family.name,

@@ -18,6 +18,7 @@ import xarray as xr
 import normscope as ns
 from normscope.chain.proof import TOLERANCE
 from normscope.cli.models import describe
+from normscope.families.refused import refused_models
 
 from .samples import TEXT, Output, tiny_bert
 
@@ -105,6 +106,15 @@ def test_a_family_of_another_package_is_described_by_its_own_blocks() -> None:
         "Attn Res Ln Ff Res",
     )
     assert describe("opt", replace(opt, name="mine"))[1:] == describe("opt", opt)[1:]
+
+
+def test_models_refused_lists_what_is_not_analysed_and_why(run: Callable[..., Output]) -> None:
+    code, out, _ = run("models", "--refused")
+    assert code == 0
+    rows = [line.split()[0] for line in out.splitlines()[2:]]
+    assert rows == sorted(refused_models())
+    _, out, _ = run("models", "mamba2", "--refused")
+    assert "recurrence" in out
 
 
 def test_model_options_reach_the_model(run: Callable[..., Output], tmp_path: Path) -> None:

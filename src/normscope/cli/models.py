@@ -45,6 +45,9 @@ CONVERT_EXAMPLES = (
     "normscope convert --model ./old-model --allow-pickle --out ./new-model",
 )
 
+_NOT_BY_DEFAULT = {"big_bird": {"attention_type": "original_full"}}
+"""Settings of a type without which its default configuration is refused."""
+
 _SENTENCE = "The opera singer caught a soap bubble."
 _RANDOM_TOKENS = 16
 
@@ -221,15 +224,11 @@ def describe(model_type: str, family: Family) -> tuple[str, ...]:
 
 
 def default_block(model_type: str, family: Family) -> tuple[str, ...]:
-    """The last block of a model with the default configuration, in words; only its topology if that one is refused."""
+    """The last block of a model with the default configuration, in words."""
     from transformers import CONFIG_MAPPING
 
-    from normscope.errors import UnsupportedArchitectureError
-
-    try:
-        return block_in_words(family.stack.topologies(CONFIG_MAPPING[model_type]())[-1])
-    except UnsupportedArchitectureError:
-        return "by configuration", "", "", ""
+    config = CONFIG_MAPPING[model_type](**_NOT_BY_DEFAULT.get(model_type, {}))
+    return block_in_words(family.stack.topologies(config)[-1])
 
 
 def block_in_words(topology: Topology) -> tuple[str, ...]:

@@ -135,24 +135,23 @@ T5 = Family(
 # ---- T5 with experts ------------------------------------------------------------------------------------------------
 
 
-def _switch_layers(config: Config, step: int, depth: int, dense: PreNorm, sublayer: str) -> list[Topology]:
+def _switch_feed_forwards(step: int, depth: int, sublayer: str) -> list[PlainPart | PlainExpertsPart]:
+    """That of every layer: every so many have experts."""
     inside = f"{sublayer}.mlp"
     plain = PlainPart(f"{inside}.wi", f"{inside}.act", f"{inside}.wo")
     experts = PlainExpertsPart(inside, f"{inside}.experts", PlainPart("wi", "act", "wo"), masked=True)
-    sparse = [step == 1 or (step > 0 and layer % step == 1) for layer in range(depth)]
-    return [replace(dense, feed_forward=experts if has_experts else plain) for has_experts in sparse]
+    return [experts if step == 1 or (step > 0 and layer % step == 1) else plain for layer in range(depth)]
 
 
 def _switch_encoder(config: Config) -> list[Topology]:
-    norm, unused = RmsNormPart("layer.1.layer_norm"), PlainPart("", "", "")
-    block = PreNorm(_T5_ATTENTION, norm, unused)
-    return _switch_layers(config, config.encoder_sparse_step, config.num_layers, block, "layer.1")
+    networks = _switch_feed_forwards(config.encoder_sparse_step, config.num_layers, "layer.1")
+    return [PreNorm(_T5_ATTENTION, RmsNormPart("layer.1.layer_norm"), network) for network in networks]
 
 
 def _switch_decoder(config: Config) -> list[Topology]:
-    norm, unused = RmsNormPart("layer.2.layer_norm"), PlainPart("", "", "")
-    block = PreNorm(_T5_ATTENTION, norm, unused, cross=(RmsNormPart("layer.1.layer_norm"), _T5_CROSS))
-    return _switch_layers(config, config.decoder_sparse_step, config.num_decoder_layers, block, "layer.2")
+    networks = _switch_feed_forwards(config.decoder_sparse_step, config.num_decoder_layers, "layer.2")
+    cross = (RmsNormPart("layer.1.layer_norm"), _T5_CROSS)
+    return [PreNorm(_T5_ATTENTION, RmsNormPart("layer.2.layer_norm"), network, cross) for network in networks]
 
 
 SWITCH = Family(

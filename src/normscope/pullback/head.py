@@ -109,7 +109,7 @@ def _starts(trace: HeadTrace, targets: Sequence[Target]) -> Iterator[tuple[tuple
     if plain:
         labels = sorted({label for number in plain for label in targets[number].weights})
         weights = [[float(targets[number].weights.get(label, 0.0)) for label in labels] for number in plain]
-        yield narrowed(trace.steps, labels), start(plain, torch.tensor(weights, dtype=dtype))
+        yield narrowed(trace.steps, labels), start(plain, torch.tensor(weights, dtype=dtype, device=device))
     centred = [number for number, target in enumerate(targets) if target.centred]
     if not centred:
         return

@@ -44,7 +44,7 @@ for line in (
 PYTHON = """
 try:
     {}
-except ns.InputError as error:
+except (ns.InputError, ns.ModelError) as error:
     assert "pip install 'normscope[{}]'" in str(error), str(error)
 else:
     raise AssertionError("Nothing was missing.")
@@ -66,6 +66,7 @@ CALLS = {
     "notebook": ["ns.load().analyze('A text.', scopes='AttnW', layers=1).explore()"],
     "captum": ["ns.load().explain('A text.', at=0, direction='state', method='integrated-gradients')"],
     "ray": ["from normscope.runs.ray import Ray"],
+    "gguf": ["Path('c.gguf').write_bytes(b'GGUF'); ns.load('c.gguf')"],
 }
 COMMANDS = {
     "corpus": [
@@ -133,4 +134,4 @@ def test_what_needs_a_missing_extra_says_how_to_install_it_and_leaves_no_file(ex
         f"for arguments in {COMMANDS.get(extra, [])!r}:\n    assert \"'normscope[{extra}]'\" in run(arguments, 2)\n"
     )
     succeeds(calls + commands, extras()[extra], tmp_path)
-    assert not {path.name for path in tmp_path.iterdir()} - {"a.parquet", "b.zarr"}
+    assert not {path.name for path in tmp_path.iterdir()} - {"a.parquet", "b.zarr", "c.gguf"}

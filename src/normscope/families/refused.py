@@ -9,7 +9,7 @@ from functools import cache
 
 from normscope.errors import UnsupportedArchitectureError
 
-CLASSES = dict.fromkeys(
+CLASSES: dict[str, str] = dict.fromkeys(
     ("CLIPModel", "SiglipModel", "MetaClip2Model"),
     "it has two towers, one for images and one for texts. Each is a model of its own: analyse model.vision_model or "
     "model.text_model.",

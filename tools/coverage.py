@@ -19,10 +19,10 @@ import multiprocessing
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
@@ -34,6 +34,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 ROOT = Path(__file__).parents[1]
 STATE = ROOT / "build" / "coverage.jsonl"
 """What an interrupted run has done: a line with the digest of the sources, then one for each type."""
+
+Record = Callable[[str, list[Trial]], None]
 
 SECONDS = 120
 """A type may take this long."""
@@ -94,7 +96,7 @@ def _send(model_type: str, sender: Connection) -> None:
         sender.send(try_type(model_type))
 
 
-def run(types: list[str], found: dict[str, list[Trial]], record: Any) -> dict[str, list[Trial]]:
+def run(types: list[str], found: dict[str, list[Trial]], record: Record) -> dict[str, list[Trial]]:
     """Try what was not tried before."""
     columns = (TextColumn("{task.description:30}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -108,7 +110,7 @@ def run(types: list[str], found: dict[str, list[Trial]], record: Any) -> dict[st
     return {model_type: found[model_type] for model_type in types}
 
 
-def recorder(found: dict[str, list[Trial]]) -> Any:
+def recorder(found: dict[str, list[Trial]]) -> Record:
     """Writes every type down as soon as it was tried."""
     STATE.parent.mkdir(exist_ok=True)
 
@@ -124,6 +126,10 @@ def recorder(found: dict[str, list[Trial]]) -> Any:
     return record
 
 
+def _forget(model_type: str, trials: list[Trial]) -> None:
+    """Some types alone are tried anew every time."""
+
+
 def main() -> int:
     """Try the types, print what came of them, and write the page; the exit code is 1 if something has to be mended."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -134,7 +140,7 @@ def main() -> int:
     logging.disable()
     torch.set_num_threads(1)
     if options.only:
-        results = run(options.only.split(","), {}, lambda *_: None)
+        results = run(options.only.split(","), {}, _forget)
         for model_type, trials in results.items():
             for trial in trials:
                 print(f"{model_type:28} {page.line(trial)}")

@@ -113,6 +113,7 @@ def _proved(model: PreTrainedModel) -> float:
     decoded = inputs.pop("decoder_input_ids", None)
     target = None if analyzer.family.encoder is None else {"input_ids": decoded}
     analysis = analyzer.analyze(inputs, target=target)
+    assert isinstance(analysis, ns.Analysis)
     worst = float(analysis.dataset["component_error"].max())
     if model.base_model is model:
         return worst

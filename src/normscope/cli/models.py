@@ -45,7 +45,7 @@ CONVERT_EXAMPLES = (
     "normscope convert --model ./old-model --allow-pickle --out ./new-model",
 )
 
-_NOT_BY_DEFAULT = {"big_bird": {"attention_type": "original_full"}}
+_NOT_BY_DEFAULT: dict[str, dict[str, Any]] = {"big_bird": {"attention_type": "original_full"}}
 """Settings of a type without which its default configuration is refused."""
 
 _SENTENCE = "The opera singer caught a soap bubble."

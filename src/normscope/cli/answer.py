@@ -98,7 +98,7 @@ def answer_command(
 
     The model answers a question about documents, and its answer is taken apart: what each sentence puts into the logits of
     its tokens, exactly for given attention weights, deviations of norms and slopes of activations. With --out it is written
-    as a picture (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
+    as a page (html), a picture (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
     """
     check_answer_request(request, context, messages, units=units, hops=hops, top=top, out=out)
     documents = _documents(context or [], as_text=reading.as_text)

@@ -174,7 +174,7 @@ def check_answer_request(
     if request.get("max_new_tokens", 1) < 1 or top < 1:
         raise InputError("--max-new-tokens and --top are at least 1.")
     if out is not None:
-        ending(out, MAPS)
+        ending(out, RESULTS)
 
 
 def read_bytes(size: str | None) -> int | None:

@@ -15,11 +15,13 @@ from pathlib import Path
 
 from normscope.errors import NormscopeError
 from normscope.explorer.packing import Precision
-from normscope.explorer.payload import Shown, encoded
+from normscope.explorer.payload import Shown, build_payload, encoded
 from normscope.explorer.windows import LongResults, Tell
 from normscope.models.source import model_name
+from normscope.options import Unit
 from normscope.paths import PAGES, ending
 from normscope.results import files
+from normscope.results.answer import Answer
 from normscope.results.explanation import Explanation
 from normscope.results.similarity import Similarity
 
@@ -59,7 +61,8 @@ def bundle() -> str:
 
 
 def page_html(*results: Shown, precision: Precision = "display", tell: Tell | None = None) -> str:
-    """The page of one analysis or of two side by side, of explanations, or of both, or of similarities, as HTML.
+    """The page of one analysis or of two side by side, of explanations, or of both, or of similarities, or of an answer, as
+    HTML.
 
     An analysis of a text that is too long for a page is shown in blocks of tokens, whose values are sums; `tell` is then
     called with the number of maps that are read, and their total.
@@ -76,7 +79,16 @@ def write_page(*results: Shown, path: str | Path, precision: Precision = "displa
         'bubble.html'
     """
     ending(path, PAGES)
-    html = page_html(*results, precision=precision, tell=tell)
+    return _write(page_html(*results, precision=precision, tell=tell), path)
+
+
+def write_answer_page(answer: Answer, path: str | Path, unit: Unit = "sentence") -> Path:
+    """Write the page of an answer in units of its context, completely or not at all."""
+    ending(path, PAGES)
+    return _write(render(encoded(build_payload(answer, unit=unit)), title=title(answer)), path)
+
+
+def _write(html: str, path: str | Path) -> Path:
     with files.replacing(path) as temporary:
         temporary.write_text(html, encoding="utf-8")
     return Path(path)
@@ -129,6 +141,8 @@ def _title(result: Shown) -> str:
     attributes = result.attrs
     if isinstance(result, Similarity):
         text = " \N{LEFT RIGHT ARROW} ".join(result.texts)
+    elif isinstance(result, Answer):
+        text = " ".join(result.text.split())
     else:
         text = str(attributes.get("text", "")) or ("explanation" if isinstance(result, Explanation) else "analysis")
     model = model_name(str(attributes.get("model", "normscope")))

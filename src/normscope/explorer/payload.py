@@ -16,11 +16,14 @@ import xarray as xr
 
 from normscope.errors import InputError
 from normscope.explorer import packing as pieces
+from normscope.explorer.answer_payload import answer_payload
 from normscope.explorer.packing import Precision
 from normscope.explorer.similarity_payload import similarities_payload
+from normscope.options import Unit
 from normscope.results import explanation_schema as names
 from normscope.results import schema
 from normscope.results.analysis import Analysis
+from normscope.results.answer import Answer
 from normscope.results.explanation import Explanation
 from normscope.results.rollout import from_inputs, normalised_by_method, residual_share
 from normscope.results.similarity import Similarity
@@ -119,7 +122,7 @@ def _edges(values: np.ndarray, precision: Precision) -> dict[str, object]:
 
 VERSION = 5
 
-Shown = Analysis | Explanation | Similarity
+Shown = Analysis | Explanation | Similarity | Answer
 """What the front end shows."""
 
 MOST_ANALYSES = 2
@@ -133,15 +136,19 @@ def build_payload(
     *results: Shown,
     precision: Precision = "display",
     predictions: Sequence[dict[str, object]] = (),
+    unit: Unit = "sentence",
 ) -> dict[str, Any]:
     """What the front end needs of one analysis, or of two to compare, and of explanations beside them or alone; or of
-    similarities, which are alone on a page.
+    similarities, or of an answer in units of its context, which are alone on a page.
 
     `predictions` are those at all positions of the first text, if the host knows them; otherwise those of the explanations.
     """
     analyses = [result for result in results if isinstance(result, Analysis)]
     explanations = [result for result in results if isinstance(result, Explanation)]
     similarities = [result for result in results if isinstance(result, Similarity)]
+    answers = [result for result in results if isinstance(result, Answer)]
+    if answers and len(results) > 1:
+        raise InputError("A page shows one answer, and nothing else: write several pages.")
     if similarities and len(similarities) < len(results):
         raise InputError("A page shows similarities, or analyses and explanations, not both: write two pages.")
     if len(analyses) > MOST_ANALYSES or not results:
@@ -156,6 +163,7 @@ def build_payload(
         "explanations": [explanation_payload(explanation, precision) for explanation in explanations],
         "predictions": list(predictions),
         **(similarities_payload(similarities) if similarities else {}),
+        **({"answer": answer_payload(answers[0], unit)} if answers else {}),
     }
 
 

@@ -1,4 +1,4 @@
-"""Explained answers to files, in the format that the file's ending names: pictures, tidy tables, JSON, netCDF."""
+"""Explained answers to files, in the format that the file's ending names: pictures, a page, tidy tables, JSON, netCDF."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from normscope.errors import FileError
 from normscope.options import Unit
 from normscope.output.export import plain, write_figure, write_json, write_table
-from normscope.paths import FIGURES, MAPS, NETCDF, ending
+from normscope.paths import FIGURES, NETCDF, PAGE, RESULTS, ending
 from normscope.results import answer_schema as names
 from normscope.results.files import write_netcdf
 
@@ -24,19 +24,23 @@ VERSION = 1
 
 
 def export_answer(answer: Answer, path: str | Path, *, unit: Unit = "sentence", **options: Any) -> Path:
-    """Write an explained answer to a file: svg, png, pdf, csv, parquet, json or nc by its ending.
+    """Write an explained answer to a file: svg, png, pdf, html, csv, parquet, json or nc by its ending.
 
     Args:
         answer: what to write.
         path: the file. Tables are tidy: a row for every span of the unit and for everything that was left out.
-        unit: the unit of tables, pictures and of the spans in JSON.
+        unit: the unit of tables, pictures, pages and of the spans in JSON.
         options: for pictures, those of `normscope.plots.plot_answer`.
     """
-    kind = ending(path, MAPS, without=NETCDF)
+    kind = ending(path, RESULTS, without=NETCDF)
     if options and kind not in FIGURES:
         raise FileError(f"Only pictures have the options {', '.join(options)}: {', '.join(FIGURES)}.")
     if kind in FIGURES:
         return write_figure(answer.plot(unit=unit, **options), path)
+    if kind == PAGE:
+        from normscope.explorer.page import write_answer_page  # noqa: PLC0415  (only pages need it)
+
+        return write_answer_page(answer, path, unit)
     if kind == NETCDF:
         return write_netcdf(answer.tree, path)
     if kind == "json":

@@ -22,7 +22,7 @@ from normscope.results import answer_schema as names
 from normscope.results.answer_text import SOURCES, AnswerPart, AnswerText
 from normscope.results.reasoning import handed_on
 from normscope.results.spans import Rank, Span, Spans, span_of_tokens
-from normscope.results.views import view
+from normscope.results.views import view, widget
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -377,11 +377,20 @@ class Answer:
         """
         return view("plots:plot_answer")(self, **options)
 
-    def save(self, path: str | Path, **options: object) -> Path:
-        """Write to a file in the format that its ending names: nc, json, csv, parquet, svg, png or pdf.
+    def explore(self) -> Any:
+        """The page of the answer as a notebook widget (extra `notebook`).
 
-        A netCDF file (nc, or no ending) holds everything that was computed, and `normscope.open` reads it back. Tables hold
-        the spans of a `unit` (default: sentences).
+        Examples:
+            >>> widget = answer.explore()  # at the end of a cell, it shows itself
+        """
+        return widget(self)
+
+    def save(self, path: str | Path, **options: object) -> Path:
+        """Write to a file in the format that its ending names: nc, html, json, csv, parquet, svg, png or pdf.
+
+        A netCDF file (nc, or no ending) holds everything that was computed, and `normscope.open` reads it back. Tables and
+        pages hold the spans of a `unit` (default: sentences). A page has the shares of single words of the answer if it is
+        short, or if its table was computed.
 
         Examples:
             >>> path = answer.save("answer.nc")

@@ -1,7 +1,8 @@
 /** The current view as a figure of its own, with title and legend: the marks on the page at a layout for paper. */
+import type { AnswerView } from "../draw/answerview";
 import { h } from "../draw/dom";
 import type { FlowDrawing } from "../draw/flowmarks";
-import type { FlowView } from "../draw/flowview";
+import { type FlowView, largest, signColour } from "../draw/flowview";
 import { layoutAt } from "../draw/geometry";
 import type { Ink } from "../draw/ink";
 import { LEGEND, legendMarks, legendTitle } from "../draw/legend";
@@ -10,7 +11,8 @@ import { type Mark, paintMarks, svgDocument } from "../draw/marks";
 import { chipMarks, ribbonLayout, ribbonMarks } from "../draw/ribbons";
 import type { SimilarityView } from "../draw/similarityview";
 import { greyedOf, methodShown, ownBarsOf, quantityShown, titleOf, type View } from "../draw/view";
-import { number } from "../model/format";
+import { ranking } from "../model/answer";
+import { addend, number } from "../model/format";
 import { isolated, phrase, shortLabel } from "../model/tokens";
 
 const MARGIN = 12;
@@ -82,6 +84,41 @@ export function similarityFigure(view: SimilarityView): Figure {
         marks: [...ribbonMarks(at, account, pairs, { dark, focus: null }), ...chipMarks(at, account, colours, ink)],
       },
     ],
+  });
+}
+
+const ANSWER = { width: 860, line: 22, name: 470, most: 40 };
+
+/** The shares as bars: the largest items, the others as one, and what was left out. */
+export function answerFigure({ answer, shares, ink, dark }: AnswerView): Figure {
+  const left = answer.items.flatMap(({ ranked }, item) => (ranked ? [] : [{ item, share: shares[item]!, count: 1 }]));
+  const lines = [...ranking(answer.items, shares, ANSWER.most), ...left];
+  const most = largest(lines.map(({ share }) => share)) || 1;
+  const half = (ANSWER.width - ANSWER.name - 90) / 2;
+  const middle = ANSWER.name + 10 + half;
+  const marks = lines.flatMap(({ item, share, count }, index): Mark[] => {
+    const name = item < 0 ? `${count} others` : answer.items[item]!.text.replace(/\s+/gu, "\u00a0");
+    const fill = answer.items[item]?.ranked ? ink.text : ink.muted;
+    const [y, length] = [index * ANSWER.line, (Math.abs(share) / most) * half];
+    return [
+      { kind: "text", x: 0, y: y + 15, text: isolated(shortLabel(name, 75)), size: 12, fill },
+      {
+        kind: "rect",
+        x: share < 0 ? middle - length : middle,
+        y: y + 5,
+        width: length,
+        height: 12,
+        fill: signColour(share, dark),
+      },
+      { kind: "text", x: ANSWER.width, y: y + 15, text: addend(share), size: 12, anchor: "end", fill: ink.muted },
+    ];
+  });
+  const title = isolated(shortText(answer.answer.map(({ text }) => text).join("")));
+  const about = [String(answer.facts.model ?? ""), `${answer.unit}s`, `value ${addend(answer.value)}`];
+  return withHeading(ink, title, about, {
+    width: ANSWER.width + 2 * MARGIN,
+    height: lines.length * ANSWER.line + HEADING + MARGIN,
+    marks: [{ kind: "group", x: MARGIN, y: HEADING, marks }],
   });
 }
 

@@ -1,6 +1,8 @@
 /** The current view as data: CSV in long form and JSON, with what is needed to read them later. */
+import type { AnswerView } from "../draw/answerview";
 import type { FlowView } from "../draw/flowview";
 import type { View } from "../draw/view";
+import { wordTexts } from "../model/answer";
 import { tolerance } from "../model/format";
 import type { Account, Line, SideName } from "../model/similarity";
 
@@ -162,6 +164,35 @@ export function similarityJson({ similarity, lines: { first, second }, table }: 
     second: side(second),
     table: rows,
     constant,
+  };
+  return `${JSON.stringify(content, null, 1)}\n`;
+}
+
+/** One line per item and word of the answer, and first those of the whole answer, whose word is empty. */
+export function answerCsv({ answer, view }: AnswerView): string {
+  const words = wordTexts(answer);
+  const block = (word: string, shares: ArrayLike<number>): string[] =>
+    answer.items.map(({ text, source, ranked }, item) =>
+      [quoted(word), ranked ? answer.unit : "left out", quoted(text), quoted(source), shares[item]].join(),
+    );
+  const rows = view.rows?.flatMap((shares, word) => block(words[word]!, shares)) ?? [];
+  return `${["word,kind,text,source,share", ...block("", view.total), ...rows].join("\r\n")}\r\n`;
+}
+
+export function answerJson({ answer, view }: AnswerView): string {
+  const { facts, unit, value, error, items } = answer;
+  const content = {
+    format: "normscope-answer",
+    version: 1,
+    facts,
+    unit,
+    value,
+    completeness_error: error,
+    view: view.name,
+    items,
+    shares: view.total,
+    words: wordTexts(answer),
+    rows: view.rows?.map((row) => [...row]) ?? null,
   };
   return `${JSON.stringify(content, null, 1)}\n`;
 }

@@ -1,4 +1,5 @@
 /** The payload as Python writes it (`normscope/explorer/payload.py`): labels as they are, numbers as packed blocks. */
+import type { AnswerPayload } from "./answer";
 import type { Scope } from "./scopes";
 import type { WindowFacts } from "./window";
 
@@ -184,6 +185,8 @@ export interface Payload {
   explanations: ExplanationPayload[];
   /** Of one pair of texts, or of several in the order in which they were ranked. A page has them alone. */
   similarities?: SimilarityPayload[];
+  /** Alone on a page, too. */
+  answer?: AnswerPayload;
   /** Of all places of the first text, where they are known. */
   predictions: PredictionPayload[];
 }

@@ -11,7 +11,7 @@ const UNITS: Choice[] = [
   { value: "sentence", label: "Sentences" },
   { value: "block", label: "Blocks", title: "Blocks with the same number of tokens" },
 ];
-const THEMES: Choice[] = [
+export const THEMES: Choice[] = [
   { value: "auto", label: "Auto" },
   { value: "light", label: "Light" },
   { value: "dark", label: "Dark" },

@@ -1,0 +1,45 @@
+/** What the panels of an answer show: its shares in a word or in all, and the colours for them. */
+import { type Answer, type Focus, fedBy, type Shares, sharesOf } from "../model/answer";
+import { inkOn, type Palette } from "./colour";
+import { largest, signs, tint } from "./flowview";
+import type { Ink } from "./ink";
+
+export interface AnswerView {
+  answer: Answer;
+  view: Shares;
+  /** Hovered, focused or chosen. */
+  focus: Focus | null;
+  chosen: Focus | null;
+  /** The share of every item in the word in focus, or in all that is explained. */
+  shares: number[];
+  /** What the item in focus put into every word; null if none is, or if that is not known. */
+  fed: number[] | null;
+  colours: Palette;
+  ink: Ink;
+  dark: boolean;
+}
+
+export interface Look {
+  ink: Ink;
+  dark: boolean;
+}
+
+export function answerView(
+  answer: Answer,
+  view: Shares,
+  focus: Focus | null,
+  chosen: Focus | null,
+  look: Look,
+): AnswerView {
+  const shares = sharesOf(view, focus);
+  const limit = largest(shares.filter((_, item) => answer.items[item]!.ranked));
+  const fed = focus?.kind === "item" ? fedBy(view, focus.index) : null;
+  return { answer, view, focus, chosen, shares, fed, colours: signs(limit, look.dark), ...look };
+}
+
+/** Colour an element by a value, or not at all. */
+export function paintPiece(element: HTMLElement, value: number | null, colours: Palette): void {
+  const background = value === null ? "" : tint(value, colours);
+  element.style.background = background;
+  element.style.color = background && inkOn(background);
+}

@@ -68,6 +68,27 @@ def test_a_part_in_other_units_is_written_to_a_table(run: Callable[..., Output],
     assert code == 0 and "above that of the other answer ('In Oslo.')" in out, err
 
 
+def test_the_page_is_one_file(run: Callable[..., Output], model: str, tmp_path: Path) -> None:
+    line = (
+        "answer",
+        "-c",
+        "Marta lives in Lisbon. The dog ran.",
+        "-q",
+        "Where?",
+        "--answer",
+        "In Lisbon.",
+        "--model",
+        model,
+    )
+    code, _, err = run(*line, "--units", "word", "--out", "page.html")
+    assert code == 0 and "page.html" in err, err
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    data = page.split('id="normscope-page">')[1].split("</script>")[0]
+    answer = json.loads(data)["answer"]
+    assert answer["unit"] == "word" and [item["text"] for item in answer["items"]][:2] == ["Marta", "lives"]
+    assert sum(answer["views"][0]["total"]) == pytest.approx(answer["value"], abs=1e-4)
+
+
 def test_turns_of_a_chat_come_from_a_file(run: Callable[..., Output], model: str, tmp_path: Path) -> None:
     turns = [{"role": "user", "content": "Marta lives in Lisbon."}, {"role": "assistant", "content": "I see."}]
     (tmp_path / "chat.json").write_text(json.dumps(turns))

@@ -1,7 +1,7 @@
 """From an explained answer to what the front end shows: texts in pieces, and the shares of all items, row by row.
 
-Owns the format of an answer (its other half is `front-end/src/model/answer.ts`). Everything is summed over units here, so that
-the page of a long prompt stays small, and texts are cut here, since places are counted in other units in a browser.
+Owns the format of an answer (its other half is `front-end/src/model/answer.ts`). Everything is summed over units here, so
+that the page of a long prompt stays small, and texts are cut here, since browsers count characters in another way.
 
     {
       "facts":   {"model": ..., "objective": ..., ...},      every attribute of the result, without its text

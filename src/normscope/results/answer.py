@@ -19,6 +19,7 @@ from normscope.explain.answering import AnswerEngine
 from normscope.inputs.units import units_of
 from normscope.options import UNITS, Unit, whole_number
 from normscope.results import answer_schema as names
+from normscope.results.answer_numbers import AnswerNumbers
 from normscope.results.answer_text import SOURCES, AnswerPart, AnswerText
 from normscope.results.reasoning import handed_on
 from normscope.results.spans import Rank, Span, Spans, span_of_tokens
@@ -30,26 +31,6 @@ if TYPE_CHECKING:
 
 BIAS = "biases"
 """What belongs to no token, as a list of shares calls it."""
-
-
-class _Numbers:
-    """What was computed of one answer, shared by the explanations of its parts: the dataset, and who computes more."""
-
-    def __init__(self, dataset: xr.Dataset, engine: AnswerEngine | None) -> None:
-        self.dataset, self.engine = dataset, engine
-
-    def table(self) -> xr.Dataset:
-        """The dataset with its table, which is computed once."""
-        if names.TABLE not in self.dataset:
-            engine = self.at_hand("The table of all tokens of the answer")
-            pulled = engine.spans([[place] for place in range(len(engine.exchange.ids))], engine.plain_objective)
-            self.dataset = names.with_table(self.dataset, pulled, engine.plain_objective)
-        return self.dataset
-
-    def at_hand(self, what: str) -> AnswerEngine:
-        if self.engine is None:
-            raise SelectionError(f"{what} is not in this file. Explain the answer with table=True, and save it again.")
-        return self.engine
 
 
 class Answer:
@@ -74,7 +55,7 @@ class Answer:
 
     def __init__(self, dataset: xr.Dataset, engine: AnswerEngine | None = None, *, shared: Any = None) -> None:
         self._dataset = dataset
-        self._numbers: _Numbers = _Numbers(dataset, engine) if shared is None else shared
+        self._numbers: AnswerNumbers = AnswerNumbers(dataset, engine) if shared is None else shared
 
     @classmethod
     def from_tree(cls, tree: xr.DataTree) -> Answer:

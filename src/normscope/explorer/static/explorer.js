@@ -304,6 +304,7 @@ h1 { font-size: 17px; font-weight: 650; letter-spacing: -0.01em; line-height: 1.
 .ranking .bars li { grid-template-columns: minmax(0, 1.9fr) minmax(60px, 1fr) 62px; padding: 2px 4px; }
 .ranking .bars .key { text-align: start; white-space: normal; line-height: 1.3; }
 .ranking .bars small { margin-inline-start: 6px; color: var(--muted); font-size: 11px; }
+.ranking .bars li:is(:hover, .chosen) small { color: var(--ink); }
 .ranking .result { display: flex; justify-content: space-between; margin-top: 6px; padding: 5px 4px 0; border-top: 1px solid var(--line); font-weight: 600; }
 .ranking .result .value { color: var(--ink); }
 

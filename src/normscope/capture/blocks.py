@@ -44,6 +44,7 @@ from normscope.families.spec import (
     DispatchedCrossAttention,
     ExpertsPart,
     FeedForwardPart,
+    FixedLayerNormPart,
     FlatExpertsPart,
     ForkPart,
     FusedGatedPart,
@@ -51,13 +52,16 @@ from normscope.families.spec import (
     HeadGate,
     HookedAttention,
     InputScaledExpertsPart,
-    NormPart,
+    LayerNormPart,
     Part,
     PlainExpertsPart,
     PlainPart,
     ResidualPart,
+    RmsNormPart,
     ScalePart,
     SharedExpertsPart,
+    UnitLayerNormPart,
+    UnitRmsNormPart,
 )
 
 
@@ -68,7 +72,7 @@ def watched_modules(part: Part) -> tuple[str, ...]:
             return ()
         case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention():
             return _watched_in_attention(part)
-        case _ if isinstance(part, NormPart):
+        case LayerNormPart() | FixedLayerNormPart() | UnitLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
             return (part.module,)
         case PlainPart():
             return (part.first, part.second)
@@ -149,7 +153,7 @@ class BoundBlock:
                 return Scale(part.factor)
             case ResidualPart():
                 return Residual()
-            case _ if isinstance(part, NormPart):
+            case LayerNormPart() | FixedLayerNormPart() | UnitLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
                 states = view.input(part.module)
                 return Normalise(self.weights.norm(part, states), state_before=states)
             case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention():
@@ -169,7 +173,7 @@ class BoundBlock:
             case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention():
                 output, bias = self._scaled(part, view.output(part.output)), getattr(part, "output_bias", None)
                 return output if bias is None else output + self.weights.parameter(bias)
-            case _ if isinstance(part, NormPart):
+            case LayerNormPart() | FixedLayerNormPart() | UnitLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
                 return view.output(part.module)
             case PlainPart():
                 return self._scaled(part, view.output(part.second))

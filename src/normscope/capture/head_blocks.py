@@ -41,14 +41,21 @@ from normscope.families.heads.spec import (
     SpanPart,
     TokenAt,
 )
-from normscope.families.spec import NormPart
+from normscope.families.spec import (
+    FixedLayerNormPart,
+    LayerNormPart,
+    NormPart,
+    RmsNormPart,
+    UnitLayerNormPart,
+    UnitRmsNormPart,
+)
 
 
 def head_modules(parts: Sequence[HeadPart]) -> Iterator[str]:
     """The modules whose input or output a head needs."""
     for part in parts:
         match part:
-            case _ if isinstance(part, NormPart):
+            case LayerNormPart() | FixedLayerNormPart() | UnitLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
                 yield part.module
             case ActivationPart() | NamedActivationPart() | SoftCapPart():
                 yield part.after
@@ -156,7 +163,7 @@ class BoundHead:
     def _step(self, part: HeadPart, rows: int) -> HeadStep:
         weights = BlockWeights(self.model, self.dtype, self.states.device)
         match part:
-            case _ if isinstance(part, NormPart):
+            case LayerNormPart() | FixedLayerNormPart() | UnitLayerNormPart() | RmsNormPart() | UnitRmsNormPart():
                 states = self._cut(self.heard.taken[part.module][0], rows)
                 return Normalise(weights.norm(part, states), states)
             case LinearPart() | LinearShare():

@@ -124,7 +124,7 @@ def _of_class(config_class: type[PreTrainedConfig], changes: dict[str, Any]) -> 
     known = config_class()
     fields = {**known.to_dict(), **{name: getattr(known, name) for name in known.attribute_map}}
     settings = {name: value for name, value in TINY.items() if name in fields and _is_size(fields[name])}
-    for name, sub in cast("dict[str, type[PreTrainedConfig]]", config_class.sub_configs).items():
+    for name, sub in cast("dict[str, type[Any]]", config_class.sub_configs).items():
         own = getattr(known, name, None)
         if isinstance(own, PreTrainedConfig):
             settings[name] = _of_class(type(own), {}).to_dict()

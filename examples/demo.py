@@ -8,10 +8,13 @@ folder. Everything is made with the public names of normscope.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
+
+os.environ.setdefault("TQDM_DISABLE", "1")  # read when tqdm is imported: the reader of GGUF files would show its bar
 
 import transformers
 from rich.console import Console

@@ -232,3 +232,10 @@ def test_no_modules_import_each_other_so_that_any_can_be_the_first() -> None:
     while ready := {name for name, imported in waiting.items() if not imported & set(waiting)}:
         waiting = {name: imported for name, imported in waiting.items() if name not in ready}
     assert not waiting
+
+
+@pytest.mark.parametrize("script", ["examples/demo.py", "tools/docs_assets.py", "tools/fuzz.py", "benchmarks/bench.py"])
+def test_scripts_beside_the_package_start_with_its_present_names(script: str) -> None:
+    root = Path(__file__).parents[1]
+    done = subprocess.run([sys.executable, script, "--help"], cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -41,6 +41,11 @@ CAUSAL = "Friends Juana and Kristi found a mango at the bar. Kristi gave it to"
 PAIR = "A man is playing a guitar on stage.", "Someone performs live music with a guitar."
 LAYER = 3
 CAUSAL_MODEL = "SmolLM2-135M"
+DOCUMENTS = {
+    "notes.txt": "Tomas works as a surgeon. Oskar lives in Oslo.\n\nMarta moved to Lisbon in 2019. She likes tea.",
+    "more.md": "Dr. Rossi lives in Rome. He has a dog. Marta's brother lives in Porto.",
+}
+QUESTION = "Where does Marta live?"
 NOT_PLAIN = ("alignment", "entities", "shapley", "redundancy")
 """Experiments of the papers that need a corpus with labels, or short texts."""
 
@@ -91,7 +96,7 @@ def figures(asked: argparse.Namespace) -> Iterator[Path | Left]:
     if (asked.materials / CAUSAL_MODEL).exists():
         yield from causal_figures(ns.load(asked.materials / CAUSAL_MODEL))
     else:
-        names = ("images/causal", "images/explanation", "images/flow")
+        names = ("images/causal", "images/explanation", "images/flow", "images/answer")
         yield Left(names, f"{CAUSAL_MODEL} not in {asked.materials}")
 
 
@@ -103,6 +108,8 @@ def causal_figures(analyzer: ns.Analyzer) -> Iterator[Path]:
     explanation = analyzer.explain(CAUSAL, target=" Juana", against=" Kristi")
     yield write_figure(plot_explanation(explanation), IMAGES / "explanation.png")
     yield write_figure(plot_flow(explanation.flow(0.7), name="Juana - Kristi"), IMAGES / "flow.png")
+    answer = analyzer.explain_answer(context=DOCUMENTS, question=QUESTION, max_new_tokens=20)
+    yield write_figure(answer.plot(), IMAGES / "answer.png")
 
 
 def screenshot(asked: argparse.Namespace) -> Iterator[Path | Left]:

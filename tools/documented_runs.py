@@ -21,6 +21,8 @@ PICTURES = {
     "findings/alignment-awi": "align/alignment-awi-argmax",
     "findings/alignment-fr-layers": "align-fr/alignment-layers",
     "findings/bert-entities-ff": "bert-entities/entities-ff",
+    "findings/bert-outlier-dimensions-removal": "bert/outlier-dimensions-removal",
+    "findings/bert-scope-similarity-adjacent": "bert/scope-similarity-adjacent",
     "findings/classifier-agreement": "agreement/agreement",
     "findings/classifier-deletion-srg": "deletion/deletion-srg",
     "findings/minilm-categories": "minilm/categories",

@@ -44,7 +44,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["map", TEXT, "--normalise", "rows"], "none, row, column"),
     (["map", TEXT, "--encoder"], "leave out --encoder"),
     (["map", TEXT, "--decoder-text", TEXT], "has no encoder"),
-    (["map", TEXT, "--approximate", "sketch", "--products", "bf16"], "not for both"),
+    (["map", TEXT, "--approximate", "sketch", "--products", "bf16"], "not both"),
     (["map", TEXT, "--out", "map.xyz"], "Known endings: svg"),
     (["map", TEXT, "--scope", "all", "--out", "map.svg"], "is a picture"),
     (["map", TEXT, "--model", "./nowhere"], "there is no such folder"),

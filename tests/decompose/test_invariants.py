@@ -16,7 +16,7 @@ from support.traces import (
 from torch import Tensor
 
 from normscope.chain.trace import Attention, CrossAttention, LayerTrace, Normalise
-from normscope.decompose import decompose, mixing_ratios
+from normscope.decompose import LayerRequest, decompose, decomposed
 from normscope.testing.oracle import oracle
 
 from .truth import (
@@ -64,8 +64,9 @@ def test_parts_and_bias_always_add_up_to_the_models_state(topology: str, shape: 
     states = [state for state in trace.states if state is not None]
     for result, state in zip(oracle(trace, value_bias=shape.value_bias).values(), states, strict=True):
         assert (result.state - state).abs().max() <= 1e-9 * state.abs().max()
-    for analyse in (decompose, mixing_ratios):
-        for errors in analyse(trace, all_scopes(trace), value_bias=shape.value_bias).errors.values():
+    scopes = tuple(all_scopes(trace))
+    for request in (LayerRequest(maps=scopes), LayerRequest(ratios=scopes)):
+        for errors in decomposed(trace, replace(request, value_bias=shape.value_bias)).errors.values():
             assert errors.max() <= 1e-9
 
 

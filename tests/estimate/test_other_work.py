@@ -74,7 +74,7 @@ def test_the_encoder_runs_for_mixing_ratios_of_the_decoder_too(translator: ns.An
 
 def test_a_target_that_is_not_given_is_as_long_as_its_source(translator: ns.Analyzer) -> None:
     assert translator.estimate(30, timed=False) == translator.estimate(30, decoder_text=30, timed=False)
-    with pytest.raises(ns.InputError, match="2 inputs, but 1 targets"):
+    with pytest.raises(ns.InputError, match="2 inputs, but 1 texts of the decoder"):
         translator.estimate([30, 30], decoder_text=30, timed=False)
     with pytest.raises(ns.InputError, match="at most 128"):
         translator.estimate(200, decoder_text=20, timed=False)

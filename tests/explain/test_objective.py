@@ -44,8 +44,8 @@ def test_a_centred_logit_is_above_the_mean_of_all_by_their_probabilities(causal:
     explanation = causal.explain(IDS, target=3, objective="centred")
     with torch.no_grad():
         logits = causal.model(**IDS).logits[0, -1].double()
-    assert explanation.value == pytest.approx(centred(logits, 3), abs=1e-5)
-    assert total(explanation) == pytest.approx(explanation.value, abs=1e-5)
+    assert float(explanation.value) == pytest.approx(centred(logits, 3), abs=1e-5)
+    assert total(explanation) == pytest.approx(float(explanation.value), abs=1e-5)
     assert explanation.attrs["objective"] == "centred" and causal.explain(IDS, target=3).attrs["objective"] == "logit"
 
 
@@ -83,9 +83,9 @@ def test_classifiers_and_masked_models_have_centred_logits_by_every_method(metho
         with torch.no_grad():
             logits = model.model(**IDS).logits[0].reshape(-1, model.model(**IDS).logits.shape[-1]).double()
         row = logits[0] if len(logits) == 1 else logits[2]
-        assert explanation.value == pytest.approx(centred(row, int(options["target"])), abs=1e-5)
+        assert float(explanation.value) == pytest.approx(centred(row, int(options["target"])), abs=1e-5)
         if explanation.adds_up:
-            assert total(explanation) == pytest.approx(explanation.value, abs=1e-4)
+            assert total(explanation) == pytest.approx(float(explanation.value), abs=1e-4)
 
 
 def test_gradients_of_a_centred_logit_keep_the_probabilities(causal: ns.Analyzer) -> None:

@@ -159,7 +159,7 @@ def test_images_and_methods_are_taken(server: Running) -> None:
     ("content", "words"),
     [
         ({"analyses": [{"model": "image", "text": TEXT}]}, "no image"),
-        ({"analyses": [{"model": "image", "image": "bm90IGFuIGltYWdl"}]}, "no image that can be read"),
+        ({"analyses": [{"model": "image", "image": "bm90IGFuIGltYWdl"}]}, "image cannot be read"),
         ({"analyses": [{"model": "mini", "text": TEXT, "method": "magic"}]}, "method"),
         ({"analyses": [{"model": "mini", "text": TEXT, "decoder_text": "x"}]}, "no decoder"),
         ({"explain": {"model": "mini", "text": TEXT}}, "no head"),

@@ -267,9 +267,10 @@ def test_a_query_that_is_not_one_is_refused(analyzer: ns.Analyzer, query: int | 
         plot_tokens(twice, "AttnW", 1, query)
 
 
-def test_several_scopes_need_a_choice_for_mixing_ratios(analysis: ns.Analysis) -> None:
-    with pytest.raises(ns.InputError, match="say which one"):
-        plot_mixing_ratio(analysis)
+def test_mixing_ratios_of_several_scopes_are_those_of_the_whole_layer(analysis: ns.Analysis) -> None:
+    (whole, chosen) = (plot_mixing_ratio(analysis, *scope) for scope in ((), ("AttnResLnFfResLn",)))
+    shown, expected = (figure.axes[0].collections or figure.axes[0].images for figure in (whole, chosen))
+    np.testing.assert_array_equal(shown[0].get_array(), expected[0].get_array())
 
 
 # ---- manners -------------------------------------------------------------------------------------------------------------

@@ -286,12 +286,13 @@ def test_wrong_requests_are_refused(analyzer: Any, tmp_path: Path) -> None:
         ({"corpus": []}, "no sequence"),
         ({"corpus": [" "]}, "no sequence"),
         ({"jobs": 2}, "name it"),
-        ({"bananas": 3}, "no such option"),
         ({"experiments": ["alignment"]}, "encoder-decoder"),
     ):
         asked: dict[str, Any] = {"experiments": ["mixing-ratio"], "corpus": str(bundled()), "limit": 1, **options}
         with pytest.raises(InputError, match=says):
             run(asked.pop("experiments"), model=analyzer, out=tmp_path / says.replace(" ", "-"), **asked)
+    with pytest.raises(TypeError, match=r"run\(\) got an unexpected keyword argument 'bananas'"):
+        run(["mixing-ratio"], model=analyzer, corpus=str(bundled()), bananas=3)  # pyright: ignore[reportCallIssue]
 
 
 def test_the_command_line_runs_reports_and_complains(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -112,7 +112,7 @@ def _proved(model: PreTrainedModel) -> float:
     inputs = {name: tensor[:1] for name, tensor in random_inputs(family, model).items() if "mask" not in name}
     decoded = inputs.pop("decoder_input_ids", None)
     target = None if analyzer.family.encoder is None else {"input_ids": decoded}
-    analysis = analyzer.analyze(inputs, target=target)
+    analysis = analyzer.analyze(inputs, decoder_text=target)
     assert isinstance(analysis, ns.Analysis)
     worst = float(analysis.dataset["component_error"].max())
     if model.base_model is model:

@@ -62,6 +62,6 @@ def decomposed(
     return Walk(trace, request).run(Summed(sums=Sums.of_tokens(trace.hidden, trace.queries)))
 
 
-def mixing_ratios(trace: LayerTrace, scopes: Sequence[str], *, value_bias: ValueBias = "token") -> LayerResult:
+def mixing_ratios(trace: LayerTrace, scopes: Sequence[str]) -> LayerResult:
     """Mixing ratios alone."""
-    return decomposed(trace, LayerRequest(ratios=tuple(Scope(scope) for scope in scopes), value_bias=value_bias))
+    return decomposed(trace, LayerRequest(ratios=tuple(Scope(scope) for scope in scopes)))

@@ -91,7 +91,7 @@ class Values:
         if self._one_at_a_time:
             for index, sequence in enumerate(sequences):
                 (batch,) = self.model.batches([sequence])
-                yield replace(batch, places=[index])
+                yield replace(batch, indices=[index])
         else:
             yield from self.model.batches(sequences)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from normscope.errors import FileError
 from normscope.options import Unit
@@ -46,7 +45,7 @@ def export_answer(answer: Answer, path: str | Path, *, unit: Unit = "sentence", 
     if kind == "json":
         return write_json(document_of(answer, unit), path)
     rows = answer.spans(unit).rows()
-    return write_table(pa.table({name: [row[name] for row in rows] for name in rows[0]}), path)
+    return write_table({name: np.array([row[name] for row in rows], dtype=object) for name in rows[0]}, path)
 
 
 def document_of(answer: Answer, unit: Unit = "sentence") -> dict[str, object]:

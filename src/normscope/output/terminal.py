@@ -126,6 +126,16 @@ def completeness_table(dataset: xr.Dataset, tolerance: float) -> Group:
     return _titled(title, table)
 
 
+def plain_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Group:
+    """A table of plain text."""
+    table = _table()
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return _titled(title, table)
+
+
 # ---- parts of tables -----------------------------------------------------------------------------------------------------
 
 

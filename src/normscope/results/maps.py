@@ -32,7 +32,7 @@ def _head_map(dataset: xr.Dataset, scope: Scope) -> xr.DataArray:
         raise SelectionError("There are no maps of single heads here: analyse with heads=True.")
     available = [str(name) for name in dataset["head_scope"].values]
     if scope not in available:
-        raise SelectionError(f"Heads are apart only at {listing(available)}; at {scope} they are already mixed.")
+        raise SelectionError(f"Heads are separate only at {listing(available)}; at {scope} they are already mixed.")
     values = dataset[schema.HEAD_MAP].sel(head_scope=scope).rename(scope)
     return values.assign_attrs(quantity=_quantity(values, scope))
 

@@ -213,7 +213,7 @@ class Similarity:
 
         Examples:
             >>> frame = similarity.to_pandas()
-            >>> abs(frame.to_numpy().sum() - similarity.value) < 1e-5
+            >>> bool(abs(frame.to_numpy().sum() - similarity.value) < 1e-5)
             True
         """
         import pandas as pd  # noqa: PLC0415  (slow to import)

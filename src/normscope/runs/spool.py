@@ -66,8 +66,8 @@ def _sequence(sequence: TokenSequence) -> dict[str, object]:
     }
 
 
-def _evidence(collection: str, good: int, bad: int, positions: list[int]) -> EvidenceTokens:
-    return EvidenceTokens(collection, good, bad, tuple(positions))
+def _evidence(collection: str, good: int, bad: int, places: list[int]) -> EvidenceTokens:
+    return EvidenceTokens(collection, good, bad, tuple(places))
 
 
 def _gold(sure: list[list[int]], possible: list[list[int]]) -> Gold:

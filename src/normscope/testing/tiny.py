@@ -89,7 +89,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
         "attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10000.0},
     },
     "deepseek_v2": _LATENT,
-    "deepseek_v3": _LATENT,
+    "deepseek_v3": {**_LATENT, "head_dim": 4},
     "deepseek_v32": _LATENT,
     "esmc": {"num_key_value_heads": 4},
     "falcon_h1": {**_MAMBA, "mamba_d_ssm": 64},
@@ -103,12 +103,13 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "mistral4": _LATENT,
     "neomme": {"head_dim": 16},
     "rembert": {"output_embedding_size": 16, "input_embedding_size": 16},
+    "plbart": {"decoder_start_token_id": 1},
     "qwen2_vl_text": _SECTIONS,
     "qwen2_5_vl_text": _SECTIONS,
     "reformer": {"axial_pos_embds_dim": (16, 16), "axial_pos_shape": (8, 8)},
     "roc_bert": {"shape_vocab_size": 64, "pronunciation_vocab_size": 64},
     "splinter": {"question_token_id": 7},
-    "youtu": _LATENT,
+    "youtu": {**_LATENT, "head_dim": 4},
     "zaya": {"num_experts_per_tok": 1},
 }
 """What a type needs beside the sizes."""

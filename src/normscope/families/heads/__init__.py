@@ -204,7 +204,7 @@ _STATES = ("last_hidden_state",)
 _TOWER_ENDS: dict[str, tuple[HeadPart, ...]] = {
     "clip-text": (LayerNormPart("base_model.final_layer_norm"),),
     "siglip-text": (LayerNormPart("base_model.final_layer_norm"),),
-    "llama4": (RmsNormPart("base_model.norm"),),
+    **{name: (RmsNormPart("base_model.norm"),) for name in ("llama", "llama4", "qwen3_moe")},
 }
 """What acts after the last block of towers whose classes have no described head inside, by the names of their families."""
 
@@ -217,15 +217,13 @@ def states_head(bare: PreTrainedModel, family: Family) -> Head:
     name = type(bare).__name__
     if family.name in ENCODER_ENDS and family.encoder is None:  # the encoder of an encoder-decoder, alone
         return Head("states", ENCODER_ENDS[family.name], _STATES)
-    if family.name in _TOWER_ENDS:
-        return Head("states", _TOWER_ENDS[family.name], _STATES)
     for task in _TASKS_OF_STATES:
         described = _BY_CLASS.get(name.removesuffix("Model") + task)
         if described is not None:
             head = described if isinstance(described, Head) else described(bare.config)
             inside = takewhile(_is_inside, head.parts)
             return Head("states", tuple(inside), _STATES)
-    return Head("states", (), _STATES)
+    return Head("states", _TOWER_ENDS.get(family.name, ()), _STATES)
 
 
 def _is_inside(part: HeadPart) -> bool:

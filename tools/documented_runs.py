@@ -40,6 +40,7 @@ PICTURES = {
     "experiments/images/deletion-srg": "deletion/deletion-srg",
     "experiments/images/entities-ff": "minilm-entities/entities-ff",
     "experiments/images/evidence-contrastive": "evidence/evidence-contrastive",
+    "experiments/images/similarity-words": "ists/similarity-words",
 }
 """Every picture that a run makes: below `docs/`, and as the run and its figure are called."""
 

@@ -18,7 +18,7 @@ from normscope.results.files import replacing
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = (ROOT / "docs" / "performance.md", ROOT / "docs" / "explain.md")
+PAGES = tuple(ROOT / "docs" / f"{name}.md" for name in ("performance", "explain", "similarity"))
 FIGURE = ROOT / "docs" / "images" / "bench.png"
 _BETWEEN = re.compile(
     r"(?P<start><!-- benchmark (?P<name>[\w-]+) -->\n).*?(?P<end><!-- end of benchmark -->)",

@@ -13,6 +13,7 @@ from sections import (
     planner,
     redraw,
     shares,
+    similarity,
     start_up,
     workers,
 )
@@ -21,6 +22,7 @@ SECTIONS: dict[str, Section] = {
     "engine": engine.SECTION,
     "profile": shares.SECTION,
     "explain": explain.SECTION,
+    "similarity": similarity.SECTION,
     "approximate": approximate.SECTION,
     "accuracy": accuracy.SECTION,
     "memory": memory.SECTION,

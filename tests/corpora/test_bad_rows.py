@@ -212,7 +212,9 @@ def test_a_link_with_a_huge_number_is_no_link(tmp_path: Path) -> None:
 # ---- files -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["text", "jsonl", "csv", "parquet", "conll", "clark", "pairs", "evidence"])
+@pytest.mark.parametrize(
+    "kind", ["text", "jsonl", "csv", "parquet", "conll", "clark", "pairs", "evidence", "text-pairs"]
+)
 def test_a_name_that_no_file_can_have_is_refused(kind: Any, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="cannot be read: File name too long"):
         list(Corpus(str(tmp_path / ("x" * 300)), format=kind).records(Problems()))

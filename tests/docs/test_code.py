@@ -78,6 +78,7 @@ def test_every_command_has_its_place_on_the_page_of_the_command_line() -> None:
         ("Token lists", "clark.json", {}, 3),
         ("Token ids", "ids.jsonl", {}, 5),
         ("Words that are evidence", "ioi.csv", {"format": "evidence"}, 4),
+        ("Texts to compare", "pairs.tsv", {"format": "text-pairs"}, 3),
     ],
 )
 def test_a_corpus_that_is_shown_can_be_read(

@@ -104,6 +104,11 @@ MORE_TABLES = {
     "expansion-rate": {"layer": [1], "expansion_rate": [0.5]},
     "evidence": {"measure": ["rank"], "method": ["norms"], "mean": [0.5]},
     "deletion": {"measure": ["srg"], "method": ["norms"], "mean": [0.5]},
+    "similarity": {
+        "measure": ["size"] * 3,
+        "part": ["special tokens", "same words", "five largest"],
+        "mean": [0.1, 0.5, 0.6],
+    },
 }
 NUMBERS = (
     "mean",
@@ -183,6 +188,8 @@ FIGURES = [
     "scope-similarity-ff-input",
     "scope-similarity-pairs",
     "shapley-layers",
+    "similarity",
+    "similarity-words",
     "sinks",
     "sinks-heads",
     "weight-vs-norm",

@@ -4,7 +4,7 @@ the rows are token ids already."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,18 @@ def read_separated(
 
 
 def read_parquet(path: Path, problems: Problems, field: str | None, pair_field: str | None) -> Iterator[Record]:
+    def wanted(names: list[str]) -> list[str]:
+        if _are_ids(names, field):
+            return [name for name in ID_COLUMNS if name in names]
+        return [_field(names, field, str(path)), *([_field(names, pair_field, str(path))] if pair_field else [])]
+
+    return records_of(read_parquet_rows(path, problems, wanted), problems, field, pair_field)
+
+
+def read_parquet_rows(
+    path: Path, problems: Problems, wanted: Callable[[list[str]], list[str]]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a Parquet file, each with its position; `wanted` chooses columns among the names of all."""
     require_extra("corpus", "Reading a Parquet file", "pyarrow")
     import pyarrow as pa  # noqa: PLC0415  (an extra, large, and for this format alone)
     import pyarrow.parquet as pq  # noqa: PLC0415
@@ -66,13 +78,10 @@ def read_parquet(path: Path, problems: Problems, field: str | None, pair_field: 
     except (pa.ArrowException, OSError) as error:
         raise CorpusError(f"{str(path)!r} is not a Parquet file that can be read: {error}") from error
     names = file.schema_arrow.names
-    if _are_ids(names, field):
-        columns = [name for name in ID_COLUMNS if name in names]
-    else:
-        columns = [_field(names, field, str(path)), *([_field(names, pair_field, str(path))] if pair_field else [])]
+    columns = wanted(names)
     check_unique(names, columns, path)
 
-    def rows() -> Iterator[tuple[str, Any]]:
+    def rows() -> Iterator[tuple[str, dict[str, Any]]]:
         number = 0
         try:
             for batch in file.iter_batches(columns=columns):
@@ -87,7 +96,7 @@ def read_parquet(path: Path, problems: Problems, field: str | None, pair_field: 
         except (pa.ArrowException, OSError, KeyError) as error:
             raise CorpusError(f"{str(path)!r} breaks off after row {number}: {error}") from error
 
-    return records_of(rows(), problems, field, pair_field)
+    return rows()
 
 
 def records_of(

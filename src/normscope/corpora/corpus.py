@@ -21,6 +21,7 @@ from normscope.corpora.evidence import evidence_files, read_evidence
 from normscope.corpora.pairs import Base, read_pairs
 from normscope.corpora.record import CorpusError, Policy, Problems, Record
 from normscope.corpora.text import read_paragraphs, read_text_lines, read_texts, unreadable
+from normscope.corpora.text_pairs import read_text_pairs
 from normscope.errors import NormscopeError, listing, require_extra
 from normscope.options import Documentation, TooLong, with_documentation
 
@@ -59,7 +60,9 @@ def _numbered(rows: Any, where: str) -> Iterator[tuple[str, object]]:
 
 # ---- The corpus ------------------------------------------------------------------------------------------------------
 
-Format = Literal["auto", "text", "jsonl", "csv", "tsv", "parquet", "conll", "clark", "pairs", "evidence", "dataset"]
+Format = Literal[
+    "auto", "text", "jsonl", "csv", "tsv", "parquet", "conll", "clark", "pairs", "evidence", "text-pairs", "dataset"
+]
 Unit = Literal["line", "paragraph", "packed"]
 
 FORMATS: tuple[Format, ...] = get_args(Format)[1:]
@@ -281,8 +284,8 @@ class Corpus:
                 return read_clark(path, problems, allow_pickle=self.allow_pickle)
             case "pairs":
                 return read_pairs(path, problems, None if self.gold is None else Path(self.gold), self.gold_base)
-            case "evidence":
-                return read_evidence(path, problems)
+            case "evidence" | "text-pairs" as kind:
+                return (read_evidence if kind == "evidence" else read_text_pairs)(path, problems)
             case "dataset" | "auto":
                 return read_dataset(self.path, problems, self.field, self.pair_field, self.split, self.subset)
 

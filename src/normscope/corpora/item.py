@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from normscope.corpora.record import EvidenceTokens, Gold
+from normscope.corpora.record import EvidenceTokens, Gold, TextPair
 from normscope.inputs import TokenSequence
 
 MASKED_SHARE = 0.12
@@ -18,7 +18,8 @@ class Item:
     """A tokenized sequence with its index in the corpus.
 
     `entities` has for every token the number of its entity, -1 outside. With `target`, the sequence is to be translated:
-    `source_words` and `target_words` have the index of every token's word (-1: none), and `gold` aligns the words.
+    `source_words` and `target_words` have the index of every token's word (-1: none), and `gold` aligns the words. With
+    `compared`, two texts are compared, and the sequence is the first.
     """
 
     number: int
@@ -30,6 +31,7 @@ class Item:
     target_words: np.ndarray | None = None
     gold: Gold | None = None
     evidence: EvidenceTokens | None = None
+    compared: TextPair | None = None
 
     @property
     def length(self) -> int:

@@ -69,6 +69,20 @@ class EvidenceTokens:
 
 
 @dataclass(frozen=True)
+class TextPair:
+    """Two texts to compare, how similar people find them, and which of their words belong together, where that is known.
+
+    A link has the words of the first text and those of the second, both from 0; one side may be empty. Words are separated
+    by spaces.
+    """
+
+    first: str
+    second: str
+    score: float | None = None
+    links: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] | None = None
+
+
+@dataclass(frozen=True)
 class Record:
     """One sequence. `text` may be a pair; or there are `words` (with the number of the entity of each, -1 outside, or with
     the words of the other language and gold links), or `tokens` that a tokenizer has already made, or `ids`: a row of token
@@ -83,6 +97,7 @@ class Record:
     gold: Gold | None = None
     ids: Mapping[str, object] | None = None
     evidence: Evidence | None = None
+    compared: TextPair | None = None
 
     def texts(self) -> Iterator[str]:
         """All texts that will be tokenized."""
@@ -91,6 +106,8 @@ class Record:
             yield from words or ()
         if self.evidence is not None:
             yield from (self.evidence.good, self.evidence.bad, self.evidence.words)
+        if self.compared is not None:
+            yield from (self.compared.first, self.compared.second)
 
 
 # ---- Problems: rows that cannot be used are recorded with their location, left out or refused, and counted -----------

@@ -14,7 +14,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from normscope.corpora.evidence import context_of
 from normscope.corpora.item import Item
-from normscope.corpora.record import CorpusError, Evidence, Problems, Record, is_text
+from normscope.corpora.record import CorpusError, Evidence, Problems, Record, TextPair, is_text
 from normscope.corpora.token_ids import TokenIds
 from normscope.corpora.tokenize_pairs import PairTokenizer, with_languages, words_of_tokens
 from normscope.errors import InputError
@@ -91,6 +91,8 @@ class Encoder:
             return self._ids(record, number)
         if record.evidence is not None:
             return self._evidence(record, record.evidence, number)
+        if record.compared is not None:
+            return self._compared(record, record.compared, number)
         if record.target is not None:
             return self._pair(record, number)
         if record.words is not None:
@@ -206,6 +208,17 @@ class Encoder:
             return None
         (sequence,), _ = read_inputs({"input_ids": [ids]}, self.tokenizer, None)
         return Item(number, record.where, replace(sequence, text=record.text), evidence=tokens)
+
+    # ---- texts to compare --------------------------------------------------------------------------------------------
+
+    def _compared(self, record: Record, pair: TextPair, number: int) -> Item | None:
+        cased = replace(pair, first=self._cased(pair.first), second=self._cased(pair.second))
+        first, second = (self._read(text, None) for text in (cased.first, cased.second))
+        longest = max(len(first), len(second))
+        if longest > self.max_tokens and self.too_long == "truncate":
+            self.problems.left_out("too long, left out")  # a cut text is another, and loses words that links name
+            return None
+        return Item(number, record.where, first, compared=cased) if self._fits(record, longest) else None
 
     # ---- sentence pairs --------------------------------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         "agreement": "normscope.experiments.faithfulness.agreement:Agreement",
         "shapley": "normscope.experiments.faithfulness.shapley:Shapley",
         "redundancy": "normscope.experiments.faithfulness.redundancy:Redundancy",
+        "similarity": "normscope.experiments.faithfulness.text_similarity:TextSimilarity",
     },
 )
 """Every experiment by name, in the order in which they are listed. The classes are imported when they are used."""

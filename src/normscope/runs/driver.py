@@ -207,6 +207,11 @@ def _check_item(name: str, needs: Needs, item: Item) -> None:
             f"{name} needs rows of prefix, good, bad and evidence, and {item.where} is not one: give a CSV file with these "
             f"columns, or a folder of them (--format evidence)."
         )
+    if needs.compared and item.compared is None:
+        raise InputError(
+            f"{name} needs pairs of texts to compare, and {item.where} is not one: give a TSV, CSV or Parquet file with the "
+            f"columns first and second (--format text-pairs)."
+        )
 
 
 # ---- progress on standard error: a terminal has a bar, a log file has a line now and then -------------------------------

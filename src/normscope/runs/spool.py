@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 
 from normscope.corpora.item import EvidenceTokens, Item
-from normscope.corpora.record import Gold
+from normscope.corpora.record import Gold, TextPair
 from normscope.errors import FileError
 from normscope.inputs import TokenSequence
 
@@ -37,6 +37,7 @@ def to_json(item: Item) -> dict[str, object]:
         "target_words": _numbers(item.target_words),
         "gold": None if item.gold is None else [sorted(item.gold.sure), sorted(item.gold.possible)],
         "evidence": None if item.evidence is None else asdict(item.evidence),
+        "compared": None if item.compared is None else asdict(item.compared),
     }
 
 
@@ -52,6 +53,7 @@ def from_json(value: dict[str, Any]) -> Item:
         target_words=_array(value["target_words"]),
         gold=None if value["gold"] is None else _gold(*value["gold"]),
         evidence=None if value["evidence"] is None else _evidence(**value["evidence"]),
+        compared=None if value["compared"] is None else _compared(**value["compared"]),
     )
 
 
@@ -68,6 +70,11 @@ def _sequence(sequence: TokenSequence) -> dict[str, object]:
 
 def _evidence(collection: str, good: int, bad: int, places: list[int]) -> EvidenceTokens:
     return EvidenceTokens(collection, good, bad, tuple(places))
+
+
+def _compared(first: str, second: str, score: float | None, links: list[list[list[int]]] | None) -> TextPair:
+    made = None if links is None else tuple((tuple(left), tuple(right)) for left, right in links)
+    return TextPair(first, second, score, made)
 
 
 def _gold(sure: list[list[int]], possible: list[list[int]]) -> Gold:

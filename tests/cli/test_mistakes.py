@@ -56,7 +56,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["map", TEXT, "--tokenizer", "empty"], "there is no vocabulary"),
     (["map", TEXT, "--device", "cudda"], "Did you mean 'cuda'?"),
     (["map", TEXT, "--device-map", "atuo"], "Did you mean 'auto'?"),
-    (["map", TEXT, "--device-map", "cuda"], "for one device, say device"),
+    (["map", TEXT, "--device-map", "cuda"], "for one device, use device"),
     (["map", TEXT, "--device-map", "auto", "--device", "cuda"], "Leave out one of the two"),
     (["map", TEXT, "--dtype", "int8"], "Known: float64"),
     (["growth", TEXT], "--out"),

@@ -65,7 +65,7 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Shown]]:
         context.close()
 
 
-def colours(shown: Shown, pieces: str) -> list[tuple[int, int, int]]:
+def colours(shown: Shown, pieces: str) -> list[tuple[int, ...]]:
     found = shown.page.locator(pieces).evaluate_all(
         "(all) => all.map((each) => getComputedStyle(each).backgroundColor)"
     )

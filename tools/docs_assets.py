@@ -46,6 +46,8 @@ DOCUMENTS = {
     "more.md": "Dr. Rossi lives in Rome. He has a dog. Marta's brother lives in Porto.",
 }
 QUESTION = "Where does Marta live?"
+CHOSEN = "Lisbon"
+"""The word of the answer that its page shows."""
 NOT_PLAIN = ("alignment", "entities", "shapley", "redundancy")
 """Experiments of the papers that need a corpus with labels, or short texts."""
 
@@ -118,21 +120,30 @@ def screenshot(asked: argparse.Namespace) -> Iterator[Path | Left]:
 
     chromium = shutil.which("chromium")
     if chromium is None:
-        yield Left(("images/explorer", "images/similarity"), "no chromium here")
+        yield Left(("images/explorer", "images/similarity", "images/answer-page"), "no chromium here")
         return
     analyzer = ns.load()
-    shown = {
-        "explorer.png": (analyzer.analyze(LONG, heads=True), 860),
-        "similarity.png": (analyzer.similarity(*PAIR), 680),
+    shown: dict[str, tuple[Any, int, str]] = {
+        "explorer.png": (analyzer.analyze(LONG, heads=True), 860, ".heatmap"),
+        "similarity.png": (analyzer.similarity(*PAIR), 680, ".heatmap"),
     }
+    if (asked.materials / CAUSAL_MODEL).exists():
+        model = ns.load(asked.materials / CAUSAL_MODEL)
+        answer = model.explain_answer(context=DOCUMENTS, question=QUESTION, max_new_tokens=20)
+        shown["answer-page.png"] = (answer, 680, ".piece")
+    else:
+        yield Left(("images/answer-page",), f"{CAUSAL_MODEL} not in {asked.materials}")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        for name, (result, height) in shown.items():
+        for name, (result, height, drawn) in shown.items():
             page_file = write_page(result, path=Path(folder) / "page.html")
             page = browser.new_page(viewport={"width": 1360, "height": height}, device_scale_factor=1.5)
             page.goto(page_file.as_uri())
-            page.locator(".heatmap").wait_for()
+            page.locator(drawn).first.wait_for(state="attached")
             page.wait_for_timeout(1500)
+            if isinstance(result, ns.Answer):  # a word is chosen, as a click does
+                page.get_by_role("button", name=CHOSEN).first.click()
+                page.wait_for_timeout(500)
             page.screenshot(path=IMAGES / name)
         browser.close()
     yield from (IMAGES / name for name in shown)

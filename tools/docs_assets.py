@@ -47,7 +47,7 @@ DOCUMENTS = {
 }
 QUESTION = "Where does Marta live?"
 CHOSEN = "Lisbon"
-"""The word of the answer that its page shows."""
+"""What the sentence has that is chosen on the page of the answer."""
 NOT_PLAIN = ("alignment", "entities", "shapley", "redundancy")
 """Experiments of the papers that need a corpus with labels, or short texts."""
 
@@ -141,7 +141,7 @@ def screenshot(asked: argparse.Namespace) -> Iterator[Path | Left]:
             page.goto(page_file.as_uri())
             page.locator(drawn).first.wait_for(state="attached")
             page.wait_for_timeout(1500)
-            if isinstance(result, ns.Answer):  # a word is chosen, as a click does
+            if isinstance(result, ns.Answer):  # a sentence is chosen
                 page.get_by_role("button", name=CHOSEN).first.click()
                 page.wait_for_timeout(500)
             page.screenshot(path=IMAGES / name)

@@ -49,7 +49,7 @@ class TextSimilarity(Trial):
     removal: bool = True
 
     name: ClassVar[str] = "similarity"
-    paper: ClassVar[str] = ""
+    paper: ClassVar[str] = "none"
     shows: ClassVar[str] = "where the similarity of two texts lies"
     summary: ClassVar[str] = "where the similarity of two texts lies, and what its table finds (--format text-pairs)"
     columns: ClassVar[dict[str, str]] = {

@@ -65,7 +65,7 @@ TEXT_TOWER = Family(
             "qwen2_audio",
             "voxtral",
         ),
-        *("moss_transcribe_diarize", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"),
+        *("moss_transcribe_diarize", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
     ),
     Stack("language_model.layers.*|text_model.layers.*", _topologies, causal=True, depth=_depth),
     longest=_longest,

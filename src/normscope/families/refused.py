@@ -38,11 +38,11 @@ _OTHER = "its blocks have components that nobody has described"
 
 _TYPES: dict[str, str] = {
     _RECURRENT: (
-        "bailing_hybrid bamba convbert falcon_h1 falcon_mamba granitemoehybrid jamba kimi_linear lfm2 lfm2_moe "
-        "lfm2_vl mamba mamba2 minicpm_ocr minicpmv4_6 minicpmv4_7 minimax nemotron_h olmo_hybrid qwen3_5 qwen3_5_moe "
-        "qwen3_5_moe_text qwen3_5_text qwen3_next recurrent_gemma rwkv xlstm zamba zamba2 zaya"
+        "bailing_hybrid convbert falcon_h1 falcon_mamba jamba kimi_linear "
+        "lfm2_vl mamba minicpm_ocr minicpmv4_6 minicpmv4_7 minimax nemotron_h olmo_hybrid "
+        "recurrent_gemma rwkv xlstm zamba zamba2 zaya"
     ),
-    _GATED: ("afmoe beam bitnet diffllama hrm_text muse_glimmer_text neomme"),
+    _GATED: ("beam bitnet diffllama hrm_text muse_glimmer_text neomme"),
     _STREAMS: (
         "axk1 axk2 deepseek_v4 doge gemma3n gemma3n_text gemma4 gemma4_assistant gemma4_text gemma4_unified "
         "gemma4_unified_assistant gemma4_unified_text hy_v4 longcat_flash mobilebert qwen4_exp qwen4_exp_text xmod"

@@ -49,7 +49,7 @@ def _deeper(part: HeadPart, tower: str) -> HeadPart:
 _NAMES = (
     "Llava LlavaNext LlavaNextVideo LlavaOnevision VipLlava VideoLlava InternVL Mistral3 DeepseekVL "
     "GotOcr2 LightOnOcr Exaone4_5_ HyperCLOVAXVisionV2 Ovis2 AudioFlamingo3 MusicFlamingo "
-    "Qwen2VL Qwen2_5_VL Qwen3VL Qwen3VLMoe GlmAsr Qwen2Audio Voxtral MossTranscribeDiarize"
+    "Qwen2VL Qwen2_5_VL Qwen3VL Qwen3VLMoe Qwen3_5 Qwen3_5Moe GlmAsr Qwen2Audio Voxtral MossTranscribeDiarize"
 )
 
 _UNSCALED = "AyaVision Cohere2Vision GraniteSpeech GraniteSpeechPlus"

@@ -178,7 +178,9 @@ def test_every_method_is_proved_and_rolls_out(name: str) -> None:
         assert whole.dims == ("layer", "query", "key")
         assert np.isfinite(whole.sum("key").values).all()
         if not each.signed and each.name != "globenc":  # whose norms are multiplied as they are
-            signed = each.name == "attention-rollout" and name in SIGNED_WEIGHTS
+            signed = (
+                each.name in ("attention-rollout", "norms") and name in SIGNED_WEIGHTS
+            )  # half weights, half identity
             sums = (abs(whole) if signed else whole).sum("key").values
             assert (sums <= 1 + 1e-6).all() if signed else np.allclose(sums, 1, rtol=1e-6, atol=0)
 

@@ -128,8 +128,9 @@ class PathToValues:
         self.steps: list[Normalise | Linear] = []
 
     def enter(self, module: str) -> None:
-        """Check that the input of a module is the last output."""
-        if not torch.equal(self.view.input(module, source=self.source), self.reached):
+        """Check that the input of a module is the last output, in the dtype in which the module reads it."""
+        dtype = self.view.captured.inputs[module].dtype
+        if not torch.equal(self.view.input(module, source=self.source), self.reached.to(dtype).to(self.reached.dtype)):
             raise UnsupportedArchitectureError(
                 f"{module} does not read what its family says: the path from the block's input to the values "
                 f"({[type(step).__name__ for step in self.steps] or 'no step'} so far) is a different one."

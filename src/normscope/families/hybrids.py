@@ -81,7 +81,8 @@ def _delta_rule(config: Config, value: Value) -> LinearMixer:
 
 def _either(config: Config, mixer: LinearMixer, attention: AttentionPart) -> list[AttentionPart]:
     """The mixer of every layer."""
-    return [attention if kind == "full_attention" else mixer for kind in config.layer_types]
+    kinds = config.layer_types or ["full_attention"] * config.num_hidden_layers  # a configuration may not say
+    return [attention if kind == "full_attention" else mixer for kind in kinds]
 
 
 def _qwen_layers(config: Config, value: Value, feed_forwards: list[FeedForwardPart]) -> list[Topology]:

@@ -17,7 +17,10 @@ CLASSES: Mapping[str, str] = dict.fromkeys(
 )
 """Classes whose type is described, but not as a whole."""
 
-_RECURRENT = "its layers mix tokens by a recurrence or a convolution, whose effective weights are not computed yet"
+_RECURRENT = "its layers mix tokens by a recurrence or a convolution of a kind that is not described yet"
+_CHANNELS = "the weights of its recurrence (Mamba-1, RG-LRU) differ from channel to channel, and only those of heads are computed"
+_CHAINS = "its layers have different chains of components, so that they have no scopes in common"
+_SIDE_BY_SIDE = "an attention and a state space work side by side in every block, on the same tokens"
 _GATED = (
     "what its attention gives out is multiplied by a gate in every channel, or normalised, which no component describes"
 )
@@ -38,10 +41,11 @@ _OTHER = "its blocks have components that nobody has described"
 
 _TYPES: dict[str, str] = {
     _RECURRENT: (
-        "bailing_hybrid convbert falcon_h1 falcon_mamba jamba kimi_linear "
-        "lfm2_vl mamba minicpm_ocr minicpmv4_6 minicpmv4_7 minimax nemotron_h olmo_hybrid "
-        "recurrent_gemma rwkv xlstm zamba zamba2 zaya"
+        "bailing_hybrid convbert kimi_linear lfm2_vl minicpm_ocr minicpmv4_6 minicpmv4_7 minimax rwkv xlstm zamba2 zaya"
     ),
+    _CHANNELS: ("falcon_mamba jamba mamba recurrent_gemma zamba"),
+    _CHAINS: ("nemotron_h olmo_hybrid"),
+    _SIDE_BY_SIDE: ("falcon_h1"),
     _GATED: ("beam bitnet diffllama hrm_text muse_glimmer_text neomme"),
     _STREAMS: (
         "axk1 axk2 deepseek_v4 doge gemma3n gemma3n_text gemma4 gemma4_assistant gemma4_text gemma4_unified "

@@ -54,7 +54,7 @@ from normscope.families.spec import (
 _EPSILONS = (1e-5, 1e-6, 1e-12, 1e-8)
 _SHARDS = (2, 4, 8)
 _WITH_PARAMETERS = {"xielu"}
-"""Activations of transformers that have parameters of their own in every layer, so that a name does not tell what they compute."""
+"""Activations that have parameters of their own in every layer, so that a name does not tell what they compute."""
 
 
 @dataclass(frozen=True)

@@ -195,8 +195,8 @@ def _description(model: PreTrainedModel) -> Description:
         reason = refused_models().get(model_type, "no family is registered for this config.model_type")
         raise UnsupportedArchitectureError(
             f"The architecture {model_type!r} is not supported: {reason}. {error} `normscope models` lists what is. To add "
-            f"an architecture, describe its blocks in a normscope.Family, check it with normscope.testing.assert_family() and "
-            f"pass it to normscope.register_family()."
+            f"an architecture, describe its blocks in a normscope.Family, check it with "
+            f"normscope.testing.assert_family() and pass it to normscope.register_family()."
         ) from error
 
 
@@ -231,7 +231,7 @@ def sketched_model(
     return Model(model.to(dtype or model.dtype).eval(), read, described, place.name)
 
 
-def _without_weights(place: _Place, config: Config) -> PreTrainedModel:
+def _without_weights(place: _Place, config: Config) -> Any:
     """A model of a configuration on the meta device."""
     loader = _model_class(place, config)
     try:

@@ -18,7 +18,9 @@ CLASSES: Mapping[str, str] = dict.fromkeys(
 """Classes whose type is described, but not as a whole."""
 
 _RECURRENT = "its layers mix tokens by a recurrence or a convolution of a kind that is not described yet"
-_CHANNELS = "the weights of its recurrence (Mamba-1, RG-LRU) differ from channel to channel, and only those of heads are computed"
+_CHANNELS = (
+    "the weights of its recurrence (Mamba-1, RG-LRU) differ by channel; only those of heads are computed"
+)
 _CHAINS = "its layers have different chains of components, so that they have no scopes in common"
 _SIDE_BY_SIDE = "an attention and a state space work side by side in every block, on the same tokens"
 _GATED = (

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM
 import normscope as ns
 from normscope.chain.trace import Attention, LayerTrace
 from normscope.decompose import decompose
+from normscope.plots import plot_map
 from normscope.testing import assert_explained
 from normscope.testing.oracle import oracle
 
@@ -144,6 +145,15 @@ def test_signed_weights_still_have_mixing_ratios_between_zero_and_one(analyzers:
     assert (analysis.map("AttnW").values[0] < 0).any()
     ratios = analysis.dataset["mixing_ratio"].values
     assert ((ratios >= 0) & (ratios <= 1)).all()
+
+
+def test_signed_weights_are_drawn_around_zero(analyzers: dict[str, ns.Analyzer]) -> None:
+    analysis = analyzers["bamba"].analyze(ids(5, 6, 7, 8, 9), scopes=["AttnW", "Attn"])
+    for scope, signed in (("AttnW", True), ("Attn", False)):
+        axes = plot_map(analysis, scope, 1).axes[0]
+        drawn = [each for each in (*axes.images, *axes.collections) if each.get_array() is not None]
+        low, high = drawn[0].get_clim()
+        assert (low == -high) if signed else (low == 0)
 
 
 @every_mixer

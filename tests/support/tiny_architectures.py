@@ -9,6 +9,7 @@ from transformers import (
     AutoConfig,
     AutoModel,
     CLIPForImageClassification,
+    Emu3TextModel,
     MetaClip2ForImageClassification,
     MetaClip2TextModel,
     MetaClip2VisionModel,
@@ -71,9 +72,17 @@ GEMMA3 = dict(
         **dict(image_size=8, patch_size=4),
     ),
 )
+LLAMA4 = dict(
+    text_config={**SIZE, **GROUPED_EXPERTS, "intermediate_size_mlp": 28, "moe_layers": [1]},
+    vision_config=dict(
+        **dict(hidden_size=12, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2, vision_output_dim=12),
+        **dict(projector_input_dim=12, projector_output_dim=12, image_size=8, patch_size=4),
+    ),
+)
 IMAGE = dict(image_size=12, patch_size=4, num_channels=3)
 TOWERS = dict(text_config=SIZE, vision_config={**SIZE, **IMAGE})
 CLASSES: dict[str, type[PreTrainedModel]] = {
+    "emu3_text_model": Emu3TextModel,
     "clip": CLIPForImageClassification,
     "siglip": SiglipForImageClassification,
     "metaclip_2": MetaClip2ForImageClassification,
@@ -184,6 +193,10 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("cohere2_moe", {**GROUPED_EXPERTS, **LISTED_LAYERS, "prefix_dense_intermediate_size": 28}),
     ("cohere2_moe", {**GROUPED_EXPERTS, "num_shared_experts": 0}),
     ("llama4_text", {**GROUPED_EXPERTS, "intermediate_size_mlp": 28, "moe_layers": [1]}),
+    ("llama4", LLAMA4),
+    ("aria_text", {**GROUPED_EXPERTS, "moe_num_experts": 5, "moe_topk": 2, "moe_num_shared_experts": 2}),
+    ("kolibri1", {**GROUPED_EXPERTS, "shared_expert_intermediate_size": 12}),
+    ("emu3_text_model", GROUPED),
     ("deepseek_v32", {**LATENT_EXPERTS, **INDEXER, **LISTED_LAYERS}),
     ("glm_moe_dsa", {**LATENT_EXPERTS, **INDEXER, **LISTED_LAYERS}),
     ("mpt", dict(d_model=24, n_heads=3, n_layers=2, max_seq_len=32, expansion_ratio=2)),
@@ -209,6 +222,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("modernbert-decoder", dict(local_attention=4, global_attn_every_n_layers=2)),
     ("rembert", dict(input_embedding_size=10, output_embedding_size=14)),
     ("tapas", {}),
+    ("visual_bert", dict(visual_embedding_dim=8)),
+    ("git", dict(vision_config=dict(**SIZE, **dict(image_size=12, patch_size=4)))),
     ("luke", dict(entity_vocab_size=12, entity_emb_size=8)),
     ("roformer", dict(embedding_size=10, num_attention_heads=4)),
     ("big_bird", dict(attention_type="original_full")),
@@ -237,6 +252,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("pegasus", {**BART, "activation_function": "relu"}),
     ("m2m_100", BART),
     ("blenderbot", BART),
+    ("bigbird_pegasus", {**BART, "attention_type": "original_full"}),
     ("vit", IMAGE),
     ("deit", IMAGE),
     ("vit_msn", IMAGE),
@@ -262,6 +278,8 @@ TOWERS_OF_TEXT = {
     **dict(llava="LlavaForConditionalGeneration", qwen3_vl="Qwen3VLForConditionalGeneration"),
     **dict(idefics3="Idefics3ForConditionalGeneration", granite_speech="GraniteSpeechForConditionalGeneration"),
     **dict(fuyu="FuyuForCausalLM", aya_vision="AyaVisionForConditionalGeneration"),
+    **dict(qianfan_ocr="QianfanOCRForConditionalGeneration", aria="AriaForConditionalGeneration"),
+    **dict(modernvbert="ModernVBertForMaskedLM", ultravbert="UltraVBertForMaskedLM"),
 }
 """Multimodal types with a text tower and their classes, one for each way in which they differ; the others are like these."""
 

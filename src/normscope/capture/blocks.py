@@ -61,6 +61,7 @@ from normscope.families.spec import (
     RmsNormPart,
     ScalePart,
     SharedExpertsPart,
+    TransposedExpertsPart,
     UnitLayerNormPart,
     UnitRmsNormPart,
 )
@@ -81,7 +82,14 @@ def watched_modules(part: Part) -> tuple[str, ...]:
             return (part.gate, part.up, part.down)
         case FusedGatedPart():
             return (part.gate_and_up, part.down)
-        case ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart() | PlainExpertsPart():
+        case (
+            ExpertsPart()
+            | TransposedExpertsPart()
+            | ClampedExpertsPart()
+            | FlatExpertsPart()
+            | InputScaledExpertsPart()
+            | PlainExpertsPart()
+        ):
             return (part.module, part.router if isinstance(part, InputScaledExpertsPart) else part.experts)
         case SharedExpertsPart():
             gate = () if part.gate is None else (part.gate,)
@@ -181,7 +189,12 @@ class TraceBuilder:
             case GatedPart() | FusedGatedPart():
                 return self._scaled(part, view.output(part.down))
             case (
-                ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart() | PlainExpertsPart()
+                ExpertsPart()
+                | TransposedExpertsPart()
+                | ClampedExpertsPart()
+                | FlatExpertsPart()
+                | InputScaledExpertsPart()
+                | PlainExpertsPart()
             ):
                 return view.output(part.module)
             case SharedExpertsPart():
@@ -261,7 +274,12 @@ class TraceBuilder:
                 network = Gated(gate, up, read.activation(part.activation), read.linear(part.down, part.layer_scale))
                 return (_for_all(network, *view.output(part.gate_and_up).chunk(2, dim=-1)),)
             case (
-                ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart() | PlainExpertsPart()
+                ExpertsPart()
+                | TransposedExpertsPart()
+                | ClampedExpertsPart()
+                | FlatExpertsPart()
+                | InputScaledExpertsPart()
+                | PlainExpertsPart()
             ):
                 return experts_of(part, read, view)
             case SharedExpertsPart():

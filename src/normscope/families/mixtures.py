@@ -16,7 +16,9 @@
 | a gate multiplies what every head gives out: it belongs to the weights | Laguna |
 | attention and experts run side by side, and the mean of experts and shared network counts | Cohere 2 |
 | values are multiplied by a number | MiMo V2 |
-| the class with a head keeps the blocks in another place than the bare model | Llama 4 |
+| the class with a head keeps the blocks in another place than the bare model, the multimodal class in a third | Llama 4 |
+| experts are stacked transposed | Aria |
+| norms before and after each branch | Kolibri |
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from normscope.families.llama import (
     SECOND_NORM,
     decoder,
     pre_norm,
+    text_layers,
 )
 from normscope.families.plain_decoders import LATENT_ATTENTION
 from normscope.families.spec import (
@@ -55,11 +58,13 @@ from normscope.families.spec import (
     Parallel,
     PreNorm,
     RmsNormPart,
+    Sandwich,
     ScaledHeads,
     ScaledPreNorm,
     SharedExpertsPart,
     Stack,
     Topology,
+    TransposedExpertsPart,
     unlimited,
 )
 
@@ -215,6 +220,22 @@ def _cohere2_moe_layers(config: Config) -> list[Topology]:
 COHERE2_MOE = decoder("cohere2_moe", _cohere2_moe_layers)
 
 
+_ARIA = TransposedExpertsPart("mlp", "mlp.experts", "mlp.experts.act_fn")
+
+ARIA = decoder("aria_text", pre_norm(replace(_shared("shared_experts"), routed=_ARIA)))
+
+KOLIBRI = decoder(
+    "kolibri1",
+    Sandwich(
+        attention=ATTENTION,
+        after_attention=RmsNormPart("post_self_attn_layernorm"),
+        before_feed_forward=RmsNormPart(SECOND_NORM),
+        feed_forward=_shared("shared_experts"),
+        after_feed_forward=RmsNormPart("post_mlp_layernorm"),
+    ),
+)
+
+
 def _llama4_layers(config: Config) -> list[Topology]:
     inside, text = "feed_forward", config.get_text_config()
     dense = _gated_in(inside)
@@ -231,8 +252,13 @@ def _gated_in(module: str) -> GatedPart:
 
 LLAMA4 = Family(
     "llama4",
-    ("llama4_text",),
-    Stack("layers.*|model.layers.*", _llama4_layers, causal=True),
+    ("llama4_text", "llama4"),
+    Stack(
+        "layers.*|model.layers.*|language_model.model.layers.*",
+        _llama4_layers,
+        causal=True,
+        depth=text_layers,
+    ),
     longest=unlimited,
 )
 
@@ -269,5 +295,5 @@ YOUTU = decoder("youtu", replace(_LATENT, feed_forward=GATED))
 FAMILIES = (
     *(MIXTRAL, PHI_MOE, GPT_OSS, SOLAR_OPEN, HUNYUAN_MOE, FLEX_OLMO, GRANITE_MOE, QWEN2_MOE, QWEN3_MOE, MELLUM),
     *(FLINT, GLM4_MOE, EXAONE_MOE, ERNIE_MOE, DEEPSEEK, GLM4_MOE_LITE, INDEXED, YOUTU, DBRX, GRANITE_MOE_SWA, MIMO),
-    *(LAGUNA, COHERE2_MOE, LLAMA4),
+    *(LAGUNA, COHERE2_MOE, LLAMA4, ARIA, KOLIBRI),
 )

@@ -84,6 +84,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "axk1": _LATENT,
     "bamba": _MAMBA,
     "big_bird": {"attention_type": "original_full"},
+    "bigbird_pegasus": {"attention_type": "original_full"},
     "dbrx": {
         "ffn_config": {"ffn_hidden_size": 48, "moe_num_experts": 4, "moe_top_k": 2},
         "attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10000.0},
@@ -91,6 +92,8 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "deepseek_v2": _LATENT,
     "deepseek_v3": {**_LATENT, "head_dim": 4},
     "deepseek_v32": _LATENT,
+    "emu3": {"vocabulary_map": {"<image>": 5}},
+    "emu3_vqgan": {"base_channels": 32, "channel_multiplier": [1, 1], "num_res_blocks": 1, "codebook_size": 16},
     "esmc": {"num_key_value_heads": 4},
     "falcon_h1": {**_MAMBA, "mamba_d_ssm": 64},
     "glm4_moe_lite": _LATENT,

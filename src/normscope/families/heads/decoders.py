@@ -145,7 +145,7 @@ DECODERS: Table = {
         "Llama Mistral Qwen2 Qwen3 SmolLM3 Ministral Ministral3 Helium Cwm Ernie4_5 SeedOss HunYuanDenseV1 Phi3 Glm "
         "Glm4 Olmo2 Olmo3 Exaone4 Mixtral Olmoe Qwen2Moe Qwen3Moe MiniMaxM2 GptOss DeepseekV2 DeepseekV3 Mistral4 Dots1 "
         "Ernie4_5_Moe ExaoneMoe FlexOlmo Flint Glm4Moe Glm4MoeLite HunYuanMoEV1 HYV3 Mellum SolarOpen Youtu "
-        "Phi4Multimodal Arcee Apertus MiMoV2Flash Laguna DeepseekV32 GlmMoeDsa",
+        "Phi4Multimodal Arcee Apertus MiMoV2Flash Laguna DeepseekV32 GlmMoeDsa Kolibri1 AriaText Emu3",
         _lm(*RMS, LM_HEAD),
         _decoder_tasks(RMS),
     ),
@@ -161,6 +161,10 @@ DECODERS: Table = {
     **for_each("Nemotron", _lm(*_UNIT_NORM, LM_HEAD), _decoder_tasks(_UNIT_NORM)),
     "NanoChatForCausalLM": _nanochat,
     "Llama4ForCausalLM": Head("causal-lm", (RmsNormPart("model.norm"), LM_HEAD)),
+    "Llama4ForConditionalGeneration": Head(
+        "causal-lm", (RmsNormPart("language_model.model.norm"), LinearPart("language_model.lm_head"))
+    ),
+    "GitForCausalLM": Head("causal-lm", (LinearPart("output"),)),
     "HyperCLOVAXForCausalLM": _hyperclovax,
     "HyperCLOVAXForSequenceClassification": _decoder_tasks(RMS)["ForSequenceClassification"],
     "MiniCPM3ForCausalLM": _minicpm3,

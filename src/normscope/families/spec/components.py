@@ -306,6 +306,17 @@ class ExpertsPart:
 
 @final
 @dataclass(frozen=True)
+class TransposedExpertsPart:
+    """The same with the weights stacked `[expert, in, out]` (Aria)."""
+
+    module: str
+    experts: str
+    activation: str
+    component: ClassVar[str] = "Ff"
+
+
+@final
+@dataclass(frozen=True)
 class ClampedExpertsPart:
     """The experts of GPT-OSS: weights `[expert, in, out]`, gate and up interleaved, both clamped, one added to up."""
 
@@ -357,7 +368,14 @@ class PlainExpertsPart:
     component: ClassVar[str] = "Ff"
 
 
-RoutedPart = PlainExpertsPart | ExpertsPart | ClampedExpertsPart | FlatExpertsPart | InputScaledExpertsPart
+RoutedPart = (
+    PlainExpertsPart
+    | ExpertsPart
+    | TransposedExpertsPart
+    | ClampedExpertsPart
+    | FlatExpertsPart
+    | InputScaledExpertsPart
+)
 
 
 @final
@@ -369,7 +387,7 @@ class SharedExpertsPart:
     multiplied by `routed_factor` before that, and the sum by `factor`.
     """
 
-    routed: ExpertsPart | InputScaledExpertsPart
+    routed: ExpertsPart | TransposedExpertsPart | InputScaledExpertsPart
     shared: GatedPart | FusedGatedPart
     gate: str | None = None
     routed_factor: float = 1.0

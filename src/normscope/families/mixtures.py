@@ -189,7 +189,9 @@ MELLUM = decoder("mellum", _mixed(pre_norm(_EXPERTS), _as_listed))
 
 FLINT = decoder("flint", _mixed(pre_norm(_shared("shared_expert")), _every_so_many))
 
-GLM4_MOE = decoder("glm4_moe", _mixed(pre_norm(_shared("shared_experts")), _after_the_first), "glm4_moe", "dots1")
+GLM4_MOE = decoder(
+    "glm4_moe", _mixed(pre_norm(_shared("shared_experts")), _after_the_first), "glm4_moe", "dots1", "glm4v_moe_text"
+)
 
 EXAONE_MOE = decoder("exaone_moe", _mixed(pre_norm(_shared("shared_experts")), _as_listed), "exaone_moe", "hy_v3")
 

@@ -74,6 +74,18 @@ GEMMA3 = dict(
         **dict(image_size=8, patch_size=4),
     ),
 )
+HYBRID_LAYERS = dict(num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"])
+DELTA_RULE = dict(
+    **HYBRID_LAYERS,
+    **dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=5),
+    linear_conv_kernel_dim=3,
+)
+STATE_SPACE = dict(
+    **dict(mamba_n_heads=4, mamba_d_head=12, mamba_n_groups=2, mamba_d_state=6, mamba_expand=2),
+    **dict(mamba_chunk_size=4, mamba_d_conv=3),
+)
+CONVOLUTIONS = dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], conv_bias=True)
+QWEN3_5 = {**GROUPED, **DELTA_RULE, **SECTIONS, "head_dim": 8}
 LLAMA4 = dict(
     text_config={**SIZE, **GROUPED_EXPERTS, "intermediate_size_mlp": 28, "moe_layers": [1]},
     vision_config=dict(
@@ -201,6 +213,29 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("emu3_text_model", GROUPED),
     ("deepseek_v32", {**LATENT_EXPERTS, **INDEXER, **LISTED_LAYERS}),
     ("glm_moe_dsa", {**LATENT_EXPERTS, **INDEXER, **LISTED_LAYERS}),
+    ("afmoe", {**GROUPED_EXPERTS, "num_hidden_layers": 3, "num_dense_layers": 1, "num_shared_experts": 1}),
+    ("qwen3_next", {**SHARED_EXPERTS, **DELTA_RULE, "mlp_only_layers": [0], "shared_expert_intermediate_size": 12}),
+    ("qwen3_5_text", QWEN3_5),
+    ("qwen3_5_moe_text", {**GROUPED_EXPERTS, **QWEN3_5, "shared_expert_intermediate_size": 12}),
+    ("mamba2", dict(num_heads=4, head_dim=12, state_size=6, n_groups=2, chunk_size=4, conv_kernel=3)),
+    ("bamba", {**GROUPED, **STATE_SPACE, "num_hidden_layers": 3, "attn_layer_indices": [1]}),
+    (
+        "granitemoehybrid",
+        {**GROUPED_EXPERTS, **MULTIPLIERS, **STATE_SPACE, **HYBRID_LAYERS, "shared_intermediate_size": 12},
+    ),
+    (
+        "granitemoehybrid",
+        {
+            **GROUPED,
+            **MULTIPLIERS,
+            **STATE_SPACE,
+            **HYBRID_LAYERS,
+            "num_local_experts": 0,
+            "shared_intermediate_size": 12,
+        },
+    ),
+    ("lfm2", {**GROUPED, **CONVOLUTIONS, "block_auto_adjust_ff_dim": False}),
+    ("lfm2_moe", {**GROUPED_EXPERTS, **CONVOLUTIONS, "num_dense_layers": 1}),
     ("mpt", dict(d_model=24, n_heads=3, n_layers=2, max_seq_len=32, expansion_ratio=2)),
     ("codegen", dict(num_attention_heads=4, rotary_dim=4)),
     ("gpt_neox_japanese", {}),

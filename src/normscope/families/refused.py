@@ -17,7 +17,10 @@ CLASSES: Mapping[str, str] = dict.fromkeys(
 )
 """Classes whose type is described, but not as a whole."""
 
-_RECURRENT = "its layers mix tokens by a recurrence or a convolution, whose effective weights are not computed yet"
+_RECURRENT = "its layers mix tokens by a recurrence or a convolution of a kind that is not described yet"
+_CHANNELS = "the weights of its recurrence (Mamba-1, RG-LRU) differ by channel; only those of heads are computed"
+_CHAINS = "its layers have different chains of components, so that they have no scopes in common"
+_SIDE_BY_SIDE = "an attention and a state space work side by side in every block, on the same tokens"
 _GATED = (
     "what its attention gives out is multiplied by a gate in every channel, or normalised, which no component describes"
 )
@@ -66,11 +69,12 @@ _TYPES: dict[str, str] = {
     _CLAMPED: "minimax_m3_vl_text minimax_m3_vl",
     _SKIPPED: "mllama",
     _RECURRENT: (
-        "bailing_hybrid bamba convbert falcon_h1 falcon_mamba granitemoehybrid jamba kimi_linear lfm2 lfm2_moe "
-        "lfm2_vl mamba mamba2 minicpm_ocr minicpmv4_6 minicpmv4_7 minimax nemotron_h olmo_hybrid qwen3_5 qwen3_5_moe "
-        "qwen3_5_moe_text qwen3_5_text qwen3_next recurrent_gemma rwkv xlstm zamba zamba2 zaya"
+        "bailing_hybrid convbert kimi_linear lfm2_vl minicpm_ocr minicpmv4_6 minicpmv4_7 minimax rwkv xlstm zamba2 zaya"
     ),
-    _GATED: ("afmoe beam bitnet diffllama hrm_text muse_glimmer_text neomme"),
+    _CHANNELS: ("falcon_mamba jamba mamba recurrent_gemma zamba"),
+    _CHAINS: ("nemotron_h olmo_hybrid"),
+    _SIDE_BY_SIDE: ("falcon_h1"),
+    _GATED: ("beam bitnet diffllama hrm_text muse_glimmer_text neomme"),
     _STREAMS: (
         "deepseek_v4 gemma3n gemma3n_text gemma4 gemma4_assistant gemma4_text gemma4_unified "
         "gemma4_unified_assistant gemma4_unified_text hy_v4 mobilebert qwen4_exp qwen4_exp_text "

@@ -241,11 +241,13 @@ def _assert_below_attention(trace: LayerTrace, tolerance: float, place: str) -> 
                 assert torch.equal(source.states, trace.hidden), (
                     f"{step.name} does not read the block's input in {place}"
                 )
-            values = source.projection.double() @ _after(source.steps, source.states).T
-            if source.bias is not None:
-                values = values + source.bias.double()[:, :, None]
+            values = (source.projection.double() @ _after(source.steps, source.states).T).mT
+            if source.slopes is not None:
+                values = values.repeat(step.taps, 1, 1) * source.slopes.double()
+            if source.constant is not None:
+                values = values + source.constant.double()
             what = f"values of {step.name} recomputed from the states before it in {place}"
-            assert_close(values.transpose(1, 2), step.values, tolerance, what)
+            assert_close(values, step.values, tolerance, what)
         elif isinstance(step, OwnFeedForward):
             steps = () if step.norm is None else (step.norm,)
             what = f"what the feed-forward beside the attention reads in {place}"

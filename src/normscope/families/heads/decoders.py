@@ -97,7 +97,7 @@ _NEOX: Parts = (LayerNormPart("base_model.final_layer_norm"),)
 _PHI: Parts = (LayerNormPart("base_model.final_layernorm"),)
 _LAYER_NORM: Parts = (LayerNormPart("base_model.layer_norm"),)
 _OLMO: Parts = (FixedLayerNormPart("base_model.norm", OLMO_EPSILON),)
-_GEMMA3_INSIDE: Parts = (UnitRmsNormPart("base_model.language_model.norm"),)
+_INSIDE: Parts = (UnitRmsNormPart("base_model.language_model.norm"),)
 
 
 def _capped(config: Config) -> Head:
@@ -150,11 +150,22 @@ DECODERS: Table = {
         _decoder_tasks(RMS),
     ),
     **for_each("Gemma", _lm(*_UNIT_RMS, LM_HEAD)),
+    **for_each("Qwen3Next Qwen3_5 Qwen3_5Moe", _lm(*_UNIT_RMS, LM_HEAD)),
+    **for_each("Qwen3Next", _decoder_tasks(_UNIT_RMS)),
+    "Qwen3_5TextForSequenceClassification": _decoder_tasks(_UNIT_RMS)["ForSequenceClassification"],
+    "Qwen3_5ForSequenceClassification": _decoder_tasks(_INSIDE)["ForSequenceClassification"],
+    "Qwen3_5ForTokenClassification": _decoder_tasks(_INSIDE)["ForTokenClassification"],
+    **for_each("Afmoe", _lm(*RMS, LM_HEAD)),
+    **for_each("Bamba", _lm(RmsNormPart("base_model.final_layernorm"), LM_HEAD)),
+    **for_each("Lfm2 Lfm2Moe", _lm(RmsNormPart("base_model.embedding_norm"), LM_HEAD)),
+    **for_each("Mamba2", _lm(RmsNormPart("base_model.norm_f"), LM_HEAD)),
     **for_each("Gemma2 Gemma3 VaultGemma", {"ForCausalLM": _capped}),
     **for_each("Gemma Gemma2 Gemma3Text", _decoder_tasks(_UNIT_RMS)),
-    "Gemma3ForConditionalGeneration": Head("causal-lm", (*_GEMMA3_INSIDE, LM_HEAD)),
-    "Gemma3ForSequenceClassification": _decoder_tasks(_GEMMA3_INSIDE)["ForSequenceClassification"],
-    **for_each("Granite GraniteMoe GraniteSWA GraniteMoeSWA GraniteMoeShared", {"ForCausalLM": _granite}),
+    "Gemma3ForConditionalGeneration": Head("causal-lm", (*_INSIDE, LM_HEAD)),
+    "Gemma3ForSequenceClassification": _decoder_tasks(_INSIDE)["ForSequenceClassification"],
+    **for_each(
+        "Granite GraniteMoe GraniteSWA GraniteMoeSWA GraniteMoeShared GraniteMoeHybrid", {"ForCausalLM": _granite}
+    ),
     **for_each("Olmo", _lm(*_OLMO, LM_HEAD), _decoder_tasks(_OLMO)),
     **for_each("StableLm Starcoder2 Phimoe Jais2", _lm(*_NORM, LM_HEAD), _decoder_tasks(_NORM)),
     **for_each("Cohere Cohere2 Cohere2Moe", {"ForCausalLM": _cohere}),

@@ -51,7 +51,7 @@ _NAMES = (
     "Llava LlavaNext LlavaNextVideo LlavaOnevision VipLlava VideoLlava InternVL Mistral3 DeepseekVL "
     "GotOcr2 LightOnOcr Exaone4_5_ HyperCLOVAXVisionV2 Ovis2 AudioFlamingo3 MusicFlamingo "
     "Qwen2VL Qwen2_5_VL Qwen3VL Qwen3VLMoe GlmAsr Qwen2Audio Voxtral MossTranscribeDiarize "
-    "Kimi_K25 VideoLlama3 Qwen3ASR QianfanOCR Aria"
+    "Kimi_K25 VideoLlama3 Qwen3ASR QianfanOCR Aria Qwen3_5 Qwen3_5Moe"
 )
 
 _BARE = "AyaVision Cohere2Vision GraniteSpeech GraniteSpeechPlus"

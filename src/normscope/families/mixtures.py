@@ -192,7 +192,9 @@ MELLUM = decoder("mellum", _mixed(pre_norm(_EXPERTS), _as_listed))
 FLINT = decoder("flint", _mixed(pre_norm(shared_experts("shared_expert")), every_so_many))
 
 GLM4_MOE = decoder(
-    "glm4_moe", _mixed(pre_norm(shared_experts("shared_experts")), _after_the_first), "glm4_moe", "dots1"
+    "glm4_moe",
+    _mixed(pre_norm(shared_experts("shared_experts")), _after_the_first),
+    *("glm4_moe", "dots1", "glm4v_moe_text"),
 )
 
 EXAONE_MOE = decoder(
@@ -228,7 +230,7 @@ COHERE2_MOE = decoder("cohere2_moe", _cohere2_moe_layers)
 
 _ARIA = TransposedExpertsPart("mlp", "mlp.experts", "mlp.experts.act_fn")
 
-ARIA = decoder("aria_text", pre_norm(replace(_shared("shared_experts"), routed=_ARIA)))
+ARIA = decoder("aria_text", pre_norm(replace(shared_experts("shared_experts"), routed=_ARIA)))
 
 KOLIBRI = decoder(
     "kolibri1",
@@ -236,7 +238,7 @@ KOLIBRI = decoder(
         attention=ATTENTION,
         after_attention=RmsNormPart("post_self_attn_layernorm"),
         before_feed_forward=RmsNormPart(SECOND_NORM),
-        feed_forward=_shared("shared_experts"),
+        feed_forward=shared_experts("shared_experts"),
         after_feed_forward=RmsNormPart("post_mlp_layernorm"),
     ),
 )

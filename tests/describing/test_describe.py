@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -211,3 +212,14 @@ def test_the_command_prints_python_that_runs(tmp_path: Path, monkeypatch: pytest
     monkeypatch.delitem(import_module("normscope.families")._registry(), "gpt2")
     exec(result.stdout, {})
     assert family_of("gpt2").stack.blocks == "h.*"
+
+
+@pytest.mark.slow
+def test_most_registered_types_are_found_again_and_none_with_other_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "tools"))
+    hold_back = import_module("held_back").hold_back
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        outcomes = {model_type: hold_back(model_type) for model_type in ns.supported_models()}
+    assert [name for name, outcome in outcomes.items() if outcome.kind == "different"] == []
+    assert sum(outcome.kind == "found" for outcome in outcomes.values()) >= 160

@@ -54,6 +54,8 @@ DBRX = dict(
     attn_config=dict(kv_n_heads=2, clip_qkv=8, rope_theta=10000.0),
 )
 SECTIONS = dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[1, 1, 1]))
+WHOLE_HEAD = dict(rope_parameters={**SECTIONS["rope_parameters"], "partial_rotary_factor": 1.0})
+FOUR_SECTIONS = dict(rope_parameters={**SECTIONS["rope_parameters"], "mrope_section": [1, 1, 1, 1]})
 T5GEMMA = dict(
     encoder={**SIZE, **GROUPED, "sliding_window": 3},
     decoder={**SIZE, **GROUPED, "sliding_window": 3, "num_hidden_layers": 3, "final_logit_softcapping": 0.7},
@@ -244,6 +246,11 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("qwen3_vl_text", {**GROUPED, **SECTIONS}),
     ("qwen3_vl_moe_text", {**GROUPED_EXPERTS, **SECTIONS}),
     ("molmo2_text", GROUPED),
+    ("hunyuan_vl_text", {**GROUPED, **FOUR_SECTIONS, "head_dim": 8}),
+    ("glm4v_text", {**GROUPED, **WHOLE_HEAD}),
+    ("glm_image_text", {**GROUPED, **WHOLE_HEAD}),
+    ("glm_ocr_text", {**GROUPED, **WHOLE_HEAD}),
+    ("glm4v_moe_text", {**SHARED_EXPERTS, **WHOLE_HEAD}),
     ("phi4_multimodal", {**GROUPED, **PHI4}),
     ("markuplm", {}),
     ("tipsv2_text_model", {}),

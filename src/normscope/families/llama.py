@@ -77,6 +77,7 @@ LLAMA = decoder(
         "qwen3_vl_text",
         "molmo2_text",
         "emu3_text_model",
+        "hunyuan_vl_text",
     ),
 )
 
@@ -101,6 +102,7 @@ GLM4 = decoder(
         feed_forward=_FUSED_GATED,
         after_feed_forward=RmsNormPart("post_mlp_layernorm"),
     ),
+    *("glm4", "glm4v_text", "glm_image_text", "glm_ocr_text"),
 )
 
 GEMMA = decoder("gemma", PreNorm(UNIT_ATTENTION, UnitRmsNormPart(SECOND_NORM), GATED))

@@ -192,7 +192,9 @@ MELLUM = decoder("mellum", _mixed(pre_norm(_EXPERTS), _as_listed))
 FLINT = decoder("flint", _mixed(pre_norm(shared_experts("shared_expert")), every_so_many))
 
 GLM4_MOE = decoder(
-    "glm4_moe", _mixed(pre_norm(shared_experts("shared_experts")), _after_the_first), "glm4_moe", "dots1"
+    "glm4_moe",
+    _mixed(pre_norm(shared_experts("shared_experts")), _after_the_first),
+    *("glm4_moe", "dots1", "glm4v_moe_text"),
 )
 
 EXAONE_MOE = decoder(

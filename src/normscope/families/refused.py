@@ -139,7 +139,7 @@ _TYPES: dict[str, str] = {
     _SERIES: ("autoformer informer patchtsmixer patchtst time_series_transformer timesfm timesfm2_5"),
     _OTHER: (
         "blt bros canine cohere_compass_text cosmos3_edge_text data2vec-vision dinov3_vit dpr "
-        "embedding_gemma2_text glm4v_moe_text glm4v_text glm5_next_text glm_image_text glm_ocr_text hunyuan_vl_text "
+        "embedding_gemma2_text glm5_next_text "
         "layoutlmv2 layoutlmv3 lilt "
         "muse_glimmer_assistant muse_spark_text openai_privacy_filter pixio t5gemma2"
     ),

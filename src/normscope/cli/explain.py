@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -38,10 +38,12 @@ if TYPE_CHECKING:
 
 _ASKED = "What is explained"
 _MOST_DIGITS = 18
-_HOW = "How"
+_TOP = 15
+_HOW, _SHOWN = "How", "What is shown"
 
 EXAMPLES = (
     'normscope explain "Anna and Peter met. Anna gave the book to" --target " Peter" --against " Anna" --model ./my-gpt',
+    "normscope explain report.txt --model smollm2 --units sentence --top 5",
     'normscope explain "What a lovely surprise!" --model ./my-classifier --method leave-one-out --out page.html',
 )
 
@@ -83,13 +85,23 @@ def explain_command(
         ),
     ] = None,
     words: options.Words = False,
+    units: Annotated[
+        Literal["token", "word", "sentence"],
+        typer.Option("--units", help="What is summed up to one share.", rich_help_panel=_SHOWN),
+    ] = "token",
+    top: Annotated[
+        int,
+        typer.Option(
+            "--top", help="On the terminal, list this many of the strongest tokens.", rich_help_panel=_SHOWN, min=1
+        ),
+    ] = _TOP,
     flow: Annotated[
         float | None,
         typer.Option(
             "--flow",
             help="In a picture, draw the edges that carry this share (such as 0.9) of the flow through the layers.",
             show_default=False,
-            rich_help_panel="What is shown",
+            rich_help_panel=_SHOWN,
         ),
     ] = None,
     out: options.Out = None,
@@ -128,9 +140,11 @@ def explain_command(
         explanation = analyzer.explain(texts.inputs(analyzer), **keywords)
     if explanation.note:
         say(explanation.note, "yellow")
-    if words:
+    if units == "sentence":
+        explanation = explanation.sentences()
+    elif words or units == "word":
         explanation = explanation.words()
-    show_or_write(explanation, out, flow)
+    show_or_write(explanation, out, flow, top)
 
 
 def methods_command(name: options.NamePart = None) -> None:
@@ -165,12 +179,12 @@ def _label(analyzer: Analyzer, name: str | None) -> str | int | None:
     return name if names is None or name in names else int(name)
 
 
-def show_or_write(explanation: Explanation, out: Path | None, flow: float | None) -> None:
+def show_or_write(explanation: Explanation, out: Path | None, flow: float | None, top: int = _TOP) -> None:
     """Show an explanation on the terminal, or write it to a file."""
     if out is None:
         from normscope.output.explanation_terminal import explanation_view
 
-        result_console().print(explanation_view(explanation))
+        result_console().print(explanation_view(explanation, top))
     else:
         from normscope.output.explanation_export import export_explanation
 

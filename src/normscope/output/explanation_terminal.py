@@ -8,22 +8,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.colors import to_hex
 from rich.console import Group, RenderableType
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from normscope.plots.style import DIVERGING, SEQUENTIAL, diverging_norm, ink_on, sequential_norm
-from normscope.results.explanation_words import heading, meaning, sink_note, sums, token_names
+from normscope.output.colours import number_style
+from normscope.plots.style import diverging_norm, sequential_norm
+from normscope.results.explanation_words import heading, meaning, shares_of, sink_note, sums, token_names
 from normscope.results.tokens import name_of, pieces
 
 if TYPE_CHECKING:
     from normscope.results.explanation import Explanation
 
 
-def explanation_view(explanation: Explanation) -> Group:
-    """Every value with its coloured text; of a single one also the table of its tokens."""
+TOP = 15
+"""How many tokens are listed if nothing else is requested."""
+
+
+def explanation_view(explanation: Explanation, top: int = TOP) -> Group:
+    """Every value with its coloured text, and the strongest tokens as numbers; of several values, their sums over all."""
     parts: list[RenderableType] = []
     for target in range(len(explanation.targets)):
         parts += [Text(heading(explanation, target), style="bold"), _coloured(explanation, target)]
@@ -31,31 +35,28 @@ def explanation_view(explanation: Explanation) -> Group:
         parts += [predicted, Text("")] if predicted is not None else [Text("")]
     if explanation.sinks:
         parts += [Text(sink_note(explanation), style="dim"), Text("")]
-    if len(explanation.targets) == 1:
-        parts.append(_table(explanation, 0))
-    elif explanation.adds_up:
-        parts.append(Text(f"conservation error {explanation.completeness:.1e}"))
-    return Group(*parts)
+    several = len(explanation.targets) > 1
+    if several:
+        parts.append(Text(f"Sum over all {len(explanation.targets)} values", style="bold"))
+    return Group(*parts, _table(explanation, None if several else 0, top))
 
 
 class _Colours:
-    """The colours of the shares of one value."""
+    """The colours of shares of one value, or of sums over values."""
 
-    def __init__(self, explanation: Explanation, target: int) -> None:
-        values = np.nan_to_num(explanation.shares.values[target])[None]
-        self.colours = DIVERGING if explanation.signed else SEQUENTIAL
-        self.norm = (diverging_norm if explanation.signed else sequential_norm)(values, None, "linear")
+    def __init__(self, values: np.ndarray, *, signed: bool) -> None:
+        self.signed = signed
+        self.norm = (diverging_norm if signed else sequential_norm)(np.nan_to_num(values)[None], None, "linear")
 
     def style(self, value: float) -> Style:
         if not np.isfinite(value):
             return Style(dim=True)
-        colour = self.colours(self.norm(value))
-        return Style(color=ink_on(colour), bgcolor=to_hex(colour))
+        return number_style(self.norm(value), signed=self.signed)
 
 
 def _coloured(explanation: Explanation, target: int) -> Text:
     shares = explanation.shares.isel(target=target)
-    colours, text = _Colours(explanation, target), Text()
+    colours, text = _Colours(shares.values, signed=explanation.signed), Text()
     groups = shares["token_group"].values
     running = pieces(shares["token_token"].values.tolist(), shares["token_special"].values.tolist())
     for index, (piece, value) in enumerate(zip(running, shares.values.tolist(), strict=True)):
@@ -76,18 +77,24 @@ def _predictions(explanation: Explanation, target: int) -> Text | None:
     return Text(f"The model predicts {listed}{f' ({of})' if of else ''}", style="dim")
 
 
-def _table(explanation: Explanation, target: int) -> Table:
-    """Tokens with their shares, and how they add up."""
-    shares, colours = explanation.shares.isel(target=target), _Colours(explanation, target)
+def _table(explanation: Explanation, target: int | None, top: int) -> Table:
+    """The strongest tokens in the order of the text, those left out as one row, and how all of them add up."""
+    shares = shares_of(explanation, target)
+    colours = _Colours(shares.values, signed=explanation.signed)
+    names, positions, values = token_names(explanation), shares["token_position"].values, shares.values
+    order = np.argsort(-np.abs(np.nan_to_num(values)), kind="stable")
+    kept, others = np.sort(order[:top]), order[top:]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("position", justify="right")
-    table.add_column("token", no_wrap=True)
+    table.add_column(str(explanation.attrs.get("unit", "token")), no_wrap=True)
     table.add_column(meaning(explanation), justify="right", no_wrap=True)
-    for name, position, value in zip(
-        token_names(explanation), shares["token_position"].values, shares.values.tolist(), strict=True
-    ):
+    for place in kept.tolist():
+        value = float(values[place])
         number = Text(f"{value:+.4f}" if np.isfinite(value) else "", colours.style(value))
-        table.add_row(str(position), Text(name), number)
+        table.add_row(str(positions[place]), Text(names[place]), number)
+    if len(others):
+        rest = float(np.nan_to_num(values)[others].sum())
+        table.add_row("", Text(f"{len(others)} weaker ones", style="dim"), Text(f"{rest:+.4f}", style="dim"))
     table.add_section()
     for name, value in sums(explanation, target):
         table.add_row("", Text(name, style="bold"), Text(value, style="bold"))

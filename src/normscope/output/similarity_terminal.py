@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.colors import to_hex
 from rich.console import Console, Group, RenderableType
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from normscope.plots.style import DIVERGING, diverging_norm, ink_on
+from normscope.output.colours import number_style
+from normscope.plots.style import diverging_norm
 from normscope.results.tokens import labels
 
 if TYPE_CHECKING:
@@ -118,7 +118,6 @@ def _styles(values: np.ndarray):
     norm = diverging_norm(np.atleast_2d(values), None, "linear")
 
     def style(value: float) -> Style:
-        colour = DIVERGING(norm(value))
-        return Style(color=ink_on(colour), bgcolor=to_hex(colour))
+        return number_style(norm(value), signed=True)
 
     return style

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
-from matplotlib.colors import Normalize, to_hex
+from matplotlib.colors import Normalize
 from rich.cells import cell_len
 from rich.console import Group
-from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from normscope.plots.style import SEQUENTIAL, colour_map, ink_on, sequential_norm
+from normscope.output.colours import number_style
+from normscope.plots.style import sequential_norm
 from normscope.results.select import MapSelection
 from normscope.results.tokens import label
 
@@ -152,8 +152,7 @@ def _cell(value: float, norm: Normalize, decimals: int) -> Text:
     """A number on its colour; nothing if the key does not exist."""
     if not np.isfinite(value):
         return Text("")
-    colour = colour_map(SEQUENTIAL)(norm(value))
-    return Text(f"{value:.{decimals}f}", style=Style(color=ink_on(colour), bgcolor=to_hex(colour)))
+    return Text(f"{value:.{decimals}f}", style=number_style(norm(value), signed=False))
 
 
 def _error(value: float, tolerance: float) -> Text:

@@ -20,6 +20,7 @@ from normscope.results import tokens as labels
 from normscope.results import words as units
 from normscope.results.base import Result
 from normscope.results.flow import Flow, flow_of
+from normscope.results.sentences import with_sentences
 from normscope.results.views import view
 
 if TYPE_CHECKING:
@@ -297,6 +298,17 @@ class Explanation(Result):
         encoder = None if self._encoder is None else Explanation(_by_word(self._encoder.dataset))
         return Explanation(_by_word(self._dataset), encoder)
 
+    def sentences(self) -> Explanation:
+        """The same with sentences for tokens, summed as for words. Special tokens and attention sinks stay apart.
+
+        Examples:
+            >>> sentences = ns.load().explain("The opera singer sang. It rained.", direction="state", at=3).sentences()
+            >>> sentences.top(1)["token"].tolist()
+            ['the opera singer sang.']
+        """
+        encoder = None if self._encoder is None else Explanation(_by_sentence(self._encoder.dataset))
+        return Explanation(_by_sentence(self._dataset), encoder)
+
     # ---- out of here ---------------------------------------------------------------------------------------------------
 
     def plot(self, **options: object) -> Figure:
@@ -391,7 +403,11 @@ class Explanation(Result):
         return values.isel(target=0) if values.sizes["target"] == 1 else values
 
 
-def _by_word(dataset: xr.Dataset) -> xr.Dataset:
+def _by_word(dataset: xr.Dataset, unit: str = "word") -> xr.Dataset:
     """The dataset with words for tokens, in which all sums stay what they are."""
     without_norms = dataset.drop_vars(names.STATE_NORM, errors="ignore")
-    return units.by_word(without_norms, keys="sum", queries="sum", alone="sum")
+    return units.by_word(without_norms, keys="sum", queries="sum", alone="sum", unit=unit)
+
+
+def _by_sentence(dataset: xr.Dataset) -> xr.Dataset:
+    return _by_word(with_sentences(dataset), "sentence")

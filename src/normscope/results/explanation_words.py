@@ -9,6 +9,8 @@ import numpy as np
 from normscope.results.tokens import labels, name_of
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from normscope.results.explanation import Explanation
 
 
@@ -28,6 +30,9 @@ def heading(explanation: Explanation, target: int) -> str:
     return f"{shown}   ({explanation.method})"
 
 
+_LONGEST_TOKEN, _LONGEST = 18, {"sentence": 90}
+"""The most characters of a token, and of other units, in a table."""
+
 SINK = "attention sink"
 """How a token is called that gets much of the attention whatever it says."""
 
@@ -35,7 +40,7 @@ SINK = "attention sink"
 def token_names(explanation: Explanation) -> list[str]:
     """The tokens as tables call them: sinks are named as such."""
     sinks = set(explanation.sinks)
-    names = enumerate(labels(explanation.tokens))
+    names = enumerate(labels(explanation.tokens, _LONGEST.get(str(explanation.attrs.get("unit")), _LONGEST_TOKEN)))
     return [f"{name} ({SINK})" if index in sinks else name for index, name in names]
 
 
@@ -51,14 +56,21 @@ def sink_note(explanation: Explanation) -> str:
     )
 
 
-def sums(explanation: Explanation, target: int) -> list[tuple[str, str]]:
+def shares_of(explanation: Explanation, target: int | None) -> xr.DataArray:
+    """`[token]`: the shares in one value, or (`None`) their sums over all values; missing where no value has one."""
+    shares = explanation.shares
+    return shares.sum("target", min_count=1) if target is None else shares.isel(target=target)
+
+
+def sums(explanation: Explanation, target: int | None) -> list[tuple[str, str]]:
     """The bias, the sum, the model's own value and how far the two are apart, where shares are meant to add up; what sinks
-    and other tokens put in, where there are any."""
-    value = explanation.values[target]
+    and other tokens put in, where there are any. Without a target, of all values together."""
+    chosen = slice(None) if target is None else slice(target, target + 1)
+    value = sum(explanation.values[chosen])
     if not explanation.adds_up:
         return [("value", f"{value:+.4f}")]
-    bias = explanation.biases[target]
-    shares = np.nan_to_num(explanation.shares.isel(target=target).values)
+    bias = sum(explanation.biases[chosen])
+    shares = np.nan_to_num(shares_of(explanation, target).values)
     sinks = explanation.sinks
     total, parked = float(shares.sum()) + bias, float(shares[sinks].sum())
     apart = [(f"{SINK}s", f"{parked:+.4f}"), ("other tokens", f"{total - bias - parked:+.4f}")]

@@ -11,6 +11,7 @@ import xarray as xr
 
 from normscope.errors import InputError
 from normscope.options import also_spelled, whole_number
+from normscope.results.explanation_words import shares_of
 from normscope.results.find import find_query
 from normscope.results.select import check_scopes, select_map
 from normscope.scopes import Scope
@@ -110,8 +111,7 @@ def attribution_frame(explanation: Explanation) -> pd.DataFrame:
 
 def top_tokens(explanation: Explanation, k: int = 10, *, target: int | None = None) -> pd.DataFrame:
     """The tokens with the largest shares by absolute value: of one value, or of all values together."""
-    shares = explanation.shares
-    shares = shares.sum("target", min_count=1) if target is None else shares.isel(target=explanation.index_of(target))
+    shares = shares_of(explanation, None if target is None else explanation.index_of(target))
     frame = pd.DataFrame(
         {
             "token": shares["token_token"].values,

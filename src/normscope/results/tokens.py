@@ -10,13 +10,16 @@ from functools import cache
 from typing import NamedTuple
 
 _SPACE = "\u2423"
+LINE_BREAK = "\u21b5"
+"""How a line break is shown."""
+
 _VISIBLE = {
     "\u0120": _SPACE,  # a space in byte-level tokenizers
     "\u2581": _SPACE,  # a space in SentencePiece
-    "\u010a": "\u21b5",  # a line break in byte-level tokenizers
+    "\u010a": LINE_BREAK,  # a line break in byte-level tokenizers
     " ": _SPACE,
-    "\n": "\u21b5",
-    "\r": "\u21b5",
+    "\n": LINE_BREAK,
+    "\r": LINE_BREAK,
     "\t": "\u21e5",
 }
 
@@ -29,9 +32,9 @@ def label(token: str, longest: int = 18) -> str:
     return text or _SPACE
 
 
-def labels(tokens: Iterable[object]) -> list[str]:
+def labels(tokens: Iterable[object], longest: int = 18) -> list[str]:
     """The labels of some tokens; those of a byte-level tokenizer are read as the text that they stand for."""
-    return [label(name) for name in readable(tokens)]
+    return [label(name, longest) for name in readable(tokens)]
 
 
 def readable(tokens: Iterable[object]) -> list[str]:

@@ -26,7 +26,9 @@ def _sum(values: np.ndarray, axis: int) -> np.ndarray:
 _REDUCTIONS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {"sum": _sum, "mean": np.nanmean, "max": np.nanmax}
 
 
-def by_word(dataset: xr.Dataset, *, keys: Reduction, queries: Reduction, alone: Reduction = "mean") -> xr.Dataset:
+def by_word(
+    dataset: xr.Dataset, *, keys: Reduction, queries: Reduction, alone: Reduction = "mean", unit: str = "word"
+) -> xr.Dataset:
     """The dataset with words as keys and queries; what has queries alone, such as mixing ratios, is reduced by `alone`."""
     for reduction in (keys, queries, alone):
         if not isinstance(reduction, str) or reduction not in _REDUCTIONS:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -42,7 +44,7 @@ def by_word(dataset: xr.Dataset, *, keys: Reduction, queries: Reduction, alone: 
         variables[str(name)] = dims, values, variable.attrs
     coordinates = {str(n): c for n, c in dataset.coords.items() if not {"query", "key"} & {str(dim) for dim in c.dims}}
     coordinates |= _unit_coordinates(dataset, "key", key_units) | _unit_coordinates(dataset, "query", query_units)
-    return xr.Dataset(variables, coordinates, {**dataset.attrs, "unit": "word"})
+    return xr.Dataset(variables, coordinates, {**dataset.attrs, "unit": unit})
 
 
 def summed_by_word(dataset: xr.Dataset, dimensions: Sequence[str]) -> xr.Dataset:

@@ -1,0 +1,58 @@
+"""Sentences as units of an explanation: which tokens make up each sentence of what was read.
+
+Found in the text that the tokens spell, so that token ids and slow tokenizers work, too. Special tokens and attention sinks
+stay units of their own: a sink gets its share whatever it says, and would hide the sentence that it begins.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import xarray as xr
+
+from normscope.inputs import NO_WORD
+from normscope.inputs.units import units_of
+from normscope.results.explanation_schema import SINK
+from normscope.results.spans import NO_SPAN, span_of_tokens
+from normscope.results.tokens import LINE_BREAK, pieces
+
+
+def with_sentences(dataset: xr.Dataset) -> xr.Dataset:
+    """The dataset with the sentence of every token where its word was."""
+    sinks = dataset.get(SINK)
+    positions = set() if sinks is None else set(np.flatnonzero(np.asarray(sinks.values, bool)).tolist())
+    coordinates: dict[str, tuple[str, np.ndarray]] = {}
+    for dimension in ("query", "key"):
+        if dimension not in dataset.dims:
+            continue
+        numbers = np.full(dataset.sizes[dimension], NO_WORD)
+        texts = np.array([str(token) for token in dataset[f"{dimension}_token"].values], dtype=object)
+        for places in _groups(dataset, dimension):
+            apart = dataset[f"{dimension}_special"].values[places].astype(bool)
+            own = dimension == "query" or str(dataset["key_group"].values[places[0]]) != "source"
+            apart |= np.array([own and place in positions for place in range(len(places))])
+            found, names = _sentences(texts[places].tolist(), dataset[f"{dimension}_special"].values[places].tolist())
+            inside = ~apart & (found != NO_SPAN)
+            numbers[places] = np.where(inside, found, NO_WORD)
+            texts[places[inside]] = [names[number] for number in found[inside]]
+        coordinates |= {f"{dimension}_word": (dimension, numbers), f"{dimension}_word_text": (dimension, texts)}
+    return dataset.assign_coords(coordinates)
+
+
+def _groups(dataset: xr.Dataset, dimension: str) -> list[np.ndarray]:
+    """The places of each text along a dimension: queries are of one text, keys may be of two."""
+    if dimension == "query":
+        return [np.arange(dataset.sizes[dimension])]
+    groups = dataset["key_group"].values
+    return [np.flatnonzero(groups == name) for name in dict.fromkeys(groups.tolist())]
+
+
+def _sentences(tokens: list[str], special: list[bool]) -> tuple[np.ndarray, list[str]]:
+    """For every token the number of its sentence, and the sentences."""
+    text, offsets = "", []
+    for piece, is_special in zip(pieces(tokens, special), special, strict=True):
+        text += " " if piece.spaced else ""
+        shown = "\n" * len(piece.text) if is_special else piece.text.replace(LINE_BREAK, "\n")
+        offsets.append((len(text), len(text) + len(shown)))
+        text += shown
+    spans = units_of(text, "sentence")
+    return span_of_tokens(text, offsets, spans), [" ".join(text[start:end].split()) for start, end in spans]

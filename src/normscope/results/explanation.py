@@ -304,7 +304,7 @@ class Explanation(Result):
         Examples:
             >>> sentences = ns.load().explain("The opera singer sang. It rained.", direction="state", at=3).sentences()
             >>> sentences.top(1)["token"].tolist()
-            ['the opera singer sang.']
+            ['the opera singer sang .']
         """
         encoder = None if self._encoder is None else Explanation(_by_sentence(self._encoder.dataset))
         return Explanation(_by_sentence(self._dataset), encoder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,18 +31,21 @@ def heading(explanation: Explanation, target: int) -> str:
     return f"{shown}   ({explanation.method})"
 
 
-_LONGEST_TOKEN, _LONGEST = 18, {"sentence": 90}
-"""The most characters of a token, and of other units, in a table."""
+_LONGEST_SENTENCE = 90
+"""The most characters of a sentence in a table."""
 
 SINK = "attention sink"
 """How a token is called that gets much of the attention whatever it says."""
 
 
 def token_names(explanation: Explanation) -> list[str]:
-    """The tokens as tables call them: sinks are named as such."""
+    """The tokens or other units as tables call them: sinks are named as such."""
     sinks = set(explanation.sinks)
-    names = enumerate(labels(explanation.tokens, _LONGEST.get(str(explanation.attrs.get("unit")), _LONGEST_TOKEN)))
-    return [f"{name} ({SINK})" if index in sinks else name for index, name in names]
+    if explanation.attrs.get("unit") == "sentence":
+        names = [shorten(token, _LONGEST_SENTENCE, placeholder="\u2026") for token in explanation.tokens]
+    else:
+        names = labels(explanation.tokens)
+    return [f"{name} ({SINK})" if index in sinks else name for index, name in enumerate(names)]
 
 
 def sink_note(explanation: Explanation) -> str:

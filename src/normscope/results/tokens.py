@@ -32,9 +32,9 @@ def label(token: str, longest: int = 18) -> str:
     return text or _SPACE
 
 
-def labels(tokens: Iterable[object], longest: int = 18) -> list[str]:
+def labels(tokens: Iterable[object]) -> list[str]:
     """The labels of some tokens; those of a byte-level tokenizer are read as the text that they stand for."""
-    return [label(name, longest) for name in readable(tokens)]
+    return [label(name) for name in readable(tokens)]
 
 
 def readable(tokens: Iterable[object]) -> list[str]:

@@ -1,0 +1,64 @@
+"""Explanations by sentences: exact sums over their tokens, with attention sinks and special tokens apart; and the terminal."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import numpy as np
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+import normscope as ns
+from normscope.cli.application import application
+from normscope.output.explanation_terminal import explanation_view
+
+TEXT = "The opera singer caught a soap bubble. It rained all day, e.g. in Lisbon.\nNobody sang!"
+
+
+@pytest.fixture(scope="module")
+def explanation() -> ns.Explanation:
+    return ns.load().explain(TEXT, direction="state", at=3)
+
+
+def _printed(explanation: ns.Explanation, top: int = 15) -> str:
+    output = StringIO()
+    Console(file=output, width=200, highlight=False).print(explanation_view(explanation, top))
+    return output.getvalue()
+
+
+def test_sentences_are_sums_over_their_tokens(explanation: ns.Explanation) -> None:
+    sentences = explanation.sentences()
+    assert sentences.tokens == [
+        "[CLS]",
+        "the opera singer caught a soap bubble .",
+        "it rained all day , e . g . in lisbon .",
+        "nobody sang !",
+        "[SEP]",
+    ]
+    total = float(explanation.attribution.sum())
+    assert float(sentences.attribution.sum()) == pytest.approx(total, abs=1e-5)
+    first = explanation.tokens.index(".")
+    expected = float(explanation.attribution.values[1 : first + 1].sum())
+    assert float(sentences.attribution.values[1]) == pytest.approx(expected, abs=1e-5)
+    assert sentences.edges(3).shape == (len(sentences.tokens),) * 2
+    assert sentences.attrs["unit"] == "sentence"
+
+
+def test_the_weaker_tokens_are_summed_in_one_row(explanation: ns.Explanation) -> None:
+    text = _printed(explanation, top=4)
+    weaker = [line for line in text.splitlines() if "weaker ones" in line]
+    values = np.sort(np.abs(explanation.attribution.values))
+    assert len(weaker) == 1
+    assert f"{len(values) - 4} weaker ones" in weaker[0]
+    kept = explanation.top(4)["attribution"].sum()
+    rest = float(explanation.attribution.sum()) - float(kept)
+    assert float(weaker[0].split()[-1]) == pytest.approx(rest, abs=2e-4)
+
+
+def test_the_command_sums_by_sentence() -> None:
+    arguments = ["explain", TEXT, "--state", "--at", "singer", "--units", "sentence", "--top", "2"]
+    result = CliRunner().invoke(application("explain"), arguments)
+    assert result.exit_code == 0, result.output
+    assert "the opera singer caught a soap bubble . " in result.output
+    assert "weaker ones" in result.output

@@ -135,6 +135,20 @@ def _of_class(config_class: type[PreTrainedConfig], changes: dict[str, Any]) -> 
     return config_class(**{**settings, **changes})
 
 
+def shrunk_like(config: PreTrainedConfig) -> PreTrainedConfig:
+    """A configuration like one that is there, its kind of layers included, with every size made small."""
+    fields = config.to_dict()
+    sizes = {name: value for name, value in TINY.items() if _is_size(fields.get(name)) and fields.get(name) is not None}
+    listed = {name for name, value in fields.items() if isinstance(value, list)}  # one entry for each layer, mostly
+    own = {name: value for name, value in fields.items() if name not in sizes and name not in listed}
+    inner: dict[str, Any] = {}
+    for name in config.sub_configs:
+        sub = getattr(config, name, None)
+        if isinstance(sub, PreTrainedConfig):
+            inner[name] = shrunk_like(sub).to_dict()
+    return type(config)(**{**own, **sizes, **SPECIAL.get(config.model_type, {}), **inner})
+
+
 def _is_size(value: object) -> bool:
     return value is None or (isinstance(value, int) and not isinstance(value, bool))
 

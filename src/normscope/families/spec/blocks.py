@@ -176,6 +176,17 @@ class Parallel(Topology):
 
 @final
 @dataclass(frozen=True)
+class LayerByLayer:
+    """The topology of a stack whose layers are listed one by one."""
+
+    layers: tuple[Topology, ...]
+
+    def __call__(self, config: Config) -> tuple[Topology, ...]:
+        return self.layers
+
+
+@final
+@dataclass(frozen=True)
 class Stack:
     """A stack of blocks: their path below the bare model (`*` for each index; several, for classes of one type that keep
     them in different places, are separated by `|`), their topology, and their number.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, ClassVar, final
 
 Config = Any
@@ -27,6 +28,17 @@ def unlimited(_: Config) -> None:
 def hidden_layers(config: Config) -> int:
     """The number of blocks a forward pass goes through."""
     return config.num_hidden_layers
+
+
+@final
+@dataclass(frozen=True)
+class ConfigField:
+    """What a configuration, or one inside of it, has under a name: `depth=ConfigField("text_config.n_layers")`."""
+
+    name: str
+
+    def __call__(self, config: Config) -> Any:
+        return attrgetter(self.name)(config)
 
 
 def image_config(config: Config) -> Config:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import torch
 from tests.support.tiny_architectures import GROUPED, GROUPED_EXPERTS, VARIANTS, tiny
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PaliGemmaConfig, PaliGemmaModel, PreTrainedModel
 from typer.testing import CliRunner
 
 import normscope as ns
@@ -170,6 +171,18 @@ def test_a_block_that_mixes_tokens_elsewhere_is_not_described() -> None:
 # ---- what a user sees --------------------------------------------------------------------------------------------------
 
 
+def test_a_model_whose_mask_depends_on_its_attention_implementation_is_not_described() -> None:
+    """PaliGemma's fast attention reads a text without padding in both directions, its eager attention in one."""
+    text = {"model_type": "gemma", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    text |= {"num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 48, "vocab_size": 99}
+    image = {"model_type": "siglip_vision_model", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    image |= {"intermediate_size": 48, "image_size": 16, "patch_size": 8}
+    torch.manual_seed(0)
+    model = PaliGemmaModel(PaliGemmaConfig(text_config=text, vision_config=image, projection_dim=32)).eval()
+    with pytest.raises(ns.UnsupportedArchitectureError, match=r"captured pass against the plain one.* without padding"):
+        describe_model(model)
+
+
 def test_registered_forbids_a_description(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny("llama", **GROUPED)
     monkeypatch.delitem(import_module("normscope.families")._registry(), "llama")
@@ -211,3 +224,14 @@ def test_the_command_prints_python_that_runs(tmp_path: Path, monkeypatch: pytest
     monkeypatch.delitem(import_module("normscope.families")._registry(), "gpt2")
     exec(result.stdout, {})
     assert family_of("gpt2").stack.blocks == "h.*"
+
+
+@pytest.mark.slow
+def test_most_registered_types_are_found_again_and_none_with_other_maps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "tools"))
+    hold_back = import_module("held_back").hold_back
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        outcomes = {model_type: hold_back(model_type) for model_type in ns.supported_models()}
+    assert [name for name, outcome in outcomes.items() if outcome.kind == "different"] == []
+    assert sum(outcome.kind == "found" for outcome in outcomes.values()) >= 160

@@ -22,7 +22,7 @@ from normscope.describing.head import describe_head
 from normscope.describing.observe import Observation, observe
 from normscope.describing.propose import Proposal, propose
 from normscope.describing.source import source_of
-from normscope.errors import HeadError, NormscopeError, UnsupportedArchitectureError
+from normscope.errors import NormscopeError, UnsupportedArchitectureError
 from normscope.families import Family
 from normscope.families.heads import Head, note_head
 from normscope.families.spec import (
@@ -120,11 +120,11 @@ def _described(model: PreTrainedModel, dtype: torch.dtype) -> Description:
     try:
         copied = _copy(model, dtype)
         seen = observe(copied, _one_input(copied))
+        proposals = [propose(run, model.config) for run in seen.runs]
     except NormscopeError:
         raise
     except Exception as error:  # whatever a model that was made for other inputs may raise
         raise _refused(model, f"It could not be observed with random inputs ({_first_line(error)})") from error
-    proposals = [propose(run, model.config) for run in seen.runs]
     family, figures = _proved(copied, seen, proposals)
     head, missing = _head(copied, family, seen)
     return Description(family, head, type(model).__name__, figures.completeness, figures.oracle, missing)
@@ -156,7 +156,7 @@ def _proved(model: PreTrainedModel, seen: Observation, proposals: list[Proposal]
         family = _family(model, seen, list(topologies), causal=causal)
         try:
             return family, check_family(family, model, tolerance=_TOLERANCE)
-        except (AssertionError, NormscopeError, RuntimeError, ValueError, IndexError) as error:
+        except Exception as error:  # whatever a description that is wrong may lead to
             failures.append(_first_line(error))
     found = f"In its blocks at {seen.blocks!r} was found {proposals[0].found}"
     raise _refused(model, f"{found}, but no description of them passes the battery: {failures[0]}")
@@ -224,7 +224,7 @@ def _head(model: PreTrainedModel, family: Family, seen: Observation) -> tuple[He
         head = describe_head(seen, causal=family.stack.causal)
         note_head(model, head)
         assert_head(model, tolerance=_TOLERANCE, family=family)
-    except (AssertionError, HeadError, NormscopeError, RuntimeError, ValueError) as error:
+    except Exception as error:  # as above: a head that is not followed, or a wrong description of it
         return None, f"{_first_line(error)}."
     return head, ""
 

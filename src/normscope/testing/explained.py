@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from normscope.capture.head_blocks import logits_of
 from normscope.capture.hooks import evaluation_mode
-from normscope.families import family_of
+from normscope.families import Family
 from normscope.families.heads import head_of
 from normscope.inputs.decoder import start_token
 from normscope.models.devices import entry_device
@@ -46,13 +46,14 @@ def assert_explained(
     from normscope.analyzer import load  # noqa: PLC0415
     from normscope.results.explanation import Explanation  # noqa: PLC0415
 
-    given = dict(inputs) if inputs is not None else _inputs(model)
+    analyzer = load(model)
+    given = dict(inputs) if inputs is not None else _inputs(model, analyzer.family)
     before = state_of(model)
-    explanation = load(model).explain(given, heads=True, **_asked(model))
+    explanation = analyzer.explain(given, heads=True, **_asked(model))
     assert isinstance(explanation, Explanation)
     assert_same(before, state_of(model), "the model after the explanation")
     size = float(abs(explanation.shares).sum("token").max()) + max(abs(bias) for bias in explanation.biases)
-    _check_sum(model, given, explanation, tolerance * size)
+    _check_sum(model, analyzer.family, given, explanation, tolerance * size)
     _check_stack(explanation.dataset, tolerance * size, "stack")
     if explanation.has_encoder:
         _check_stack(explanation.encoder.dataset, tolerance * size, "encoder")
@@ -70,16 +71,18 @@ def _asked(model: PreTrainedModel) -> dict[str, Any]:
             return {}
 
 
-def _inputs(model: PreTrainedModel) -> dict[str, Tensor]:
-    family, head = family_of(model.config.model_type), head_of(model)
+def _inputs(model: PreTrainedModel, family: Family) -> dict[str, Tensor]:
+    head = head_of(model)
     inputs, _ = head_inputs(family, head, model)
     first = {name: tensor[0] if head.task == "multiple-choice" else tensor for name, tensor in inputs.items()}
     return {name: first[name][:1] for name in ("input_ids", "pixel_values") if name in first}
 
 
-def _check_sum(model: PreTrainedModel, inputs: Mapping[str, Tensor], explanation: Explanation, allowed: float) -> None:
+def _check_sum(
+    model: PreTrainedModel, family: Family, inputs: Mapping[str, Tensor], explanation: Explanation, allowed: float
+) -> None:
     shares = explanation.shares.sum("token").values
-    logits = _plain_logits(model, inputs, explanation)
+    logits = _plain_logits(model, family, inputs, explanation)
     for place, (total, bias) in enumerate(zip(shares, explanation.biases, strict=True)):
         row = int(explanation.dataset["target_position"].values[place])
         value = explanation.values[place]
@@ -89,9 +92,11 @@ def _check_sum(model: PreTrainedModel, inputs: Mapping[str, Tensor], explanation
         assert error <= allowed, f"shares and bias of target {place} are off by {error:.1e}, allowed {allowed:.1e}"
 
 
-def _plain_logits(model: PreTrainedModel, inputs: Mapping[str, Tensor], explanation: Explanation) -> Tensor:
+def _plain_logits(
+    model: PreTrainedModel, family: Family, inputs: Mapping[str, Tensor], explanation: Explanation
+) -> Tensor:
     """`[row, label]`, by a pass of the model alone, reading what the explanation's model read."""
-    family, head = family_of(model.config.model_type), head_of(model)
+    head = head_of(model)
     given: dict[str, Any] = {name: tensor.to(entry_device(model)) for name, tensor in inputs.items()}
     if head.task == "seq2seq-lm":
         start = start_token(model)

@@ -171,6 +171,17 @@ class Parallel(Topology):
         return (FORK, self.attention, BesideAttention(self.norm, self.feed_forward), RESIDUAL)
 
 
+@final
+@dataclass(frozen=True)
+class MixerAlone(Topology):
+    """ATTN RES: a block without a feed-forward."""
+
+    attention: AttentionPart
+
+    def chain(self) -> tuple[Part, ...]:
+        return (FORK, self.attention, RESIDUAL)
+
+
 # ---- Stacks of blocks, and families: an architecture as a whole.
 
 

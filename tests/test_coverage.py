@@ -56,3 +56,10 @@ def test_wrong_results_crashes_and_new_types_are_faults(tools: Any) -> None:
     assert len(page.faults(results)) == 2
     assert [fault.split(":")[0] for fault in page.unknown(results)] == ["brand_new"]
     assert page.unknown({"llama": [], "mamba": []}) == []
+
+
+def test_a_type_that_describes_itself_is_marked(tools: Any) -> None:
+    trial, page = tools("architectures.trial").Trial, tools("architectures.page")
+    row = page._analysed("brand_new", [trial("BrandNewModel", "bare", "analysed", 1e-7)])
+    assert row == "| `brand_new` |  | by itself | `BrandNewModel` | 1e-07 |  |"
+    assert page.unknown({"brand_new": [trial("BrandNewModel", "bare", "analysed", 1e-7)]}) == []

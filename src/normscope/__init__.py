@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from normscope.families.heads import register_head
     from normscope.families.spec import Family
     from normscope.methods import available_methods, method
+    from normscope.models.loading import describe
     from normscope.results.analysis import Analysis
     from normscope.results.answer import Answer
     from normscope.results.explanation import Explanation
@@ -62,6 +63,7 @@ __all__ = [
     "UnsafeWeightsError",
     "UnsupportedArchitectureError",
     "available_methods",
+    "describe",
     "load",
     "method",
     "open",
@@ -87,6 +89,7 @@ _lazily, _, _ = lazy_loader.attach(
         "testing.oracle": ["oracle"],
         "corpora": ["Corpus"],
         "methods": ["available_methods", "method"],
+        "models.loading": ["describe"],
         "results.opening": ["open"],
         "results.similarity": ["Similarity"],
         "runs": ["run"],

@@ -91,6 +91,7 @@ def load(
     revision: str | None = None,
     allow_pickle: bool = False,
     trust_remote_code: bool = False,
+    family: str = "auto",
 ) -> Analyzer:
     """Load a model to analyse: a hub name, a local folder, a live model, or (by default) the embedded one.
 
@@ -106,6 +107,8 @@ def load(
         revision: the hub revision to load.
         allow_pickle: load a pickle checkpoint (`pytorch_model.bin`). Unpickling can run any code: only if you trust it.
         trust_remote_code: run model code from the repository. Only if you trust it.
+        family: `"auto"` tries to describe a model whose type is not registered by observing it, and warns with the figures
+            of the proof; `"registered"` refuses it.
 
     Examples:
         >>> import normscope as ns
@@ -123,6 +126,7 @@ def load(
             revision=revision,
             allow_pickle=allow_pickle,
             trust_remote_code=trust_remote_code,
+            family=family,
         )
     )
 
@@ -175,6 +179,7 @@ class Analyzer(Model):
             revision=options.revision,
             allow_pickle=options.allow_pickle,
             trust_remote_code=options.trust_remote_code,
+            family=options.family,
         )
 
     @classmethod
@@ -196,6 +201,7 @@ class Analyzer(Model):
                 dtype=_dtype(options),
                 revision=options.revision,
                 trust_remote_code=options.trust_remote_code,
+                family=options.family,
             )
         )
 

@@ -23,7 +23,9 @@ from .truth import BOTH_DIRECTIONS, EVERY_TOPOLOGY, FLOAT32, FLOAT64, SHAPES, al
 
 
 def has_biases(analyzer: ns.Analyzer) -> bool:
-    return any(name.endswith("bias") for name, _ in analyzer.model.named_parameters())
+    """Whether there are biases that belong to no token: those of values do, and those of step sizes are in the weights."""
+    names = [name for name, _ in analyzer.model.named_parameters() if not name.endswith(("dt_bias", "conv1d.bias"))]
+    return any(name.endswith("bias") for name in names)
 
 
 def started(trace: LayerTrace, value_bias: str = "token") -> LayerTrace:

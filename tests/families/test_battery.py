@@ -55,7 +55,9 @@ def test_a_family_passes_the_whole_battery(model_type: str, overrides: dict[str,
 
 
 def test_every_registered_architecture_but_the_bert_line_is_in_the_battery() -> None:
-    covered = {model_type for model_type, _ in VARIANTS} | set(SIZES) | set(TEXT_TOWER.model_types)
+    covered = (
+        {model_type for model_type, _ in VARIANTS} | set(SIZES) | set(TEXT_TOWER.model_types) | set(TOWERS_OF_TEXT)
+    )
     assert set(supported_models()) <= covered
 
 

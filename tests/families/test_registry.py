@@ -245,7 +245,7 @@ def test_a_registered_family_is_used_for_its_model_type() -> None:
     with pytest.raises(
         ns.UnsupportedArchitectureError, match=r"'bert' is not supported.*normscope\.register_family\(\)"
     ):
-        ns.load(model)
+        ns.load(model, family="registered")
     mine = ns.register_family(replace(BERT, name="mine", model_types=("bert",)))
     assert ns.supported_models() == {"bert": mine}
     (analysis,) = analyze_all(model, token_ids(4))

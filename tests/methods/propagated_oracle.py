@@ -26,7 +26,15 @@ from normscope.chain.trace import (
     Scale,
     ValueSource,
 )
-from normscope.testing.oracle import OracleResult, _add, _affine, _element_wise, _feed_forward, _normalise
+from normscope.testing.oracle import (
+    OracleResult,
+    _add,
+    _affine,
+    _channel_factors,
+    _element_wise,
+    _feed_forward,
+    _normalise,
+)
 
 Share = Callable[[Tensor, Tensor], Tensor]
 """The share of every token, `[query, token]`, from its vectors and the bias."""
@@ -98,10 +106,14 @@ def _attend(step: Attention, entering: OracleResult, trace: LayerTrace) -> Oracl
         of = OracleResult(parts, torch.zeros_like(states), every, torch.arange(len(states)))
     values, constant = _values(source, of)
     weights, output = step.weights.double(), step.output.double()
-    bias = torch.einsum("hij,hje,hed->id", weights, constant, output)
+    heads = weights.unflatten(0, (step.taps, len(output)))
+    contexts = torch.einsum("thij,thjke->ikhe", heads, values.unflatten(0, heads.shape[:2]))
+    of_no_token = torch.einsum("thij,thje->ihe", heads, constant.unflatten(0, heads.shape[:2]))
+    factors = _channel_factors(step, contexts.sum(1) + of_no_token)
+    bias = torch.einsum("ihe,hed->id", of_no_token * factors, output)
     if step.bias is not None:
         bias = bias + step.bias.double()
-    return replace(entering, parts=torch.einsum("hij,hjke,hed->ikd", weights, values, output), bias=bias)
+    return replace(entering, parts=torch.einsum("ikhe,hed->ikd", contexts * factors[:, None], output), bias=bias)
 
 
 def _values(source: ValueSource, of: OracleResult) -> tuple[Tensor, Tensor]:
@@ -115,7 +127,12 @@ def _values(source: ValueSource, of: OracleResult) -> tuple[Tensor, Tensor]:
     constant = torch.einsum("jd,hed->hje", of.bias, projection)
     if source.bias is not None:
         constant = constant + source.bias.double()[:, None]
-    return torch.einsum("jkd,hed->hjke", of.parts, projection), constant
+    values = torch.einsum("jkd,hed->hjke", of.parts, projection)
+    if source.slopes is not None:
+        taps = len(source.slopes) // len(projection)
+        values = values.repeat(taps, 1, 1, 1) * source.slopes.double()[:, :, None]
+        constant = constant.repeat(taps, 1, 1) * source.slopes.double()
+    return values, constant if source.offset is None else constant + source.offset.double()
 
 
 def _shared(current: OracleResult, share: Share | None) -> OracleResult:

@@ -7,7 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.tiny_architectures import BART, GPT2, GROUPED, GROUPED_EXPERTS, LATENT_EXPERTS, MULTIPLIERS, T5, tiny
+from support.tiny_architectures import (
+    BART,
+    CONVOLUTIONS,
+    GPT2,
+    GROUPED,
+    GROUPED_EXPERTS,
+    LATENT_EXPERTS,
+    MULTIPLIERS,
+    QWEN3_5,
+    STATE_SPACE,
+    T5,
+    tiny,
+)
 from torch import Tensor
 from transformers import AutoModel
 
@@ -27,11 +39,15 @@ MODELS: dict[str, dict[str, Any]] = {
     "gpt_oss": {**GROUPED_EXPERTS, "sliding_window": 3},
     "deepseek_v3": LATENT_EXPERTS,
     "modernbert": {"local_attention": 4, "global_attn_every_n_layers": 2},
+    "qwen3_5_text": QWEN3_5,
+    "bamba": {**GROUPED, **STATE_SPACE, "num_hidden_layers": 3, "attn_layer_indices": [1]},
+    "lfm2": {**GROUPED, **CONVOLUTIONS, "block_auto_adjust_ff_dim": False},
     "bart": BART,
     "t5": T5,
 }
 """Post-norm, pre-norm with plain and gated networks, parallel (one norm and two), sandwich, norm on branch, scaled branches,
-experts (with sinks, with shared experts and latent values), and encoder-decoders of both kinds."""
+experts (with sinks, with shared experts and latent values), mixers without softmax between gated attentions, and
+encoder-decoders of both kinds."""
 
 IDS = {"input_ids": [[5, 6, 7, 8, 9, 10]]}
 TARGET = {"input_ids": [[9, 10, 11, 2]]}
@@ -41,14 +57,18 @@ TOLERANCE = 2e-6
 every_model = pytest.mark.parametrize("name", list(MODELS))
 
 
-EXPERTS = ("mixtral", "gpt_oss", "deepseek_v3")
-"""Their grouped products know no float64: the weights stay float32, and the arithmetic of the analysis is float64."""
+SIGNED_WEIGHTS = ("qwen3_5_text", "bamba")
+"""Their mixers have weights of either sign."""
+
+FLOAT32 = ("mixtral", "gpt_oss", "deepseek_v3", "qwen3_5_text", "bamba")
+"""Their grouped products or recurrences know no float64: the weights stay float32, and the arithmetic of the analysis is
+float64."""
 
 
 def double(name: str, auto: Any = AutoModel, **overrides: Any) -> ns.Analyzer:
     """A tiny model in float64, as far as transformers has one."""
     model = tiny(name, auto, **{**MODELS.get(name, {}), **overrides})
-    return ns.load(model if name in EXPERTS else model.double())
+    return ns.load(model if name in FLOAT32 else model.double())
 
 
 def asked(analyzer: ns.Analyzer) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from transformers import (
     AutoConfig,
     AutoModel,
     CLIPForImageClassification,
+    Emu3TextModel,
     MetaClip2ForImageClassification,
     MetaClip2TextModel,
     MetaClip2VisionModel,
@@ -53,6 +54,8 @@ DBRX = dict(
     attn_config=dict(kv_n_heads=2, clip_qkv=8, rope_theta=10000.0),
 )
 SECTIONS = dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0, mrope_section=[1, 1, 1]))
+WHOLE_HEAD = dict(rope_parameters={**SECTIONS["rope_parameters"], "partial_rotary_factor": 1.0})
+FOUR_SECTIONS = dict(rope_parameters={**SECTIONS["rope_parameters"], "mrope_section": [1, 1, 1, 1]})
 T5GEMMA = dict(
     encoder={**SIZE, **GROUPED, "sliding_window": 3},
     decoder={**SIZE, **GROUPED, "sliding_window": 3, "num_hidden_layers": 3, "final_logit_softcapping": 0.7},
@@ -71,9 +74,29 @@ GEMMA3 = dict(
         **dict(image_size=8, patch_size=4),
     ),
 )
+HYBRID_LAYERS = dict(num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"])
+DELTA_RULE = dict(
+    **HYBRID_LAYERS,
+    **dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6, linear_value_head_dim=5),
+    linear_conv_kernel_dim=3,
+)
+STATE_SPACE = dict(
+    **dict(mamba_n_heads=4, mamba_d_head=12, mamba_n_groups=2, mamba_d_state=6, mamba_expand=2),
+    **dict(mamba_chunk_size=4, mamba_d_conv=3),
+)
+CONVOLUTIONS = dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], conv_bias=True)
+QWEN3_5 = {**GROUPED, **DELTA_RULE, **SECTIONS, "head_dim": 8}
+LLAMA4 = dict(
+    text_config={**SIZE, **GROUPED_EXPERTS, "intermediate_size_mlp": 28, "moe_layers": [1]},
+    vision_config=dict(
+        **dict(hidden_size=12, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2, vision_output_dim=12),
+        **dict(projector_input_dim=12, projector_output_dim=12, image_size=8, patch_size=4),
+    ),
+)
 IMAGE = dict(image_size=12, patch_size=4, num_channels=3)
 TOWERS = dict(text_config=SIZE, vision_config={**SIZE, **IMAGE})
 CLASSES: dict[str, type[PreTrainedModel]] = {
+    "emu3_text_model": Emu3TextModel,
     "clip": CLIPForImageClassification,
     "siglip": SiglipForImageClassification,
     "metaclip_2": MetaClip2ForImageClassification,
@@ -184,8 +207,35 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("cohere2_moe", {**GROUPED_EXPERTS, **LISTED_LAYERS, "prefix_dense_intermediate_size": 28}),
     ("cohere2_moe", {**GROUPED_EXPERTS, "num_shared_experts": 0}),
     ("llama4_text", {**GROUPED_EXPERTS, "intermediate_size_mlp": 28, "moe_layers": [1]}),
+    ("llama4", LLAMA4),
+    ("aria_text", {**GROUPED_EXPERTS, "moe_num_experts": 5, "moe_topk": 2, "moe_num_shared_experts": 2}),
+    ("kolibri1", {**GROUPED_EXPERTS, "shared_expert_intermediate_size": 12}),
+    ("emu3_text_model", GROUPED),
     ("deepseek_v32", {**LATENT_EXPERTS, **INDEXER, **LISTED_LAYERS}),
     ("glm_moe_dsa", {**LATENT_EXPERTS, **INDEXER, **LISTED_LAYERS}),
+    ("afmoe", {**GROUPED_EXPERTS, "num_hidden_layers": 3, "num_dense_layers": 1, "num_shared_experts": 1}),
+    ("qwen3_next", {**SHARED_EXPERTS, **DELTA_RULE, "mlp_only_layers": [0], "shared_expert_intermediate_size": 12}),
+    ("qwen3_5_text", QWEN3_5),
+    ("qwen3_5_moe_text", {**GROUPED_EXPERTS, **QWEN3_5, "shared_expert_intermediate_size": 12}),
+    ("mamba2", dict(num_heads=4, head_dim=12, state_size=6, n_groups=2, chunk_size=4, conv_kernel=3)),
+    ("bamba", {**GROUPED, **STATE_SPACE, "num_hidden_layers": 3, "attn_layer_indices": [1]}),
+    (
+        "granitemoehybrid",
+        {**GROUPED_EXPERTS, **MULTIPLIERS, **STATE_SPACE, **HYBRID_LAYERS, "shared_intermediate_size": 12},
+    ),
+    (
+        "granitemoehybrid",
+        {
+            **GROUPED,
+            **MULTIPLIERS,
+            **STATE_SPACE,
+            **HYBRID_LAYERS,
+            "num_local_experts": 0,
+            "shared_intermediate_size": 12,
+        },
+    ),
+    ("lfm2", {**GROUPED, **CONVOLUTIONS, "block_auto_adjust_ff_dim": False}),
+    ("lfm2_moe", {**GROUPED_EXPERTS, **CONVOLUTIONS, "num_dense_layers": 1}),
     ("mpt", dict(d_model=24, n_heads=3, n_layers=2, max_seq_len=32, expansion_ratio=2)),
     ("codegen", dict(num_attention_heads=4, rotary_dim=4)),
     ("gpt_neox_japanese", {}),
@@ -196,6 +246,11 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("qwen3_vl_text", {**GROUPED, **SECTIONS}),
     ("qwen3_vl_moe_text", {**GROUPED_EXPERTS, **SECTIONS}),
     ("molmo2_text", GROUPED),
+    ("hunyuan_vl_text", {**GROUPED, **FOUR_SECTIONS, "head_dim": 8}),
+    ("glm4v_text", {**GROUPED, **WHOLE_HEAD}),
+    ("glm_image_text", {**GROUPED, **WHOLE_HEAD}),
+    ("glm_ocr_text", {**GROUPED, **WHOLE_HEAD}),
+    ("glm4v_moe_text", {**SHARED_EXPERTS, **WHOLE_HEAD}),
     ("phi4_multimodal", {**GROUPED, **PHI4}),
     ("markuplm", {}),
     ("tipsv2_text_model", {}),
@@ -209,6 +264,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("modernbert-decoder", dict(local_attention=4, global_attn_every_n_layers=2)),
     ("rembert", dict(input_embedding_size=10, output_embedding_size=14)),
     ("tapas", {}),
+    ("visual_bert", dict(visual_embedding_dim=8)),
+    ("git", dict(vision_config=dict(**SIZE, **dict(image_size=12, patch_size=4)))),
     ("luke", dict(entity_vocab_size=12, entity_emb_size=8)),
     ("roformer", dict(embedding_size=10, num_attention_heads=4)),
     ("big_bird", dict(attention_type="original_full")),
@@ -237,6 +294,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("pegasus", {**BART, "activation_function": "relu"}),
     ("m2m_100", BART),
     ("blenderbot", BART),
+    ("bigbird_pegasus", {**BART, "attention_type": "original_full"}),
     ("vit", IMAGE),
     ("deit", IMAGE),
     ("vit_msn", IMAGE),
@@ -262,6 +320,8 @@ TOWERS_OF_TEXT = {
     **dict(llava="LlavaForConditionalGeneration", qwen3_vl="Qwen3VLForConditionalGeneration"),
     **dict(idefics3="Idefics3ForConditionalGeneration", granite_speech="GraniteSpeechForConditionalGeneration"),
     **dict(fuyu="FuyuForCausalLM", aya_vision="AyaVisionForConditionalGeneration"),
+    **dict(qianfan_ocr="QianfanOCRForConditionalGeneration", aria="AriaForConditionalGeneration"),
+    **dict(modernvbert="ModernVBertForMaskedLM", ultravbert="UltraVBertForMaskedLM"),
 }
 """Multimodal types with a text tower and their classes, one for each way in which they differ; the others are like these."""
 

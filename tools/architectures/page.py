@@ -43,9 +43,14 @@ def unknown(results: Results) -> list[str]:
     """Types that are neither described nor refused with a reason."""
     return [
         f"{model_type}: describe it in a family, or say in normscope.families.refused why it is not analysed"
-        for model_type in results
-        if model_type not in supported_models() and model_type not in refused_models()
+        for model_type, trials in results.items()
+        if model_type not in supported_models() and model_type not in refused_models() and not is_analysed(trials)
     ]
+
+
+def is_analysed(trials: Sequence[Trial]) -> bool:
+    """Whether a class of a type is analysed."""
+    return any(trial.outcome == "analysed" for trial in trials)
 
 
 def counts(results: Results) -> str:
@@ -66,7 +71,7 @@ def counts(results: Results) -> str:
 
 def write(results: Results) -> None:
     """Write the page."""
-    described = {name: trials for name, trials in results.items() if name in supported_models()}
+    described = {name: trials for name, trials in results.items() if name in supported_models() or is_analysed(trials)}
     others = [name for name in supported_models() if name not in described]
     refused = {name: trials for name, trials in results.items() if name not in described}
     text = _TEMPLATE.format(
@@ -91,7 +96,9 @@ def _analysed(model_type: str, trials: Sequence[Trial]) -> str:
     worst = f"{max(errors):.0e}" if errors else ""
     left = "; ".join(f"`{each.class_name}`: {_one_line(each.reason)}" for each in trials if each.outcome != "analysed")
     classes = ", ".join(f"`{name}`" for name in dict.fromkeys(trial.class_name for trial in done))
-    return f"| `{model_type}` | {supported_models()[model_type].name} | by hand | {classes} | {worst} | {left} |"
+    family = supported_models().get(model_type)
+    how = " | by itself" if family is None else f"{family.name} | by hand"
+    return f"| `{model_type}` | {how} | {classes} | {worst} | {left} |"
 
 
 def _refused(model_type: str, trials: Sequence[Trial]) -> str:

@@ -107,7 +107,7 @@ def _run(model: PreTrainedModel) -> None:
 def _proved(model: PreTrainedModel) -> float:
     """The worst error of the states and, where the model has a head, of a logit; raises where anything is off."""
     analyzer = ns.load(model)  # refuses what is not described
-    family = family_of(model.config.model_type)
+    family = analyzer.family
     assert_family(family, model)
     inputs = {name: tensor[:1] for name, tensor in random_inputs(family, model).items() if "mask" not in name}
     decoded = inputs.pop("decoder_input_ids", None)
@@ -118,7 +118,7 @@ def _proved(model: PreTrainedModel) -> float:
     if model.base_model is model:
         return worst
     head_of(model)
-    assert_head(model)
+    assert_head(model, family=family)
     return max(worst, assert_explained(model).completeness)
 
 

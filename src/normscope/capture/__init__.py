@@ -27,13 +27,21 @@ from normscope.capture.hooks import (
     forward_pass,
     recorded_attention,
 )
+from normscope.capture.mixers import Mixer, MixingListener, recorded_mixing
 from normscope.capture.stacks import bare_model, blocks_of, family_in, module_between, watched_paths
-from normscope.capture.view import CapturedCall, SequenceView
+from normscope.capture.view import CapturedCall, MixingCall, SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.chain.trace import LayerTrace
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families import Family
-from normscope.families.spec import DispatchedAttention, DispatchedCrossAttention, HookedAttention, Part, Stack
+from normscope.families.spec import (
+    DispatchedAttention,
+    DispatchedCrossAttention,
+    HookedAttention,
+    LinearMixer,
+    Part,
+    Stack,
+)
 
 __all__ = [
     "LONG",
@@ -129,6 +137,7 @@ def capture_sides(
         handles = stack.enter_context(forward_pass(model))
         attentions: dict[nn.Module, AttentionListener] = {}
         probed: list[nn.Module] = []
+        mixers: list[Mixer] = []
         blocks = [blocks_of(model, side.stack) for side in sides]
         handles += watch_outside(model, [block for stack in blocks for block in stack])
         for listener, own in zip(listeners, blocks, strict=True):
@@ -140,10 +149,12 @@ def capture_sides(
                 )
                 attentions |= listener.attentions(block, chain)
                 probed += _probed(block, chain)
+                mixers += listener.mixers(block, chain)
         rows = ROWS_AT_ONCE if all(side.blocks is not None for side in sides) else None
         stack.enter_context(
             recorded_attention(model, attentions, rows, probed) if attentions else eager_attention(model)
         )
+        stack.enter_context(recorded_mixing(mixers))
         stack.enter_context(suppress(_AllDone))
         if head_hooks is None:
             bare_model(model)(**inputs)
@@ -183,7 +194,9 @@ def capture_call(model: PreTrainedModel, side: Side, call: BlockCall, *, dtype: 
     with torch.no_grad(), forward_pass(model) as handles:
         handles.extend(listener.hook(call.block, chain, done=lambda: False))
         probed = _probed(call.block, chain)
-        with recorded_attention(model, attentions, rows, probed) if attentions else eager_attention(model):
+        mixers = listener.mixers(call.block, chain)
+        recorded = recorded_attention(model, attentions, rows, probed) if attentions else eager_attention(model)
+        with recorded, recorded_mixing(mixers):
             call.block(call.hidden, *call.args, **call.kwargs)
 
 
@@ -254,6 +267,21 @@ class _Listener:
             if isinstance(part, DispatchedAttention | DispatchedCrossAttention)
         }
 
+    def mixers(self, block: nn.Module, chain: Sequence[Part]) -> list[Mixer]:
+        """The mixers of a block that mix by a function of their own."""
+        return [
+            Mixer(_original(block.get_submodule(part.module)), part.function, self._mixing_recorder(part.module))
+            for part in chain
+            if isinstance(part, LinearMixer) and part.function is not None
+        ]
+
+    def _mixing_recorder(self, path: str) -> MixingListener:
+        def note(call: MixingCall) -> None:
+            if self.captured is not None:
+                self.captured.mixing[path] = call
+
+        return note
+
     def _block_starts(self, block: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         self.layer += 1
         hidden = _first(args, kwargs)
@@ -282,6 +310,9 @@ class _Listener:
         def note(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], output: object) -> None:
             if self.captured is not None:
                 self.captured.add(path, _first(args, kwargs), output)
+                second = args[1] if len(args) > 1 else kwargs.get("gate")
+                if isinstance(second, Tensor):
+                    self.captured.seconds[path] = second
 
         return note
 

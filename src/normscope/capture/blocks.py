@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 from normscope.capture.experts import experts_of
+from normscope.capture.gates import watched_in_gates, with_gates
+from normscope.capture.mixers import mixed_values, mixing_weights, shifted
 from normscope.capture.values import projected_values, value_source
 from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
@@ -54,6 +56,7 @@ from normscope.families.spec import (
     HookedAttention,
     InputScaledExpertsPart,
     LayerNormPart,
+    LinearMixer,
     Part,
     PlainExpertsPart,
     PlainPart,
@@ -61,6 +64,7 @@ from normscope.families.spec import (
     RmsNormPart,
     ScalePart,
     SharedExpertsPart,
+    TransposedExpertsPart,
     UnitLayerNormPart,
     UnitRmsNormPart,
 )
@@ -71,7 +75,7 @@ def watched_modules(part: Part) -> tuple[str, ...]:
     match part:
         case ForkPart() | ScalePart() | ResidualPart():
             return ()
-        case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention():
+        case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention() | LinearMixer():
             return _watched_in_attention(part)
         case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
             return (part.module,)
@@ -81,7 +85,14 @@ def watched_modules(part: Part) -> tuple[str, ...]:
             return (part.gate, part.up, part.down)
         case FusedGatedPart():
             return (part.gate_and_up, part.down)
-        case ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart() | PlainExpertsPart():
+        case (
+            ExpertsPart()
+            | TransposedExpertsPart()
+            | ClampedExpertsPart()
+            | FlatExpertsPart()
+            | InputScaledExpertsPart()
+            | PlainExpertsPart()
+        ):
             return (part.module, part.router if isinstance(part, InputScaledExpertsPart) else part.experts)
         case SharedExpertsPart():
             gate = () if part.gate is None else (part.gate,)
@@ -96,8 +107,12 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
             return (part.weights, part.value.module, part.output)
         case DispatchedAttention(gate=HeadGate(module=gate)):
             return (part.output, gate)
-        case _:
+        case DispatchedCrossAttention():
             return (part.output,)
+        case DispatchedAttention():
+            return (part.output, *watched_in_gates(part))
+        case LinearMixer():
+            return (part.output, part.value.module, *watched_in_gates(part))
 
 
 @dataclass(frozen=True)
@@ -157,7 +172,7 @@ class TraceBuilder:
             case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
                 states = view.input(part.module)
                 return Normalise(self.weights.norm(part, states), state_before=states)
-            case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention():
+            case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention() | LinearMixer():
                 return self._attention(part, view)
             case BesideAttention():
                 return self._own_feed_forward(part, view)
@@ -171,7 +186,7 @@ class TraceBuilder:
         match part := self.chain[index]:
             case ForkPart() | ScalePart() | BesideAttention():
                 return None
-            case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention():
+            case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention() | LinearMixer():
                 output, bias = self._scaled(part, view.output(part.output)), getattr(part, "output_bias", None)
                 return output if bias is None else output + self.weights.parameter(bias)
             case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
@@ -181,7 +196,12 @@ class TraceBuilder:
             case GatedPart() | FusedGatedPart():
                 return self._scaled(part, view.output(part.down))
             case (
-                ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart() | PlainExpertsPart()
+                ExpertsPart()
+                | TransposedExpertsPart()
+                | ClampedExpertsPart()
+                | FlatExpertsPart()
+                | InputScaledExpertsPart()
+                | PlainExpertsPart()
             ):
                 return view.output(part.module)
             case SharedExpertsPart():
@@ -205,6 +225,8 @@ class TraceBuilder:
     # ---- attention -----------------------------------------------------------------------------------------------------
 
     def _attention(self, part: AttentionPart, view: SequenceView) -> Attention:
+        if isinstance(part, LinearMixer):
+            return self._mixer(part, view)
         cross = isinstance(part, DispatchedCrossAttention)
         if isinstance(part, HookedAttention):
             weights = view.weights(part.weights)
@@ -218,7 +240,7 @@ class TraceBuilder:
         heads = len(weights)
         source = value_source(part, self.weights, view, values, heads) if self.below_attention else None
         linear = self.weights.linear(part.output, getattr(part, "layer_scale", None))
-        return (CrossAttention if cross else SelfAttention)(
+        attention = (CrossAttention if cross else SelfAttention)(
             weights=weights,
             values=values.repeat_interleave(heads // groups, dim=0),
             output=linear.weight.T.reshape(heads, d_head, -1),
@@ -226,6 +248,25 @@ class TraceBuilder:
             source=source,
             shared=self.shared,
         )
+        return with_gates(attention, part, self.weights, view) if isinstance(part, DispatchedAttention) else attention
+
+    def _mixer(self, part: LinearMixer, view: SequenceView) -> Attention:
+        weights = mixing_weights(part, view)
+        self._check_causal(bool(weights.triu(1).any()))
+        linear = self.weights.linear(part.output)
+        output = linear.weight.T.unflatten(0, (part.heads, -1))
+        values, source = mixed_values(part, self.weights, view, output.shape[1], below=self.below_attention)
+        taps = len(values) // part.heads
+        attention = SelfAttention(
+            weights=shifted(weights, taps),
+            values=values,
+            output=output,
+            bias=linear.bias,
+            source=source,
+            shared=self.shared,
+            taps=taps,
+        )
+        return with_gates(attention, part, self.weights, view)
 
     def _output_bias(self, part: AttentionPart, linear: Linear) -> Tensor | None:
         own = part.output_bias if isinstance(part, HookedAttention) else None
@@ -261,7 +302,12 @@ class TraceBuilder:
                 network = Gated(gate, up, read.activation(part.activation), read.linear(part.down, part.layer_scale))
                 return (_for_all(network, *view.output(part.gate_and_up).chunk(2, dim=-1)),)
             case (
-                ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart() | PlainExpertsPart()
+                ExpertsPart()
+                | TransposedExpertsPart()
+                | ClampedExpertsPart()
+                | FlatExpertsPart()
+                | InputScaledExpertsPart()
+                | PlainExpertsPart()
             ):
                 return experts_of(part, read, view)
             case SharedExpertsPart():
@@ -288,7 +334,7 @@ class TraceBuilder:
 
 def _gated(part: AttentionPart, weights: Tensor, view: SequenceView, rows: Tensor | None = None) -> Tensor:
     """Weights `[head, row, key]` with the gate of each head and query, where there is one."""
-    if not isinstance(part, DispatchedAttention) or part.gate is None:
+    if not isinstance(part, DispatchedAttention) or not isinstance(part.gate, HeadGate):
         return weights
     gates = getattr(torch.nn.functional, part.gate.activation)(view.output(part.gate.module))
     if gates.shape[-1] != len(weights):

@@ -19,6 +19,7 @@ from normscope.families.spec import (
     PlainExpertsPart,
     RoutedPart,
     SharedExpertsPart,
+    TransposedExpertsPart,
 )
 from normscope.models.devices import weights_at_hand
 
@@ -26,7 +27,7 @@ from normscope.models.devices import weights_at_hand
 def experts_path(part: Part) -> str | None:
     """The submodule that is called with the choices of a router and their weights, where a part has one."""
     match part:
-        case ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | PlainExpertsPart():
+        case ExpertsPart() | TransposedExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | PlainExpertsPart():
             return part.experts
         case SharedExpertsPart():
             return experts_path(part.routed)
@@ -84,17 +85,21 @@ def _plain(part: PlainExpertsPart, read: BlockWeights, view: SequenceView) -> tu
     return tuple(experts)
 
 
-def _network(part: ExpertsPart | ClampedExpertsPart | FlatExpertsPart, read: BlockWeights, expert: int) -> Gated:
+def _network(
+    part: ExpertsPart | TransposedExpertsPart | ClampedExpertsPart | FlatExpertsPart, read: BlockWeights, expert: int
+) -> Gated:
     match part:
         case ExpertsPart():
             return _stacked(part, read, expert)
+        case TransposedExpertsPart():
+            return _transposed(part, read, expert)
         case ClampedExpertsPart():
             return _interleaved(part, read, expert)
         case FlatExpertsPart():
             return _flat(part, read, expert)
 
 
-def _transposed(part: InputScaledExpertsPart, read: BlockWeights, expert: int) -> Gated:
+def _transposed(part: TransposedExpertsPart | InputScaledExpertsPart, read: BlockWeights, expert: int) -> Gated:
     gate, up = _of(part, read, "gate_up_proj", expert).T.chunk(2)
     down = Linear(_of(part, read, "down_proj", expert).T)
     return Gated(Linear(gate), Linear(up), read.activation(part.activation), down)

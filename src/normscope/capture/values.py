@@ -20,6 +20,7 @@ from normscope.families.spec import (
     DispatchedCrossAttention,
     FusedPerHead,
     FusedPerHeadWithBias,
+    FusedRange,
     FusedShards,
     FusedTail,
     LatentPerHead,
@@ -40,6 +41,9 @@ def value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Te
         case FusedShards():
             shards = projected.unflatten(-1, (value.shards, 3, -1))
             return shards[..., 1, :].flatten(-2).unflatten(-1, (groups, d_head))
+        case FusedRange():
+            blocks = projected.unflatten(-1, (value.blocks, -1))[..., value.start : value.start + value.width]
+            return blocks.flatten(-2).unflatten(-1, (groups, d_head))
         case FusedPerHead() | FusedPerHeadWithBias() | LatentPerHead():
             return projected.unflatten(-1, (groups, -1))[..., -d_head:]
 
@@ -66,13 +70,7 @@ def value_source(
     part: AttentionPart, read: BlockWeights, view: SequenceView, values: Tensor, heads: int
 ) -> ValueSource:
     """The computation of the values `[group, key, d_head]` of an attention."""
-    path = _Path(read, view, source=isinstance(part, DispatchedCrossAttention), start=part.value.module)
-    if part.norm is not None:
-        path.normalise(part.norm)
-    if isinstance(part.value, LatentPerHead):
-        path.narrow(part.value.down, width=view.input(part.value.norm.module).shape[-1])
-        path.normalise(part.value.norm)
-    path.enter(part.value.module)
+    path = path_to_values(part, read, view)
     groups, _, d_head = values.shape
     projection, bias = value_projection(part.value, read, groups, d_head)
     repeats = heads // groups
@@ -83,6 +81,18 @@ def value_source(
         bias=None if bias is None else _repeated(bias, repeats),
         limit=_limit(projected_values(part, read, view, groups, d_head), values),
     )
+
+
+def path_to_values(part: AttentionPart, read: BlockWeights, view: SequenceView) -> PathToValues:
+    """The path from the states that an attention reads to the input of its value projection."""
+    path = PathToValues(read, view, source=isinstance(part, DispatchedCrossAttention), start=part.value.module)
+    if part.norm is not None:
+        path.normalise(part.norm)
+    if isinstance(part.value, LatentPerHead):
+        path.narrow(part.value.down, width=view.input(part.value.norm.module).shape[-1])
+        path.normalise(part.value.norm)
+    path.enter(part.value.module)
+    return path
 
 
 def _repeated(tensor: Tensor, repeats: int) -> Tensor:
@@ -108,7 +118,7 @@ def value_projection(value: Value, read: BlockWeights, groups: int, d_head: int)
     return projection, None if linear.bias is None else value_share(value, linear.bias, groups, d_head)
 
 
-class _Path:
+class PathToValues:
     """The path from the states that an attention reads to its values, module by module."""
 
     def __init__(self, read: BlockWeights, view: SequenceView, *, source: bool, start: str) -> None:
@@ -118,8 +128,9 @@ class _Path:
         self.steps: list[Normalise | Linear] = []
 
     def enter(self, module: str) -> None:
-        """Check that the input of a module is the last output."""
-        if not torch.equal(self.view.input(module, source=self.source), self.reached):
+        """Check that the input of a module is the last output, in the dtype in which the module reads it."""
+        dtype = self.view.captured.inputs[module].dtype
+        if not torch.equal(self.view.input(module, source=self.source), self.reached.to(dtype).to(self.reached.dtype)):
             raise UnsupportedArchitectureError(
                 f"{module} does not read what its family says: the path from the block's input to the values "
                 f"({[type(step).__name__ for step in self.steps] or 'no step'} so far) is a different one."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -25,6 +27,50 @@ class _Captured(dict[str, _Value]):
         )
 
 
+@dataclass(frozen=True)
+class MixingCall:
+    """One call of a mixing function, by the names of its arguments."""
+
+    function: Callable[..., Any]
+    arguments: dict[str, Any]
+    others: dict[str, Any]
+    batch: int
+    positions: int
+
+    @staticmethod
+    def of(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> MixingCall:
+        parameters = inspect.signature(function).parameters
+        named = dict(zip(parameters, args, strict=False)) | kwargs
+        by_name = {name: value for name, value in named.items() if name in parameters}
+        others = {name: value for name, value in named.items() if name not in parameters}
+        first: Tensor = args[0] if args else next(iter(by_name.values()))
+        return MixingCall(function, by_name, others, *first.shape[:2])
+
+    def is_by_token(self, name: str) -> bool:
+        """Whether an argument is `[batch, token, ...]`."""
+        value = self.arguments[name]
+        return isinstance(value, Tensor) and value.dim() > 2 and tuple(value.shape[:2]) == (self.batch, self.positions)
+
+    def of_sequence(self, sequence: int, length: int) -> dict[str, Any]:
+        """The arguments for one sequence without its padding, half precision as float32."""
+        started = [name for name in ("initial_state", "initial_states") if self.arguments.get(name) is not None]
+        if started:
+            raise ModelError(
+                "A mixer goes on from the state of an earlier input. Analyse the input as a whole, without it."
+            )
+        cut: dict[str, Any] = {}
+        for name, value in self.arguments.items():
+            kept = value[sequence : sequence + 1, :length] if self.is_by_token(name) else value
+            half = isinstance(kept, Tensor) and kept.dtype in (torch.float16, torch.bfloat16)
+            cut[name] = kept.float() if half else kept
+        return cut
+
+    def run(self, arguments: dict[str, Any]) -> Tensor:
+        """What the function makes of other arguments."""
+        output = self.function(**arguments, **self.others)
+        return output if isinstance(output, Tensor) else output[0]
+
+
 @dataclass
 class CapturedCall:
     """Tensors `[batch, position, ...]` by the path of the module whose input or output they are."""
@@ -36,6 +82,9 @@ class CapturedCall:
     outputs: dict[str, Any] = field(default_factory=_Captured)
     attention: dict[str, tuple[Tensor | RowWeights, Tensor]] = field(default_factory=_Captured)
     routing: dict[str, tuple[Tensor, Tensor]] = field(default_factory=_Captured)
+    seconds: dict[str, Tensor] = field(default_factory=_Captured)
+    """The second inputs of modules, where they have one."""
+    mixing: dict[str, MixingCall] = field(default_factory=_Captured)
 
     def add(self, path: str, inputs: Tensor, output: Any) -> None:
         """Store the input of a module, and a copy of its output, to which some models then add in place.
@@ -97,6 +146,14 @@ class SequenceView:
     def output(self, path: str, *, source: bool = False) -> Tensor:
         output = self.captured.outputs[path]
         return self._cut(output if isinstance(output, Tensor) else output[0], source=source)
+
+    def second_input(self, path: str) -> Tensor:
+        """The second input of a module, such as the gate of a norm."""
+        return self._cut(self.captured.seconds[path])
+
+    def mixing(self, path: str) -> MixingCall:
+        """The call of the mixing function inside a mixer."""
+        return self.captured.mixing[path]
 
     def routing(self, path: str) -> tuple[Tensor, Tensor, Tensor]:
         """What experts were called with: states, choices and their weights, the last two `[position, choice]`."""

@@ -81,7 +81,7 @@ class BlockWeights:
             return self._norm(part, module, states)
 
     def _norm(self, part: NormPart, module: nn.Module, states: Tensor) -> Norm:
-        epsilon = part.epsilon if isinstance(part, FixedLayerNormPart) else self._epsilon(part.module, module)
+        epsilon = part.epsilon if isinstance(part, FixedLayerNormPart) else self.epsilon(part.module)
         weight = getattr(module, "weight", None)
         scale = states.new_ones(states.shape[-1], dtype=self.dtype) if weight is None else self._read(weight)
         match part:
@@ -107,7 +107,9 @@ class BlockWeights:
     def _read(self, tensor: Tensor) -> Tensor:
         return tensor.detach().to(self.device, self.dtype)
 
-    def _epsilon(self, path: str, module: nn.Module) -> float:
+    def epsilon(self, path: str) -> float:
+        """The number that a norm adds before it takes the root."""
+        module = self.block.get_submodule(path)
         for name in ("eps", "variance_epsilon", "epsilon"):
             value = getattr(module, name, None)
             if value is not None:

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normscope.chain.fold import Point, Rules, forward
-from normscope.chain.linear import deviation, linearised, scale_, shift
+from normscope.chain.linear import constant_context, deviation, linearised, scale_, shift
 from normscope.chain.trace import (
     Attention,
     Expert,
@@ -64,14 +64,12 @@ class _BiasRules(Rules[Tensor]):
         return replace(step, experts=tuple(replace(each, baselines=_entering(each, read)) for each in step.experts))
 
     def attention(self, step: Attention, value: Bias) -> Bias:
-        output = step.output.flatten(0, 1)
-        bias = output.new_zeros(step.weights.shape[1], output.shape[-1])
+        bias = step.output.new_zeros(step.weights.shape[1], step.output.shape[-1])
         if step.bias is not None:
             bias = bias + step.bias
         values = self._values(step)
         if values is not None:
-            context = step.weights.sum(-1, keepdim=True) * values if values.shape[1] == 1 else step.weights @ values
-            bias = bias + context.transpose(0, 1).flatten(1) @ output
+            bias = bias + step.through_output(constant_context(step.weights, values))
         return bias
 
     def normalise(self, step: Normalise, value: Bias) -> Bias:
@@ -94,7 +92,7 @@ class _BiasRules(Rules[Tensor]):
         if self.counted == "token":
             return None
         if self.counted == "bias":
-            return None if step.value_bias is None else step.value_bias[:, None]
+            return step.value_bias
         assert step.source is not None
         return constant_values(step.source)
 

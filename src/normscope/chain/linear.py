@@ -131,3 +131,13 @@ def _gated_slopes(network: Gated, expert: Expert) -> tuple[_Slopes, Float[Tensor
     of_up = of_up * torch.where(inside, 1.0, (clamped - clamped_start) / torch.where(inside, 1.0, u - u_start))
     constant = activation.function(a_start) * ups[0] - of_gate * a_start - of_up * u_start
     return (of_gate, of_up), constant
+
+
+def constant_context(
+    weights: Float[Tensor, "head query key"], values: Float[Tensor, "head constant d_head"]
+) -> Float[Tensor, "head query d_head"]:
+    """What values that belong to no token bring to every query: one for all keys, or one for each.
+
+    One for all keys reaches a query by the row sum of the weights, which need not be 1.
+    """
+    return weights.sum(-1, keepdim=True) * values if values.shape[1] == 1 else weights @ values

@@ -106,8 +106,11 @@ def _mean_squares(weight: Float[Tensor, "outputs inputs"], groups: int) -> Float
 
 def attended(step: Attention) -> Computed:
     """What an attention gives out, from the model's own weights and values."""
-    context = Computed.from_model((step.weights @ step.values).transpose(0, 1).flatten(1))
-    return context.linear(Linear(step.output.flatten(0, 1).T, step.bias))
+    context = step.summed_taps(step.weights @ step.values)
+    if step.factors is not None:
+        context = context * step.factors
+    flat = Computed.from_model(context.transpose(0, 1).flatten(1))
+    return flat.linear(Linear(step.output.flatten(0, 1).T, step.bias))
 
 
 def values_from(source: ValueSource) -> Computed:
@@ -117,7 +120,25 @@ def values_from(source: ValueSource) -> Computed:
         reached = reached.normalised(step.norm) if isinstance(step, Normalise) else reached.linear(step)
     bias = None if source.bias is None else source.bias.flatten()
     made = reached.linear(Linear(source.projection.flatten(0, 1), bias), groups=len(source.projection))
+    if source.slopes is not None:
+        return _by_tap(source, made)
     return made if math.isinf(source.limit) else Computed(made.value.clamp(-source.limit, source.limit), made.rounded)
+
+
+def _by_tap(source: ValueSource, made: Computed) -> Computed:
+    """What every tap of a convolution puts into the values, `[key, tap x head x d_head]`."""
+    assert source.slopes is not None
+    shape = source.projection.shape[:2]
+
+    def spread(rows: Tensor, slopes: Tensor) -> Tensor:
+        by_head = rows.unflatten(-1, shape).transpose(0, 1)
+        return (by_head.repeat(len(slopes) // shape[0], 1, 1) * slopes).transpose(0, 1).flatten(1)
+
+    value, rounded = spread(made.value, source.slopes), spread(made.rounded, source.slopes.abs())
+    if source.offset is None:
+        return Computed(value, rounded)
+    offset = source.offset.transpose(0, 1).flatten(1)
+    return Computed(value + offset, rounded + offset.abs())
 
 
 def entering_neurons(expert: Expert, entering: Computed) -> tuple[Computed, ...]:

@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar, final
 
 import torch
@@ -124,6 +125,8 @@ class ValueSource:
 
     `states` are the block's input, or for a cross-attention the encoder's output; `steps` are the norm before the
     attention, where it has one, and whatever else comes before the value projection. Values may be clipped to `limit`.
+    Where a short convolution and its activation make the values, every tap of it is a group of heads, and what the
+    projection makes is multiplied by `slopes`, before `offset` (of the convolution's bias) is added.
     """
 
     states: Float[Tensor, "key d"]
@@ -131,21 +134,59 @@ class ValueSource:
     projection: Float[Tensor, "head d_head inputs"]
     bias: Float[Tensor, "head d_head"] | None
     limit: float = math.inf
+    slopes: Float[Tensor, "tap_head key d_head"] | None = None
+    offset: Float[Tensor, "tap_head key d_head"] | None = None
+
+    def sloped(
+        self, projected: Float[Tensor, "*batch head constant d_head"]
+    ) -> Float[Tensor, "*batch tap_head key d_head"]:
+        """What the projection makes, for every tap, times the slopes; the same where there are none."""
+        if self.slopes is None:
+            return projected
+        taps = len(self.slopes) // len(self.projection)
+        return projected.repeat(*[1] * (projected.dim() - 3), taps, 1, 1) * self.slopes
+
+    @property
+    def constant(self) -> Float[Tensor, "tap_head constant d_head"] | None:
+        """The share of the values that the projection and the convolution add whatever the token is."""
+        bias = None if self.bias is None else self.sloped(self.bias[:, None])
+        if bias is None or self.offset is None:
+            return self.offset if bias is None else bias
+        return bias + self.offset
+
+
+@dataclass(frozen=True)
+class ContextNorm:
+    """An RMS norm of what a mixer gives out, before or after (`gated_first`) it is gated. Its weight is in the output.
+
+    The channels of all heads are divided into `groups`, each with a deviation of its own: that of the model's state.
+    """
+
+    epsilon: float
+    groups: int
+    gated_first: bool
+    deviations: Float[Tensor, "head query channel"]
 
 
 @dataclass(frozen=True)
 class Attention(ABC):
     """`part[i, j] = sum_h weights[h, i, j] * values[h, j] @ output[h]`, and `bias[i] = bias`.
 
-    `source` is known only if the capture went below attention.
+    `source` is known only if the capture went below attention. What the heads give out may be multiplied by `gates` and
+    normalised before the output matrix: constants of the pass, as the weights are. Any mixer that is linear in its values
+    has this form, with weights of either sign. A short convolution before it, of `taps` taps, makes every tap a group of
+    heads: `weights[tap, h, i, j]` is the mixer's own weight of `j + tap`, and all taps share the output matrix.
     """
 
-    weights: Float[Tensor, "head query key"]
-    values: Float[Tensor, "head key d_head"]
+    weights: Float[Tensor, "tap_head query key"]
+    values: Float[Tensor, "tap_head key d_head"]
     output: Float[Tensor, "head d_head d"]
     bias: Float[Tensor, " d"] | None
     source: ValueSource | None = None
     shared: Shared = field(default_factory=Shared, compare=False, repr=False)
+    gates: Float[Tensor, "head query d_head"] | None = None
+    norm: ContextNorm | None = None
+    taps: int = 1
     name: ClassVar[str]
 
     @abstractmethod
@@ -154,7 +195,48 @@ class Attention(ABC):
 
     def select(self, rows: QueryRows) -> Attention:
         """The same for some of the query rows."""
-        return replace(self, weights=self.weights[:, rows])
+        return self.with_weights(self.weights[:, rows], rows)
+
+    def with_weights(self, weights: Float[Tensor, "tap_head row key"], rows: QueryRows) -> Attention:
+        """The same for some of the query rows, with their weights."""
+        gates = None if self.gates is None else self.gates[:, rows]
+        norm = None if self.norm is None else replace(self.norm, deviations=self.norm.deviations[:, rows])
+        return replace(self, weights=weights, gates=gates, norm=norm)
+
+    @property
+    def mixing_weights(self) -> Float[Tensor, "head query key"]:
+        """What the values of each token are multiplied by, without what a convolution brings of earlier tokens."""
+        return self.weights[: len(self.output)]
+
+    @cached_property
+    def factors(self) -> Float[Tensor, "head query channel"] | None:
+        """What the context of each query and head is multiplied by: one number, or one for each channel."""
+        if self.norm is None:
+            return self.gates
+        return 1 / self.norm.deviations if self.gates is None else self.gates / self.norm.deviations
+
+    def summed_taps(
+        self, by_tap: Float[Tensor, "*batch tap_head query width"]
+    ) -> Float[Tensor, "*batch head query width"]:
+        """The sum over the taps of a convolution, head by head."""
+        return by_tap if self.taps == 1 else by_tap.unflatten(-3, (self.taps, -1)).sum(-4)
+
+    def through_output(self, context: Float[Tensor, "tap_head query d_head"]) -> Float[Tensor, "query d"]:
+        """What the heads give out (or a share of it), gated and normalised, through the output matrix."""
+        context = self.summed_taps(context)
+        if self.factors is not None:
+            context = context * self.factors
+        return context.transpose(0, 1).flatten(1) @ self.output.flatten(0, 1)
+
+    def back_from_output(
+        self, covector: Float[Tensor, "target query d"]
+    ) -> Float[Tensor, "target tap_head query d_head"]:
+        """Covectors at the output as covectors at what the heads give out."""
+        flat = covector @ self.output.flatten(0, 1).T
+        by_head = flat.unflatten(-1, self.output.shape[:2]).transpose(1, 2)
+        if self.factors is not None:
+            by_head = by_head * self.factors
+        return by_head if self.taps == 1 else by_head.repeat(1, self.taps, 1, 1)
 
     @property
     def linear_source(self) -> ValueSource:
@@ -169,9 +251,9 @@ class Attention(ABC):
         return self.source
 
     @property
-    def value_bias(self) -> Float[Tensor, "head d_head"] | None:
-        """The share of `values` that the value projection adds whatever the token is."""
-        return self.linear_source.bias
+    def value_bias(self) -> Float[Tensor, "tap_head constant d_head"] | None:
+        """The share of `values` that the value projection adds whatever the token is: one for all keys, or one for each."""
+        return self.linear_source.constant
 
 
 @final

@@ -27,6 +27,7 @@ COMMANDS = {
     "estimate": "estimate",
     "check": "models",
     "models": "models",
+    "describe": "models",
     "convert": "models",
     "explore": "explore",
     "serve": "explore",

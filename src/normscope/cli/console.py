@@ -82,6 +82,7 @@ def quiet() -> None:
     logging.disable_progress_bar()
     warnings.simplefilter("ignore")
     warnings.filterwarnings("always", "No font here has")
+    warnings.filterwarnings("always", "The architecture .* is not registered")
     warnings.showwarning = _warn
 
 

@@ -1,4 +1,4 @@
-"""`normscope check`, `models` and `convert`: whether a model is supported, which ones are, and a model in another format."""
+"""`normscope check`, `models`, `describe` and `convert`: which models are supported, and a model in another format."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import typer
 from normscope.cli import options
 from normscope.cli.checks import check_model, check_text
 from normscope.cli.commands import add_command
-from normscope.cli.console import analysing, load_analyzer, named, result_console, say, working
-from normscope.cli.expansion import expanded
+from normscope.cli.console import analysing, load_analyzer, named, quiet, result_console, say, working
+from normscope.cli.expansion import Expansion, expanded
 from normscope.cli.texts import ALONE, TextOptions
 from normscope.models.options import ModelOptions
 
@@ -40,6 +40,13 @@ MODELS_EXAMPLES = (
     "normscope models --refused",
 )
 
+DESCRIBE_EXAMPLES = (
+    "normscope describe ./my-model",
+    "normscope describe ./my-model > my_family.py",
+)
+
+_DESCRIBED = Expansion(ModelOptions, dict, "The model", only=("revision", "allow_pickle", "trust_remote_code"))
+
 CONVERT_EXAMPLES = (
     "normscope convert --model smollm2 --out ./smollm2-135m",
     "normscope convert --model ./old-model --allow-pickle --out ./new-model",
@@ -56,6 +63,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     add_command(app, "check", expanded(check_command, reading=ALONE, model=options.MODEL), *CHECK_EXAMPLES)
     add_command(app, "models", models_command, *MODELS_EXAMPLES)
+    add_command(app, "describe", expanded(describe_command, loading=_DESCRIBED), *DESCRIBE_EXAMPLES)
     add_command(app, "convert", expanded(convert_command, model=options.MODEL), *CONVERT_EXAMPLES)
 
 
@@ -182,6 +190,25 @@ def models_command(
     if needed > console.width:  # the chain is the longest column, and follows from the topology
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     _print_table(f"{len(rows)} supported architectures", headings, rows)
+
+
+def describe_command(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A folder, hub name or GGUF file.", show_default=False)],
+    *,
+    loading: dict[str, Any],
+) -> None:
+    """Describe the architecture of a model by observing it, and print the Python that registers it.
+
+    The model runs once on random ids. The description has passed the whole battery of normscope.testing, and its figures
+    are printed with it. What cannot be described is refused with what was found and what is missing.
+    """
+    ModelOptions(model, **loading).refuse_unusable()
+    with working("Describing the model"):
+        quiet()
+        from normscope.models.loading import describe as describe_architecture
+
+        description = describe_architecture(model, **loading)
+    result_console().print(str(description), markup=False, highlight=False, soft_wrap=True, end="")
 
 
 def _print_refused(name: str | None) -> None:

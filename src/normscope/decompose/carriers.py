@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.chain.fold import Rules
-from normscope.chain.linear import LinearisedNetwork, deviation, linearised, scale_, shift
+from normscope.chain.linear import LinearisedNetwork, constant_context, deviation, linearised, scale_, shift
 from normscope.chain.trace import (
     Attention,
     CrossAttention,
@@ -138,20 +138,14 @@ class Sums:
 
     def attend(self, attention: Attention, *, bias_apart: bool = False) -> Sums:
         """By way of the context vectors, `(sum_j a v) W_O`, the own token's share apart."""
-        weights, values = attention.weights, attention.values
-        output = attention.output.flatten(0, 1)
-
-        def through_output(context: Float[Tensor, "head query d_head"]) -> Float[Tensor, "query d"]:
-            return context.transpose(0, 1).reshape(context.shape[1], -1) @ output
-
-        bias = values.new_zeros(weights.shape[1], output.shape[-1])
+        weights, values, through_output = attention.weights, attention.values, attention.through_output
+        bias = values.new_zeros(weights.shape[1], attention.output.shape[-1])
         if attention.bias is not None:
             bias += attention.bias
         value_bias = attention.value_bias if bias_apart else None
         if value_bias is not None:
-            # The value bias of every key reaches the query by the row sum of the weights, which need not be 1.
-            bias += through_output(weights.sum(-1, keepdim=True) * value_bias[:, None])
-            values = values - value_bias[:, None]
+            bias += through_output(constant_context(weights, value_bias))
+            values = values - value_bias
         everything = through_output(weights @ values)
         if isinstance(attention, CrossAttention):
             zero = torch.zeros_like(everything)

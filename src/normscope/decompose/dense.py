@@ -101,9 +101,7 @@ class Dense(Carrier):
     def add(self, bypass: OpenCarrier) -> Dense:
         sums = self.sums.add(bypass.sums)
         for group in bypass.groups:
-            target = self.parts[self.extents[group.kind]]
-            keys = len(target)
-            torch.baddbmm(target, group.scaled_weights[:keys], group.factors[:keys], out=target)
+            group.add_to(self.parts[self.extents[group.kind]])
         if SELF in self.extents:
             rows = torch.arange(len(sums.queries), device=self.parts.device)
             self.parts[sums.queries, rows] = sums.own
@@ -162,7 +160,7 @@ class Projected:
         self._groups, self._network = groups, network
 
     @cached_property
-    def by_group(self) -> list[list[Float[Tensor, "_ head f"]]]:
+    def by_group(self) -> list[list[Float[Tensor, "..."]]]:
         """For each group of keys and each branch, the factors times the first matrix."""
         return [[group.through(linear) for linear in self._network.projections] for group in self._groups]
 
@@ -186,7 +184,6 @@ class Expansion:
         everything = torch.arange(len(sums.queries), device=sums.queries.device)
         self.one_for_all = len(networks) == 1 and torch.equal(networks[0].rows, everything)
         self.buffers = Buffers(sums.rows)
-        self.weights = [group.scaled_weights for group in groups]
         self.networks = [
             ExpandedNetwork(network, groups, sums, self.buffers, multiply, projected or Projected(groups, network))
             for network in networks
@@ -228,10 +225,10 @@ class Expansion:
 
     def _parts(self, rows: slice, visible: list[int]) -> tuple[Tensor, Tensor]:
         """Part vectors and biases of a tile, added up over the networks that serve it."""
-        weights = [of_group[:keys, rows] for of_group, keys in zip(self.weights, visible, strict=True)]
+        groups = [group.select(rows) for group in self.groups]
         parts = self.buffers("parts", sum(visible), len(self.queries[rows]), self.d)
         if self.one_for_all:
-            self.networks[0].write(parts, weights, rows, self.queries[rows])
+            self.networks[0].write(parts, groups, visible, rows, self.queries[rows])
             return parts, self.networks[0].bias[rows]
         parts.zero_()
         bias = parts.new_zeros(len(self.queries[rows]), self.d)
@@ -239,7 +236,8 @@ class Expansion:
             local, place = network.serving(rows)
             if len(local):
                 of_expert = self.buffers("expert", len(parts), len(local), self.d)
-                network.write(of_expert, [each[:, local] for each in weights], place, self.queries[rows][local])
+                served = [group.select(local) for group in groups]
+                network.write(of_expert, served, visible, place, self.queries[rows][local])
                 parts[:, local] += of_expert
                 bias[local] += network.bias[place]
         return parts, bias
@@ -273,15 +271,19 @@ class ExpandedNetwork:
     def write(
         self,
         parts: Float[Tensor, "key row d"],
-        weights: list[Float[Tensor, "_ row head"]],
+        groups: list[KeyGroup],
+        keys: list[int],
         place: QueryRows,
         queries: Int[Tensor, " row"],
     ) -> None:
-        """The part vectors of `queries` (at `place` among the network's rows), by the cheaper of two orders."""
-        if self._folding_is_cheaper([len(of_group) for of_group in weights]):
-            self._write_folded(parts, weights, place)
+        """The part vectors of `queries` (at `place` among the network's rows), by the cheaper of two orders.
+
+        `groups` are those of the queries alone, and of each so many `keys` are seen.
+        """
+        if self._folding_is_cheaper(keys):
+            self._write_folded(parts, groups, keys, place)
         else:
-            self._write_expanded(parts, weights, place)
+            self._write_expanded(parts, groups, keys, place)
         if self.groups[0].kind == SELF:
             own = self.hidden_own[place] @ self.network.output.weight.T
             parts[queries, torch.arange(len(queries), device=queries.device)] = own
@@ -290,49 +292,44 @@ class ExpandedNetwork:
         """Count the multiplications per query of `(a P * c) W2` against `(a v) (K diag(c) W2)`."""
         d, neurons = self.network.output.weight.shape
         branches = len(self.network.projections)
-        expanded = sum(keys) * neurons * (d + branches * self.groups[0].weights.shape[-1])
+        expanded = sum(keys) * neurons * (d + branches * self.groups[0].width)
         folded = 0
         for group, count in zip(self.groups, keys, strict=True):
             value_size = group.output.shape[0] * group.output.shape[1]
             folded += value_size * (neurons * (d + branches) + count * (d + 1))
         return folded < expanded
 
-    def _write_expanded(self, parts: Tensor, weights: list[Tensor], place: QueryRows) -> None:
+    def _write_expanded(self, parts: Tensor, groups: list[KeyGroup], keys: list[int], place: QueryRows) -> None:
         slopes = [slope[place] for slope in self.network.slopes]
         output, vectors = self.network.output.weight, parts.flatten(0, 1)
         neurons = output.shape[1]
         for start in range(0, neurons, TILE_NEURONS):
             tile = slice(start, min(start + TILE_NEURONS, neurons))
-            hidden = self._hidden(weights, [slope[:, tile] for slope in slopes], tile)
+            hidden = self._hidden(groups, keys, [slope[:, tile] for slope in slopes], tile)
             self.multiply.add(vectors, hidden, output[:, tile].T, first=start == 0)
 
-    def _hidden(self, weights: list[Tensor], slopes: list[Tensor], neurons: slice) -> Float[Tensor, "key_row f"]:
+    def _hidden(
+        self, groups: list[KeyGroup], keys: list[int], slopes: list[Tensor], neurons: slice
+    ) -> Float[Tensor, "key_row f"]:
         """What every key puts into a tile of the activated neurons of every query."""
         queries, width = slopes[0].shape
-        hidden = self.buffers("hidden", sum(len(of_group) for of_group in weights), queries, width)
-        start = 0
-        for of_group, projected in zip(weights, self.projected.by_group, strict=True):
-            keys = len(of_group)
-            target = hidden[start : start + keys]
-            torch.bmm(of_group, projected[0][:keys, :, neurons], out=target).mul_(slopes[0])
+        hidden = self.buffers("hidden", sum(keys), queries, width)
+        targets = hidden.split(keys)
+        for group, target, projected in zip(groups, targets, self.projected.by_group, strict=True):
+            group.put_into(neurons, projected[0], target).mul_(slopes[0])
             for branch, slope in zip(projected[1:], slopes[1:], strict=True):
                 more = self.buffers("branch", *target.shape)
-                target += torch.bmm(of_group, branch[:keys, :, neurons], out=more).mul_(slope)
-            start += keys
+                target.add_(group.put_into(neurons, branch, more).mul_(slope))
         return hidden.flatten(0, 1)
 
-    def _write_folded(self, parts: Tensor, weights: list[Tensor], place: QueryRows) -> None:
+    def _write_folded(self, parts: Tensor, groups: list[KeyGroup], keys: list[int], place: QueryRows) -> None:
         output, slopes = self.network.output.weight.T, [slope[place] for slope in self.network.slopes]
+        targets = parts.split(keys)
         for column in range(parts.shape[1]):
-            start = 0
-            for of_group, group, folded in zip(weights, self.groups, self._folded, strict=True):
-                keys = len(of_group)
+            for group, target, folded in zip(groups, targets, self._folded, strict=True):
                 scaled = [first * slope[column] for first, slope in zip(folded, slopes, strict=True)]
                 matrix = scaled[0] if len(scaled) == 1 else scaled[0].add_(scaled[1])
-                values = group.values[:, :keys] * of_group[:, column].T[..., None]
-                flat = values.transpose(0, 1).flatten(1)
-                parts[start : start + keys, column] = flat @ self.multiply(matrix, output)
-                start += keys
+                target[:, column] = group.contexts_of(column, len(target)) @ self.multiply(matrix, output)
 
     @cached_property
     def _folded(self) -> list[list[Float[Tensor, "_ f"]]]:

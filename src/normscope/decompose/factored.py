@@ -26,7 +26,7 @@ from normscope.decompose.approximate.request import Approximation
 from normscope.decompose.approximate.sketch import RestOfChain
 from normscope.decompose.carriers import OpenCarrier, Sums
 from normscope.decompose.dense import PLAIN, Dense, Expansion, Multiplication, Projected
-from normscope.decompose.key_groups import SELF, KeyGroup
+from normscope.decompose.key_groups import SELF, GatedKeyGroup, KeyGroup
 from normscope.errors import UnsupportedArchitectureError
 
 
@@ -77,6 +77,11 @@ class Factored(OpenCarrier):
         rest: RestOfChain,
         projected: Projected | None,
     ) -> Iterator[tuple[slice, Approximate]]:
+        if any(isinstance(group, GatedKeyGroup) for group in self.groups):
+            raise UnsupportedArchitectureError(
+                "What this model's mixers give out is gated in every channel (or comes by a convolution), so that its parts "
+                "have no factored form, which approximations of maps need: compute them exactly."
+            )
         yield from ApproximateExpansion(self.sums, self.groups, networks, approximation, rest, projected).tiles()
 
     def maps(self) -> dict[int, Float[Tensor, "query key"]]:

@@ -236,17 +236,18 @@ class Walk:
                 self._write_map_into(self.result.without, name, kind, norms, rows)
 
     def _note_attention(self, step: Attention, carrier: OpenCarrier) -> None:
-        scope, mean = weights_scope(step.name), step.weights.mean(0)
+        scope, mean = weights_scope(step.name), step.mixing_weights.mean(0)
         kind = SOURCE if isinstance(step, CrossAttention) else SELF
         if scope in self.maps or (scope in self.ratios and kind == SELF):
             self._note_scope(scope)
         if scope in self.ratios and kind == SELF:
-            own = mean[self.everything, self.trace.queries]
-            self.result.mixing[scope] = 1 - own / mean.sum(-1)  # with attention sinks, weights do not sum to one
+            sizes = mean.abs()  # weights of a linear mixer have either sign
+            own = sizes[self.everything, self.trace.queries]
+            self.result.mixing[scope] = 1 - own / sizes.sum(-1)  # with attention sinks, weights do not sum to one
         if scope in self.maps:
             self._write_map(scope, kind, mean, slice(None))
         if self.heads:
-            by_head = {scope: step.weights, step.name: carrier.groups[0].head_norms()}
+            by_head = {scope: step.mixing_weights, step.name: carrier.groups[0].head_norms()}
             self.result.heads |= {name: self._over_all_keys(kind, values) for name, values in by_head.items()}
 
     def _note_scope(self, scope: str) -> None:

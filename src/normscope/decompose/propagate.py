@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.chain.fold import ChainRules, Point, fold
-from normscope.chain.linear import LinearisedNetwork, deviation, linearised, scale_, shift
+from normscope.chain.linear import LinearisedNetwork, constant_context, deviation, linearised, scale_, shift
 from normscope.chain.trace import (
     Attention,
     CrossAttention,
@@ -62,7 +62,8 @@ class Columns:
 class _Attending:
     """ATTN, CROSS: `weights` hold what norms before the values divide by; `matrix` is all else on the way to the values."""
 
-    weights: Float[Tensor, "head query key"]
+    step: Attention
+    weights: Float[Tensor, "tap_head query key"]
     matrix: Float[Tensor, "inner d"]
     output: Float[Tensor, "inner d"]
     constant: Float[Tensor, "query d"] | None
@@ -72,25 +73,30 @@ class _Attending:
     def of(step: Attention) -> _Attending:
         matrix, scale = composed_values(step.linear_source)
         weights = step.weights if scale is None else step.weights * scale
-        return _Attending(weights, matrix, step.output.flatten(0, 1), _constant(step), isinstance(step, CrossAttention))
+        output, cross = step.output.flatten(0, 1), isinstance(step, CrossAttention)
+        return _Attending(step, weights, matrix, output, _constant(step), cross)
 
     def __call__(self, vectors: Float[Tensor, "key column d"], first: int) -> Vectors:
         """What attention brings to the queries from row `first` on; a self-attention's vectors begin there too."""
         weights = self.weights[:, first:] if self.cross else self.weights[:, first:, first:]
-        heads, rows, keys = weights.shape
-        columns = vectors.shape[1]
-        values = (vectors @ self.matrix.T).view(keys, columns, heads, -1).permute(2, 0, 1, 3).reshape(heads, keys, -1)
-        context = torch.bmm(weights, values).view(heads, rows, columns, -1).permute(1, 2, 0, 3)
-        return context.reshape(rows, columns, -1) @ self.output
+        _, rows, keys = weights.shape
+        heads, columns = len(self.step.output), vectors.shape[1]
+        values = (vectors @ self.matrix.T).view(keys, columns, heads, -1).permute(2, 0, 1, 3)
+        slopes = self.step.linear_source.slopes
+        if slopes is not None:
+            values = values.repeat(self.step.taps, 1, 1, 1) * slopes[:, -keys:, None]
+        context = torch.bmm(weights, values.reshape(len(weights), keys, -1)).view(len(weights), rows, columns, -1)
+        if self.step.taps > 1:
+            context = context.unflatten(0, (-1, heads)).sum(0)
+        if self.step.factors is not None:
+            context = context * self.step.factors[:, first:, None]
+        return context.permute(1, 2, 0, 3).reshape(rows, columns, -1) @ self.output
 
 
 def _constant(step: Attention) -> Float[Tensor, "query d"] | None:
     """What reaches every query of no token: by the values' biases, and by the output bias."""
-    values, constant = constant_values(step.linear_source), None
-    if values is not None:
-        weights = step.weights
-        context = weights.sum(-1, keepdim=True) * values if values.shape[1] == 1 else weights @ values
-        constant = context.transpose(0, 1).flatten(1) @ step.output.flatten(0, 1)
+    values = constant_values(step.linear_source)
+    constant = None if values is None else step.through_output(constant_context(step.weights, values))
     if step.bias is None:
         return constant
     return step.bias.expand(step.weights.shape[1], -1) if constant is None else constant + step.bias

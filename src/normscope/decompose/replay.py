@@ -21,7 +21,7 @@ class Replay(Rules[Tensor]):
     """The rules of the model itself."""
 
     def attention(self, step: Attention, value: States) -> Float[Tensor, "query d"]:
-        output = (step.weights @ step.values).transpose(0, 1).flatten(1) @ step.output.flatten(0, 1)
+        output = step.through_output(step.weights @ step.values)
         return output if step.bias is None else output + step.bias
 
     def normalise(self, step: Normalise, value: States) -> States:

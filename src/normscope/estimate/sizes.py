@@ -23,6 +23,7 @@ from normscope.families.spec import (
     FusedGatedPart,
     GatedPart,
     InputScaledExpertsPart,
+    LinearMixer,
     Part,
     PlainExpertsPart,
     PlainPart,
@@ -69,9 +70,11 @@ def blocks_in(model: PreTrainedModel, stack: Stack) -> list[BlockSizes]:
 def sizes_of_trace(trace: LayerTrace) -> BlockSizes:
     """The sizes that maps of a traced block depend on; what only its forward pass depends on is left out."""
     attention = next(step for step in trace.steps if isinstance(step, Attention))
-    feed_forward = next(step for step in trace.steps if isinstance(step, FeedForward))
-    network = feed_forward.experts[0].network
     heads, d_head, d = attention.output.shape
+    feed_forward = next((step for step in trace.steps if isinstance(step, FeedForward)), None)
+    if feed_forward is None:
+        return BlockSizes(d, heads, heads * d_head, 0, 1, 0, False, 1)
+    network = feed_forward.experts[0].network
     output, branches = (network.down, 2) if isinstance(network, Gated) else (network.second, 1)
     beside = isinstance(feed_forward, OwnFeedForward)
     neurons = output.weight.shape[1]
@@ -81,16 +84,22 @@ def sizes_of_trace(trace: LayerTrace) -> BlockSizes:
 def _sizes(block: nn.Module, chain: tuple[Part, ...], model: PreTrainedModel) -> BlockSizes:
     attention = next(part for part in chain if isinstance(part, AttentionPart))
     d, values = _shape(block.get_submodule(attention.output))
-    feed_forward = next(part for part in chain if part.component == "Ff")
+    heads = attention.heads if isinstance(attention, LinearMixer) else _attention_heads(model)
+    everything = sum(parameter.numel() for parameter in block.parameters())
+    feed_forward = next((part for part in chain if part.component == "Ff"), None)
+    if feed_forward is None:
+        return BlockSizes(d, heads, values, 0, 1, everything, False, 1)
     beside = isinstance(feed_forward, BesideAttention)
     network = feed_forward.feed_forward if isinstance(feed_forward, BesideAttention) else feed_forward
     assert isinstance(network, FeedForwardPart)
     neurons, branches, experts = _network(block, network, model.config)
-    everything = sum(parameter.numel() for parameter in block.parameters())
     idle = everything - _dense_parameters(block) if experts > 1 else 0
     active = everything - idle + (experts > 1) * (1 + branches) * neurons * d
-    heads = int(model.config.get_text_config().num_attention_heads)
     return BlockSizes(d, heads, values, neurons, branches, active, beside, experts)
+
+
+def _attention_heads(model: PreTrainedModel) -> int:
+    return int(model.config.get_text_config().num_attention_heads)
 
 
 def _shape(module: nn.Module) -> tuple[int, int]:

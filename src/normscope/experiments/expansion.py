@@ -30,6 +30,7 @@ from normscope.families.spec import (
     DispatchedAttention,
     HookedAttention,
     LatentPerHead,
+    LinearMixer,
     SplitHeads,
     Topology,
     Value,
@@ -153,6 +154,11 @@ class _Transformation:
             raise UnsupportedArchitectureError(
                 f"The values come from a latent state through a norm ({part.value.norm.module}), so that no matrix takes "
                 f"states to values: expansion-rate is for models whose values are a projection of their states."
+            )
+        if isinstance(part, LinearMixer) or getattr(part, "output_norm", None) is not None:
+            raise UnsupportedArchitectureError(
+                "A layer mixes tokens by a convolution or recurrence, or normalises what its heads give out: no matrix "
+                "takes states to what it gives out. expansion-rate is for models with attention alone."
             )
         output = weights.linear(part.output, getattr(part, "layer_scale", None))
         d_head = output.weight.shape[1] // heads

@@ -26,7 +26,7 @@ def received(trace: LayerTrace) -> Float[Tensor, " token"]:
     if attention is None:
         return torch.zeros(trace.length, device=trace.hidden.device)
     seen = _seen(trace.length, causal=trace.causal, device=trace.hidden.device).to(attention.weights.dtype)
-    return (attention.weights.mean(0) * seen).sum(0) / seen.sum(0).clamp(min=1)
+    return (attention.mixing_weights.mean(0).abs() * seen).sum(0) / seen.sum(0).clamp(min=1)
 
 
 def sinks(attention: Float[np.ndarray, "layer token"], *, causal: bool) -> np.ndarray:

@@ -172,6 +172,6 @@ def _received(trace: LayerTrace) -> Float[Tensor, " token"]:
     attention = next((step for step in trace.steps if isinstance(step, SelfAttention)), None)
     if attention is None:
         return torch.zeros(trace.length, device=trace.hidden.device)
-    weights = attention.weights.mean(0)
+    weights = attention.mixing_weights.mean(0).abs()
     own = weights[torch.arange(len(trace.queries), device=weights.device), trace.queries]
     return weights.sum(0).index_add(0, trace.queries, -own)

@@ -31,6 +31,7 @@ _KINDS = (
     "llama",
     "plain_decoders",
     "mixtures",
+    "hybrids",
     "encoder_decoder",
     "vision",
     "multimodal",

@@ -165,7 +165,9 @@ _HOOKED = PostNorm(
     feed_forward_norm=LayerNormPart("output.LayerNorm"),
 )
 
-HOOKED_BERT = Family("rembert", ("rembert", "tapas"), Stack("encoder.layer.*", _HOOKED))
+HOOKED_BERT = Family("rembert", ("rembert", "tapas", "visual_bert"), Stack("encoder.layer.*", _HOOKED))
+
+GIT = Family("git", ("git",), Stack("encoder.layer.*", _HOOKED, causal=True))
 
 LUKE = Family("luke", ("luke",), Stack("encoder.layer.*", _HOOKED), longest=positions_after_padding)
 
@@ -255,6 +257,6 @@ ESM = Family(
 )
 
 FAMILIES = (
-    *(BERT, ROBERTA, ROBERTA_PRE_NORM, DISTILBERT, ALBERT, MPNET, HOOKED_BERT, LUKE, ROFORMER, BIG_BIRD),
+    *(BERT, GIT, ROBERTA, ROBERTA_PRE_NORM, DISTILBERT, ALBERT, MPNET, HOOKED_BERT, LUKE, ROFORMER, BIG_BIRD),
     *(MEGATRON_BERT, XLM_ROBERTA_XL, ESM, DEBERTA, DEBERTA_V2),
 )

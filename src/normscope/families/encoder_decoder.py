@@ -15,12 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import (
     Config,
     DispatchedAttention,
     DispatchedCrossAttention,
     Family,
     GatedPart,
+    HookedAttention,
     LayerNormPart,
     PlainExpertsPart,
     PlainPart,
@@ -79,6 +81,27 @@ MBART = _bart_like(
     PreNorm(_NORMED_ATTENTION, _LAST_NORM, _FEED_FORWARD),
     PreNorm(_NORMED_ATTENTION, _LAST_NORM, _FEED_FORWARD, cross=(_CROSS_NORM, _CROSS)),
     *("mbart", "pegasus", "m2m_100", "blenderbot"),
+)
+
+
+def _big_bird_encoder(config: Config) -> list[Topology]:
+    if config.attention_type != "original_full":
+        raise UnsupportedArchitectureError(
+            f"This BigBird-Pegasus has the attention {config.attention_type!r}, which has no weights of queries and keys. "
+            f"Load it with attention_type='original_full', which is what it uses itself for short inputs."
+        )
+    inside = "self_attn.self"
+    attention = HookedAttention(
+        f"{inside}.dropout", SplitHeads(f"{inside}.value"), "self_attn.output", norm=_ATTENTION_NORM
+    )
+    return [PreNorm(attention, _LAST_NORM, _FEED_FORWARD)] * config.encoder_layers
+
+
+BIG_BIRD_PEGASUS = _bart_like(
+    "bigbird_pegasus",
+    _big_bird_encoder,
+    PreNorm(_NORMED_ATTENTION, _LAST_NORM, _FEED_FORWARD, cross=(_CROSS_NORM, _CROSS)),
+    "bigbird_pegasus",
 )
 
 # ---- T5 --------------------------------------------------------------------------------------------------------------
@@ -233,4 +256,4 @@ T5GEMMA = Family(
     longest=unlimited,
 )
 
-FAMILIES = (BART, MBART, T5, SWITCH, NLLB_MOE, T5GEMMA)
+FAMILIES = (BART, MBART, BIG_BIRD_PEGASUS, T5, SWITCH, NLLB_MOE, T5GEMMA)

@@ -69,7 +69,16 @@ LLAMA = decoder(
     "llama",
     pre_norm(GATED),
     *("llama", "mistral", "qwen2", "qwen3", "smollm3", "ministral", "ministral3", "helium", "cwm", "ernie4_5"),
-    *("seed_oss", "hunyuan_v1_dense", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "molmo2_text"),
+    *(
+        "seed_oss",
+        "hunyuan_v1_dense",
+        "qwen2_vl_text",
+        "qwen2_5_vl_text",
+        "qwen3_vl_text",
+        "molmo2_text",
+        "emu3_text_model",
+        "hunyuan_vl_text",
+    ),
 )
 
 PHI3 = decoder(
@@ -93,6 +102,7 @@ GLM4 = decoder(
         feed_forward=_FUSED_GATED,
         after_feed_forward=RmsNormPart("post_mlp_layernorm"),
     ),
+    *("glm4", "glm4v_text", "glm_image_text", "glm_ocr_text"),
 )
 
 GEMMA = decoder("gemma", PreNorm(UNIT_ATTENTION, UnitRmsNormPart(SECOND_NORM), GATED))
@@ -108,14 +118,14 @@ _GEMMA_SANDWICH = Sandwich(
 GEMMA2 = decoder("gemma2", _GEMMA_SANDWICH, "gemma2", "gemma3_text")
 
 
-def _text_layers(config: Config) -> int:
+def text_layers(config: Config) -> int:
     return config.get_text_config().num_hidden_layers
 
 
 GEMMA3 = Family(
     "gemma3",
     ("gemma3",),
-    Stack("language_model.layers.*", _GEMMA_SANDWICH, causal=True, depth=_text_layers),
+    Stack("language_model.layers.*", _GEMMA_SANDWICH, causal=True, depth=text_layers),
     longest=unlimited,
 )
 

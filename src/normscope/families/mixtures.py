@@ -16,7 +16,9 @@
 | a gate multiplies what every head gives out: it belongs to the weights | Laguna |
 | attention and experts run side by side, and the mean of experts and shared network counts | Cohere 2 |
 | values are multiplied by a number | MiMo V2 |
-| the class with a head keeps the blocks in another place than the bare model | Llama 4 |
+| the class with a head keeps the blocks in another place than the bare model, the multimodal class in a third | Llama 4 |
+| experts are stacked transposed | Aria |
+| norms before and after each branch | Kolibri |
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from normscope.families.llama import (
     SECOND_NORM,
     decoder,
     pre_norm,
+    text_layers,
 )
 from normscope.families.plain_decoders import LATENT_ATTENTION
 from normscope.families.spec import (
@@ -55,18 +58,20 @@ from normscope.families.spec import (
     Parallel,
     PreNorm,
     RmsNormPart,
+    Sandwich,
     ScaledHeads,
     ScaledPreNorm,
     SharedExpertsPart,
     Stack,
     Topology,
+    TransposedExpertsPart,
     unlimited,
 )
 
 _EXPERTS = ExpertsPart("mlp", "mlp.experts", "mlp.experts.act_fn")
 
 
-def _shared(name: str, gate: str | None = None) -> SharedExpertsPart:
+def shared_experts(name: str, gate: str | None = None) -> SharedExpertsPart:
     """Experts beside the shared network of a name."""
     inside = f"mlp.{name}"
     network = GatedPart(f"{inside}.gate_proj", f"{inside}.up_proj", f"{inside}.act_fn", f"{inside}.down_proj")
@@ -87,7 +92,7 @@ def _as_listed(config: Config) -> list[bool]:
     return [kind == "sparse" for kind in config.mlp_layer_types]
 
 
-def _every_so_many(config: Config) -> list[bool]:
+def every_so_many(config: Config) -> list[bool]:
     return [
         layer - 1 not in config.mlp_only_layers and config.num_experts > 0 and layer % config.decoder_sparse_step == 0
         for layer in range(1, 1 + config.num_hidden_layers)
@@ -123,9 +128,9 @@ PHI_MOE = decoder("phimoe", PreNorm(CENTRED_ATTENTION, LayerNormPart(SECOND_NORM
 
 GPT_OSS = decoder("gpt_oss", pre_norm(ClampedExpertsPart("mlp", "mlp.experts")))
 
-SOLAR_OPEN = decoder("solar_open", pre_norm(_shared("shared_experts")))
+SOLAR_OPEN = decoder("solar_open", pre_norm(shared_experts("shared_experts")))
 
-HUNYUAN_MOE = decoder("hunyuan_v1_moe", pre_norm(_shared("shared_mlp")))
+HUNYUAN_MOE = decoder("hunyuan_v1_moe", pre_norm(shared_experts("shared_mlp")))
 
 FLEX_OLMO = decoder(
     "flex_olmo",
@@ -176,17 +181,25 @@ DBRX = Family(
 
 # ---- experts in some layers --------------------------------------------------------------------------------------------
 
-QWEN2_MOE = decoder("qwen2_moe", _mixed(pre_norm(_shared("shared_expert", "mlp.shared_expert_gate")), _every_so_many))
+QWEN2_MOE = decoder(
+    "qwen2_moe", _mixed(pre_norm(shared_experts("shared_expert", "mlp.shared_expert_gate")), every_so_many)
+)
 
-QWEN3_MOE = decoder("qwen3_moe", _mixed(pre_norm(_EXPERTS), _every_so_many), "qwen3_moe", "qwen3_vl_moe_text")
+QWEN3_MOE = decoder("qwen3_moe", _mixed(pre_norm(_EXPERTS), every_so_many), "qwen3_moe", "qwen3_vl_moe_text")
 
 MELLUM = decoder("mellum", _mixed(pre_norm(_EXPERTS), _as_listed))
 
-FLINT = decoder("flint", _mixed(pre_norm(_shared("shared_expert")), _every_so_many))
+FLINT = decoder("flint", _mixed(pre_norm(shared_experts("shared_expert")), every_so_many))
 
-GLM4_MOE = decoder("glm4_moe", _mixed(pre_norm(_shared("shared_experts")), _after_the_first), "glm4_moe", "dots1")
+GLM4_MOE = decoder(
+    "glm4_moe",
+    _mixed(pre_norm(shared_experts("shared_experts")), _after_the_first),
+    *("glm4_moe", "dots1", "glm4v_moe_text"),
+)
 
-EXAONE_MOE = decoder("exaone_moe", _mixed(pre_norm(_shared("shared_experts")), _as_listed), "exaone_moe", "hy_v3")
+EXAONE_MOE = decoder(
+    "exaone_moe", _mixed(pre_norm(shared_experts("shared_experts")), _as_listed), "exaone_moe", "hy_v3"
+)
 
 
 _MIMO = replace(
@@ -197,7 +210,7 @@ MIMO = decoder("mimo_v2_flash", _mixed(_MIMO, _as_listed))
 
 
 def _laguna_layers(config: Config) -> list[Topology]:
-    experts = replace(_shared("shared_experts"), routed_factor=config.moe_routed_scaling_factor)
+    experts = replace(shared_experts("shared_experts"), routed_factor=config.moe_routed_scaling_factor)
     gated = replace(ATTENTION, gate=HeadGate("self_attn.g_proj", "softplus"))
     return _mixed(replace(pre_norm(experts), attention=gated), _as_listed)(config)
 
@@ -207,12 +220,28 @@ LAGUNA = decoder("laguna", _laguna_layers)
 
 def _cohere2_moe_layers(config: Config) -> list[Topology]:
     factor = 0.5 if config.shared_expert_combination_strategy == "average" else 1.0
-    experts = replace(_shared("shared_experts"), factor=factor) if config.num_shared_experts > 0 else _EXPERTS
+    experts = replace(shared_experts("shared_experts"), factor=factor) if config.num_shared_experts > 0 else _EXPERTS
     sparse = Parallel(CENTRED_ATTENTION, LayerNormPart(FIRST_NORM), experts)
     return _layers(config, dense=replace(sparse, feed_forward=GATED), sparse=sparse, where=_as_listed)
 
 
 COHERE2_MOE = decoder("cohere2_moe", _cohere2_moe_layers)
+
+
+_ARIA = TransposedExpertsPart("mlp", "mlp.experts", "mlp.experts.act_fn")
+
+ARIA = decoder("aria_text", pre_norm(replace(shared_experts("shared_experts"), routed=_ARIA)))
+
+KOLIBRI = decoder(
+    "kolibri1",
+    Sandwich(
+        attention=ATTENTION,
+        after_attention=RmsNormPart("post_self_attn_layernorm"),
+        before_feed_forward=RmsNormPart(SECOND_NORM),
+        feed_forward=shared_experts("shared_experts"),
+        after_feed_forward=RmsNormPart("post_mlp_layernorm"),
+    ),
+)
 
 
 def _llama4_layers(config: Config) -> list[Topology]:
@@ -231,14 +260,19 @@ def _gated_in(module: str) -> GatedPart:
 
 LLAMA4 = Family(
     "llama4",
-    ("llama4_text",),
-    Stack("layers.*|model.layers.*", _llama4_layers, causal=True),
+    ("llama4_text", "llama4"),
+    Stack(
+        "layers.*|model.layers.*|language_model.model.layers.*",
+        _llama4_layers,
+        causal=True,
+        depth=text_layers,
+    ),
     longest=unlimited,
 )
 
 
 def _ernie_layers(config: Config) -> list[Topology]:
-    experts = _shared("shared_experts") if config.moe_num_shared_experts > 0 else _EXPERTS
+    experts = shared_experts("shared_experts") if config.moe_num_shared_experts > 0 else _EXPERTS
     return _mixed(pre_norm(experts), _in_a_stretch)(config)
 
 
@@ -249,7 +283,7 @@ ERNIE_MOE = decoder("ernie4_5_moe", _ernie_layers)
 _LATENT = PreNorm(
     attention=LATENT_ATTENTION,
     feed_forward_norm=RmsNormPart(SECOND_NORM),
-    feed_forward=_shared("shared_experts"),
+    feed_forward=shared_experts("shared_experts"),
 )
 
 DEEPSEEK = decoder("deepseek", _mixed(_LATENT, _after_the_first), "deepseek_v2", "deepseek_v3", "mistral4")
@@ -269,5 +303,5 @@ YOUTU = decoder("youtu", replace(_LATENT, feed_forward=GATED))
 FAMILIES = (
     *(MIXTRAL, PHI_MOE, GPT_OSS, SOLAR_OPEN, HUNYUAN_MOE, FLEX_OLMO, GRANITE_MOE, QWEN2_MOE, QWEN3_MOE, MELLUM),
     *(FLINT, GLM4_MOE, EXAONE_MOE, ERNIE_MOE, DEEPSEEK, GLM4_MOE_LITE, INDEXED, YOUTU, DBRX, GRANITE_MOE_SWA, MIMO),
-    *(LAGUNA, COHERE2_MOE, LLAMA4),
+    *(LAGUNA, COHERE2_MOE, LLAMA4, ARIA, KOLIBRI),
 )

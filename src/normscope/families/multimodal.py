@@ -4,6 +4,7 @@
 |---|---|
 | the text configuration is inside another, and its type depends on the checkpoint | all |
 | the tower is called `text_model` | Idefics 2 and 3, SmolVLM |
+| the tower is an encoder | ModernVBERT, UltraVBERT |
 | the type of a tower may be one that is not described, which is refused by its name | all |
 """
 
@@ -66,9 +67,18 @@ TEXT_TOWER = Family(
             "voxtral",
         ),
         *("moss_transcribe_diarize", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"),
+        *("kimi_k25", "video_llama_3", "qwen3_asr", "qianfan_ocr", "aria", "cosmos3_omni", "emu3"),
+        *("qwen3_5", "qwen3_5_moe"),
     ),
     Stack("language_model.layers.*|text_model.layers.*", _topologies, causal=True, depth=_depth),
     longest=_longest,
 )
 
-FAMILIES = (TEXT_TOWER,)
+ENCODER_TOWER = Family(
+    "encoder-tower",
+    ("modernvbert", "ultravbert"),
+    Stack("text_model.layers.*", _topologies, depth=_depth),
+    longest=_longest,
+)
+
+FAMILIES = (TEXT_TOWER, ENCODER_TOWER)

@@ -17,7 +17,10 @@ CLASSES: Mapping[str, str] = dict.fromkeys(
 )
 """Classes whose type is described, but not as a whole."""
 
-_RECURRENT = "its layers mix tokens by a recurrence or a convolution, whose effective weights are not computed yet"
+_RECURRENT = "its layers mix tokens by a recurrence or a convolution of a kind that is not described yet"
+_CHANNELS = "the weights of its recurrence (Mamba-1, RG-LRU) differ by channel; only those of heads are computed"
+_CHAINS = "its layers have different chains of components, so that they have no scopes in common"
+_SIDE_BY_SIDE = "an attention and a state space work side by side in every block, on the same tokens"
 _GATED = (
     "what its attention gives out is multiplied by a gate in every channel, or normalised, which no component describes"
 )
@@ -36,21 +39,47 @@ _PART = "it is a part of a larger model (an image or sound tower, a tokenizer of
 _SERIES = "it reads time series, and inputs are texts and images so far"
 _OTHER = "its blocks have components that nobody has described"
 
+_PARAMETERS = "the residual connection itself is multiplied by a vector, and parts go around a branch unchanged so far"
+_SHORTCUT = "each of its layers has two attentions and two feed-forwards, and experts that go around the second pair"
+_SOME_NORMS = "a norm follows the experts, but no other network, so that its layers have no scopes in common"
+_GATED_NORM = "its norms are multiplied by a gate of the same state, which no component describes"
+_OTHER_VALUES = (
+    "some of its layers take their keys and values from another layer, whose states are not those of the layer's input"
+)
+_BRANCH_CONVOLUTION = "a short convolution mixes tokens again after attention and after the feed-forward"
+_HIDDEN_WEIGHTS = "its attention shows its weights only on request, and no component makes the request"
+_ADAPTERS = "an adapter of the chosen language follows each feed-forward, with a residual connection of its own"
+_EXPERT_ATTENTION = "the query and output projections of its attention are mixtures of experts"
+_CLAMPED = "its networks clamp gate and up projections, and no component describes one that is not interleaved"
+_SKIPPED = "some of its blocks read images only, and a text goes around them"
+
+_IMPLEMENTATION = "a text without padding is attended in both directions or in one, by its attention implementation"
+
 _TYPES: dict[str, str] = {
+    _IMPLEMENTATION: "paligemma",
+    _PARAMETERS: "doge",
+    _SHORTCUT: "longcat_flash",
+    _SOME_NORMS: "axk1",
+    _GATED_NORM: "axk2",
+    _OTHER_VALUES: "mistral_large4_text mistral_large4",
+    _BRANCH_CONVOLUTION: "inkling_text inkling_mm_model",
+    _HIDDEN_WEIGHTS: "mvp trocr",
+    _ADAPTERS: "xmod",
+    _EXPERT_ATTENTION: "jetmoe",
+    _CLAMPED: "minimax_m3_vl_text minimax_m3_vl",
+    _SKIPPED: "mllama",
     _RECURRENT: (
-        "bailing_hybrid bamba convbert falcon_h1 falcon_mamba granitemoehybrid jamba kimi_linear lfm2 lfm2_moe "
-        "lfm2_vl mamba mamba2 minicpm_ocr minicpmv4_6 minicpmv4_7 minimax nemotron_h olmo_hybrid qwen3_5 qwen3_5_moe "
-        "qwen3_5_moe_text qwen3_5_text qwen3_next recurrent_gemma rwkv xlstm zamba zamba2 zaya"
+        "bailing_hybrid convbert kimi_linear lfm2_vl minicpm_ocr minicpmv4_6 minicpmv4_7 minimax rwkv xlstm zamba2 zaya"
     ),
-    _GATED: ("afmoe beam bitnet diffllama hrm_text muse_glimmer_text neomme"),
+    _CHANNELS: ("falcon_mamba jamba mamba recurrent_gemma zamba"),
+    _CHAINS: ("nemotron_h olmo_hybrid"),
+    _SIDE_BY_SIDE: ("falcon_h1"),
+    _GATED: ("beam bitnet diffllama hrm_text muse_glimmer_text neomme"),
     _STREAMS: (
-        "axk1 axk2 deepseek_v4 doge gemma3n gemma3n_text gemma4 gemma4_assistant gemma4_text gemma4_unified "
-        "gemma4_unified_assistant gemma4_unified_text hy_v4 longcat_flash mobilebert qwen4_exp qwen4_exp_text xmod"
+        "deepseek_v4 gemma3n gemma3n_text gemma4 gemma4_assistant gemma4_text gemma4_unified "
+        "gemma4_unified_assistant gemma4_unified_text hy_v4 mobilebert qwen4_exp qwen4_exp_text "
     ),
-    _SPARSE: (
-        "bigbird_pegasus fnet funnel led longformer longt5 mra nystromformer pegasus_x perceiver prophetnet reformer "
-        "yoso"
-    ),
+    _SPARSE: ("fnet funnel led longformer longt5 mra nystromformer pegasus_x perceiver prophetnet reformer yoso"),
     _NO_BLOCKS: ("cpmant flaubert fsmt ibert squeezebert xlm xlnet"),
     _PYRAMID: (
         "cvt dinat donut-swin focalnet hiera imagegpt levit maskformer-swin mobilevit mobilevitv2 pvt pvt_v2 "
@@ -66,7 +95,7 @@ _TYPES: dict[str, str] = {
         "kyutai_speech_to_text lasr_ctc moonshine moonshine_streaming moshi musicgen musicgen_melody nemo_speechlm "
         "nemotron3_5_asr nemotron3_5_transcribe_asr_audio nemotron3_5_transcribe_audio "
         "nemotron3_5_transcribe_word_timestamp nemotron3_diarization nemotron_asr_streaming parakeet_ctc "
-        "parakeet_rnnt parakeet_tdt pe_audio pe_audio_video pe_video pocket_tts qwen3_asr seamless_m4t "
+        "parakeet_rnnt parakeet_tdt pe_audio pe_audio_video pe_video pocket_tts seamless_m4t "
         "seamless_m4t_v2 sew sew-d speech_to_text speecht5 unispeech unispeech-sat vibevoice vibevoice_asr vits "
         "voxtral_realtime voxtral_realtime_text wav2vec2 wav2vec2-bert wav2vec2-conformer wavlm whisper"
     ),
@@ -76,19 +105,19 @@ _TYPES: dict[str, str] = {
         "mm-grounding-dino omdet-turbo oneformer owlv2 owlvit pp_doclayout_v3 pp_doclayout_v4 pp_ocrv5_mobile_rec "
         "pp_ocrv5_server_rec pp_ocrv6_medium_det pp_ocrv6_small_det pp_ocrv6_small_rec pp_ocrv6_tiny_rec rf_detr "
         "rt_detr rt_detr_v2 sam sam2 sam2_video sam3 sam3_lite_text sam3_tracker sam3_tracker_video sam3_video sam_hq "
-        "sapiens2 seggpt swin2sr table-transformer timesformer trocr tvp videomae vit_mae vitdet vivit vjepa2 yolos"
+        "sapiens2 seggpt swin2sr table-transformer timesformer tvp videomae vit_mae vitdet vivit vjepa2 yolos"
     ),
     _TOWER: (
-        "aria chameleon cohere_compass cosmos3_edge cosmos3_omni deepseek_ocr2 deepseek_vl_hybrid diffusion_gemma "
-        "embedding_gemma2 emu3 ernie4_5_vl_moe evolla fast_vlm git glm46v glm4v glm4v_moe glm5_next glm_image glm_ocr "
-        "glmga granite4_vision hunyuan_vl idefics inkling_mm_model janus kimi_k25 llama4 minimax_m3_vl mistral_large4 "
-        "mllama modernvbert molmo2 muse_glimmer muse_spark paddleocr_vl paligemma perception_lm pi0 qianfan_ocr "
-        "qwen2_5_omni_thinker qwen3_omni_moe_thinker shieldgemma2 step3p7 ultravbert unlimited_ocr video_llama_3"
+        "chameleon cohere_compass cosmos3_edge deepseek_ocr2 deepseek_vl_hybrid diffusion_gemma "
+        "embedding_gemma2 ernie4_5_vl_moe evolla fast_vlm glm46v glm4v glm4v_moe glm5_next glm_image glm_ocr "
+        "glmga granite4_vision hunyuan_vl idefics janus "
+        "molmo2 muse_glimmer muse_spark paddleocr_vl perception_lm pi0 "
+        "qwen2_5_omni_thinker qwen3_omni_moe_thinker shieldgemma2 step3p7 unlimited_ocr "
     ),
     _SENSES: (
         "align altclip blip blip-2 bridgetower chinese_clip clipseg clvp encoder-decoder flava florence2 groupvit "
         "instructblip instructblipvideo kosmos-2 kosmos-2.5 lxmert tipsv2 udop videoprism vilt "
-        "vision-text-dual-encoder visual_bert xclip"
+        "vision-text-dual-encoder xclip"
     ),
     _PART: (
         "aimv2 aimv2_vision_model audioflamingo3_encoder blip_2_qformer chinese_clip_vision_model "
@@ -109,10 +138,10 @@ _TYPES: dict[str, str] = {
     ),
     _SERIES: ("autoformer informer patchtsmixer patchtst time_series_transformer timesfm timesfm2_5"),
     _OTHER: (
-        "aria_text blt bros canine cohere_compass_text cosmos3_edge_text data2vec-vision dinov3_vit dpr "
-        "embedding_gemma2_text glm4v_moe_text glm4v_text glm5_next_text glm_image_text glm_ocr_text hunyuan_vl_text "
-        "inkling_text jetmoe kolibri1 layoutlmv2 layoutlmv3 lilt minimax_m3_vl_text mistral_large4_text "
-        "muse_glimmer_assistant muse_spark_text mvp openai_privacy_filter pixio t5gemma2"
+        "blt bros canine cohere_compass_text cosmos3_edge_text data2vec-vision dinov3_vit dpr "
+        "embedding_gemma2_text glm5_next_text "
+        "layoutlmv2 layoutlmv3 lilt "
+        "muse_glimmer_assistant muse_spark_text openai_privacy_filter pixio t5gemma2"
     ),
 }
 

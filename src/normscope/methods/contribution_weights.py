@@ -53,7 +53,8 @@ class ContributionWeights(MapMeasure):
 
 
 def _scores(step: Attention, direction: Float[Tensor, "query d"]) -> Float[Tensor, "head query key"]:
-    return ((direction @ step.output.mT) @ step.values.mT).mul_(step.weights)
+    covector = step.back_from_output(direction[None])[0]
+    return step.summed_taps((covector @ step.values.mT).mul_(step.weights))
 
 
 def _over_all_keys(

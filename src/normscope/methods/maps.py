@@ -94,13 +94,15 @@ class KeyMap:
 
 
 def by_scope(tables: Sequence[Mapping[str, Tensor]], scopes: Sequence[Scope]) -> np.ndarray:
-    """`[scope, layer, ...]`, NaN where a table has nothing for a scope."""
-    like = next(iter(tables[0].values())).cpu().numpy()
-    values = np.full((len(scopes), len(tables), *like.shape), np.nan, like.dtype)
+    """`[scope, layer, ...]`, NaN where a table has nothing for a scope, or a layer fewer heads than another."""
+    arrays = [{scope: table[scope].cpu().numpy() for scope in scopes if scope in table} for table in tables]
+    every = [array for of_layer in arrays for array in of_layer.values()]
+    shape = np.max([array.shape for array in every], axis=0)
+    values = np.full((len(scopes), len(tables), *shape), np.nan, every[0].dtype)
     for place, scope in enumerate(scopes):
-        for layer, table in enumerate(tables):
-            if scope in table:
-                values[place, layer] = table[scope].cpu().numpy()
+        for layer, of_layer in enumerate(arrays):
+            if scope in of_layer:
+                values[(place, layer, *map(slice, of_layer[scope].shape))] = of_layer[scope]
     return values
 
 

@@ -122,14 +122,14 @@ def _direction(trace: LayerTrace, end: int) -> Float[Tensor, "query d"]:
 def _head_scores(pulled: PulledBlock, target: int, trace: LayerTrace) -> Float[Tensor, "head query every_key"]:
     """What every head brings from every key, of the sequence itself and of the encoder."""
     keys = trace.length + trace.source_length
-    weights = pulled.attentions[0].attention.weights
+    weights = pulled.attentions[0].attention.mixing_weights
     scores = weights.new_zeros(*weights.shape[:2], keys)
     for attention in pulled.attentions:
         if target < len(attention.covector):
             values = attention.attention.values
             start = trace.length if isinstance(attention.attention, CrossAttention) else 0
-            product = attention.covector[target] @ values.mT
-            scores[..., start : start + values.shape[1]] += product.mul_(attention.attention.weights)
+            product = (attention.covector[target] @ values.mT).mul_(attention.attention.weights)
+            scores[..., start : start + values.shape[1]] += attention.attention.summed_taps(product)
     return scores
 
 

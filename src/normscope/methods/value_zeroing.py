@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -18,7 +17,7 @@ from normscope.chain.fold import Point, fold, forward
 from normscope.chain.measure import AnyMeasure
 from normscope.chain.trace import Attention, CrossAttention, LayerTrace
 from normscope.decompose.dense import TILE_VECTORS
-from normscope.decompose.key_groups import SELF, SOURCE
+from normscope.decompose.key_groups import SELF, SOURCE, KeyGroup
 from normscope.decompose.replay import Replay
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
 from normscope.methods.maps import KeyMap, LayerMaps, MapMeasure, relative_error, scope_through, state_after
@@ -54,13 +53,15 @@ def _removals(
     step: Attention, trace: LayerTrace, *, causal: bool
 ) -> Iterator[tuple[slice, Float[Tensor, "key row d"]]]:
     """What leaves the attention's output with every single value vector, one tile of queries after another."""
-    factors = torch.bmm(step.values, step.output).transpose(0, 1)
+    group = KeyGroup.of(step, trace.queries, causal=causal)
     count = len(trace.queries)
-    height = max(1, TILE_VECTORS // len(factors))
+    height = max(1, TILE_VECTORS // len(group.weights))
     for start in range(0, count, height):
         rows = slice(start, min(start + height, count))
-        keys = int(trace.queries[rows].max()) + 1 if causal else len(factors)
-        yield rows, torch.bmm(step.weights[:, rows, :keys].permute(2, 1, 0), factors[:keys])
+        tile = group.select(rows)
+        removed = step.output.new_zeros(tile.visible(), len(trace.queries[rows]), step.output.shape[-1])
+        tile.add_to(removed)
+        yield rows, removed
 
 
 def _turned(plain: Float[Tensor, "row d"], changed: Float[Tensor, "key row d"]) -> Float[Tensor, "key row"]:

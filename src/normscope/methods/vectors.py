@@ -42,6 +42,11 @@ class ValueNorms(ArrayMeasure):
 
     def of_layer(self, trace: LayerTrace) -> np.ndarray:
         attention = next(step for step in trace.steps if isinstance(step, Attention))
+        if attention.factors is not None or attention.taps > 1:
+            raise UnsupportedArchitectureError(
+                "What this model's mixers give out is gated or normalised by every query, or its values "
+                "come by a convolution, so that no transformed vector f(x) belongs to a token alone."
+            )
         values, output = attention.values.double(), attention.output.double()
         squares = torch.einsum("hkd,hde,hke->hk", values, output @ output.mT, values)
         return squares.clamp(min=0).sqrt().cpu().numpy()

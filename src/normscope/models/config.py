@@ -51,10 +51,10 @@ class Outline:
     config: Any
 
     @classmethod
-    def read(cls, folder: Path, name: str) -> Outline | None:
-        """The outline of the model in a folder, if its configuration can be read and has a `model_type`.
+    def read(cls, folder: Path, name: str, *, registered: bool = False) -> Outline | None:
+        """The outline of the model in a folder, if its configuration can be read and its `model_type` is registered.
 
-        Raises `UnsupportedArchitectureError` for a type that no family describes.
+        Raises `UnsupportedArchitectureError` for another type if the model has to be of a `registered` one.
         """
         try:
             entries = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -62,7 +62,9 @@ class Outline:
             return None
         if not isinstance(entries, dict) or not isinstance(entries.get("model_type"), str):
             return None
-        return cls(name, family_of(entries["model_type"]), _SavedConfig(entries))
+        model_type = entries["model_type"]
+        family = family_of(model_type) if registered else supported_models().get(model_type)
+        return None if family is None else cls(name, family, _SavedConfig(entries))
 
     @property
     def layers(self) -> int | None:

@@ -5,11 +5,13 @@ Safe by default: safetensors only, no remote code. Every error says what the use
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import torch
 import transformers
@@ -27,14 +29,24 @@ from transformers import (
 from transformers.utils import logging
 
 from normscope.capture import family_in
-from normscope.errors import InputError, ModelError, UnsafeWeightsError, UnsupportedArchitectureError, listing
-from normscope.families import family_of
+from normscope.describing import Description, describe_model
+from normscope.errors import (
+    InputError,
+    ModelError,
+    NormscopeError,
+    UnsafeWeightsError,
+    UnsupportedArchitectureError,
+    listing,
+)
+from normscope.families import Family, family_of, supported_models
+from normscope.families.heads import note_head
+from normscope.families.refused import check_class, refused_models
 from normscope.families.spec import Config
 from normscope.models import source as embedded
 from normscope.models.checkpoint import DTYPES, check_complete, check_dtypes, check_finite
 from normscope.models.gguf import GgufFile, gguf_file
 from normscope.models.model import Model
-from normscope.models.options import DeviceMap, check_device_map
+from normscope.models.options import DeviceMap, check_device_map, check_family_choice
 from normscope.models.source import (
     check_layer_count,
     check_model_exists,
@@ -88,8 +100,10 @@ def load_model(
     revision: str | None,
     allow_pickle: bool,
     trust_remote_code: bool,
+    family: str = "auto",
 ) -> Model:
     """Load a model, or take one that is loaded, and check that it can be analysed."""
+    check_family_choice(family)
     check_device_map(device_map, device)
     _check_dtype(dtype)
     if isinstance(source, torch.nn.Module):
@@ -103,7 +117,7 @@ def load_model(
         commit, name = None, _name(model)
     else:
         place = _Place.of(source, revision=revision, trust_remote_code=trust_remote_code)
-        model = _from_pretrained(place, dtype, device_map, allow_pickle=allow_pickle)
+        model = _from_pretrained(place, dtype, device_map, allow_pickle=allow_pickle, family=family)
         commit, name = getattr(model.config, "_commit_hash", None), place.name
         tokenizer = _tokenizer(place.location, place.options) if tokenizer is None else tokenizer
     if isinstance(tokenizer, str | Path):
@@ -111,11 +125,83 @@ def load_model(
     _check_vocabulary(model, tokenizer)
     if device is not None:
         model = _moved(model, device)
-    family = family_in(model, family_of(model.config.model_type))
+    described = family_in(model, _family(model, family))
     check_dtypes(model)
     check_finite(model)
-    processor = _image_processor(source) if family.reads == "image" else None
-    return Model(model, tokenizer, family, name, commit, processor)
+    processor = _image_processor(source) if described.reads == "image" else None
+    return Model(model, tokenizer, described, name, commit, processor)
+
+
+def describe(
+    model: str | Path | PreTrainedModel,
+    *,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+    trust_remote_code: bool = False,
+) -> Description:
+    """Describe the architecture of a model by observing it: its family and its head, as they would be registered.
+
+    The model runs once on random ids in float64. The parts of its blocks are found by comparing numbers, and the result has
+    passed the battery of `normscope.testing`. Raises `UnsupportedArchitectureError` with what was found and what is missing.
+
+    Args:
+        model: a hub name, a local folder, or a live model.
+        revision: the hub revision to load.
+        allow_pickle: load a pickle checkpoint. Only if you trust it.
+        trust_remote_code: run model code from the repository. Only if you trust it.
+
+    Examples:
+        >>> import normscope as ns
+        >>> from transformers import GPT2Config, GPT2Model
+        >>> description = ns.describe(GPT2Model(GPT2Config(n_embd=16, n_layer=2, n_head=2, vocab_size=50)))
+        >>> description.family.stack.blocks, description.family.stack.causal
+        ('h.*', True)
+        >>> description.completeness < 1e-5
+        True
+    """
+    if not isinstance(model, PreTrainedModel):
+        place = _Place.of(model, revision=revision, trust_remote_code=trust_remote_code)
+        model, _ = _read(place, None, None, allow_pickle=allow_pickle)
+    check_dtypes(model)
+    return describe_model(model)
+
+
+def _family(model: PreTrainedModel, choice: str) -> Family:
+    """The registered family of a model or, for an unknown type, the one that is found by observing it."""
+    model_type = model.config.model_type
+    if choice == "registered" or model_type in supported_models():
+        return family_of(model_type)
+    if model not in _found:
+        description = _description(model)
+        if description.head is not None:
+            note_head(model, description.head)
+        _found[model] = description.family
+        warnings.warn(
+            f"The architecture {model_type!r} is not registered; it was described automatically ({description.proof}). "
+            f"normscope.describe() shows the description.",
+            stacklevel=2,
+        )
+    return _found[model]
+
+
+def _description(model: PreTrainedModel) -> Description:
+    """The description of a model of an unknown type; raises with the known reason, if any, and with what was found."""
+    model_type = model.config.model_type
+    check_class(type(model).__name__)
+    check_dtypes(model)
+    try:
+        return describe_model(model)
+    except NormscopeError as error:
+        reason = refused_models().get(model_type, "no family is registered for this config.model_type")
+        raise UnsupportedArchitectureError(
+            f"The architecture {model_type!r} is not supported: {reason}. {error} `normscope models` lists what is. To add "
+            f"an architecture, describe its blocks in a normscope.Family, check it with "
+            f"normscope.testing.assert_family() and pass it to normscope.register_family()."
+        ) from error
+
+
+_found: WeakKeyDictionary[PreTrainedModel, Family] = WeakKeyDictionary()
+"""The families of models of unknown types."""
 
 
 def sketched_model(
@@ -125,6 +211,7 @@ def sketched_model(
     dtype: torch.dtype | None,
     revision: str | None,
     trust_remote_code: bool,
+    family: str = "auto",
 ) -> Model:
     """A model without weights, on the meta device: only its configuration and its tokenizer are read.
 
@@ -133,17 +220,25 @@ def sketched_model(
     place = _Place.of(source, revision=revision, trust_remote_code=trust_remote_code)
     options = place.options
     config = _config(place)
-    family = family_of(config.model_type)
-    loader = _model_class(place, config)
-    try:
-        with torch.device("meta"):
-            model = AutoModel.from_config(config, **_code(options)) if loader is AutoModel else loader(config)
-    except Exception as error:  # whatever a damaged configuration may throw
-        raise _translated(place, error) from error
+    check_family_choice(family)
+    if family == "registered":
+        family_of(config.model_type)
+    model = _without_weights(place, config)
     source_and_options = str(tokenizer or place.location), options if tokenizer is None else _code(options)
     read = _tokenizer(*source_and_options, required=tokenizer is not None)
     _check_vocabulary(model, read)
-    return Model(model.to(dtype or model.dtype).eval(), read, family_in(model, family), place.name)
+    described = family_in(model, _family(model, family))
+    return Model(model.to(dtype or model.dtype).eval(), read, described, place.name)
+
+
+def _without_weights(place: _Place, config: Config) -> Any:
+    """A model of a configuration on the meta device."""
+    loader = _model_class(place, config)
+    try:
+        with torch.device("meta"):
+            return AutoModel.from_config(config, **_code(place.options)) if loader is AutoModel else loader(config)
+    except Exception as error:  # whatever a damaged configuration may throw
+        raise _translated(place, error) from error
 
 
 def _code(options: dict[str, Any]) -> dict[str, Any]:
@@ -200,8 +295,23 @@ def _moved(model: PreTrainedModel, device: str | torch.device) -> PreTrainedMode
 
 
 def _from_pretrained(
-    place: _Place, dtype: torch.dtype | None, device_map: DeviceMap | None, *, allow_pickle: bool
+    place: _Place, dtype: torch.dtype | None, device_map: DeviceMap | None, *, allow_pickle: bool, family: str
 ) -> PreTrainedModel:
+    config = _config(place)
+    if family == "registered":
+        family_of(config.model_type)
+    elif config.model_type not in supported_models():
+        _description(_without_weights(place, config))  # raise before weights are read
+    model, report = _read(place, dtype, device_map, allow_pickle=allow_pickle)
+    described = _family(model, family)
+    check_complete(place.requested, model, described, report["missing_keys"], report["unexpected_keys"])
+    return model
+
+
+def _read(
+    place: _Place, dtype: torch.dtype | None, device_map: DeviceMap | None, *, allow_pickle: bool
+) -> tuple[PreTrainedModel, dict[str, Any]]:
+    """The model at a place, and what transformers reports about its weights."""
     options = {**place.options, "output_loading_info": True}
     if place.gguf is None:
         check_pickle(place.location, allow_pickle=allow_pickle)
@@ -209,7 +319,6 @@ def _from_pretrained(
     elif hasattr(transformers, "GgufConfig"):  # without it, versions that can keep weights packed would do so
         options["quantization_config"] = transformers.GgufConfig(dequantize=True)
     config = _config(place)
-    family = family_of(config.model_type)
     if device_map is not None:
         options["device_map"] = device_map if isinstance(device_map, str) else dict(device_map)
     try:
@@ -220,10 +329,9 @@ def _from_pretrained(
         raise
     except Exception as error:  # whatever a damaged checkpoint may throw
         raise _translated(place, error) from error
-    check_complete(place.requested, model, family, report["missing_keys"], report["unexpected_keys"])
     if place.gguf is not None:
         _forget_quantisation(model)
-    return cast(PreTrainedModel, model.eval())
+    return cast(PreTrainedModel, model.eval()), report
 
 
 def _forget_quantisation(model: PreTrainedModel) -> None:
@@ -272,7 +380,8 @@ def _model_class(place: _Place, config: Config) -> Any:
     A GGUF file does not name it: it has a language model if its architecture is causal.
     """
     if place.gguf is not None:
-        causal = family_of(config.model_type).stack.causal
+        family = supported_models().get(config.model_type)
+        causal = family is None or family.stack.causal
         return MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), AutoModel) if causal else AutoModel
     name = (getattr(config, "architectures", None) or ["AutoModel"])[0]
     loader = getattr(transformers, name, AutoModel)

@@ -34,6 +34,10 @@ _DEVICE_MAPS = ("auto", "balanced", "balanced_low_0", "sequential")
 _DEVICE = re.compile(r"([a-z]+)(:[0-9]+)?")
 
 
+FAMILY_CHOICES = ("auto", "registered")
+"""What to do with a model whose type no family describes: try to describe it, or refuse it."""
+
+
 class LoadingOptions(TypedDict, total=False):
     """All fields of `ModelOptions` except `model`, as keyword arguments."""
 
@@ -44,6 +48,7 @@ class LoadingOptions(TypedDict, total=False):
     revision: str | None
     allow_pickle: bool
     trust_remote_code: bool
+    family: str
 
 
 @with_documentation
@@ -88,6 +93,13 @@ class ModelOptions:
     trust_remote_code: Annotated[
         bool, Documentation("Run the Python code of the model's repository. Only if you trust it.")
     ] = False
+    family: Annotated[
+        str,
+        Documentation(
+            "For a model whose type is not registered: 'auto' describes it by observing it, 'registered' refuses it.",
+            command_line_type=str,
+        ),
+    ] = "auto"
 
     def __post_init__(self) -> None:
         if isinstance(self.dtype, str) and self.dtype not in _DTYPES:
@@ -96,6 +108,7 @@ class ModelOptions:
         if isinstance(self.device, str) and (device is None or device[1] not in _DEVICES):
             raise InputError(unknown(f"There is no device {self.device!r}", self.device, "Devices", _DEVICES))
         check_device_map(self.device_map, self.device)
+        check_family_choice(self.family)
 
     @classmethod
     def of(cls, model: Source | None, options: LoadingOptions) -> ModelOptions:
@@ -132,7 +145,14 @@ class ModelOptions:
 
         if self.model is None:
             return Outline.read(embedded.installed_folder(), embedded.NAME)
-        return Outline.read(Path(str(self.model)), model_name(str(self.model)))
+        registered = self.family == "registered"
+        return Outline.read(Path(str(self.model)), model_name(str(self.model)), registered=registered)
+
+
+def check_family_choice(family: str) -> None:
+    """Raise for a choice that does not exist."""
+    if family not in FAMILY_CHOICES:
+        raise InputError(f"family is {family!r}; it is one of {listing(FAMILY_CHOICES)}.")
 
 
 def check_device_map(device_map: DeviceMap | None, device: Device | None) -> None:

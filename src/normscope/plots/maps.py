@@ -65,7 +65,8 @@ def plot_map(
         layer: a layer, several, or all of them.
         head: a head, at the scopes where heads are separate.
         normalise: `"row"` or `"column"` shows shares that sum to 1 along it, `"none"` the norms.
-        colours: a matplotlib colour map or its name.
+        colours: a matplotlib colour map or its name. By default, maps with negative values (`AttnW` of mixers without
+            softmax) are drawn in two colours, with white for zero.
         colour_scale: `"sqrt"` keeps small values apart beside a strong diagonal, `"linear"` does not.
         limit: the value of the darkest colour (default: the largest but for outliers). All panels share it.
         title: the title (default: scope and layer).
@@ -75,7 +76,9 @@ def plot_map(
         >>> plot_map(analysis, "AttnResLnFf", 3, normalise="row").savefig("map.svg")
     """
     selection = select_map(analysis, scope, layer, head=head, normalised=normalise).without_missing_keys()
-    norm = sequential_norm(selection.values.values, limit, colour_scale)
+    signed = bool((selection.values.values < 0).any())  # weights of a linear mixer
+    norm = (diverging_norm if signed else sequential_norm)(selection.values.values, limit, colour_scale)
+    colours = DIVERGING if signed and colours == SEQUENTIAL else colours
     maps = {layer: selection.of_layer(layer) for layer in selection.layers}
     panels = Panels({f"layer {layer}": values for layer, values in maps.items()}, colours, norm, selection.meaning)
     return panel_figure(panels, _heading(selection.name, selection.layers) if title is None else title)

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normscope.chain.fold import Point, Rules, backward
-from normscope.chain.linear import LinearisedNetwork, deviation, linearised, scale_back, shift
+from normscope.chain.linear import LinearisedNetwork, constant_context, deviation, linearised, scale_back, shift
 from normscope.chain.trace import (
     Attention,
     FeedForward,
@@ -46,9 +46,7 @@ class PulledAttention:
     @staticmethod
     def of(attention: Attention, covector: Covector) -> PulledAttention:
         """From the covectors at the attention's output."""
-        heads, d_head, _ = attention.output.shape
-        flat = covector @ attention.output.flatten(0, 1).T
-        return PulledAttention(attention, flat.unflatten(-1, (heads, d_head)).transpose(1, 2))
+        return PulledAttention(attention, attention.back_from_output(covector))
 
     def scores(self, values: Float[Tensor, "head key d_head"]) -> Float[Tensor, "target head query key"]:
         """`a[h, i, j] <values[h, j] W_O[h], g_i>`: what every key brings to every query by every head."""
@@ -61,9 +59,7 @@ class PulledAttention:
 
     def constant(self, values: Float[Tensor, "head constant d_head"]) -> Float[Tensor, "target query"]:
         """What values that belong to no token bring to every query: one for all keys, or one for each."""
-        weights = self.attention.weights
-        context = weights.sum(-1, keepdim=True) * values if values.shape[1] == 1 else weights @ values
-        return (self.covector * context).sum((1, 3))
+        return (self.covector * constant_context(self.attention.weights, values)).sum((1, 3))
 
     @property
     def at_values(self) -> Float[Tensor, "target head key d_head"]:
@@ -206,10 +202,10 @@ def constant_values(source: ValueSource) -> Float[Tensor, "head constant d_head"
     constant: Tensor | None = None
     for step in source.steps:
         constant = _push_constant(step, constant)
-    values = None if constant is None else torch.einsum("ki,hei->hke", constant, source.projection)
-    if source.bias is None:
-        return values
-    return source.bias[:, None] if values is None else values + source.bias[:, None]
+    if constant is None:
+        return source.constant
+    values = source.sloped(torch.einsum("ki,hei->hke", constant, source.projection))
+    return values if source.constant is None else values + source.constant
 
 
 def _push_constant(step: Normalise | Linear, constant: Tensor | None) -> Tensor | None:
@@ -225,7 +221,10 @@ def _push_constant(step: Normalise | Linear, constant: Tensor | None) -> Tensor 
 
 
 def composed_values(source: ValueSource) -> tuple[Float[Tensor, "inner d"], Float[Tensor, " key"] | None]:
-    """The linear way from states to values as one matrix, and the numbers by which norms on it multiply every key."""
+    """The linear way from states to values as one matrix, and the numbers by which norms on it multiply every key.
+
+    Slopes of a convolution come after it.
+    """
     matrix, scale = source.projection.flatten(0, 1), None
     for step in reversed(source.steps):
         if isinstance(step, Linear):
@@ -243,6 +242,8 @@ def pull_back_values(
     source: ValueSource, at_values: Float[Tensor, "target head key d_head"]
 ) -> Float[Tensor, "target key d"]:
     """From the values to the states that they are made of."""
+    if source.slopes is not None:
+        at_values = (at_values * source.slopes).unflatten(1, (-1, len(source.projection))).sum(1)
     covector = at_values.transpose(1, 2).flatten(2) @ source.projection.flatten(0, 1)
     for step in reversed(source.steps):
         covector = covector @ step.weight if isinstance(step, Linear) else pull_back_norm(step, covector)

@@ -170,9 +170,10 @@ class _Way:
         if constant is not None:
             values, bias = values - constant, pulled.constant(constant)
         at_values = pulled.at_values
-        by_head = pulled.scores(values) if head_edges else values.new_empty(0)
+        by_head = pulled.attention.summed_taps(pulled.scores(values)) if head_edges else values.new_empty(0)
         edges = by_head.sum(1) if head_edges else pulled.edges(values)
-        heads, at_states = (at_values * values).sum(-1), pull_back_values(source, at_values)
+        heads = pulled.attention.summed_taps((at_values * values).sum(-1, keepdim=True)).squeeze(-1)
+        at_states = pull_back_values(source, at_values)
         return _Way(isinstance(pulled.attention, CrossAttention), at_states, edges, heads, bias, by_head)
 
 

@@ -128,24 +128,39 @@ def _through(network: LinearisedNetwork, covectors: Float[Tensor, "row target d"
 class _Attention:
     """ATTN: `weights` hold what norms before the values divide by; `matrix` is all else on the way to the values."""
 
-    weights: Float[Tensor, "head key query"]
+    step: Attention
+    weights: Float[Tensor, "tap_head key query"]
     matrix: Float[Tensor, "inner d"]
     output: Float[Tensor, "inner d"]
+    factors: Float[Tensor, "query inner"] | None
+    slopes: Float[Tensor, "tap_head key d_head"] | None
 
     @staticmethod
     def of(step: Attention) -> _Attention:
-        matrix, scale = composed_values(step.linear_source)
+        source = step.linear_source
+        matrix, scale = composed_values(source)
         weights = step.weights if scale is None else step.weights * scale
-        return _Attention(weights.mT.contiguous(), matrix, step.output.flatten(0, 1))
+        factors = None if step.factors is None else step.factors.expand(-1, -1, step.output.shape[1])
+        flat = None if factors is None else factors.transpose(0, 1).flatten(1)
+        output = step.output.flatten(0, 1)
+        return _Attention(step, weights.mT.contiguous(), matrix, output, flat, source.slopes)
 
     def at_values(self, value: Carried) -> Float[Tensor, "key target inner"]:
-        """The covectors that act on the values of every key."""
+        """The covectors that act on what the projection makes the values of every key of."""
         covectors = _dense(value) @ self.output.T
-        heads, keys, queries = self.weights.shape
+        if self.factors is not None:
+            covectors = covectors * self.factors[:, None]
+        heads, (_, keys, queries) = len(self.step.output), self.weights.shape
         targets = covectors.shape[1]
         by_head = covectors.view(queries, targets, heads, -1).permute(2, 0, 1, 3).reshape(heads, queries, -1)
-        arrived = torch.bmm(self.weights, by_head).view(heads, keys, targets, -1)
+        arrived = torch.bmm(self.weights, by_head.repeat(self.step.taps, 1, 1)).view(-1, keys, targets, self._d_head)
+        if self.slopes is not None:
+            arrived = (arrived * self.slopes[:, :, None]).unflatten(0, (-1, heads)).sum(0)
         return arrived.permute(1, 2, 0, 3).reshape(keys, targets, -1)
+
+    @property
+    def _d_head(self) -> int:
+        return self.step.output.shape[1]
 
 
 _Prepared = _Attention | _Norm | _Network

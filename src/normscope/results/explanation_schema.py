@@ -148,13 +148,13 @@ def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dat
     coordinates: dict[str, object] = {
         "depth": np.arange(len(layers) + 1),
         "layer": np.arange(1, len(layers) + 1),
-        "head": np.arange(1, 1 + layers[0].heads.shape[1]),
+        "head": np.arange(1, 1 + max(layer.heads.shape[1] for layer in layers)),
     }
     relevance = [layer.relevance for layer in layers] + [flow.after_last]
     variables: dict[str, Any] = {
         RELEVANCE: (("target", "depth", "query"), _stacked(relevance), about),
         EDGES: (("target", "layer", "query", "key"), _each(layers, "edges"), about),
-        HEADS: (("target", "layer", "head", "key"), _each(layers, "heads"), about),
+        HEADS: (("target", "layer", "head", "key"), _by_head(layers, "heads"), about),
         FEED_FORWARD: (("target", "layer", "query"), _each(layers, "feed_forward"), about),
         BIAS: (("target", "layer", "query"), _each(layers, "bias"), about),
         ERROR: (("target", "depth"), _stacked(flow.errors[::-1])),
@@ -163,12 +163,21 @@ def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dat
     }
     coordinates[SINK] = "query", sinks(variables[RECEIVED][1], causal=flow.causal)
     if layers[0].head_edges is not None:
-        variables[HEAD_EDGES] = ("target", "layer", "head", "query", "key"), _each(layers, "head_edges"), about
+        variables[HEAD_EDGES] = ("target", "layer", "head", "query", "key"), _by_head(layers, "head_edges"), about
     return described.dataset(variables, side, coordinates)
 
 
 def _each(layers: Sequence[LayerFlow], name: str) -> np.ndarray:
     return _stacked([getattr(layer, name) for layer in layers])
+
+
+def _by_head(layers: Sequence[LayerFlow], name: str) -> np.ndarray:
+    """The same of heads, of which some layers may have fewer than others: nothing comes by those that do not exist."""
+    tensors = [_numpy(getattr(layer, name)) for layer in layers]
+    heads = max(tensor.shape[1] for tensor in tensors)
+    missing = [[(0, 0), (0, heads - tensor.shape[1]), *[(0, 0)] * (tensor.ndim - 2)] for tensor in tensors]
+    padded = [np.pad(tensor, pad) for tensor, pad in zip(tensors, missing, strict=True)]
+    return np.stack(padded, axis=1)
 
 
 def _stacked(tensors: Sequence[Tensor]) -> np.ndarray:

@@ -6,6 +6,7 @@ Give them a tiny random model (two layers, a few dozen dimensions, weights of or
 `AssertionError` that says what was compared and how far apart it was. It needs nothing but what normscope itself needs.
 """
 
-from normscope.testing.battery import assert_explained, assert_family, assert_head
+from normscope.testing.battery import assert_family, assert_head
+from normscope.testing.explained import assert_explained
 
 __all__ = ["assert_explained", "assert_family", "assert_head"]

@@ -116,7 +116,7 @@ def oracle_weights(trace: LayerTrace) -> dict[str, Float[Tensor, "query key"]]:
     maps: dict[str, Tensor] = {}
     for step in trace.steps:
         if isinstance(step, Attention):
-            weights = _over_all_keys(step, step.weights.double().mean(0), trace)
+            weights = _over_all_keys(step, step.mixing_weights.double().mean(0), trace)
             maps[weights_scope(step.name)] = weights.masked_fill(~_visible(step, trace), math.nan)
     return maps
 
@@ -155,17 +155,44 @@ def _over_all_keys(
 
 
 def _attend(attention: Attention, trace: LayerTrace, *, bias_apart: bool) -> OracleResult:
-    """ATTN, CROSS: `part[i, j] = sum_h a[h, i, j] * values[h, j] @ output[h]`; the parts before it are gone."""
+    """ATTN, CROSS: `part[i, j] = sum_h a[h, i, j] * values[h, j] @ output[h]`; the parts before it are gone.
+
+    What the heads give out is gated and normalised before the output matrix, every part by itself: gates are constants, as
+    the weights are, and deviations those of the sum of all parts.
+    """
     weights, values, output = attention.weights.double(), attention.values.double(), attention.output.double()
-    bias = torch.zeros(weights.shape[1], output.shape[-1], dtype=torch.float64)
+    constant = attention.value_bias if bias_apart else None
+    no_token = torch.zeros(weights.shape[1], len(output), output.shape[1], dtype=torch.float64)
+    if constant is not None:
+        every = constant.double().expand_as(values)
+        no_token = torch.einsum("thqk,thke->qhe", _by_tap(attention, weights), _by_tap(attention, every))
+        values = values - every
+    parts = torch.einsum("thqk,thke->qkhe", _by_tap(attention, weights), _by_tap(attention, values))
+    factors = _channel_factors(attention, parts.sum(1) + no_token)
+    bias = torch.einsum("qhe,hed->qd", no_token * factors, output)
     if attention.bias is not None:
         bias += attention.bias.double()
-    if bias_apart and (constant := attention.value_bias) is not None:
-        bias += torch.einsum("hqk,he,hed->qd", weights, constant.double(), output)
-        values = values - constant.double()[:, None]
-    factors = torch.einsum("hke,hed->hkd", values, output)
-    parts = torch.einsum("hqk,hkd->qkd", weights, factors)
+    parts = torch.einsum("qkhe,hed->qkd", parts * factors[:, None], output)
     return OracleResult(_over_all_keys(attention, parts, trace), bias, _visible(attention, trace), trace.queries)
+
+
+def _by_tap(attention: Attention, of_heads: Float[Tensor, "tap_head row width"]) -> Float[Tensor, "tap head row width"]:
+    return of_heads.unflatten(0, (attention.taps, len(attention.output)))
+
+
+def _channel_factors(
+    attention: Attention, context: Float[Tensor, "query head d_head"]
+) -> Float[Tensor, "query head d_head"]:
+    """What a norm and gates multiply the channels of each query by; the deviations are those of `context`."""
+    factors = torch.ones_like(context)
+    if attention.gates is not None:
+        factors = factors * attention.gates.double().transpose(0, 1)
+    if attention.norm is not None:
+        state = context * factors if attention.norm.gated_first else context
+        groups = state.flatten(1).unflatten(1, (attention.norm.groups, -1))
+        deviations = torch.sqrt((groups**2).mean(-1, keepdim=True) + attention.norm.epsilon)
+        factors = factors / deviations.expand_as(groups).flatten(1).view_as(context)
+    return factors
 
 
 def _add(one: OracleResult, other: OracleResult) -> OracleResult:

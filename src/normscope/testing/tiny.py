@@ -80,10 +80,14 @@ _MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8}
 
 _SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}}
 
+_WHOLE_HEAD = {"rope_parameters": {**_SECTIONS["rope_parameters"], "partial_rotary_factor": 1.0}}
+"""Sections of positions that rotate all of a head."""
+
 SPECIAL: dict[str, dict[str, Any]] = {
     "axk1": _LATENT,
     "bamba": _MAMBA,
     "big_bird": {"attention_type": "original_full"},
+    "bigbird_pegasus": {"attention_type": "original_full"},
     "dbrx": {
         "ffn_config": {"ffn_hidden_size": 48, "moe_num_experts": 4, "moe_top_k": 2},
         "attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10000.0},
@@ -91,12 +95,18 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "deepseek_v2": _LATENT,
     "deepseek_v3": {**_LATENT, "head_dim": 4},
     "deepseek_v32": _LATENT,
+    "emu3": {"vocabulary_map": {"<image>": 5}},
+    "emu3_vqgan": {"base_channels": 32, "channel_multiplier": [1, 1], "num_res_blocks": 1, "codebook_size": 16},
     "esmc": {"num_key_value_heads": 4},
     "falcon_h1": {**_MAMBA, "mamba_d_ssm": 64},
     "glm4_moe_lite": _LATENT,
+    **dict.fromkeys(("glm4v_text", "glm4v_moe_text", "glm_image_text", "glm_ocr_text"), _WHOLE_HEAD),
     "glm_moe_dsa": _LATENT,
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "window_size": 4},
     "granitemoehybrid": _MAMBA,
+    "hunyuan_vl_text": {
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 1, 1]}
+    },
     "luke": {"entity_vocab_size": 16, "entity_emb_size": 8},
     "mamba2": {"num_heads": 8, "head_dim": 8, "n_groups": 2},
     "minicpm3": _LATENT,
@@ -133,6 +143,20 @@ def _of_class(config_class: type[PreTrainedConfig], changes: dict[str, Any]) -> 
         elif own is not None and sub is not transformers.AutoConfig:
             settings[name] = _of_class(sub, {}).to_dict()
     return config_class(**{**settings, **changes})
+
+
+def shrunk_like(config: PreTrainedConfig) -> PreTrainedConfig:
+    """A configuration like one that is there, its kind of layers included, with every size made small."""
+    fields = config.to_dict()
+    sizes = {name: value for name, value in TINY.items() if _is_size(fields.get(name)) and fields.get(name) is not None}
+    listed = {name for name, value in fields.items() if isinstance(value, list)}  # one entry for each layer, mostly
+    own = {name: value for name, value in fields.items() if name not in sizes and name not in listed}
+    inner: dict[str, Any] = {}
+    for name in config.sub_configs:
+        sub = getattr(config, name, None)
+        if isinstance(sub, PreTrainedConfig):
+            inner[name] = shrunk_like(sub).to_dict()
+    return type(config)(**{**own, **sizes, **SPECIAL.get(config.model_type, {}), **inner})
 
 
 def _is_size(value: object) -> bool:

@@ -30,6 +30,7 @@ __all__ = [
     "is_bare",
     "labels_of",
     "made_up",
+    "note_head",
     "note_weights_lacking",
     "refuse_made_up_head",
     "register_head",
@@ -100,7 +101,18 @@ def refuse_made_up_head(model: PreTrainedModel) -> None:
     refuse_lacking(model, _described(model))
 
 
+_of_models: WeakKeyDictionary[object, Head] = WeakKeyDictionary()
+"""Heads of single models, which were found by looking at them."""
+
+
+def note_head(model: PreTrainedModel, head: Head) -> None:
+    """Make the head of one model known, and not that of others of its class."""
+    _of_models[model] = head
+
+
 def _described(model: PreTrainedModel) -> Head | None:
+    if model in _of_models:
+        return _of_models[model]
     for ancestor in type(model).__mro__:
         described = _BY_CLASS.get(ancestor.__name__)
         if described is not None:

@@ -97,7 +97,7 @@ _NEOX: Parts = (LayerNormPart("base_model.final_layer_norm"),)
 _PHI: Parts = (LayerNormPart("base_model.final_layernorm"),)
 _LAYER_NORM: Parts = (LayerNormPart("base_model.layer_norm"),)
 _OLMO: Parts = (FixedLayerNormPart("base_model.norm", OLMO_EPSILON),)
-_GEMMA3_INSIDE: Parts = (UnitRmsNormPart("base_model.language_model.norm"),)
+_INSIDE: Parts = (UnitRmsNormPart("base_model.language_model.norm"),)
 
 
 def _capped(config: Config) -> Head:
@@ -145,22 +145,37 @@ DECODERS: Table = {
         "Llama Mistral Qwen2 Qwen3 SmolLM3 Ministral Ministral3 Helium Cwm Ernie4_5 SeedOss HunYuanDenseV1 Phi3 Glm "
         "Glm4 Olmo2 Olmo3 Exaone4 Mixtral Olmoe Qwen2Moe Qwen3Moe MiniMaxM2 GptOss DeepseekV2 DeepseekV3 Mistral4 Dots1 "
         "Ernie4_5_Moe ExaoneMoe FlexOlmo Flint Glm4Moe Glm4MoeLite HunYuanMoEV1 HYV3 Mellum SolarOpen Youtu "
-        "Phi4Multimodal Arcee Apertus MiMoV2Flash Laguna DeepseekV32 GlmMoeDsa",
+        "Phi4Multimodal Arcee Apertus MiMoV2Flash Laguna DeepseekV32 GlmMoeDsa Kolibri1 AriaText Emu3",
         _lm(*RMS, LM_HEAD),
         _decoder_tasks(RMS),
     ),
     **for_each("Gemma", _lm(*_UNIT_RMS, LM_HEAD)),
+    **for_each("Qwen3Next Qwen3_5 Qwen3_5Moe", _lm(*_UNIT_RMS, LM_HEAD)),
+    **for_each("Qwen3Next", _decoder_tasks(_UNIT_RMS)),
+    "Qwen3_5TextForSequenceClassification": _decoder_tasks(_UNIT_RMS)["ForSequenceClassification"],
+    "Qwen3_5ForSequenceClassification": _decoder_tasks(_INSIDE)["ForSequenceClassification"],
+    "Qwen3_5ForTokenClassification": _decoder_tasks(_INSIDE)["ForTokenClassification"],
+    **for_each("Afmoe", _lm(*RMS, LM_HEAD)),
+    **for_each("Bamba", _lm(RmsNormPart("base_model.final_layernorm"), LM_HEAD)),
+    **for_each("Lfm2 Lfm2Moe", _lm(RmsNormPart("base_model.embedding_norm"), LM_HEAD)),
+    **for_each("Mamba2", _lm(RmsNormPart("base_model.norm_f"), LM_HEAD)),
     **for_each("Gemma2 Gemma3 VaultGemma", {"ForCausalLM": _capped}),
     **for_each("Gemma Gemma2 Gemma3Text", _decoder_tasks(_UNIT_RMS)),
-    "Gemma3ForConditionalGeneration": Head("causal-lm", (*_GEMMA3_INSIDE, LM_HEAD)),
-    "Gemma3ForSequenceClassification": _decoder_tasks(_GEMMA3_INSIDE)["ForSequenceClassification"],
-    **for_each("Granite GraniteMoe GraniteSWA GraniteMoeSWA GraniteMoeShared", {"ForCausalLM": _granite}),
+    "Gemma3ForConditionalGeneration": Head("causal-lm", (*_INSIDE, LM_HEAD)),
+    "Gemma3ForSequenceClassification": _decoder_tasks(_INSIDE)["ForSequenceClassification"],
+    **for_each(
+        "Granite GraniteMoe GraniteSWA GraniteMoeSWA GraniteMoeShared GraniteMoeHybrid", {"ForCausalLM": _granite}
+    ),
     **for_each("Olmo", _lm(*_OLMO, LM_HEAD), _decoder_tasks(_OLMO)),
     **for_each("StableLm Starcoder2 Phimoe Jais2", _lm(*_NORM, LM_HEAD), _decoder_tasks(_NORM)),
     **for_each("Cohere Cohere2 Cohere2Moe", {"ForCausalLM": _cohere}),
     **for_each("Nemotron", _lm(*_UNIT_NORM, LM_HEAD), _decoder_tasks(_UNIT_NORM)),
     "NanoChatForCausalLM": _nanochat,
     "Llama4ForCausalLM": Head("causal-lm", (RmsNormPart("model.norm"), LM_HEAD)),
+    "Llama4ForConditionalGeneration": Head(
+        "causal-lm", (RmsNormPart("language_model.model.norm"), LinearPart("language_model.lm_head"))
+    ),
+    "GitForCausalLM": Head("causal-lm", (LinearPart("output"),)),
     "HyperCLOVAXForCausalLM": _hyperclovax,
     "HyperCLOVAXForSequenceClassification": _decoder_tasks(RMS)["ForSequenceClassification"],
     "MiniCPM3ForCausalLM": _minicpm3,

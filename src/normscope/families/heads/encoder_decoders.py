@@ -51,11 +51,13 @@ def _t5gemma(config: Config) -> Head:
     return Head("seq2seq-lm", (*_T5GEMMA_LAST, LinearPart(output), *capped))
 
 
+_BIG_BIRD_LAST: Parts = (LayerNormPart("base_model.decoder.layernorm_embedding"),)
 _MBART_LAST: Parts = (LayerNormPart("base_model.decoder.layer_norm"),)
 
 ENCODER_DECODERS: Table = {
     **for_each("Bart PLBart BlenderbotSmall Marian", _bart_like(())),
     **for_each("MBart Pegasus Blenderbot", _bart_like(_MBART_LAST)),
+    **for_each("BigBirdPegasus", _bart_like(_BIG_BIRD_LAST)),
     "MarianMTModel": Head("seq2seq-lm", (LM_HEAD, ShiftPart("final_logits_bias"))),
     "NllbMoeForConditionalGeneration": Head("seq2seq-lm", (*_MBART_LAST, LM_HEAD)),
     "SwitchTransformersForConditionalGeneration": _t5_lm(scaled=lambda config: config.tie_word_embeddings),
@@ -81,6 +83,7 @@ ENCODER_DECODERS: Table = {
 ENCODER_ENDS: dict[str, Parts] = {
     "bart": (),
     "mbart": (LayerNormPart("base_model.encoder.layer_norm"),),
+    "bigbird_pegasus": (LayerNormPart("base_model.encoder.layernorm_embedding"),),
     "t5": (RmsNormPart("base_model.encoder.final_layer_norm"),),
     "switch_transformers": (RmsNormPart("base_model.encoder.final_layer_norm"),),
     "nllb-moe": (LayerNormPart("base_model.encoder.layer_norm"),),

@@ -46,7 +46,7 @@ from normscope.families.heads.spec import (
     SpanPart,
     TokenAt,
 )
-from normscope.families.spec import Config, LayerNormPart
+from normscope.families.spec import Config, LayerNormPart, RmsNormPart
 
 _POOLER: Parts = (*FIRST, *activated("base_model.pooler.dense", "base_model.pooler.activation"))
 _ALBERT_POOLER: Parts = (*FIRST, *activated("base_model.pooler", "base_model.pooler_activation"))
@@ -345,6 +345,18 @@ ENCODERS: Table = {
     "EuroBertForMaskedLM": Head("masked-lm", (*RMS, LM_HEAD)),
     "EuroBertForSequenceClassification": _eurobert_sentence,
     "EuroBertForTokenClassification": Head("token-classification", (*RMS, CLASSIFIER)),
+    "ModernVBertForMaskedLM": Head(
+        "masked-lm", (LayerNormPart("base_model.text_model.final_norm"), *modern_head("projection_head"), LM_HEAD)
+    ),
+    "UltraVBertForMaskedLM": Head(
+        "masked-lm",
+        (
+            RmsNormPart("base_model.text_model.norm"),
+            *activated("projection_head.linear1", "projection_head.act_fn"),
+            *activated("projection_head.linear2", "projection_head.act_fn"),
+            LM_HEAD,
+        ),
+    ),
     "UltrabertForMaskedLM": Head("masked-lm", _ULTRABERT_LM),
     "UltrabertForSequenceClassification": _ultrabert_sentence,
     **for_each("Ultrabert", _token_tasks(*RMS)),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from normscope.errors import HeadError
 from normscope.families.heads.decoders import DECODERS, Table
-from normscope.families.heads.spec import Head, HeadPart, ScalePart
+from normscope.families.heads.spec import Head, HeadPart, ScalePart, SoftCapPart
 from normscope.families.spec import Config, NormPart
 
 _BASE = "base_model."
@@ -18,13 +18,14 @@ _AS = dict.fromkeys(
 """Types of towers that have no class with a head of their own, and a class whose head is the same."""
 
 
-def _inside(tower: str, *, scaled: bool = True) -> Callable[[Config], Head]:
-    """The head of the tower's own class; not `scaled` where the multimodal class leaves out the scale of its logits."""
+def _inside(tower: str, *, bare: bool = False) -> Callable[[Config], Head]:
+    """The head of the tower's own class; `bare` where the multimodal class leaves out the scale or the cap of its logits."""
 
     def described(config: Config) -> Head:
         head = _head_of_type(config.get_text_config())
-        if not scaled:
-            head = replace(head, parts=tuple(part for part in head.parts if not isinstance(part, ScalePart)))
+        if bare:
+            kept = (part for part in head.parts if not isinstance(part, ScalePart | SoftCapPart))
+            head = replace(head, parts=tuple(kept))
         return replace(head, parts=tuple(_deeper(part, tower) for part in head.parts))
 
     return described
@@ -49,14 +50,15 @@ def _deeper(part: HeadPart, tower: str) -> HeadPart:
 _NAMES = (
     "Llava LlavaNext LlavaNextVideo LlavaOnevision VipLlava VideoLlava InternVL Mistral3 DeepseekVL "
     "GotOcr2 LightOnOcr Exaone4_5_ HyperCLOVAXVisionV2 Ovis2 AudioFlamingo3 MusicFlamingo "
-    "Qwen2VL Qwen2_5_VL Qwen3VL Qwen3VLMoe GlmAsr Qwen2Audio Voxtral MossTranscribeDiarize"
+    "Qwen2VL Qwen2_5_VL Qwen3VL Qwen3VLMoe GlmAsr Qwen2Audio Voxtral MossTranscribeDiarize "
+    "Kimi_K25 VideoLlama3 Qwen3ASR QianfanOCR Aria Qwen3_5 Qwen3_5Moe"
 )
 
-_UNSCALED = "AyaVision Cohere2Vision GraniteSpeech GraniteSpeechPlus"
+_BARE = "AyaVision Cohere2Vision GraniteSpeech GraniteSpeechPlus"
 
 MULTIMODAL: Table = {
     **{f"{name}ForConditionalGeneration": _inside("language_model") for name in _NAMES.split()},
     **{f"{name}ForConditionalGeneration": _inside("text_model") for name in ("Idefics2", "Idefics3", "SmolVLM")},
-    **{f"{name}ForConditionalGeneration": _inside("language_model", scaled=False) for name in _UNSCALED.split()},
+    **{f"{name}ForConditionalGeneration": _inside("language_model", bare=True) for name in _BARE.split()},
     "FuyuForCausalLM": _inside("language_model"),
 }

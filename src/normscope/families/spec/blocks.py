@@ -171,7 +171,29 @@ class Parallel(Topology):
         return (FORK, self.attention, BesideAttention(self.norm, self.feed_forward), RESIDUAL)
 
 
+@final
+@dataclass(frozen=True)
+class MixerAlone(Topology):
+    """ATTN RES: a block without a feed-forward."""
+
+    attention: AttentionPart
+
+    def chain(self) -> tuple[Part, ...]:
+        return (FORK, self.attention, RESIDUAL)
+
+
 # ---- Stacks of blocks, and families: an architecture as a whole.
+
+
+@final
+@dataclass(frozen=True)
+class LayerByLayer:
+    """The topology of a stack whose layers are listed one by one."""
+
+    layers: tuple[Topology, ...]
+
+    def __call__(self, config: Config) -> tuple[Topology, ...]:
+        return self.layers
 
 
 @final

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, ClassVar, final
 
 Config = Any
@@ -27,6 +28,17 @@ def unlimited(_: Config) -> None:
 def hidden_layers(config: Config) -> int:
     """The number of blocks a forward pass goes through."""
     return config.num_hidden_layers
+
+
+@final
+@dataclass(frozen=True)
+class ConfigField:
+    """What a configuration, or one inside of it, has under a name: `depth=ConfigField("text_config.n_layers")`."""
+
+    name: str
+
+    def __call__(self, config: Config) -> Any:
+        return attrgetter(self.name)(config)
 
 
 def image_config(config: Config) -> Config:
@@ -151,7 +163,27 @@ class LatentPerHead:
     norm: NormPart
 
 
-Value = SplitHeads | ScaledHeads | FusedTail | FusedPerHead | FusedShards | FusedPerHeadWithBias | LatentPerHead
+@final
+@dataclass(frozen=True)
+class FusedRange:
+    """A projection of several things at once, in equal `blocks`: the values are `width` outputs of each, from `start` on."""
+
+    module: str
+    start: int
+    width: int
+    blocks: int = 1
+
+
+Value = (
+    SplitHeads
+    | ScaledHeads
+    | FusedTail
+    | FusedPerHead
+    | FusedShards
+    | FusedPerHeadWithBias
+    | LatentPerHead
+    | FusedRange
+)
 
 
 # ---- Attentions: how the weights and values of one come into sight, and where its output projection is.
@@ -171,12 +203,42 @@ class HeadGate:
 
 @final
 @dataclass(frozen=True)
+class ChannelGate:
+    """A factor for each query and channel of what the heads give out: `activation` (a name of `torch.nn.functional`) of the
+    outputs of a module, where `source` finds them as it finds values. Without an `activation`, the outputs themselves.
+
+    It is a constant of the forward pass, like the attention weights, but no part of them.
+    """
+
+    source: Value
+    activation: str | None = "sigmoid"
+
+
+@final
+@dataclass(frozen=True)
+class ContextNormPart:
+    """An RMS norm of what the heads give out, before the output projection: of each head if its weight is that wide, else of
+    all channels, or of groups of them, whose width is the attribute `group_width` of the module.
+
+    It may also multiply by a gate, its second input: `gate` is that gate's activation (a name of `torch.nn.functional`),
+    and with `gated_first` the norm comes after the gate.
+    """
+
+    module: str
+    gate: str | None = None
+    gated_first: bool = False
+    group_width: str | None = None
+
+
+@final
+@dataclass(frozen=True)
 class DispatchedAttention:
     """Attention that goes through the attention interface of transformers, which shows its weights and values.
 
     `norm` is the one between the block's input and what the attention reads, if there is one, and `gate` what its heads
     are multiplied by before the output projection. An attention is `probed` if its eager function does not give out all
     that its values are multiplied by: its weights are then what that function makes of the identity as values.
+    `output_norm` is a norm between the heads and the output projection.
     `layer_scale` is the path of a vector that multiplies what the output projection gives out.
     """
 
@@ -184,9 +246,10 @@ class DispatchedAttention:
     value: Value
     output: str
     norm: NormPart | None = None
-    gate: HeadGate | None = None
+    gate: HeadGate | ChannelGate | None = None
     probed: bool = False
     layer_scale: str | None = None
+    output_norm: ContextNormPart | None = None
     component: ClassVar[str] = "Attn"
 
 
@@ -227,7 +290,45 @@ class HookedAttention:
     component: ClassVar[str] = "Attn"
 
 
-AttentionPart = DispatchedAttention | DispatchedCrossAttention | HookedAttention
+@final
+@dataclass(frozen=True)
+class ShortConvolution:
+    """A causal convolution of every channel of its own, and its `activation` (a name of `torch.nn.functional`).
+
+    The values' channels are its last ones, or its first ones. Without an activation, it is linear. `gate` finds factors of
+    what enters it, token by token, as it finds values.
+    """
+
+    module: str
+    activation: str | None = "silu"
+    values_first: bool = False
+    gate: ChannelGate | None = None
+
+
+@final
+@dataclass(frozen=True)
+class LinearMixer:
+    """A mixer that is linear in its values once all else is fixed: the gated delta rule, a state space, a convolution.
+
+    `function` is the name, in the file of the mixer `module`, of the function that mixes the argument `values`
+    (`[batch, token, head, channel]`); its effective weights are what it makes of the identity as values. Without one, every
+    token keeps what the `convolution` brings. The rest is as for an attention.
+    """
+
+    module: str
+    function: str | None
+    value: Value
+    output: str
+    heads: int
+    values: str = "value"
+    norm: NormPart | None = None
+    convolution: ShortConvolution | None = None
+    gate: ChannelGate | None = None
+    output_norm: ContextNormPart | None = None
+    component: ClassVar[str] = "Attn"
+
+
+AttentionPart = DispatchedAttention | DispatchedCrossAttention | HookedAttention | LinearMixer
 
 
 # ---- Feed-forwards: plain, gated, and mixtures of experts, after the attention or beside it.
@@ -260,7 +361,7 @@ class GatedPart:
 
     gate: str
     up: str
-    activation: str
+    activation: str | NamedActivation
     down: str
     layer_scale: str | None = None
     component: ClassVar[str] = "Ff"
@@ -285,6 +386,17 @@ class ExpertsPart:
 
     `module` gives the output; `experts` is called with the states, the router's choices and their weights.
     """
+
+    module: str
+    experts: str
+    activation: str
+    component: ClassVar[str] = "Ff"
+
+
+@final
+@dataclass(frozen=True)
+class TransposedExpertsPart:
+    """The same with the weights stacked `[expert, in, out]` (Aria)."""
 
     module: str
     experts: str
@@ -345,7 +457,14 @@ class PlainExpertsPart:
     component: ClassVar[str] = "Ff"
 
 
-RoutedPart = PlainExpertsPart | ExpertsPart | ClampedExpertsPart | FlatExpertsPart | InputScaledExpertsPart
+RoutedPart = (
+    PlainExpertsPart
+    | ExpertsPart
+    | TransposedExpertsPart
+    | ClampedExpertsPart
+    | FlatExpertsPart
+    | InputScaledExpertsPart
+)
 
 
 @final
@@ -357,7 +476,7 @@ class SharedExpertsPart:
     multiplied by `routed_factor` before that, and the sum by `factor`.
     """
 
-    routed: ExpertsPart | InputScaledExpertsPart
+    routed: ExpertsPart | TransposedExpertsPart | InputScaledExpertsPart
     shared: GatedPart | FusedGatedPart
     gate: str | None = None
     routed_factor: float = 1.0

@@ -12,7 +12,7 @@ import pytest
 import torch
 from tests.support.tiny_architectures import GROUPED, GROUPED_EXPERTS, VARIANTS, tiny
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PaliGemmaConfig, PaliGemmaModel, PreTrainedModel
 from typer.testing import CliRunner
 
 import normscope as ns
@@ -169,6 +169,18 @@ def test_a_block_that_mixes_tokens_elsewhere_is_not_described() -> None:
 
 
 # ---- what a user sees --------------------------------------------------------------------------------------------------
+
+
+def test_a_model_whose_mask_depends_on_its_attention_implementation_is_not_described() -> None:
+    """PaliGemma's fast attention reads a text without padding in both directions, its eager attention in one."""
+    text = {"model_type": "gemma", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    text |= {"num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 48, "vocab_size": 99}
+    image = {"model_type": "siglip_vision_model", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    image |= {"intermediate_size": 48, "image_size": 16, "patch_size": 8}
+    torch.manual_seed(0)
+    model = PaliGemmaModel(PaliGemmaConfig(text_config=text, vision_config=image, projection_dim=32)).eval()
+    with pytest.raises(ns.UnsupportedArchitectureError, match=r"captured pass against the plain one.* without padding"):
+        describe_model(model)
 
 
 def test_registered_forbids_a_description(monkeypatch: pytest.MonkeyPatch) -> None:

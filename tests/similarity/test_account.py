@@ -156,7 +156,7 @@ def test_tiles_do_not_change_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(table_of(comparison, *texts), whole)
 
 
-NOT_BARE = ("gemma3", "clip", "siglip", "metaclip_2")
+NOT_BARE = ("gemma3", "llama4", "clip", "siglip", "metaclip_2")
 """Types whose tiny models are of a class with two towers."""
 
 

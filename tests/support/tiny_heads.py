@@ -12,7 +12,7 @@ from transformers import AutoConfig, PreTrainedModel
 from transformers.models.auto import modeling_auto
 
 from normscope.families import supported_models
-from normscope.families.multimodal import TEXT_TOWER
+from normscope.families.multimodal import ENCODER_TOWER, TEXT_TOWER
 from support.tiny_architectures import SIZE, VARIANTS
 from support.tiny_models import SIZES
 
@@ -33,6 +33,14 @@ MAPPINGS = (
 NOT_DESCRIBED = {
     "T5GemmaForSequenceClassification": "its classifier reads the token that padding leaves last in the other stack",
     "T5GemmaForTokenClassification": "as above, for every token",
+    **dict.fromkeys(
+        (
+            *("ModernVBertForSequenceClassification", "ModernVBertForTokenClassification"),
+            *("UltraVBertForSequenceClassification", "UltraVBertForTokenClassification"),
+            "Qwen3ASRForTokenClassification",
+        ),
+        "heads of a tower inside a model of several towers are described for the vocabulary alone",
+    ),
     "BigBirdForQuestionAnswering": "its head has a feed-forward with a residual branch, and masks logits of the question",
 }
 """Classes of described architectures whose heads are refused, and why."""
@@ -76,7 +84,7 @@ def head_classes(model_type: str) -> list[str]:
 def cases() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Model type, class and changes of the configuration, for every head of every registered architecture."""
     for model_type in supported_models():
-        if model_type in TEXT_TOWER.model_types:  # they have the heads of their towers
+        if model_type in (*TEXT_TOWER.model_types, *ENCODER_TOWER.model_types, "llama4"):  # the heads of their towers
             continue
         for name in filter(lambda name: name not in NOT_DESCRIBED, head_classes(model_type)):
             yield from ((model_type, name, changes) for changes in [{}, *CHANGES.get(name, [])])

@@ -30,6 +30,7 @@ from normscope.families.spec import (
     RoutedPart,
     SharedExpertsPart,
     Stack,
+    TransposedExpertsPart,
 )
 
 
@@ -120,7 +121,14 @@ def _network(block: nn.Module, part: FeedForwardPart, config: object) -> tuple[i
             return _shape(block.get_submodule(part.down))[1], 2, 1
         case FusedGatedPart():
             return _shape(block.get_submodule(part.down))[1], 2, 1
-        case ExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | InputScaledExpertsPart() | PlainExpertsPart():
+        case (
+            ExpertsPart()
+            | TransposedExpertsPart()
+            | ClampedExpertsPart()
+            | FlatExpertsPart()
+            | InputScaledExpertsPart()
+            | PlainExpertsPart()
+        ):
             return _expert_neurons(block, part, config)
         case SharedExpertsPart():
             routed, _, experts = _expert_neurons(block, part.routed, config)

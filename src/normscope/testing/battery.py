@@ -79,7 +79,7 @@ def assert_family(
     3. Cheap route: mixing ratios without maps are the same.
     4. Below attention: values, and what a parallel feed-forward reads, recomputed from the block's input are those seen.
     5. Between blocks: every block reads what the one before it gives out, unless the family names a module in between.
-    6. Plain pass: the captured forward pass computes what the model computes by itself.
+    6. Plain pass: the captured forward pass computes what the model computes by itself, with and without padding.
     7. Padding: a padded sequence of a batch gives what it gives alone.
     8. Model restored: hooks, training flags, attention implementation and outputs are as before.
 
@@ -187,15 +187,20 @@ def _check_layers(
         for scope, ratio in cheap.mixing.items():
             assert_close(result.mixing[scope], ratio, tolerance, f"cheap mixing ratio at {scope} in {place}")
         if layer == stacks[name].depth(model.config):
-            output = trace.states[-1]
-            assert output is not None, f"the state after the last component of {place} is not seen"
-            own = plain[name][sequence, : trace.length]
-            assert_close(output, own, tolerance, f"the captured pass against the plain one in {place}")
+            _assert_plain(trace, plain[name][sequence], tolerance, place)
 
     _capture(family, model, inputs, consume)
     assert results, "no block was captured"
     chained.finish()
     return results
+
+
+def _assert_plain(trace: LayerTrace, own: Tensor, tolerance: float, place: str) -> None:
+    """The captured output of a stack is that of a plain pass with the model's own attention implementation."""
+    output = trace.states[-1]
+    assert output is not None, f"the state after the last component of {place} is not seen"
+    what = f"the captured pass against the plain one in {place}"
+    assert_close(output, own[: trace.length], tolerance, what)
 
 
 class _Chained:
@@ -279,7 +284,12 @@ def _check_padding(
         prefix = "decoder_" if name.startswith("decoder_") else ""
         alone[name] = tensor[1:2, : int(inputs[f"{prefix}attention_mask"][1].sum())]
 
+    plain = _block_outputs(model, family, alone)
+    depths = {name: stack.depth(model.config) for name, stack in stacks_of(family).items()}
+
     def consume(name: str, layer: int, _: int, trace: LayerTrace) -> None:
+        if layer == depths[name]:
+            _assert_plain(trace, plain[name][0], tolerance, f"layer {layer} of the {name}, a sequence without padding")
         single = decompose(trace, scopes_of(trace.components))
         for scope, values in single.maps.items():
             what = f"map at {scope} of a padded sequence in layer {layer} of the {name}"

@@ -17,7 +17,7 @@ from normscope.errors import HeadError, few, listing
 from normscope.families.heads import decoders, encoder_decoders, encoders, multimodal
 from normscope.families.heads.encoder_decoders import ENCODER_ENDS
 from normscope.families.heads.spec import LANGUAGE_MODELLING, DescribedHead, Head, HeadPart, LinearPart
-from normscope.families.spec import Family, LayerNormPart, NormPart, RmsNormPart
+from normscope.families.spec import Family, LayerNormPart, NormPart, RmsNormPart, UnitRmsNormPart
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -216,7 +216,8 @@ _STATES = ("last_hidden_state",)
 _TOWER_ENDS: dict[str, tuple[HeadPart, ...]] = {
     "clip-text": (LayerNormPart("base_model.final_layer_norm"),),
     "siglip-text": (LayerNormPart("base_model.final_layer_norm"),),
-    **{name: (RmsNormPart("base_model.norm"),) for name in ("llama", "llama4", "qwen3_moe")},
+    **{name: (RmsNormPart("base_model.norm"),) for name in ("llama", "llama4", "qwen3_moe", "glm4", "glm4_moe")},
+    **{name: (UnitRmsNormPart("base_model.norm"),) for name in ("qwen3_5_text", "qwen3_5_moe_text")},
 }
 """What acts after the last block of towers whose classes have no described head inside, by the names of their families."""
 

@@ -275,6 +275,7 @@ ENCODERS: Table = {
     "EsmcForTokenClassification": Head("token-classification", (*_NORM, LinearPart("score"))),
     **for_each("Esm", _vocabulary(_ESM_LM), _sentence(*_ESM, *_TOKEN_TANH), _token_tasks(*_ESM)),
     "RoCBertForPreTraining": Head("masked-lm", _BERT_LM),
+    "VisualBertForPreTraining": Head("masked-lm", _BERT_LM, ("prediction_logits",)),
     "BertLMHeadModel": Head("causal-lm", _BERT_LM),
     **for_each(
         "Roberta XLMRoberta Camembert Data2VecText MPNet",

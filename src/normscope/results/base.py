@@ -129,7 +129,12 @@ class StackResult(Result):
 
     @classmethod
     def from_tree(cls: type[_OwnStack], tree: xr.DataTree) -> _OwnStack:
-        """Create a result from a tree of datasets, the inverse of `tree`."""
+        """Create a result from a tree of datasets, the inverse of `tree`.
+
+        Examples:
+            >>> ns.Analysis.from_tree(analysis.tree).scopes == analysis.scopes
+            True
+        """
         if schema.DECODER not in tree.children:
             return cls(tree.to_dataset())
         main, encoder = (tree[name].to_dataset() for name in (schema.DECODER, schema.ENCODER))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from support.tiny_models import padded, tiny
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.modules import module as all_modules
 
 import normscope as ns
 
@@ -64,3 +65,20 @@ def test_a_model_that_lost_a_block_after_it_was_loaded_is_refused() -> None:
 def test_norms_that_compute_in_float32_are_within_the_tolerance_of_float64() -> None:
     analysis = ns.load(tiny("deberta").double()).analyze(padded(SEQUENCES[:1]))
     assert 1e-12 < float(analysis.completeness.max()) < 1e-6
+
+
+@pytest.mark.parametrize("register", ["register_module_forward_hook", "register_module_forward_pre_hook"])
+def test_hooks_of_all_modules_are_refused_since_nothing_can_be_compared_with_them(register: str) -> None:
+    def roll(module: nn.Module, args: tuple[object, ...], *output: object) -> object:
+        """The states of other tokens, where a module makes them of ids."""
+        (found,) = output or args[:1]
+        return found.roll(1, 1) if isinstance(module, nn.Embedding) and isinstance(found, Tensor) else None
+
+    analyzer = ns.load(tiny("bert"))
+    handle = getattr(all_modules, register)(roll)
+    try:
+        with pytest.raises(ns.ModelError, match=r"roll is registered as a forward hook of all modules .* Remove it"):
+            analyzer.analyze(padded(SEQUENCES[:1]))
+    finally:
+        handle.remove()
+    assert analyzer.analyze(padded(SEQUENCES[:1])).layers == [1, 2]

@@ -129,7 +129,7 @@ def test_names_that_a_locale_without_unicode_cannot_read_are_one_message(tmp_pat
 
 @pytest.mark.usefixtures("without_unicode")
 def test_what_a_locale_without_unicode_cannot_print_is_escaped() -> None:
-    done = process("experiments", "deletion")
+    done = process("experiments", "deletion", cwd=Path.cwd().anchor)  # a folder whose name can be read
     assert (done.returncode, done.stderr) == (0, "") and "Bl\\xfccher" in done.stdout
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from support.chat_model import chat_analyzer
 from support.tiny_architectures import BART, T5, tiny
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
@@ -53,6 +54,32 @@ def test_both_results_are_one_kind_of_thing(analysis: ns.Analysis, explanation: 
             _ = result.encoder
 
 
+@pytest.fixture(scope="module")
+def similarity(analyzer: ns.Analyzer) -> ns.Similarity:
+    return analyzer.similarity("The opera singer.", "A mat.", pooling="mean")
+
+
+@pytest.fixture(scope="module")
+def answer() -> ns.Answer:
+    return chat_analyzer().explain_answer(context=["Marta lives in Lisbon.", "Noor lives in Oslo."], answer="Lisbon")
+
+
+def test_similarities_and_answers_have_the_same_base(
+    similarity: ns.Similarity, answer: ns.Answer, analysis: ns.Analysis, tmp_path: Path
+) -> None:
+    other = analysis.save(tmp_path / "analysis.nc")
+    for result in (similarity, answer):
+        own = type(result)
+        assert isinstance(result, Result) and result.attrs["model"]
+        assert float(result.completeness) < 1e-5 and len(result.top(k=1)) == 1 and len(result.to_pandas()) > 1
+        assert own.from_tree(result.tree).value == own.open(result.save(tmp_path / "result.nc")).value == result.value
+        assert "iframe" in str(result._repr_html_())
+        with pytest.raises(ns.FileError, match=f"holds an Analysis, but an? {own.__name__} was requested"):
+            own.open(other)
+        with pytest.raises(TypeError, match="scope"):
+            result.show(scope="Attn")
+
+
 def test_the_text_of_ids_is_that_of_their_tokens(analyzer: ns.Analyzer) -> None:
     ids = {"input_ids": [[101, 1996, 3850, 102]]}
     assert analyzer.analyze(ids, scopes="AttnW").text == "the opera"
@@ -67,7 +94,7 @@ def test_a_file_is_opened_as_what_it_is(analysis: ns.Analysis, explanation: ns.E
     for result, own, other in kinds:
         path = result.save(tmp_path / "result.nc")
         assert own.open(path).tokens == result.tokens
-        with pytest.raises(ns.FileError, match=f"holds an {own.__name__}, and an {other.__name__} was asked for"):
+        with pytest.raises(ns.FileError, match=f"holds an {own.__name__}, but an {other.__name__} was requested"):
             other.open(path)
 
 

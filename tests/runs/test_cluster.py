@@ -44,7 +44,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A cluster whose head computes nothing, with two nodes of one core, which can import the tests."""
     paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
-    folder = tempfile.mkdtemp(prefix="ray-")  # Ray's own may be another user's; short, since names of sockets are
+    # Ray's own folder may be another user's. Names of sockets have at most 107 bytes, and that of TMPDIR may be long.
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp" if os.path.isdir("/tmp") else None)
     monkeypatch.setenv("RAY_TMPDIR", folder)
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     for _ in range(2):

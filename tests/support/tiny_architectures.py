@@ -86,6 +86,10 @@ STATE_SPACE = dict(
 )
 CONVOLUTIONS = dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], conv_bias=True)
 QWEN3_5 = {**GROUPED, **DELTA_RULE, **SECTIONS, "head_dim": 8}
+KIMI_LINEAR = {
+    **{**SHARED_EXPERTS, **LATENT, **HYBRID_LAYERS, **LISTED_LAYERS, "routed_scaling_factor": 1.5},
+    **dict(linear_num_heads=4, linear_head_dim=6, linear_conv_kernel_dim=3),
+}
 LLAMA4 = dict(
     text_config={**SIZE, **GROUPED_EXPERTS, "intermediate_size_mlp": 28, "moe_layers": [1]},
     vision_config=dict(
@@ -217,6 +221,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("qwen3_next", {**SHARED_EXPERTS, **DELTA_RULE, "mlp_only_layers": [0], "shared_expert_intermediate_size": 12}),
     ("qwen3_5_text", QWEN3_5),
     ("qwen3_5_moe_text", {**GROUPED_EXPERTS, **QWEN3_5, "shared_expert_intermediate_size": 12}),
+    ("kimi_linear", KIMI_LINEAR),
     ("mamba2", dict(num_heads=4, head_dim=12, state_size=6, n_groups=2, chunk_size=4, conv_kernel=3)),
     ("bamba", {**GROUPED, **STATE_SPACE, "num_hidden_layers": 3, "attn_layer_indices": [1]}),
     (

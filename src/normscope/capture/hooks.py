@@ -22,6 +22,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.modules import module as _all_modules
 from torch.utils.hooks import RemovableHandle
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
@@ -273,8 +274,21 @@ def hooks(model: nn.Module) -> Generator[list[RemovableHandle]]:
 @contextmanager
 def forward_pass(model: nn.Module) -> Generator[list[RemovableHandle]]:
     """A model ready for one forward pass: evaluation mode, the arithmetic of its weights, and a list for hook handles."""
+    _refuse_global_hooks(model)
     with without_autocast(model), evaluation_mode(model), hooks(model) as handles:
         yield handles
+
+
+def _refuse_global_hooks(model: nn.Module) -> None:
+    """Raise if hooks are registered for all modules: they run before all others, so nothing can be compared with them."""
+    hooked: Any = _all_modules
+    registered = [*hooked._global_forward_pre_hooks.values(), *hooked._global_forward_hooks.values()]
+    if registered:
+        raise ModelError(
+            f"{_called(registered[0])} is registered as a forward hook of all modules (register_module_forward_hook or "
+            f"register_module_forward_pre_hook of torch.nn.modules.module). It may change what {type(model).__name__} "
+            f"computes, and the result could be wrong, so there is none. Remove it, or register it on the modules it is for."
+        )
 
 
 def _recorded_eager_attention(

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from normscope.families.llama import ATTENTION, FIRST_NORM, GATED, SECOND_NORM, UNIT_ATTENTION, decoder
 from normscope.families.mixtures import every_so_many, shared_experts
+from normscope.families.plain_decoders import LATENT_ATTENTION
 from normscope.families.spec import (
     AttentionPart,
     ChannelGate,
@@ -116,6 +117,27 @@ QWEN3_NEXT = decoder("qwen3_next", _qwen3_next_layers)
 QWEN3_5 = decoder("qwen3_5_text", _qwen3_5_layers)
 QWEN3_5_MOE = decoder("qwen3_5_moe_text", _qwen3_5_moe_layers)
 
+
+def _kimi_layers(config: Config) -> list[Topology]:
+    """The decay of the delta rule differs by channel of the keys, which is all inside its function."""
+    inside = "self_attn"
+    mixer = LinearMixer(
+        module=inside,
+        function="chunk_kimi_delta_attention",
+        value=SplitHeads(f"{inside}.v_proj"),
+        output=f"{inside}.o_proj",
+        heads=config.linear_num_heads,
+        norm=RmsNormPart(FIRST_NORM),
+        convolution=ShortConvolution(f"{inside}.conv1d", activation=config.hidden_act),
+        output_norm=ContextNormPart(f"{inside}.o_norm", gate="sigmoid"),
+    )
+    sparse, norm = shared_experts("shared_experts"), RmsNormPart(SECOND_NORM)
+    kinds = zip(_either(config, mixer, LATENT_ATTENTION), config.mlp_layer_types, strict=True)
+    return [PreNorm(mixes, norm, sparse if network == "sparse" else GATED) for mixes, network in kinds]
+
+
+KIMI_LINEAR = decoder("kimi_linear", _kimi_layers)
+
 # ---- state spaces ------------------------------------------------------------------------------------------------------
 
 
@@ -204,4 +226,4 @@ def _lfm2_layers(config: Config) -> list[Topology]:
 
 LFM2 = decoder("lfm2", _lfm2_layers, "lfm2", "lfm2_moe")
 
-FAMILIES = (AFMOE, QWEN3_NEXT, QWEN3_5, QWEN3_5_MOE, MAMBA2, BAMBA, GRANITE_HYBRID, LFM2)
+FAMILIES = (AFMOE, QWEN3_NEXT, QWEN3_5, QWEN3_5_MOE, KIMI_LINEAR, MAMBA2, BAMBA, GRANITE_HYBRID, LFM2)

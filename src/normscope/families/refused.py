@@ -68,9 +68,7 @@ _TYPES: dict[str, str] = {
     _EXPERT_ATTENTION: "jetmoe",
     _CLAMPED: "minimax_m3_vl_text minimax_m3_vl",
     _SKIPPED: "mllama",
-    _RECURRENT: (
-        "bailing_hybrid convbert kimi_linear lfm2_vl minicpm_ocr minicpmv4_6 minicpmv4_7 minimax rwkv xlstm zamba2 zaya"
-    ),
+    _RECURRENT: ("bailing_hybrid convbert lfm2_vl minicpm_ocr minicpmv4_6 minicpmv4_7 minimax rwkv xlstm zamba2 zaya"),
     _CHANNELS: ("falcon_mamba jamba mamba recurrent_gemma zamba"),
     _CHAINS: ("nemotron_h olmo_hybrid"),
     _SIDE_BY_SIDE: ("falcon_h1"),

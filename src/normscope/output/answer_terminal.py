@@ -1,6 +1,6 @@
 """An explained answer on a terminal: the answer, the spans with the largest shares as bars, and what was left out.
 
-Makes rich renderables; only `show_answer` and `show_spans` print. Texts go in as they are: nothing in them is markup.
+Makes rich renderables; only `show_spans` prints. Texts go in as they are: nothing in them is markup.
 """
 
 from __future__ import annotations
@@ -27,11 +27,6 @@ _MEANINGS = {
     "centred": "the logits of its tokens above their mean",
     "contrast": "the logit of its token above that of the other answer",
 }
-
-
-def show_answer(answer: Answer, unit: Unit = "sentence", count: int = 10) -> None:
-    """Print an answer with its spans."""
-    Console(highlight=False).print(answer_view(answer, unit, count))
 
 
 def show_spans(spans: Spans, count: int = 10) -> None:

@@ -1,4 +1,4 @@
-"""`show`: a result where it is asked for, as the explorer in a notebook and as coloured text on a terminal."""
+"""`show`: any result, as the explorer in a notebook and as coloured text on a terminal."""
 
 from __future__ import annotations
 
@@ -10,33 +10,53 @@ from rich.console import Console
 
 from normscope.options import also_spelled, check_keywords
 from normscope.results.analysis import Analysis
+from normscope.results.answer import Answer
+from normscope.results.base import Result
 from normscope.results.explanation import Explanation
 from normscope.results.select import select_map
+from normscope.results.similarity import Similarity
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from normscope.results.base import Result
-
-_OF_MAPS = ("scope", "layer", "head", "normalise", "normalize")
+_OPTIONS: dict[type[Result], tuple[str, ...]] = {
+    Analysis: ("scope", "layer", "head", "normalise", "normalize"),
+    Answer: ("unit", "count"),
+}
 
 
 def show(result: Result, **options: Any) -> None:
-    """Show a result in a notebook or on the terminal; with options, which choose a map, always as text."""
-    check_keywords("show", options, _OF_MAPS if isinstance(result, Analysis) else ())
+    """Show a result in a notebook or on the terminal; with options, which choose what is shown, always as text."""
+    check_keywords("show", options, _OPTIONS.get(type(result), ()))
     if not options and _in_notebook():
         from IPython.display import display  # noqa: PLC0415  (only in a notebook)
 
         display(result)
         return
     console = Console(highlight=False)
-    if isinstance(result, Analysis):
-        for table in map_tables(result, width=console.width, **options):
-            console.print(table)
-    elif isinstance(result, Explanation):
-        from normscope.output.explanation_terminal import explanation_view  # noqa: PLC0415  (matplotlib is slow)
+    for view in _views(result, console.width, options):
+        console.print(view)
 
-        console.print(explanation_view(result))
+
+def _views(result: Result, width: int, options: dict[str, Any]) -> list[RenderableType]:
+    """A result as text, by the module for its kind (imported on use: matplotlib is slow)."""
+    match result:
+        case Analysis():
+            return map_tables(result, width=width, **options)
+        case Explanation():
+            from normscope.output.explanation_terminal import explanation_view  # noqa: PLC0415
+
+            return [explanation_view(result)]
+        case Answer():
+            from normscope.output.answer_terminal import answer_view  # noqa: PLC0415
+
+            return [answer_view(result, **options)]
+        case Similarity():
+            from normscope.output.similarity_terminal import similarity_view  # noqa: PLC0415
+
+            return [similarity_view([result])]
+        case _:
+            raise TypeError(f"{type(result).__name__} cannot be shown as text")
 
 
 @also_spelled(normalize="normalise")

@@ -16,7 +16,7 @@ from normscope.errors import InputError, SelectionError, listing
 from normscope.options import NormaliseAxis, also_spelled, whole_numbers
 from normscope.results import schema
 from normscope.results import words as units
-from normscope.results.base import Result
+from normscope.results.base import StackResult
 from normscope.results.find import chosen
 from normscope.results.maps import last_scope_of_heads, map_at
 from normscope.results.rollout import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Analysis(Result):
+class Analysis(StackResult):
     """What flowed between the tokens of one input, layer by layer, at every scope that was asked for.
 
     Made by `Analyzer.analyze`, or read from a file by `normscope.open`. Every method that selects or combines gives a new
@@ -323,10 +323,6 @@ class Analysis(Result):
         if len(numbers) != 1:
             raise SelectionError(f"A row is drawn of one layer, not of {len(numbers)}: choose one.")
         return view("plots:plot_tokens")(self, scope, numbers[0], query, **options)
-
-    def _repr_html_(self) -> str | None:
-        """The explorer inside a notebook's cell, without any extra; the plain text of large analyses."""
-        return view("explorer.page:frame")(self)
 
     @also_spelled(normalize="normalise")
     def top(

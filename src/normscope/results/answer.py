@@ -17,13 +17,14 @@ import xarray as xr
 from normscope.errors import InputError, SelectionError, listing
 from normscope.explain.answering import AnswerEngine
 from normscope.inputs.units import units_of
-from normscope.options import UNITS, Unit, whole_number
+from normscope.options import UNITS, Unit, also_spelled, whole_number
 from normscope.results import answer_schema as names
 from normscope.results.answer_numbers import AnswerNumbers
 from normscope.results.answer_text import SOURCES, AnswerPart, AnswerText
+from normscope.results.base import Result
 from normscope.results.reasoning import handed_on
 from normscope.results.spans import Rank, Span, Spans, span_of_tokens
-from normscope.results.views import view, widget
+from normscope.results.views import view
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +34,7 @@ BIAS = "biases"
 """What belongs to no token, as a list of shares calls it."""
 
 
-class Answer:
+class Answer(Result):
     """Which sentence, document or turn an answer came from: signed shares, which with the bias add up to its value.
 
     Made by `Analyzer.explain_answer`, or read from a file by `normscope.open`.
@@ -54,25 +55,10 @@ class Answer:
     """
 
     def __init__(self, dataset: xr.Dataset, engine: AnswerEngine | None = None, *, shared: Any = None) -> None:
-        self._dataset = dataset
+        super().__init__(dataset)
         self._numbers: AnswerNumbers = AnswerNumbers(dataset, engine) if shared is None else shared
 
-    @classmethod
-    def from_tree(cls, tree: xr.DataTree) -> Answer:
-        """The answer that a tree of datasets holds, as `tree` gives it.
-
-        Examples:
-            >>> ns.Answer.from_tree(answer.tree).value == answer.value
-            True
-        """
-        return cls(tree.to_dataset())
-
     # ---- what there is -------------------------------------------------------------------------------------------------
-
-    @property
-    def dataset(self) -> xr.Dataset:
-        """All numbers and labels, in the documented schema."""
-        return self._dataset
 
     @property
     def tree(self) -> xr.DataTree:
@@ -80,11 +66,6 @@ class Answer:
         shared = self._numbers.dataset
         tables = {name: shared[name] for name in shared.data_vars if str(name).startswith(names.TABLE)}
         return xr.DataTree(self._dataset.assign(tables))
-
-    @property
-    def attrs(self) -> dict[str, Any]:
-        """Where the result came from: model, fingerprint, objective, settings, versions."""
-        return dict(self._dataset.attrs)
 
     @property
     def objective(self) -> str:
@@ -235,14 +216,15 @@ class Answer:
             found.append((base + start, base + end, str(each[2]) if len(each) > 2 else None))
         return self._spans(found, "span", rank)
 
-    def top(self, count: int = 5, unit: Unit = "sentence") -> list[Span]:
-        """The units with the largest shares.
+    @also_spelled(count="k")
+    def top(self, k: int = 5, unit: Unit = "sentence") -> list[Span]:
+        """The `k` units with the largest shares.
 
         Examples:
             >>> len(answer.top(2))
             2
         """
-        return self.spans(unit).top(count)
+        return self.spans(unit).top(k)
 
     def _spans(self, found: Sequence[tuple[int, int, str | None]], unit: str, rank: Rank) -> Spans:
         """Shares of spans of the prompt (start, end, and a name if they have one), and of everything else."""
@@ -340,15 +322,17 @@ class Answer:
         """
         return self.spans(unit).to_pandas()
 
-    def show(self, unit: Unit = "sentence", count: int = 10) -> None:
-        """Print the answer, the spans with the largest shares, and what was left out.
+    def show(self, **options: Any) -> None:
+        """Show the answer: in a notebook as its page, elsewhere as text with the largest shares and what was left out.
+
+        The options `unit` (default: sentences) and `count` (10) choose the spans; with them it is text in a notebook, too.
 
         Examples:
             >>> answer.show(unit="document")  # doctest: +ELLIPSIS
             in lisbon
             ...
         """
-        view("output.answer_terminal:show_answer")(self, unit, count)
+        super().show(**options)
 
     def plot(self, **options: object) -> Figure:
         """The context coloured by the shares of its sentences; options are those of `plots.plot_answer`.
@@ -357,14 +341,6 @@ class Answer:
             >>> answer.plot().savefig("answer.svg")
         """
         return view("plots:plot_answer")(self, **options)
-
-    def explore(self) -> Any:
-        """The page of the answer as a notebook widget (extra `notebook`).
-
-        Examples:
-            >>> widget = answer.explore()  # at the end of a cell, it shows itself
-        """
-        return widget(self)
 
     def save(self, path: str | Path, **options: object) -> Path:
         """Write to a file in the format that its ending names: nc, html, json, csv, parquet, svg, png or pdf.

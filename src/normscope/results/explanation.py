@@ -18,7 +18,7 @@ from normscope.options import whole_number
 from normscope.results import explanation_schema as names
 from normscope.results import tokens as labels
 from normscope.results import words as units
-from normscope.results.base import Result
+from normscope.results.base import StackResult
 from normscope.results.flow import Flow, flow_of
 from normscope.results.sentences import with_sentences
 from normscope.results.views import view
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Explanation(Result):
+class Explanation(StackResult):
     """What made the model say this: signed shares of the input tokens, which with the bias add up to the value.
 
     Made by `Analyzer.explain`, or read from a file by `normscope.open`.

@@ -10,15 +10,16 @@ from normscope.paths import kind
 from normscope.results import answer_schema, explanation_schema, files, schema, similarity_schema
 from normscope.results.analysis import Analysis
 from normscope.results.answer import Answer
+from normscope.results.base import Result
 from normscope.results.explanation import Explanation
 from normscope.results.similarity import Similarity
 
-_KINDS: dict[str, Any] = {
+_KINDS: dict[str, type[Result]] = {
     explanation_schema.KIND: Explanation,
     similarity_schema.KIND: Similarity,
     answer_schema.KIND: Answer,
 }
-"""The results that say of which kind they are; all others are analyses."""
+"""The kinds of results by the attribute `kind` of their dataset; without one, a dataset is an analysis."""
 
 
 def _together(*tables: schema.Variables) -> schema.Variables:
@@ -35,7 +36,7 @@ _VARIABLES = _together(
 def open(path: str | Path) -> Any:
     """Read what a result's `save` wrote to netCDF: an `Analysis`, an `Explanation`, an `Answer` or a `Similarity`.
 
-    A Zarr folder, as `Analyzer.analyze(..., out=)` writes it, is an `Analysis` whose maps are read when they are looked at.
+    A Zarr folder, as `Analyzer.analyze(..., out=)` writes it, is an `Analysis` whose maps are loaded lazily.
 
     Examples:
         >>> import normscope as ns

@@ -15,8 +15,9 @@ import xarray as xr
 from normscope.errors import InputError, SelectionError
 from normscope.options import whole_number
 from normscope.results import similarity_schema as names
+from normscope.results.base import Result
 from normscope.results.tokens import readable
-from normscope.results.views import view, widget
+from normscope.results.views import view
 from normscope.results.words import summed_by_word
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Cell(NamedTuple):
     second_position: int
 
 
-class Similarity:
+class Similarity(Result):
     """Why two texts are similar: signed cells, one for each pair of tokens, which with margins and constant add up to the
     model's own similarity.
 
@@ -52,35 +53,7 @@ class Similarity:
         True
     """
 
-    def __init__(self, dataset: xr.Dataset) -> None:
-        self._dataset = dataset
-
-    @classmethod
-    def from_tree(cls, tree: xr.DataTree) -> Similarity:
-        """The similarity that a tree of datasets holds, as `tree` gives it.
-
-        Examples:
-            >>> ns.Similarity.from_tree(similarity.tree).value == similarity.value
-            True
-        """
-        return cls(tree.to_dataset())
-
     # ---- what there is -------------------------------------------------------------------------------------------------
-
-    @property
-    def dataset(self) -> xr.Dataset:
-        """All numbers and labels, in the documented schema."""
-        return self._dataset
-
-    @property
-    def tree(self) -> xr.DataTree:
-        """The dataset as a tree of one."""
-        return xr.DataTree(self._dataset)
-
-    @property
-    def attrs(self) -> dict[str, Any]:
-        """Where the result came from: model, fingerprint, measure, pooling, texts and prompts, versions."""
-        return dict(self._dataset.attrs)
 
     @property
     def value(self) -> float:
@@ -234,23 +207,14 @@ class Similarity:
         """
         return view("plots:plot_similarity")(self, **options)
 
-    def show(self) -> None:
-        """Print the value, the strongest cells and what every token does.
-
-        Examples:
-            >>> similarity.show()  # doctest: +ELLIPSIS
-            cosine ...
-        """
-        view("output.similarity_terminal:show_similarities")([self])
-
-    def explore(self, *others: Similarity) -> Any:
-        """The explorer as a notebook widget, with other similarities of the same model beside it (extra `notebook`).
+    def explore(self, *others: Result) -> Any:
+        """The explorer as a notebook widget, alone or with other similarities of the same model (needs `notebook`).
 
         Examples:
             >>> widget = similarity.explore()  # at the end of a cell, it shows itself
         """
-        check_one_model([self, *others])
-        return widget(self, *others)
+        check_one_model([self, *(other for other in others if isinstance(other, Similarity))])
+        return super().explore(*others)
 
     def save(self, path: str | Path, **options: object) -> Path:
         """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.

@@ -9,7 +9,7 @@ import json
 import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, cast
 
 import torch
@@ -85,6 +85,7 @@ class _Folder:
                 modules = _json(path)
                 if not isinstance(modules, list) or not all(isinstance(each, dict) for each in modules):
                     raise ModelError(f"{path} is no list of modules, as sentence-transformers writes it.")
+                _check_paths(path, cast("list[dict[str, Any]]", modules))
                 folder = _Folder(place, model.name, find, cast("list[dict[str, Any]]", modules))
                 # An older folder keeps its transformer in a folder of its own, which was loaded.
                 if place == location or any(each.get("path") == Path(location).name for each in modules):
@@ -286,6 +287,16 @@ def _json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read as JSON: {error}") from error
+
+
+def _check_paths(file: Path, modules: list[dict[str, Any]]) -> None:
+    """Raise if a module is outside of the model's own folder."""
+    for module in modules:
+        path = PurePath(str(module.get("path", "")))
+        if path.is_absolute() or ".." in path.parts:
+            raise ModelError(
+                f"{file} has a module at {str(path)!r:.80}, which is outside of its folder, so it is not read."
+            )
 
 
 def _joined(path: str, name: str) -> str:

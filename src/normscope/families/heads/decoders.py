@@ -155,7 +155,7 @@ DECODERS: Table = {
     "Qwen3_5TextForSequenceClassification": _decoder_tasks(_UNIT_RMS)["ForSequenceClassification"],
     "Qwen3_5ForSequenceClassification": _decoder_tasks(_INSIDE)["ForSequenceClassification"],
     "Qwen3_5ForTokenClassification": _decoder_tasks(_INSIDE)["ForTokenClassification"],
-    **for_each("Afmoe", _lm(*RMS, LM_HEAD)),
+    **for_each("Afmoe KimiLinear", _lm(*RMS, LM_HEAD)),
     **for_each("Bamba", _lm(RmsNormPart("base_model.final_layernorm"), LM_HEAD)),
     **for_each("Lfm2 Lfm2Moe", _lm(RmsNormPart("base_model.embedding_norm"), LM_HEAD)),
     **for_each("Mamba2", _lm(RmsNormPart("base_model.norm_f"), LM_HEAD)),

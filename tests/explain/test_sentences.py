@@ -1,4 +1,4 @@
-"""Explanations by sentences: exact sums over their tokens, with attention sinks and special tokens apart; and the terminal."""
+"""Explanations by sentences: exact sums over their tokens, special tokens apart; and how a terminal shows them."""
 
 from __future__ import annotations
 

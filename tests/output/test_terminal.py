@@ -72,7 +72,9 @@ def test_cells_are_coloured_and_darker_where_the_value_is_larger(analysis: ns.An
     lightness = [sum(int(value) for value in colour[:3]) for colour in backgrounds]
     values = analysis.map("AttnRes").sel(layer=2).values[2]
     assert int(np.argmin(lightness)) == int(np.argmax(values))
-    assert int(np.argmax(lightness)) == int(np.argmin(values))
+    assert lightness[int(np.argmin(values))] == max(lightness)
+    ranked = [lightness[place] for place in np.argsort(values)]
+    assert ranked == sorted(ranked, reverse=True)
 
 
 def test_keys_that_do_not_exist_are_empty_cells(analysis: ns.Analysis) -> None:

@@ -51,7 +51,7 @@ def test_the_weaker_tokens_are_summed_in_one_row(explanation: ns.Explanation) ->
     values = np.sort(np.abs(explanation.attribution.values))
     assert len(weaker) == 1
     assert f"{len(values) - 4} weaker ones" in weaker[0]
-    kept = explanation.top(4)["attribution"].sum()
+    kept = np.sum(explanation.top(4)["attribution"].to_numpy())
     rest = float(explanation.attribution.sum()) - float(kept)
     assert float(weaker[0].split()[-1]) == pytest.approx(rest, abs=2e-4)
 

@@ -280,9 +280,13 @@ def forward_pass(model: nn.Module) -> Generator[list[RemovableHandle]]:
 
 
 def _refuse_global_hooks(model: nn.Module) -> None:
-    """Raise if hooks are registered for all modules: they run before all others, so nothing can be compared with them."""
+    """Raise if hooks are registered for all modules: they run before all others, so nothing can be compared with them.
+
+    Those of torch (its profilers and counters of operations) only watch.
+    """
     hooked: Any = _all_modules
-    registered = [*hooked._global_forward_pre_hooks.values(), *hooked._global_forward_hooks.values()]
+    every = [*hooked._global_forward_pre_hooks.values(), *hooked._global_forward_hooks.values()]
+    registered = [hook for hook in every if not _is_of_libraries(hook)]
     if registered:
         raise ModelError(
             f"{_called(registered[0])} is registered as a forward hook of all modules (register_module_forward_hook or "

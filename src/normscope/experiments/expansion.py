@@ -21,7 +21,7 @@ from normscope.capture.values import value_projection
 from normscope.capture.weights import BlockWeights
 from normscope.chain.trace import LayerNorm
 from normscope.errors import UnsupportedArchitectureError
-from normscope.experiments import figures, published, tables
+from normscope.experiments import declared, figures, published, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.partial import Moments, Partial
 from normscope.experiments.tables import Row
@@ -46,19 +46,7 @@ _FORMS = ("affine", "linear", _PUBLISHED)
 
 
 @dataclass(frozen=True)
-class ExpansionRate(Experiment):
-    """Option `form`: `affine`, as in the paper, `[x 1] -> [x W_V W_O + b  1]` with `b = b_V W_O + b_O`; `linear`, the linear
-    map alone, divided by sqrt(d); `authors`, as their code has it: the affine map with b_O in a column instead of a row."""
-
-    form: str = "affine"
-
-    name: ClassVar[str] = "expansion-rate"
-    paper: ClassVar[str] = "Kobayashi et al. 2021"
-    shows: ClassVar[str] = "expansion rate of f"
-    reads_corpus: ClassVar[bool] = False
-    summary: ClassVar[str] = (
-        "how much the attention's value and output projections stretch vectors (from the weights alone)"
-    )
+class ExpansionRate(declared.ExpansionRate, Experiment):
     columns: ClassVar[dict[str, str]] = {
         "layer": "layer, from 1; empty for the mean over layers",
         "expansion_rate": "root mean square of the singular values of f",

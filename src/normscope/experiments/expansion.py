@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from normscope.capture import blocks_of
-from normscope.capture.values import value_projection
+from normscope.capture.values import projections, value_projection
 from normscope.capture.weights import BlockWeights
 from normscope.chain.trace import LayerNorm
 from normscope.errors import UnsupportedArchitectureError
@@ -31,6 +31,9 @@ from normscope.families.spec import (
     HookedAttention,
     LatentPerHead,
     LinearMixer,
+    ProbedAttention,
+    SequenceFirst,
+    SideBySide,
     SplitHeads,
     Topology,
     Value,
@@ -150,7 +153,8 @@ class _Transformation:
             )
         output = weights.linear(part.output, getattr(part, "layer_scale", None))
         d_head = output.weight.shape[1] // heads
-        groups = _groups(part.value, len(weights.linear(part.value.module).weight) // d_head, heads)
+        outputs = sum(len(weights.linear(path).weight) for path in projections(part.value))
+        groups = _groups(part.value, outputs // d_head, heads)
         projection, bias = value_projection(part.value, weights, groups, d_head)
         value = projection.repeat_interleave(heads // groups, dim=0).flatten(0, 1).T
         value_bias = value.new_zeros(groups, d_head) if bias is None else bias
@@ -178,12 +182,14 @@ class _Transformation:
 
 
 def _attention(topology: Topology) -> AttentionPart:
-    return next(part for part in topology.chain() if isinstance(part, DispatchedAttention | HookedAttention))
+    return next(
+        part for part in topology.chain() if isinstance(part, DispatchedAttention | HookedAttention | ProbedAttention)
+    )
 
 
 def _groups(value: Value, outputs: int, heads: int) -> int:
     """How many heads have values of their own, from the number of head-sized outputs of the (possibly fused) projection."""
-    if isinstance(value, SplitHeads):
+    if isinstance(value, SplitHeads | SequenceFirst | SideBySide):
         return outputs
     return heads if outputs == 3 * heads else (outputs - heads) // 2
 

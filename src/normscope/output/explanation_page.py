@@ -120,7 +120,7 @@ def _predictions(explanation: Explanation, target: int) -> list[dict[str, str]]:
 
 def _flow(explanation: Explanation, target: int) -> str:
     """The flow graph as SVG without its XML header; empty if there is no flow."""
-    if not explanation.follows:
+    if not explanation.has_edges:
         return ""
     picture = StringIO()
     try:

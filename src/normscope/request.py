@@ -283,7 +283,6 @@ class ExplainedOptions:
         Documentation(
             "Keep what flows from every token to every other in each layer. Default: for inputs of fewer than 1,024 tokens, "
             "and for --flow.",
-            ("--edges/--no-edges",),
             panel=_HOW,
         ),
     ] = None

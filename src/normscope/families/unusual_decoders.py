@@ -97,10 +97,10 @@ def _minimax_layers(config: Config) -> list[Topology]:
 
 def _minimax_layer(config: Config, attention: AttentionPart, name: str) -> ChangedBypass:
     around = (
-        (RmsNormPart(FIRST_NORM), ScalePart(getattr(config, f"{name}_alpha_factor"))),
-        (RmsNormPart(SECOND_NORM), ScalePart(config.mlp_alpha_factor)),
+        (RmsNormPart(FIRST_NORM), ScalePart(float(getattr(config, f"{name}_alpha_factor")))),
+        (RmsNormPart(SECOND_NORM), ScalePart(float(config.mlp_alpha_factor))),
     )
-    factors = getattr(config, f"{name}_beta_factor"), config.mlp_beta_factor
+    factors = float(getattr(config, f"{name}_beta_factor")), float(config.mlp_beta_factor)
     return ChangedBypass(attention, RmsNormPart(SECOND_NORM), EXPERTS, around, factors)
 
 

@@ -88,6 +88,7 @@ _WHOLE_HEAD = {"rope_parameters": {**_SECTIONS["rope_parameters"], "partial_rota
 
 SPECIAL: dict[str, dict[str, Any]] = {
     "axk1": {**_LATENT, "head_dim": 4},
+    "axk2": {**_LATENT, "head_dim": 4},
     "bailing_hybrid": {**_LATENT, **_TWO_KINDS, "mlp_layer_types": ["sparse", "dense"]},
     "bamba": {**_MAMBA, "attn_layer_indices": [1]},
     "big_bird": {"attention_type": "original_full"},
@@ -128,6 +129,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "reformer": {"axial_pos_embds_dim": (16, 16), "axial_pos_shape": (8, 8)},
     "roc_bert": {"shape_vocab_size": 64, "pronunciation_vocab_size": 64},
     "splinter": {"question_token_id": 7},
+    "xmod": {"default_language": "en_XX"},
     "youtu": {**_LATENT, "head_dim": 4},
     "zaya": {"num_experts_per_tok": 1},
 }

@@ -32,6 +32,12 @@ def mixing_weights(part: LinearMixer, read: BlockWeights, view: SequenceView) ->
     assert isinstance(part.function, str)
     call = view.mixing(part.module)
     arguments = call.of_sequence(view.sequence, view.length)
+    if part.values not in arguments:
+        raise UnsupportedArchitectureError(
+            f"The mixing function {part.function!r} was called without an argument {part.values!r}, which its family says "
+            f"are its values. It is {call.function.__qualname__} of {call.function.__module__}: put the function of "
+            f"transformers back, or analyse the model with the transformers that its family was written for."
+        )
     values = arguments[part.values]
     _, length, heads, width = values.shape
     weights = values.new_zeros(heads, length, length)

@@ -28,6 +28,7 @@ from normscope.families.spec import (
     Part,
     PlainExpertsPart,
     PlainPart,
+    ProbedPart,
     RoutedPart,
     SharedExpertsPart,
     Stack,
@@ -105,10 +106,14 @@ def _mixing(block: nn.Module, chain: tuple[Part, ...], model: PreTrainedModel) -
     if attention is None:
         return int(model.config.get_text_config().hidden_size), 1, 1
     d, values = _shape(block.get_submodule(attention.output))
-    return d, attention.heads if isinstance(attention, LinearMixer) else _attention_heads(model), values
+    return d, _heads(attention, model), values
 
 
-def _attention_heads(model: PreTrainedModel) -> int:
+def _heads(attention: AttentionPart, model: PreTrainedModel) -> int:
+    if isinstance(attention, LinearMixer):
+        return attention.heads
+    if isinstance(attention, ProbedPart):
+        return attention.heads(model.config)
     return int(model.config.get_text_config().num_attention_heads)
 
 
@@ -118,6 +123,8 @@ def _shape(module: nn.Module) -> tuple[int, int]:
         inputs, outputs = module.weight.shape
         return int(outputs), int(inputs)
     sizes: Any = module
+    if isinstance(module, nn.Conv1d):
+        return module.out_channels, module.in_channels
     return int(sizes.out_features), int(sizes.in_features)
 
 

@@ -35,6 +35,7 @@ _KINDS = (
     "state_spaces",
     "unusual_decoders",
     "encoder_decoder",
+    "probed",
     "vision",
     "multimodal",
 )

@@ -104,6 +104,16 @@ def explain_command(
             rich_help_panel=_SHOWN,
         ),
     ] = None,
+    verify: Annotated[
+        int | None,
+        typer.Option(
+            "--verify",
+            help="Also cut this many of the strongest edges in the real model, and compare with what is predicted.",
+            show_default=False,
+            rich_help_panel=_SHOWN,
+            min=1,
+        ),
+    ] = None,
     out: options.Out = None,
     model: ModelOptions,
 ) -> None:
@@ -140,11 +150,23 @@ def explain_command(
         explanation = analyzer.explain(texts.inputs(analyzer), **keywords)
     if explanation.note:
         say(explanation.note, "yellow")
+    shown = explanation
     if units == "sentence":
-        explanation = explanation.sentences()
+        shown = explanation.sentences()
     elif words or units == "word":
-        explanation = explanation.words()
-    show_or_write(explanation, out, flow, top)
+        shown = explanation.words()
+    show_or_write(shown, out, flow, top)
+    if verify is not None:
+        _verify(explanation, verify)
+
+
+def _verify(explanation: Explanation, count: int) -> None:
+    """Cut edges in the model and print what came of it."""
+    from normscope.output.verification_terminal import verification_view
+
+    with working("Cutting edges"):
+        verified = explanation.verify(count)
+    result_console().print(verification_view(verified))
 
 
 def methods_command(name: options.NamePart = None) -> None:

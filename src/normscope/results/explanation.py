@@ -392,7 +392,7 @@ class Explanation(StackResult):
         return view("results.frames:attribution_frame")(self)
 
     def save(self, path: str | Path, **options: object) -> Path:
-        """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
+        """Write to a file in the format that its ending names: nc, html (the explorer), csv, parquet, json, svg, png or pdf.
 
         A netCDF file (nc, or no ending) holds everything. `normscope.open` reads it back, and it opens without normscope.
         Options are those of a picture, as in `plot`, or `flow`, the share of the flow that is drawn instead of the text.

@@ -463,7 +463,8 @@ class Analyzer(Model):
     ) -> Explanation:
         sequence, question = read_question(self, sequence, wanted)
         resolve.refuse_unknown_ids(self, sequence)
-        return Explanation.from_tree(method.explain(Asked(self, sequence, question, request)))
+        asked = Asked(self, sequence, question, request)
+        return Explanation.from_tree(method.explain(asked)).with_model(asked)
 
     @with_keywords(AnswerOptions, AnswerRequest)
     def explain_answer(self, **options: Unpack[AnswerOptions]) -> Answer:

@@ -105,6 +105,16 @@ def explain_command(
             rich_help_panel=_SHOWN,
         ),
     ] = None,
+    verify: Annotated[
+        int | None,
+        typer.Option(
+            "--verify",
+            help="Also cut this many of the strongest edges in the real model, and compare with what is predicted.",
+            show_default=False,
+            rich_help_panel=_SHOWN,
+            min=1,
+        ),
+    ] = None,
     out: options.Out = None,
     model: ModelOptions,
 ) -> None:
@@ -146,6 +156,17 @@ def explain_command(
         _write_page(explanation, out, chosen)
     else:
         show_or_write(_in_units(explanation, chosen), out, flow, top)
+    if verify is not None:
+        _verify(explanation, verify)
+
+
+def _verify(explanation: Explanation, count: int) -> None:
+    """Cut edges in the model and print what came of it."""
+    from normscope.output.verification_terminal import verification_view
+
+    with working("Cutting edges"):
+        verified = explanation.verify(count)
+    result_console().print(verification_view(verified))
 
 
 def methods_command(name: options.NamePart = None) -> None:

@@ -51,7 +51,6 @@ _OTHER_VALUES = (
     "some of its layers take their keys and values from another layer, whose states are not those of the layer's input"
 )
 _BRANCH_CONVOLUTION = "a short convolution mixes tokens again after attention and after the feed-forward"
-_HIDDEN_WEIGHTS = "its attention shows its weights only on request, and no component makes the request"
 _ADAPTERS = "an adapter of the chosen language follows each feed-forward, with a residual connection of its own"
 _EXPERT_ATTENTION = "the query and output projections of its attention are mixtures of experts"
 _CLAMPED = "its networks clamp gate and up projections, and no component describes one that is not interleaved"
@@ -65,7 +64,6 @@ _TYPES: dict[str, str] = {
     _GATED_NORM: "axk2",
     _OTHER_VALUES: "mistral_large4_text mistral_large4",
     _BRANCH_CONVOLUTION: "inkling_text inkling_mm_model",
-    _HIDDEN_WEIGHTS: "trocr",
     _ADAPTERS: "xmod",
     _EXPERT_ATTENTION: "jetmoe",
     _CLAMPED: "minimax_m3_vl_text minimax_m3_vl",
@@ -75,8 +73,8 @@ _TYPES: dict[str, str] = {
     _SIDE_BY_SIDE: ("falcon_h1"),
     _GATED: ("beam diffllama hrm_text muse_glimmer_text neomme"),
     _STREAMS: (
-        "deepseek_v4 gemma3n gemma3n_text gemma4 gemma4_assistant gemma4_text gemma4_unified "
-        "gemma4_unified_assistant gemma4_unified_text hy_v4 mobilebert qwen4_exp qwen4_exp_text "
+        "deepseek_v4 gemma3n gemma3n_text gemma4_assistant "
+        "gemma4_unified_assistant hy_v4 mobilebert qwen4_exp qwen4_exp_text "
     ),
     _SPARSE: ("fnet funnel mra pegasus_x perceiver prophetnet reformer yoso"),
     _NO_BLOCKS: ("cpmant fsmt ibert xlnet"),

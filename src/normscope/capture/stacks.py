@@ -15,7 +15,6 @@ from transformers import PreTrainedModel
 from normscope.capture.blocks import watched_modules
 from normscope.capture.values import watched_below
 from normscope.errors import ModelError, UnsupportedArchitectureError
-from normscope.families.refused import check_class
 from normscope.families.spec import AttentionPart, Family, Part, Stack
 
 
@@ -29,7 +28,6 @@ def family_in(model: PreTrainedModel, family: Family) -> Family:
 
     A decoder alone has no encoder to attend to, so its chain has no cross-attention.
     """
-    check_class(type(model).__name__)
     if family.encoder is None:
         return family
     match bool(_blocks(model, family.encoder)), bool(_blocks(model, family.stack)):

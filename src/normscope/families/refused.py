@@ -10,10 +10,13 @@ from functools import cache
 
 from normscope.errors import UnsupportedArchitectureError
 
+TWO_TOWERS = ("CLIPModel", "SiglipModel", "MetaClip2Model")
+"""Classes with a tower for images and one for texts, `vision_model` and `text_model`."""
+
 CLASSES: Mapping[str, str] = dict.fromkeys(
-    ("CLIPModel", "SiglipModel", "MetaClip2Model"),
-    "it has two towers, one for images and one for texts. Each is a model of its own: analyse model.vision_model or "
-    "model.text_model.",
+    TWO_TOWERS,
+    "it has two towers, one for images and one for texts. Compare an image with a text (similarity), or analyse one tower: "
+    "analyzer.of_stack('image') or analyzer.of_stack('text'), that is, model.vision_model or model.text_model.",
 )
 """Classes whose type is described, but not as a whole."""
 

@@ -55,6 +55,10 @@ class Computed:
         by_size = (difference / largest).norm(dim=-1) / (rounded / largest).norm(dim=-1)
         return alike.maximum(by_size)
 
+    def is_near(self, own: Float[Tensor, "row f"], least: float, limit: float) -> bool:
+        """Whether every single number is within a limit of what is rounded, so that both measures of `error` are too."""
+        return bool(((self.value - own).abs_() <= (self.rounded + least).mul_(limit)).all())
+
     def __add__(self, other: Computed) -> Computed:
         return Computed(self.value + other.value, self.rounded + other.rounded)
 

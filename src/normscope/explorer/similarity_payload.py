@@ -15,8 +15,8 @@ the order in which they were ranked. Of one similarity:
       "matches":  {"token": [3, -1, ...], "value": [0.91, 0, ...]} or null    late interaction, for every first token
     }
 
-A side is `{"text", "prompt", "tokens", "share", "margin", "bias"}`, with its pixels as `image` where it is an image. `tokens` has
-one list for each column, as everywhere (`position`, `token`, `special`, `word`, `wordText`, of an image `row` and `column`), and
+A side is `{"text", "prompt", "tokens", "share", "margin", "bias"}`, of an image with its pixels as `image`. `tokens` has
+one list for each column, as everywhere (`position`, `token`, `special`, `word`, `wordText`, `row`, `column`), and
 `prompt`, which is 1 for tokens of the instruction before the text. `share[k]` is the row (or column) of the table plus
 `margin[k]`; with `bias` the shares add up to `value`. `margin` is null without a table. Blocks are those of `packing.block`.
 """

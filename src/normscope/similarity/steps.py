@@ -72,7 +72,7 @@ def _attended(step: AttentionPool, rows: Rows) -> tuple[list[HeadStep], Rows]:
     weights = (torch.einsum("rhf,khf->hrk", queries, keys) / size**0.5).softmax(-1)
     value, output = _like(step.value, rows), _like(step.output, rows)
     sources = torch.arange(len(rows), device=rows.device)[None]
-    branches: list[tuple[HeadStep, ...]] = []
+    branches: list[tuple[Pick, Linear]] = []
     for head, own in enumerate(weights):
         part = slice(head * size, (head + 1) * size)
         linear = Linear(value.weight[part], None if value.bias is None else value.bias[part])

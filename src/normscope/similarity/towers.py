@@ -108,7 +108,8 @@ def _linear(module: torch.nn.Linear) -> Linear:
 
 
 def _norm(module: torch.nn.LayerNorm) -> LayerNorm:
-    return LayerNorm(module.weight.detach(), None if module.bias is None else module.bias.detach(), module.eps)
+    weights = BlockWeights(module, module.weight.dtype)
+    return LayerNorm(weights.parameter("weight"), weights.parameter("bias"), module.eps)
 
 
 _Steps = Callable[[Any], tuple[EmbeddingStep, ...]]

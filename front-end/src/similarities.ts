@@ -19,7 +19,7 @@ import { formatState } from "./model/state";
 import { Store } from "./model/store";
 import { label } from "./model/tokens";
 import { Exports } from "./panels/exports";
-import { factsPopover } from "./panels/facts";
+import { exactTo, factsPopover } from "./panels/facts";
 import { Masthead } from "./panels/masthead";
 import { SimilarityMap } from "./panels/similarity/map";
 import { Partners } from "./panels/similarity/partners";
@@ -269,7 +269,7 @@ function factsOf({ error, facts }: Similarity): HTMLElement {
   const description =
     "The table, its margins and the constant add up to the model\u2019s own similarity. Relative error:";
   return factsPopover(
-    error,
+    exactTo(error),
     shown,
     [h("p", {}, `${description} ${format.error(error)}`)],
     "Completeness: click for model facts.",

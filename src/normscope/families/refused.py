@@ -10,18 +10,18 @@ from functools import cache
 
 from normscope.errors import UnsupportedArchitectureError
 
-CLASSES: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("CLIPModel", "SiglipModel", "MetaClip2Model"),
-        "it has two towers, one for images and one for texts. Each is a model of its own: analyse model.vision_model or "
-        "model.text_model.",
-    ),
-    **dict.fromkeys(
-        ("LongformerForSequenceClassification", "LongformerForQuestionAnswering", "LongformerForMultipleChoice"),
-        "it gives some tokens global attention, which has projections of its own that no component describes. Its bare "
-        "model, whose attention is local, is analysed.",
-    ),
-}
+TWO_TOWERS: Mapping[str, str] = dict.fromkeys(
+    ("CLIPModel", "SiglipModel", "MetaClip2Model"),
+    "it has two towers, one for images and one for texts. Compare an image with a text (similarity), or analyse one tower: "
+    "analyzer.of_stack('image') or analyzer.of_stack('text'), that is, model.vision_model or model.text_model.",
+)
+"""Classes with a tower for images and one for texts, `vision_model` and `text_model`, which are no one model."""
+
+CLASSES: Mapping[str, str] = dict.fromkeys(
+    ("LongformerForSequenceClassification", "LongformerForQuestionAnswering", "LongformerForMultipleChoice"),
+    "it gives some tokens global attention, which has projections of its own that no component describes. Its bare "
+    "model, whose attention is local, is analysed.",
+)
 """Classes whose type is described, but not as a whole."""
 
 _SHARED = "attention blocks are shared between places, and read the embeddings beside the state of their layer"
@@ -156,6 +156,12 @@ def has_attention(model_type: str) -> bool:
 
 def check_class(name: str) -> None:
     """Refuse a class that its family does not describe."""
-    reason = CLASSES.get(name)
-    if reason is not None:
-        raise UnsupportedArchitectureError(f"{name} is not analysed as a whole: {reason}")
+    if name in CLASSES:
+        raise UnsupportedArchitectureError(f"{name} is not analysed as a whole: {CLASSES[name]}")
+
+
+def check_whole(name: str) -> None:
+    """Refuse a class that its family does not describe, or that has two towers and is no one model."""
+    check_class(name)
+    if name in TWO_TOWERS:
+        raise UnsupportedArchitectureError(f"{name} is not analysed as a whole: {TWO_TOWERS[name]}")

@@ -16,7 +16,16 @@ from PIL import Image
 from normscope.chain.baseline import BiasBaseline, baseline
 from normscope.chain.measure import AnyMeasure, Request, StackRequest
 from normscope.errors import InputError, SelectionError
-from normscope.inputs import AS_TEXTS, DecoderText, Reading, TokenSequence, read_images, read_inputs, with_targets
+from normscope.inputs import (
+    AS_TEXTS,
+    DecoderText,
+    Reading,
+    TokenSequence,
+    read_audio,
+    read_images,
+    read_inputs,
+    with_targets,
+)
 from normscope.methods.approximate import approximation
 from normscope.methods.layer import LayerMethod, MapRequest
 from normscope.models.config import no_decoder, no_layer
@@ -34,6 +43,8 @@ def read_sources(model: Model, inputs: Any, reading: Reading = AS_TEXTS) -> tupl
     """The sequences of an input, without targets for a decoder."""
     if model.family.reads == "image":
         return read_images(inputs, model.module, model.processor)
+    if model.family.reads == "audio":
+        return read_audio(inputs, model.module, model.processor)
     if _is_image(inputs):
         raise InputError(f"An image was given, but {model.name} reads text.")
     sequences, single = read_inputs(inputs, model.tokenizer, model.longest, reading)

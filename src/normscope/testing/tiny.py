@@ -84,6 +84,10 @@ _WHOLE_HEAD = {"rope_parameters": {**_SECTIONS["rope_parameters"], "partial_rota
 """Sections of positions that rotate all of a head."""
 
 SPECIAL: dict[str, dict[str, Any]] = {
+    "audio-spectrogram-transformer": {
+        **{"max_length": 24, "num_mel_bins": 12},
+        **{"time_stride": 4, "frequency_stride": 4},
+    },
     "axk1": _LATENT,
     "bamba": _MAMBA,
     "big_bird": {"attention_type": "original_full"},

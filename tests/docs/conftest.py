@@ -22,6 +22,8 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertForSequenceClassification,
+    CLIPConfig,
+    CLIPModel,
     GPT2Config,
     GPT2LMHeadModel,
     PreTrainedTokenizerFast,
@@ -45,6 +47,7 @@ KINDS = {
     "google/vit-base-patch16-224": "vision",
     "facebook/wav2vec2-base-960h": "hearing",
     "openai/whisper-tiny": "whisper",
+    "openai/clip-vit-base-patch32": "towers",
     "Helsinki-NLP/opus-mt-de-en": "translation",
     "Helsinki-NLP/opus-mt-zh-en": "translation",
     "distilbert/distilbert-base-uncased-finetuned-sst-2-english": "classifier",
@@ -115,6 +118,16 @@ def whisper(folder: Path) -> None:
     WhisperFeatureExtractor(feature_size=8, chunk_length=1).save_pretrained(folder)
 
 
+def towers(folder: Path) -> None:
+    """An image tower and a text tower whose texts end with the last token of the embedded tokenizer."""
+    text = dict(vocab_size=30522, eos_token_id=102, bos_token_id=101, pad_token_id=0, **_BERT)
+    CLIPModel(CLIPConfig(text_config=text, vision_config=dict(image_size=12, patch_size=4, **_BERT))).save_pretrained(
+        folder
+    )
+    ViTImageProcessorPil(size={"height": 12, "width": 12}).save_pretrained(folder)
+    _embedded_tokenizer(folder)
+
+
 def _embedded_tokenizer(folder: Path) -> None:
     AutoTokenizer.from_pretrained(embedded.model_folder()).save_pretrained(folder)
 
@@ -127,6 +140,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "vision": vision,
     "hearing": hearing,
     "whisper": whisper,
+    "towers": towers,
 }
 
 

@@ -19,7 +19,7 @@ import xarray as xr
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope.capture import LONG
-from normscope.chain.baseline import baseline
+from normscope.chain.joint_gates import counting
 from normscope.chain.measure import KeptTraces, check_arithmetic
 from normscope.chain.trace import LayerTrace
 from normscope.deprecated import renamed_keywords, warn_renamed
@@ -31,6 +31,7 @@ from normscope.estimate.planning import asked_of, explained_of, lengths_of, plan
 from normscope.explain.parse import checked, read_question
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import Wanted
+from normscope.explain.streaming import can_stream
 from normscope.explain.task import Asked
 from normscope.families.spec import Stack
 from normscope.inputs import AudioInput, DecoderText, ImageInput, Input, Reading, TokenSequence, is_image
@@ -45,6 +46,7 @@ from normscope.models.options import DeviceMap, ModelOptions
 from normscope.models.towers import has_two_towers, tower_of
 from normscope.options import (
     StackName,
+    counted,
     ff_baseline_of,
     stack_name,
     value_bias_of,
@@ -283,6 +285,8 @@ class Analyzer(Model):
                 faster in it. The result says so as for approximate maps, and its parts have to add up less exactly.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
             value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
+            gates: whether gates of attention are constants (`"fixed"`), or share in what they let through, which then counts
+                with the query's own token (`"joint"`).
             ff_baseline: where the integrated gradients of feed-forwards start: at `"zero"` (as in the papers), or at the
                 `"bias"`, what enters an activation without any token.
             dtype: arithmetic of the decomposition (default float32, or float64 for a float64 model).
@@ -323,7 +327,7 @@ class Analyzer(Model):
         """The analyses of sequences that are analysed together, at the same positions."""
         wanted = resolve.wanted_of(asked, asked, projections=asked.projections)
         request = resolve.map_request(self, method, wanted, asked)
-        facts = {**self.facts, "value_bias": asked.value_bias, "ff_baseline": asked.ff_baseline, **method.facts}
+        facts = {**self.facts, **counted(asked), **method.facts}
         if asked.out is not None:
             require_extra("zarr", "Streaming results to disk (out=)", "zarr")
             from normscope.results import zarr as streaming  # noqa: PLC0415  (an extra)
@@ -367,11 +371,11 @@ class Analyzer(Model):
         own, _ = resolve.scopes_asked(self, asked.scopes)
         value_bias = value_bias_of(asked.value_bias)
         measure = Decomposition(ratios=tuple(own), value_bias=value_bias)
-        start = baseline(asked.ff_baseline, value_bias)
+        start = counting(asked, value_bias)
         request = resolve.request(self, [measure], [], asked.layers, None, asked.dtype, start)
         sequences, single = resolve.read(self, inputs, asked.decoder_text, Reading(pretokenized, asked.truncate))
         measured = Pass(self, request).over(sequences, progress=asked.progress, tell=asked.on_progress)
-        facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline}
+        facts = {**self.facts, **counted(asked)}
         ratios = [results.mixing_ratios(item, facts) for item in measured]
         return ratios[0] if single else ratios
 
@@ -422,6 +426,8 @@ class Analyzer(Model):
             method: how to attribute, by name (`normscope methods` lists them) or with options (`normscope.method`). Only
                 the pull-back follows what flows through the layers, adds up exactly, and takes the next two arguments.
             heads: also keep the edges of every head, `[layer, head, query, key]`.
+            edges: keep what flows from every token to every other in each layer, for `edges` and `flow` of the result. By
+                default for inputs of fewer than 1,024 tokens, since their memory grows with the square of the length.
             ff_baseline: as in `analyze`, for the pull-back and DecompX. What belongs to no token is here all that is not
                 linear in the states that enter a layer.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
@@ -443,10 +449,10 @@ class Analyzer(Model):
         asked = ExplainRequest(**options)
         check_arithmetic(asked.dtype)
         method = attribution(asked.method)
-        if asked.heads and not method.follows:
+        if (asked.heads or asked.edges) and not method.follows:
             raise InputError(
-                f"The method {method.facts['method']!r} does not follow single heads: leave out heads, or use "
-                f"'pull-back'."
+                f"The method {method.facts['method']!r} follows nothing through the layers: leave out heads and edges, or "
+                f"use 'pull-back'."
             )
         if ff_baseline_of(asked.ff_baseline) != "zero" and not method.through_slopes:
             raise InputError(
@@ -457,7 +463,8 @@ class Analyzer(Model):
         said = (target, asked.against, asked.at, asked.continue_for, asked.direction, decoder_text)
         wanted = checked(*said, asked.objective)
         sequences, single = resolve.read_sources(self, inputs, Reading(pretokenized, asked.truncate))
-        request = PullRequest(asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline)
+        how = (asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline, asked.edges)
+        request = PullRequest(*how)
         explanations = [self._explain(item, wanted, method, request) for item in sequences]
         return explanations[0] if single else explanations
 
@@ -736,8 +743,10 @@ class Analyzer(Model):
         if count < 1:
             raise InputError(f"At least one value is explained, not {count}.")
         check_arithmetic(dtype)
-        stacks = explained_of(self, count, dtype, heads=heads, head=True)
         lengths = planned.lengths(self, inputs, decoder_text, Reading(pretokenized, truncate))
+        long = not heads and min(max(each) for each in lengths) >= LONG
+        streamed = long and can_stream(self)
+        stacks = explained_of(self, count, dtype, heads=heads, head=True, edges=not long, streamed=streamed)
         short_run = planned.short_explanation(self, self.explain, dtype, heads=heads) if timed else None
         return plan(self, stacks, lengths, short_run=short_run, clock=clock)
 
@@ -767,7 +776,7 @@ class Analyzer(Model):
         if count < 1 or length < 1:
             raise InputError(f"At least one value of at least one token is explained, not {count} of {length}.")
         check_arithmetic(dtype)
-        streamed = length >= LONG and self.family.encoder is None
+        streamed = length >= LONG and can_stream(self)
         stacks = explained_of(self, count, dtype, heads=False, head=True, edges=False, streamed=streamed)
         sizes = [Length(length)] if self.family.encoder is None else [Length(1, length)]
         short_run = planned.short_explanation(self, self.explain, dtype, heads=False) if timed else None

@@ -157,7 +157,6 @@ def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dat
     relevance = [layer.relevance for layer in layers] + [flow.after_last]
     variables: dict[str, Any] = {
         RELEVANCE: (("target", "depth", "query"), _stacked(relevance), about),
-        EDGES: (("target", "layer", "query", "key"), _each(layers, "edges"), about),
         HEADS: (("target", "layer", "head", "key"), _by_head(layers, "heads"), about),
         FEED_FORWARD: (("target", "layer", "query"), _each(layers, "feed_forward"), about),
         BIAS: (("target", "layer", "query"), _each(layers, "bias"), about),
@@ -166,6 +165,8 @@ def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dat
         STATE_NORM: (("layer", "query"), np.stack([_numpy(each) for each in flow.state_norms[::-1]])),
     }
     coordinates[SINK] = "query", sinks(variables[RECEIVED][1], causal=flow.causal)
+    if layers[0].edges is not None:
+        variables[EDGES] = ("target", "layer", "query", "key"), _each(layers, "edges"), about
     if layers[0].head_edges is not None:
         variables[HEAD_EDGES] = ("target", "layer", "head", "query", "key"), _by_head(layers, "head_edges"), about
     return described.dataset(variables, side, coordinates)

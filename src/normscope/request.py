@@ -20,6 +20,7 @@ from normscope.options import (
     Documentation,
     DocumentedBaseline,
     FeedForwardBaseline,
+    Gates,
     Masking,
     Measure,
     Objective,
@@ -68,6 +69,7 @@ class ConventionOptions(TypedDict, total=False):
 
     value_bias: ValueBias
     ff_baseline: FeedForwardBaseline
+    gates: Gates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,6 +282,14 @@ class ExplainedOptions:
         Documentation("How to attribute; `normscope methods` lists the methods.", command_line_type=str, panel=_HOW),
     ] = "pull-back"
     heads: Annotated[bool, Documentation("Also keep the edges of every head (in a .nc).", panel=_HOW)] = False
+    edges: Annotated[
+        bool | None,
+        Documentation(
+            "Keep what flows from every token to every other in each layer. Default: for inputs of fewer than 1,024 tokens, "
+            "and for --flow.",
+            panel=_HOW,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,6 +309,7 @@ class ExplainOptions(ReadingKeywords, RecordingKeywords, total=False):
     objective: Objective | None
     method: str | Method
     heads: bool
+    edges: bool | None
 
 
 _ANSWERED, _GENERATED = "What is answered", "How it is answered"

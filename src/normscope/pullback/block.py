@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -32,6 +33,7 @@ from normscope.chain.trace import (
     SequentialFeedForward,
     ValueSource,
 )
+from normscope.errors import UnsupportedArchitectureError
 
 Covector = Float[Tensor, "target query d"]
 
@@ -61,7 +63,7 @@ class PulledAttention:
         """What values that belong to no token bring to every query: one for all keys, or one for each."""
         return (self.covector * constant_context(self.attention.weights, values)).sum((1, 3))
 
-    @property
+    @cached_property
     def at_values(self) -> Float[Tensor, "target head key d_head"]:
         """The covector that acts on the values of every key."""
         return self.attention.weights.mT @ self.covector
@@ -140,6 +142,11 @@ class _PullBack(Rules[Tensor]):
         return torch.cat([value[: len(bypass)] + bypass, value[len(bypass) :]])
 
     def attention(self, step: Attention, value: Covector) -> Covector:
+        if step.beside is not None:
+            raise UnsupportedArchitectureError(
+                "Gates that share in what they let through (gates='joint') are not pulled back: norms and mixing ratios "
+                "alone have them."
+            )
         if step.bias is not None:
             self.bias = self.bias + value @ step.bias
         self.attentions.append(PulledAttention.of(step, value))

@@ -195,6 +195,10 @@ ValueBias = Literal["token", "bias"]
 FeedForwardBaseline = Literal["zero", "bias"]
 """Where the integrated gradients of a feed-forward start: from zero, as in the papers, or from what no token put in."""
 
+Weights = Literal["constant", "half", "joint"]
+"""What becomes of `weight x value` in an attention: all to the value, half of it, or what integrated gradients give to each of
+query, key and value."""
+
 Objective = Literal["logit", "centred", "contrast"]
 """What is explained of a token: its logit, its logit above the mean of all (weighted by their probabilities), or above that
 of another token."""

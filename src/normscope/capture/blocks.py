@@ -15,6 +15,7 @@ from torch import Tensor
 from normscope.capture.experts import experts_of
 from normscope.capture.gates import watched_in_gates, with_gates
 from normscope.capture.mixers import mixed_values, mixing_weights, shifted
+from normscope.capture.scores import scores_of
 from normscope.capture.values import projected_values, value_source
 from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
@@ -119,7 +120,8 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
 class TraceBuilder:
     """Builds the traces of a block's calls from its description and weights.
 
-    `whole` is whether the chain goes to the end of the block, and not just as far as requested.
+    `whole` is whether the chain goes to the end of the block, and not just as far as requested, `scores` whether attentions
+    also have what their weights are made of.
     """
 
     chain: Sequence[Part]
@@ -128,6 +130,7 @@ class TraceBuilder:
     config: Config
     causal: bool
     below_attention: bool
+    scores: bool = False
     shared: Shared = field(default_factory=Shared)
 
     def trace(self, view: SequenceView) -> LayerTrace:
@@ -240,6 +243,7 @@ class TraceBuilder:
         heads = len(weights)
         source = value_source(part, self.weights, view, values, heads) if self.below_attention else None
         linear = self.weights.linear(part.output, getattr(part, "layer_scale", None))
+        has_scores = self.scores and isinstance(part, DispatchedAttention)
         attention = (CrossAttention if cross else SelfAttention)(
             weights=weights,
             values=values.repeat_interleave(heads // groups, dim=0),
@@ -247,6 +251,7 @@ class TraceBuilder:
             bias=self._output_bias(part, linear),
             source=source,
             shared=self.shared,
+            scores=scores_of(part, self.weights, view) if has_scores else None,
         )
         return with_gates(attention, part, self.weights, view) if isinstance(part, DispatchedAttention) else attention
 

@@ -85,6 +85,8 @@ class CapturedCall:
     seconds: dict[str, Tensor] = field(default_factory=_Captured)
     """The second inputs of modules, where they have one."""
     mixing: dict[str, MixingCall] = field(default_factory=_Captured)
+    calls: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=_Captured)
+    """How attention modules were called, where their scores are wanted."""
 
     def add(self, path: str, inputs: Tensor, output: Any) -> None:
         """Store the input of a module, and a copy of its output, to which some models then add in place.

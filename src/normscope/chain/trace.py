@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.chain.activations import Activation
+from normscope.chain.scores import Scores
 from normscope.errors import UnsupportedArchitectureError
 
 QueryRows = slice | Int[Tensor, " row"]
@@ -175,7 +176,8 @@ class Attention(ABC):
     `source` is known only if the capture went below attention. What the heads give out may be multiplied by `gates` and
     normalised before the output matrix: constants of the pass, as the weights are. Any mixer that is linear in its values
     has this form, with weights of either sign. A short convolution before it, of `taps` taps, makes every tap a group of
-    heads: `weights[tap, h, i, j]` is the mixer's own weight of `j + tap`, and all taps share the output matrix.
+    heads: `weights[tap, h, i, j]` is the mixer's own weight of `j + tap`, and all taps share the output matrix. `scores` are
+    what the weights are made of, where they were captured too.
     """
 
     weights: Float[Tensor, "tap_head query key"]
@@ -187,6 +189,7 @@ class Attention(ABC):
     gates: Float[Tensor, "head query d_head"] | None = None
     norm: ContextNorm | None = None
     taps: int = 1
+    scores: Scores | None = None
     name: ClassVar[str]
 
     @abstractmethod
@@ -201,7 +204,8 @@ class Attention(ABC):
         """The same for some of the query rows, with their weights."""
         gates = None if self.gates is None else self.gates[:, rows]
         norm = None if self.norm is None else replace(self.norm, deviations=self.norm.deviations[:, rows])
-        return replace(self, weights=weights, gates=gates, norm=norm)
+        scores = None if self.scores is None else self.scores.select(rows)
+        return replace(self, weights=weights, gates=gates, norm=norm, scores=scores)
 
     @property
     def mixing_weights(self) -> Float[Tensor, "head query key"]:

@@ -23,6 +23,7 @@ from normscope.explain.recording import PullRequest, Recording
 from normscope.explain.sinks import received
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
+from normscope.options import Weights
 from normscope.pullback import LayerFlow, PulledStates, StatesPullBack, pull_back_end, pull_back_layer
 
 
@@ -63,11 +64,11 @@ LayersBack = Iterable[tuple[int, Callable[[Float[Tensor, "target token d"]], Pas
 def kept_layers(recording: Recording, *, keep: bool) -> LayersBack:
     """The layers of a recording; with `keep` they can be gone through again."""
     for layer, trace in recording.back(keep=keep):
-        yield layer, partial(_through_trace, trace)
+        yield layer, partial(_through_trace, trace, recording.request.weights)
 
 
-def _through_trace(trace: LayerTrace, covector: Float[Tensor, "target token d"]) -> PassedLayer:
-    pulled = StatesPullBack(covector)
+def _through_trace(trace: LayerTrace, weights: Weights, covector: Float[Tensor, "target token d"]) -> PassedLayer:
+    pulled = StatesPullBack(covector, weights)
     pulled.add(trace)
     return PassedLayer(pulled.finish(), trace.hidden, received(trace), trace.causal, trace)
 
@@ -150,9 +151,9 @@ class Way:
         flow = StackFlow(products.sum(-1))
         flow.errors.append(self._proved(f"after the last {name}", flow.after_last))
         for layer, trace in recording.back():
-            below = pull_back_layer(trace, covector, head_edges=self.head_edges)
+            below = pull_back_layer(trace, covector, head_edges=self.head_edges, weights=recording.request.weights)
             covector = below.covector
-            self.leave(below.flow.bias.sum(-1))
+            self.leave(below.flow.left)
             flow.layers.append(below.flow)
             flow.causal = trace.causal
             flow.received.append(received(trace))

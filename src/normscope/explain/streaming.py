@@ -87,7 +87,7 @@ class Stream:
             above = call.hidden[0].to(self.dtype)
 
     def _through(self, call: BlockCall, above: Tensor | None, covector: Float[Tensor, "target token d"]) -> PassedLayer:
-        pulled, length = StatesPullBack(covector), len(self.sequence)
+        pulled, length = StatesPullBack(covector, self.request.weights), len(self.sequence)
         attention, seen = None, list[LayerTrace]()
 
         def consume(layer: int, _: int, trace: LayerTrace) -> None:
@@ -100,7 +100,9 @@ class Stream:
             seen[:] = [trace]
 
         side = Side(
-            self.model.family.stack, [length], [call.layer], consume, blocks=partial(_blocks, self.model, length)
+            *(self.model.family.stack, [length], [call.layer], consume),
+            blocks=partial(_blocks, self.model, length),
+            scores=self.request.scores,
         )
         capture_call(self.model.module, side, call, dtype=self.dtype)
         assert attention is not None

@@ -47,6 +47,7 @@ from normscope.options import (
     ff_baseline_of,
     stack_name,
     value_bias_of,
+    weights_of,
     whole_number,
     with_keywords,
 )
@@ -444,7 +445,8 @@ class Analyzer(Model):
         said = (target, asked.against, asked.at, asked.continue_for, asked.direction, decoder_text)
         wanted = checked(*said, asked.objective)
         sequences, single = resolve.read_sources(self, inputs, Reading(pretokenized, asked.truncate))
-        request = PullRequest(asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline)
+        how = asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline
+        request = PullRequest(*how, weights_of(asked.weights))
         explanations = [self._explain(item, wanted, method, request) for item in sequences]
         return explanations[0] if single else explanations
 

@@ -196,8 +196,8 @@ FeedForwardBaseline = Literal["zero", "bias"]
 """Where the integrated gradients of a feed-forward start: from zero, as in the papers, or from what no token put in."""
 
 Weights = Literal["constant", "half", "joint"]
-"""What becomes of `weight x value` in an attention: all to the value, half of it, or what integrated gradients give to each of
-query, key and value."""
+"""What becomes of `weight x value` in an attention: all to the value, half of it, or to each of query, key and value what
+integrated gradients give."""
 
 Objective = Literal["logit", "centred", "contrast"]
 """What is explained of a token: its logit, its logit above the mean of all (weighted by their probabilities), or above that
@@ -286,6 +286,11 @@ def ff_baseline_of(name: str) -> FeedForwardBaseline:
     return _chosen(
         name, get_args(FeedForwardBaseline), "Integrated gradients of feed-forwards (ff_baseline) start at {}, not at"
     )
+
+
+def weights_of(name: str) -> Weights:
+    """What becomes of attention weights."""
+    return _chosen(name, get_args(Weights), "Attention weights (weights) are counted by {}, not by")
 
 
 def objective_of(name: str) -> Objective:

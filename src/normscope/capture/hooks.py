@@ -169,7 +169,7 @@ class RowWeights:
 
 @dataclass(frozen=True)
 class Attended:
-    """What reached an attention function: queries and keys `[batch, head, token, d_key]`, the mask, and the other arguments."""
+    """What reached an attention function: queries and keys `[batch, head, token, d_key]`, the mask, and all else."""
 
     query: Tensor
     key: Tensor
@@ -316,7 +316,7 @@ def _refuse_global_hooks(model: nn.Module) -> None:
 
 
 def intercepted_attention(module: nn.Module, call: Callable[[], object]) -> Attended:
-    """What reaches the attention function in a call of an attention module, while attention is recorded; the call ends there."""
+    """What reaches the attention function in a call of an attention module, which ends there. Attention must be recorded."""
     _intercepted.add(module)
     try:
         call()

@@ -7,7 +7,7 @@ does to them (rotations by positions, norms, biases, fused or narrow projections
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any

@@ -14,7 +14,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 Way = Callable[
-    [Float[Tensor, "target head token d_key"], Float[Tensor, "target head token d_key"]], Float[Tensor, "target token d"]
+    [Float[Tensor, "target head token d_key"], Float[Tensor, "target head token d_key"]],
+    Float[Tensor, "target token d"],
 ]
 """From covectors at all queries and keys to one at the states that they are made of."""
 

@@ -124,7 +124,8 @@ def check_joined_blocks(model: Model) -> None:
 
 @dataclass
 class Way:
-    """The way back through the stacks. `outside` is what has left the tokens of the stack so far: biases, other stacks.
+    """The way back through the stacks. `outside` is what has left the tokens of the stack so far: biases, other stacks, and
+    what stays with attention weights, which is `routed` alone.
 
     `sizes` are those of the numbers that the values are sums or differences of. What is known of a value as a whole lies on
     the device of `values`; covectors and `source` go from layer to layer, to the device of each.
@@ -136,6 +137,10 @@ class Way:
     outside: Float[Tensor, " target"]
     head_edges: bool
     source: Float[Tensor, "target key d"] | None = None
+    routed: Float[Tensor, " target"] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.routed = torch.zeros_like(self.outside)
 
     def down(
         self,
@@ -153,7 +158,8 @@ class Way:
         for layer, trace in recording.back():
             below = pull_back_layer(trace, covector, head_edges=self.head_edges, weights=recording.request.weights)
             covector = below.covector
-            self.leave(below.flow.left)
+            self.leave(below.flow.bias.sum(-1))
+            self.route(below.flow.routed)
             flow.layers.append(below.flow)
             flow.causal = trace.causal
             flow.received.append(received(trace))
@@ -172,6 +178,7 @@ class Way:
             passed = pull(covector)
             covector = passed.below.covector
             self.leave(passed.below.bias)
+            self.route(passed.below.routed)
             relevance = (covector * passed.hidden).sum(-1)
             self._add_source(passed.below.source)
             errors.append(self._proved(f"before {name} {layer}", relevance, passed.trace))
@@ -190,6 +197,11 @@ class Way:
         """Count what has left the tokens of the stack."""
         for share in shares:
             self.outside = self.outside + share.to(self.outside.device)
+
+    def route(self, share: Float[Tensor, " target"]) -> None:
+        """Count what stays with attention weights."""
+        self.routed = self.routed + share.to(self.routed.device)
+        self.leave(share)
 
     def _proved(
         self, place: str, relevance: Float[Tensor, "target token"], trace: LayerTrace | None = None

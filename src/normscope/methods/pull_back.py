@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import xarray as xr
 
 from normscope.explain.pulling import pull_back
 from normscope.explain.task import Asked, predictions_of
 from normscope.methods.prediction import Attribution, facts_of
+from normscope.options import weights_of
 from normscope.results.explanation_schema import explanation_tree
 
 
 @dataclass(frozen=True)
 class PullBack(Attribution):
-    """The exact attribution of a logit through all layers."""
+    """The exact attribution of a logit through all layers. `weights` stands for the request's, where it is given."""
+
+    weights: str = ""
 
     name = "pull-back"
     summary = "what each token puts into the logit, exactly, with weights, deviations and slopes fixed; adds up to it"
@@ -27,6 +30,8 @@ class PullBack(Attribution):
     paper = "this package; biases apart, equals DecompX (Modarressi et al. 2023) contracted with the output row"
 
     def explain(self, asked: Asked) -> xr.DataTree:
+        if self.weights:
+            asked = replace(asked, request=replace(asked.request, weights=weights_of(self.weights)))
         model, sequence, question = asked.model, asked.sequence, asked.question
         pulled = pull_back(model, sequence, question, asked.request)
         predictions = predictions_of(model, question, pulled.logits, pulled.answers)

@@ -1,7 +1,8 @@
 """The pull-back through a whole stack of blocks, layer by layer from the last to the first, conserved at every layer.
 
 `relevance[l, k] = <g_k, x_k^l>` of all tokens, with what went to biases (to an encoder, and to the account of the weights)
-so far, is the value that is explained, at every layer: the certificate. Pure mathematics on kept traces; what the value is, is the head's concern.
+so far, is the value that is explained, at every layer: the certificate. Pure mathematics on kept traces; what the value is,
+is the head's concern.
 """
 
 from __future__ import annotations
@@ -48,10 +49,9 @@ class LayerFlow:
     head_routing: Float[Tensor, "target head query key"] | None = None
 
     @property
-    def left(self) -> Float[Tensor, " target"]:
-        """What has left the tokens in this layer: to biases, and to the account of the weights."""
-        bias = self.bias.sum(-1)
-        return bias if self.routing is None else bias + self.routing.sum((1, 2))
+    def routed(self) -> Float[Tensor, " target"]:
+        """What stays with the weights of this layer."""
+        return torch.zeros_like(self.bias[:, 0]) if self.routing is None else self.routing.sum((1, 2))
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,13 @@ def _accounts(trace: LayerTrace, ways: list[_Way], *, head_edges: bool) -> dict[
 
 @dataclass(frozen=True)
 class PulledStates:
-    """Covectors below a layer, without what flows inside it; `bias[t]` is what the layer adds whatever the tokens are."""
+    """Covectors below a layer, without what flows inside it; `bias[t]` is what the layer adds whatever the tokens are, and
+    `routed[t]` what stays with its weights."""
 
     covector: Float[Tensor, "target token d"]
     source: Float[Tensor, "target key d"] | None
     bias: Float[Tensor, " target"]
+    routed: Float[Tensor, " target"]
 
 
 class StatesPullBack:
@@ -125,7 +127,8 @@ class StatesPullBack:
     def __init__(self, covector: Float[Tensor, "target token d"], weights: Weights = "constant") -> None:
         self.covector, self.weights = covector, weights
         self.direct: Float[Tensor, "target token d"] | None = None
-        self.bias: Float[Tensor, " target"] | None = None
+        self.bias: Float[Tensor, " target"] = covector.new_zeros(len(covector))
+        self.routed: Float[Tensor, " target"] = self.bias
         self.reached: dict[int, _Reached] = {}
 
     def add(self, trace: LayerTrace) -> None:
@@ -137,33 +140,32 @@ class StatesPullBack:
         if pulled.own is not None:
             own, constant = _below_own(pulled.own)
             direct, bias = direct + own, bias + constant
-        left = bias.sum(-1)
+        self.bias = self.bias.to(bias.device) + bias.sum(-1)
         for number, attention in enumerate(pulled.attentions):
-            left = left + _left_in(attention)
+            self.bias = self.bias + _biases_in(attention)
+            if attention.counted is not None:
+                self.routed = self.routed.to(bias.device) + attention.counted.routing.sum((1, 2, 3))
             self.reached.setdefault(number, _Reached(attention.attention)).add(attention, trace.queries, trace.length)
         self.direct = torch.zeros_like(whole) if self.direct is None else self.direct
         self.direct[:, trace.queries] += direct
-        self.bias = left if self.bias is None else self.bias + left
 
     def finish(self) -> PulledStates:
         """The covectors below the layer, when all of its rows were added."""
-        assert self.direct is not None and self.bias is not None
+        assert self.direct is not None
         covector, source = self.direct, None
         for reached in self.reached.values():
             if isinstance(reached.attention, CrossAttention):
                 source = reached.at_states()
             else:
                 covector = covector + reached.at_states()
-        return PulledStates(covector, source, self.bias)
+        return PulledStates(covector, source, self.bias, self.routed)
 
 
-def _left_in(attention: PulledAttention) -> Float[Tensor, " target"]:
-    """What leaves the tokens in an attention: the biases of values, queries and keys, and what stays with the weights."""
-    left = attention.constant_scores().sum(-1)
+def _biases_in(attention: PulledAttention) -> Float[Tensor, " target"]:
+    """What the biases of values, queries and keys bring."""
+    bias = attention.constant_scores().sum(-1)
     constant = constant_values(attention.attention.linear_source)
-    if constant is not None:
-        left = left + attention.constant(constant).sum(-1)
-    return left if attention.counted is None else left + attention.counted.routing.sum((1, 2, 3))
+    return bias if constant is None else bias + attention.constant(constant).sum(-1)
 
 
 class _Reached:

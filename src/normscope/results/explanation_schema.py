@@ -29,6 +29,7 @@ RELEVANCE, EDGES, HEADS, HEAD_EDGES = "relevance", "edges", "heads", "head_edges
 FEED_FORWARD, BIAS, END_BIAS, VALUE, ERROR = "feed_forward", "bias", "end_bias", "value", "conservation_error"
 ATTRIBUTION, PREDICTION, PROBABILITY = "attribution", "prediction", "prediction_probability"
 RECEIVED, STATE_NORM, SINK = "attention_received", "state_norm", "query_sink"
+ROUTING, HEAD_ROUTING = "routing", "head_routing"
 LOGIT = "logit"
 KIND = "explanation"
 
@@ -41,6 +42,8 @@ VARIABLES: schema.Variables = {
     EDGES: "target layer query key",
     HEADS: "target layer head key",
     HEAD_EDGES: "target layer head query key",
+    ROUTING: "target layer query key",
+    HEAD_ROUTING: "target layer head query key",
     FEED_FORWARD: "target layer query",
     BIAS: "target layer query",
     END_BIAS: "target",
@@ -164,6 +167,10 @@ def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dat
     coordinates[SINK] = "query", sinks(variables[RECEIVED][1], causal=flow.causal)
     if layers[0].head_edges is not None:
         variables[HEAD_EDGES] = ("target", "layer", "head", "query", "key"), _by_head(layers, "head_edges"), about
+    if layers[0].routing is not None:
+        variables[ROUTING] = ("target", "layer", "query", "key"), _each(layers, "routing"), about
+    if layers[0].head_routing is not None:
+        variables[HEAD_ROUTING] = ("target", "layer", "head", "query", "key"), _by_head(layers, "head_routing"), about
     return described.dataset(variables, side, coordinates)
 
 

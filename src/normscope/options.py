@@ -244,6 +244,12 @@ Measure = Literal["cosine", "dot", "late-interaction"]
 MOST_JOBS = 1024
 """How many processes of one machine a run may be shared out to; a typing error would end the machine."""
 
+BiasShare = Literal["apart", "absdot", "norm", "equal"]
+"""What becomes of biases: kept apart, or shared out over the tokens as DecompX does, wherever one is added."""
+
+Removal = Literal["auto", "mask", "drop", "mean"]
+"""How a token is removed; `mean` puts the mean of the input's own embeddings in its place."""
+
 NormaliseAxis = Literal["none", "row", "column"]
 """Norms as they are, or as shares of a row or of a column."""
 

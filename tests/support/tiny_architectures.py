@@ -14,6 +14,8 @@ from transformers import (
     MetaClip2TextModel,
     MetaClip2VisionModel,
     PreTrainedModel,
+    SeamlessM4TForTextToText,
+    SeamlessM4Tv2ForTextToText,
     SiglipForImageClassification,
     SiglipTextModel,
 )
@@ -61,6 +63,10 @@ T5GEMMA = dict(
     decoder={**SIZE, **GROUPED, "sliding_window": 3, "num_hidden_layers": 3, "final_logit_softcapping": 0.7},
     vocab_size=50,
 )
+SEAMLESS = dict(
+    **dict(encoder_layers=2, decoder_layers=3, encoder_attention_heads=3, decoder_attention_heads=2),
+    **dict(encoder_ffn_dim=37, decoder_ffn_dim=29),
+)
 PHI4 = dict(
     vision_config=dict(hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, crop_size=28),
     audio_config=dict(hidden_size=12, num_blocks=1, num_attention_heads=2, intermediate_size=16, nemo_conv_channels=8),
@@ -105,6 +111,8 @@ CLASSES: dict[str, type[PreTrainedModel]] = {
     "siglip": SiglipForImageClassification,
     "metaclip_2": MetaClip2ForImageClassification,
     "siglip_text_model": SiglipTextModel,
+    "seamless_m4t": SeamlessM4TForTextToText,
+    "seamless_m4t_v2": SeamlessM4Tv2ForTextToText,
     "metaclip_2_text_model": MetaClip2TextModel,
     "metaclip_2_vision_model": MetaClip2VisionModel,
 }
@@ -265,6 +273,17 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
         "nllb-moe",
         {**BART, "num_experts": 3, "encoder_sparse_step": 2, "decoder_sparse_step": 1, "moe_token_dropout": 0.2},
     ),
+    *((model_type, {**SEAMLESS, "num_attention_heads": 3}) for model_type in ("seamless_m4t", "seamless_m4t_v2")),
+    ("mvp", BART),
+    ("led", {**BART, "attention_window": 4, "max_encoder_position_embeddings": 32}),
+    ("longt5", {**T5, "local_radius": 3, "feed_forward_proj": "gated-gelu"}),
+    ("longformer", dict(attention_window=4)),
+    ("nystromformer", dict(conv_kernel_size=3, num_landmarks=8, segment_means_seq_len=8)),
+    ("convbert", dict(embedding_size=16, num_attention_heads=4, head_ratio=2, conv_kernel_size=5, num_groups=1)),
+    ("convbert", dict(embedding_size=24, num_attention_heads=4, intermediate_size=36, num_groups=2)),
+    ("xlm", dict(emb_dim=24, n_layers=2, n_heads=3, gelu_activation=True)),
+    ("flaubert", dict(emb_dim=24, n_layers=2, n_heads=3, gelu_activation=False)),
+    ("squeezebert", dict(embedding_size=24, q_groups=2, v_groups=4, intermediate_size=36, output_groups=2)),
     ("modernbert", dict(local_attention=4, global_attn_every_n_layers=2)),
     ("modernbert-decoder", dict(local_attention=4, global_attn_every_n_layers=2)),
     ("rembert", dict(input_embedding_size=10, output_embedding_size=14)),

@@ -16,7 +16,7 @@ from normscope.capture.experts import experts_of
 from normscope.capture.gates import watched_in_gates, with_gates
 from normscope.capture.mixers import mixed_values, mixing_weights, shifted
 from normscope.capture.scores import scores_of
-from normscope.capture.values import projected_values, value_source
+from normscope.capture.values import projected_values, projections, value_source
 from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.chain.trace import (
@@ -44,6 +44,7 @@ from normscope.families.spec import (
     BesideAttention,
     ClampedExpertsPart,
     Config,
+    CrossPart,
     DispatchedAttention,
     DispatchedCrossAttention,
     ExpertsPart,
@@ -61,6 +62,9 @@ from normscope.families.spec import (
     Part,
     PlainExpertsPart,
     PlainPart,
+    ProbedAttention,
+    ProbedCrossAttention,
+    ProbedPart,
     ResidualPart,
     RmsNormPart,
     ScalePart,
@@ -76,7 +80,14 @@ def watched_modules(part: Part) -> tuple[str, ...]:
     match part:
         case ForkPart() | ScalePart() | ResidualPart():
             return ()
-        case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention() | LinearMixer():
+        case (
+            DispatchedAttention()
+            | DispatchedCrossAttention()
+            | HookedAttention()
+            | ProbedAttention()
+            | ProbedCrossAttention()
+            | LinearMixer()
+        ):
             return _watched_in_attention(part)
         case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
             return (part.module,)
@@ -106,6 +117,8 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
     match part:
         case HookedAttention():
             return (part.weights, part.value.module, part.output)
+        case ProbedAttention() | ProbedCrossAttention():
+            return (*projections(part.value), part.output)
         case DispatchedAttention(gate=HeadGate(module=gate)):
             return (part.output, gate)
         case DispatchedCrossAttention():
@@ -175,7 +188,14 @@ class TraceBuilder:
             case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
                 states = view.input(part.module)
                 return Normalise(self.weights.norm(part, states), state_before=states)
-            case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention() | LinearMixer():
+            case (
+                DispatchedAttention()
+                | DispatchedCrossAttention()
+                | HookedAttention()
+                | ProbedAttention()
+                | ProbedCrossAttention()
+                | LinearMixer()
+            ):
                 return self._attention(part, view)
             case BesideAttention():
                 return self._own_feed_forward(part, view)
@@ -189,7 +209,14 @@ class TraceBuilder:
         match part := self.chain[index]:
             case ForkPart() | ScalePart() | BesideAttention():
                 return None
-            case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention() | LinearMixer():
+            case (
+                DispatchedAttention()
+                | DispatchedCrossAttention()
+                | HookedAttention()
+                | ProbedAttention()
+                | ProbedCrossAttention()
+                | LinearMixer()
+            ):
                 output, bias = self._scaled(part, view.output(part.output)), getattr(part, "output_bias", None)
                 return output if bias is None else output + self.weights.parameter(bias)
             case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
@@ -230,10 +257,14 @@ class TraceBuilder:
     def _attention(self, part: AttentionPart, view: SequenceView) -> Attention:
         if isinstance(part, LinearMixer):
             return self._mixer(part, view)
-        cross = isinstance(part, DispatchedCrossAttention)
+        cross = isinstance(part, CrossPart)
         if isinstance(part, HookedAttention):
             weights = view.weights(part.weights)
             values = self._values(part, view)
+        elif isinstance(part, ProbedPart):
+            weights = view.probed(part.module, source=cross)
+            d_head = view.input(part.output).shape[-1] // len(weights)
+            values = projected_values(part, self.weights, view, len(weights), d_head)
         else:
             weights, values = view.attention(part.module, source=cross)
             weights = _gated(part, weights, view)

@@ -87,6 +87,8 @@ class CapturedCall:
     mixing: dict[str, MixingCall] = field(default_factory=_Captured)
     calls: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=_Captured)
     """How attention modules were called, where their scores are wanted."""
+    probed: dict[str, Tensor] = field(default_factory=_Captured)
+    """Weights `[batch, head, query, key]` of attentions that show none."""
 
     def add(self, path: str, inputs: Tensor, output: Any) -> None:
         """Store the input of a module, and a copy of its output, to which some models then add in place.
@@ -168,6 +170,10 @@ class SequenceView:
         """`[head, query, key]` from a module whose output is, or has second, the attention weights."""
         output = self.captured.outputs[path]
         return self._square(output if isinstance(output, Tensor) else output[1], self.length)
+
+    def probed(self, path: str, *, source: bool) -> Tensor:
+        """`[head, query, key]` of an attention that was run again to see them."""
+        return self._square(self.captured.probed[path], self.source_length if source else self.length)
 
     def attention(self, path: str, *, source: bool) -> tuple[Tensor, Tensor]:
         """Weights `[head, query, key]` and values `[group, key, d_head]` of an attention that was recorded."""

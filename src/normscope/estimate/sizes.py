@@ -27,6 +27,7 @@ from normscope.families.spec import (
     Part,
     PlainExpertsPart,
     PlainPart,
+    ProbedPart,
     RoutedPart,
     SharedExpertsPart,
     Stack,
@@ -85,7 +86,7 @@ def sizes_of_trace(trace: LayerTrace) -> BlockSizes:
 def _sizes(block: nn.Module, chain: tuple[Part, ...], model: PreTrainedModel) -> BlockSizes:
     attention = next(part for part in chain if isinstance(part, AttentionPart))
     d, values = _shape(block.get_submodule(attention.output))
-    heads = attention.heads if isinstance(attention, LinearMixer) else _attention_heads(model)
+    heads = _heads(attention, model)
     everything = sum(parameter.numel() for parameter in block.parameters())
     feed_forward = next((part for part in chain if part.component == "Ff"), None)
     if feed_forward is None:
@@ -99,7 +100,11 @@ def _sizes(block: nn.Module, chain: tuple[Part, ...], model: PreTrainedModel) ->
     return BlockSizes(d, heads, values, neurons, branches, active, beside, experts)
 
 
-def _attention_heads(model: PreTrainedModel) -> int:
+def _heads(attention: AttentionPart, model: PreTrainedModel) -> int:
+    if isinstance(attention, LinearMixer):
+        return attention.heads
+    if isinstance(attention, ProbedPart):
+        return attention.heads(model.config)
     return int(model.config.get_text_config().num_attention_heads)
 
 
@@ -109,6 +114,8 @@ def _shape(module: nn.Module) -> tuple[int, int]:
         inputs, outputs = module.weight.shape
         return int(outputs), int(inputs)
     sizes: Any = module
+    if isinstance(module, nn.Conv1d):
+        return module.out_channels, module.in_channels
     return int(sizes.out_features), int(sizes.in_features)
 
 

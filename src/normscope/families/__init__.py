@@ -33,6 +33,7 @@ _KINDS = (
     "mixtures",
     "hybrids",
     "encoder_decoder",
+    "probed",
     "vision",
     "multimodal",
 )

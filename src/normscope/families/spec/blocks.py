@@ -198,9 +198,24 @@ class LayerByLayer:
 
 @final
 @dataclass(frozen=True)
+class Seams:
+    """Where states enter and leave blocks that are no modules, or are not called as such: by the input of the part `first`
+    and the output of the part `last`. States that lie otherwise than `[batch, token, d]` have their `axes` exchanged.
+    """
+
+    first: str
+    last: str
+    axes: tuple[int, int] | None = None
+
+
+@final
+@dataclass(frozen=True)
 class Stack:
     """A stack of blocks: their path below the bare model (`*` for each index; several, for classes of one type that keep
     them in different places, are separated by `|`), their topology, and their number.
+
+    Blocks whose parts lie in lists of their own have the paths of all these lists, joined by `&`; each part goes by the name
+    of its list. Such blocks have `seams`.
 
     The topology is one for all, or what a function makes of the configuration: one for all, or one for every layer. The
     layers of a stack may have different parts, but have the same components, since they have the same scopes.
@@ -212,6 +227,7 @@ class Stack:
     causal: bool = False
     depth: Callable[[Config], int] = hidden_layers
     between: str | None = None
+    seams: Seams | None = None
 
     def topologies(self, config: Config) -> tuple[Topology, ...]:
         """The topology of every layer of a model."""
@@ -257,7 +273,8 @@ class _WithoutCross:
 class Family:
     """An architecture: the stack that is analysed, the encoder that it looks at (if any), and its limits.
 
-    `reads` is what the model takes in: `"text"` or `"image"`.
+    `reads` is what the model takes in: `"text"` or `"image"`. Sequences run `alone` if padding would change what a model
+    gives for them.
 
     Examples:
         >>> import normscope as ns
@@ -272,6 +289,7 @@ class Family:
     encoder: Stack | None = None
     longest: Callable[[Config], int | None] = positions_from_zero
     reads: str = "text"
+    alone: bool = False
 
     def __repr__(self) -> str:
         return f"Family({self.name!r}, for {listing(self.model_types)})"

@@ -174,8 +174,36 @@ class FusedRange:
     blocks: int = 1
 
 
+@final
+@dataclass(frozen=True)
+class SequenceFirst:
+    """The same from a module that gives out `[token, batch, ...]`, with the tokens before the batch."""
+
+    value: SplitHeads
+
+    @property
+    def module(self) -> str:
+        """The module that makes the values."""
+        return self.value.module
+
+
+@final
+@dataclass(frozen=True)
+class SideBySide:
+    """Several projections of the same states, each for heads of its own, which the attention puts side by side."""
+
+    modules: tuple[str, ...]
+
+    @property
+    def module(self) -> str:
+        """The first of them."""
+        return self.modules[0]
+
+
 Value = (
     SplitHeads
+    | SequenceFirst
+    | SideBySide
     | ScaledHeads
     | FusedTail
     | FusedPerHead
@@ -292,6 +320,36 @@ class HookedAttention:
 
 @final
 @dataclass(frozen=True)
+class ProbedAttention:
+    """Attention that computes by itself and shows no weights: in blocks, in windows, by landmarks, or just without a trace.
+
+    It need only be linear in its values. Its weights are what reaches `output` when `module` is run again with the identity
+    in the place of the values.
+    """
+
+    module: str
+    value: SplitHeads | SequenceFirst | SideBySide
+    output: str
+    norm: NormPart | None = None
+    heads: Callable[[Config], int] = all_heads
+    component: ClassVar[str] = "Attn"
+
+
+@final
+@dataclass(frozen=True)
+class ProbedCrossAttention:
+    """The same from a decoder to the encoder's tokens."""
+
+    module: str
+    value: SplitHeads
+    output: str
+    heads: Callable[[Config], int] = all_heads
+    norm: ClassVar[None] = None
+    component: ClassVar[str] = "Cross"
+
+
+@final
+@dataclass(frozen=True)
 class ShortConvolution:
     """A causal convolution of every channel of its own, and its `activation` (a name of `torch.nn.functional`).
 
@@ -328,7 +386,13 @@ class LinearMixer:
     component: ClassVar[str] = "Attn"
 
 
-AttentionPart = DispatchedAttention | DispatchedCrossAttention | HookedAttention | LinearMixer
+CrossPart = DispatchedCrossAttention | ProbedCrossAttention
+"""Attention from a decoder to the encoder's tokens."""
+
+ProbedPart = ProbedAttention | ProbedCrossAttention
+"""Attention that is run again to see its weights."""
+
+AttentionPart = DispatchedAttention | HookedAttention | ProbedAttention | LinearMixer | CrossPart
 
 
 # ---- Feed-forwards: plain, gated, and mixtures of experts, after the attention or beside it.

@@ -195,7 +195,7 @@ ValueBias = Literal["token", "bias"]
 FeedForwardBaseline = Literal["zero", "bias"]
 """Where the integrated gradients of a feed-forward start: from zero, as in the papers, or from what no token put in."""
 
-Weights = Literal["constant", "half", "joint"]
+Weights = Literal["constant", "half", "players", "joint"]
 """What becomes of `weight x value` in an attention: all to the value, half of it, or to each of query, key and value what
 integrated gradients give."""
 

@@ -30,6 +30,7 @@ from normscope.capture.hooks import (
 from normscope.capture.loose import turned
 from normscope.capture.mixers import Mixer, MixingListener, recorded_mixing
 from normscope.capture.probing import probed_weights
+from normscope.capture.scores import WantedScores
 from normscope.capture.stacks import bare_model, blocks_of, family_in, module_between, sequence_first, watched_paths
 from normscope.capture.view import CapturedCall, MixingCall, SequenceView
 from normscope.capture.weights import BlockWeights
@@ -70,8 +71,8 @@ class Side:
 
     `components` is the number of components of the chain to capture (default all), so that no more is stored than needed.
     `blocks` gives for each sequence of the batch the query rows that go together: attention weights are then recomputed
-    for these rows and never stored, if the model's attention allows it, and there is a trace for each block. With `scores`
-    self-attentions also have what their weights are made of, where that is captured.
+    for these rows and never stored, if the model's attention allows it, and there is a trace for each block. `scores`:
+    self-attentions also have what their weights are made of, where it is `"known"`, or everywhere (`"required"`).
     """
 
     stack: Stack
@@ -81,7 +82,7 @@ class Side:
     source_lengths: Sequence[int] | None = None
     components: int | None = None
     blocks: Callable[[int], Sequence[Tensor]] | None = None
-    scores: bool = False
+    scores: WantedScores = "no"
 
 
 LONG = 1024
@@ -280,7 +281,9 @@ class _Listener:
 
     def _with_scores(self, chain: Sequence[Part]) -> list[str]:
         """The attention modules whose calls are kept, to run them again for their queries and keys."""
-        return [part.module for part in chain if isinstance(part, DispatchedAttention)] if self.side.scores else []
+        return (
+            [part.module for part in chain if isinstance(part, DispatchedAttention)] if self.side.scores != "no" else []
+        )
 
     def attentions(self, block: nn.Module, chain: Sequence[Part]) -> dict[nn.Module, AttentionListener]:
         """Listeners for the attention modules of a block that go through the attention interface."""

@@ -15,10 +15,11 @@ from torch import Tensor
 from normscope.capture.experts import experts_of
 from normscope.capture.gates import watched_in_gates, with_gates
 from normscope.capture.mixers import mixed_values, mixing_weights, shifted
-from normscope.capture.scores import scores_of
+from normscope.capture.scores import WantedScores, scores_of
 from normscope.capture.values import projected_values, projections, value_source
 from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
+from normscope.chain.scores import Scores
 from normscope.chain.trace import (
     Attention,
     CrossAttention,
@@ -134,7 +135,7 @@ class TraceBuilder:
     """Builds the traces of a block's calls from its description and weights.
 
     `whole` is whether the chain goes to the end of the block, and not just as far as requested, `scores` whether attentions
-    also have what their weights are made of.
+    also have what their weights are made of, where it is known or everywhere.
     """
 
     chain: Sequence[Part]
@@ -143,7 +144,7 @@ class TraceBuilder:
     config: Config
     causal: bool
     below_attention: bool
-    scores: bool = False
+    scores: WantedScores = "no"
     shared: Shared = field(default_factory=Shared)
 
     def trace(self, view: SequenceView) -> LayerTrace:
@@ -274,7 +275,7 @@ class TraceBuilder:
         heads = len(weights)
         source = value_source(part, self.weights, view, values, heads) if self.below_attention else None
         linear = self.weights.linear(part.output, getattr(part, "layer_scale", None))
-        has_scores = self.scores and isinstance(part, DispatchedAttention)
+        scores = self._scores(part, view, weights) if isinstance(part, DispatchedAttention) else None
         attention = (CrossAttention if cross else SelfAttention)(
             weights=weights,
             values=values.repeat_interleave(heads // groups, dim=0),
@@ -282,9 +283,20 @@ class TraceBuilder:
             bias=self._output_bias(part, linear),
             source=source,
             shared=self.shared,
-            scores=scores_of(part, self.weights, view) if has_scores else None,
+            scores=scores,
         )
         return with_gates(attention, part, self.weights, view) if isinstance(part, DispatchedAttention) else attention
+
+    def _scores(self, part: DispatchedAttention, view: SequenceView, weights: Tensor) -> Scores | None:
+        """What the weights are made of; nothing where that is not known, unless it is required."""
+        if self.scores == "no":
+            return None
+        try:
+            return scores_of(part, self.weights, view, None if view.is_long else weights)
+        except UnsupportedArchitectureError:
+            if self.scores == "required":
+                raise
+            return None
 
     def _mixer(self, part: LinearMixer, view: SequenceView) -> Attention:
         weights = mixing_weights(part, view)

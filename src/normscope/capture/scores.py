@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -21,6 +21,7 @@ from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.chain.linear import deviation, scale_back, shift
 from normscope.chain.proof import LIMIT
+from normscope.chain.rounding import softmax_of
 from normscope.chain.scores import Scores
 from normscope.chain.trace import LayerNorm, Norm
 from normscope.errors import NormscopeError, UnsupportedArchitectureError
@@ -40,8 +41,14 @@ _ALTERED = {"softcap": "soft-capped", "s_aux": "beside a sink of their own", "si
 _KINDS: tuple[Callable[[str], NormPart], ...] = (RmsNormPart, UnitRmsNormPart, LayerNormPart, UnitLayerNormPart)
 
 
-def scores_of(part: DispatchedAttention, read: BlockWeights, view: SequenceView) -> Scores:
-    """The scores of one sequence of a call."""
+WantedScores = Literal["no", "known", "required"]
+"""Whether what attention weights are made of is captured: not, where it is known, or everywhere."""
+
+
+def scores_of(
+    part: DispatchedAttention, read: BlockWeights, view: SequenceView, weights: Float[Tensor, "head query key"] | None
+) -> Scores:
+    """The scores of one sequence of a call, which must make its `weights`, where these are at hand."""
     if part.probed or isinstance(part.gate, HeadGate):
         raise UnsupportedArchitectureError(
             f"The weights of {part.module} are more than the softmax of queries and keys: {_more(part)}. Explain with "
@@ -66,7 +73,19 @@ def scores_of(part: DispatchedAttention, read: BlockWeights, view: SequenceView)
             norms.again()
             base = torch.zeros_like(states) if start is None else start.to(states).expand_as(states)
             constants = call.run(base.detach())
-    return _made(view, states, attended, constants, norm)
+    scores = _made(view, states, attended, constants, norm)
+    if weights is not None:
+        _refuse_other_weights(scores, weights, attended.query.dtype, part.module)
+    return scores
+
+
+def _refuse_other_weights(scores: Scores, weights: Tensor, dtype: torch.dtype, path: str) -> None:
+    computed, own = softmax_of(scores), weights.transpose(0, 1).flatten(1)
+    if not float(computed.error(own, torch.finfo(dtype).tiny, len(weights)).amax()) <= LIMIT[dtype]:
+        raise UnsupportedArchitectureError(
+            f"The weights of {path} are not the softmax of its queries and keys: something else is done to its scores. "
+            f"Explain with weights='constant' or 'half'."
+        )
 
 
 def _more(part: DispatchedAttention) -> str:

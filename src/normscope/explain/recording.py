@@ -16,6 +16,7 @@ from torch import Tensor
 
 from normscope.capture import Side
 from normscope.capture.heads import HeadListener
+from normscope.capture.scores import WantedScores
 from normscope.chain.baseline import BiasBaseline, baseline
 from normscope.chain.head_trace import EncoderEnd, HeadTrace
 from normscope.chain.measure import check_arithmetic
@@ -65,9 +66,10 @@ class PullRequest:
         return baseline(self.ff_baseline, "states")
 
     @property
-    def scores(self) -> bool:
-        """Whether it must be known what the weights are made of."""
-        return self.weights not in ("constant", "half")
+    def scores(self) -> WantedScores:
+        """Whether it is asked what the weights are made of."""
+        wanted: dict[Weights, WantedScores] = {"joint": "required", "players": "known"}
+        return wanted.get(self.weights, "no")
 
     def __post_init__(self) -> None:
         check_arithmetic(self.dtype)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.chain.scores import Scores
@@ -66,6 +66,27 @@ def known_scores(attention: Attention) -> Scores:
 _Split = tuple[Float[Tensor, "*target head query key"], "Products | None", "Products | None"]
 
 
+def _players(attention: Attention, products: Products) -> _Split:
+    """The same for what was a choice: of a weight among `n` keys one part in `n` is none, and goes with the value.
+
+    The weight's half is again made by two players, query and key. The key's half of that is handed on to it as far as the
+    softmax follows its score, where it is known what the weights are made of; the rest stays.
+    """
+    visible = visible_keys(attention)
+    to_values = attention.weights * (1 + 1 / visible) / 2
+    to_keys = None if attention.scores is None else _by_score(attention.weights, products) / 4
+    return to_values, None, to_keys
+
+
+def visible_keys(attention: Attention) -> Int[Tensor, "some_head query 1"]:
+    """How many keys each query could look at."""
+    scores = attention.scores
+    if scores is None or scores.added is None:
+        return (attention.weights != 0).sum(-1, keepdim=True).clamp(min=1)
+    hidden = scores.added <= torch.finfo(scores.added.dtype).min / 2
+    return (~hidden).sum(-1, keepdim=True).clamp(min=1)
+
+
 def _half(attention: Attention, products: Products) -> _Split:
     """Weight and value are two players: each gets half of what they make together. The weight's half stays."""
     return attention.weights / 2, None, None
@@ -97,5 +118,6 @@ def _nodes() -> list[tuple[float, float]]:
 _RULES: dict[Weights, Callable[[Attention, Products], _Split] | None] = {
     "constant": None,
     "half": _half,
+    "players": _players,
     "joint": _joint,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -47,6 +48,8 @@ class LayerFlow:
     head_edges: Float[Tensor, "target head query key"] | None
     routing: Float[Tensor, "target query key"] | None = None
     head_routing: Float[Tensor, "target head query key"] | None = None
+    handed_on: bool = False
+    """Whether queries or keys of all attentions got a share of the weights."""
 
     @property
     def routed(self) -> Float[Tensor, " target"]:
@@ -96,14 +99,15 @@ def pull_back_layer(
     return PulledLayer(flow, at_input, source)
 
 
-def _accounts(trace: LayerTrace, ways: list[_Way], *, head_edges: bool) -> dict[str, Tensor]:
+def _accounts(trace: LayerTrace, ways: list[_Way], *, head_edges: bool) -> dict[str, Any]:
     """What stays with the weights of a layer, by query and key, and by head; nothing where they are constants."""
     by_head = [way.routing for way in ways]
     known = [account for account in by_head if account is not None]
     if not known or len(known) < len(by_head):
         return {}
     whole = _over_keys(trace, ways, known)
-    return {"routing": whole.sum(1), **({"head_routing": whole} if head_edges else {})}
+    handed = all(way.handed_on for way in ways)
+    return {"handed_on": handed, "routing": whole.sum(1), **({"head_routing": whole} if head_edges else {})}
 
 
 @dataclass(frozen=True)
@@ -234,6 +238,7 @@ class _Way:
     bias: Float[Tensor, "target query"]
     head_edges: Tensor
     routing: Float[Tensor, "target head query key"] | None
+    handed_on: bool
 
     @staticmethod
     def of(pulled: PulledAttention, *, head_edges: bool) -> _Way:
@@ -254,7 +259,8 @@ class _Way:
             pulled.attention, pulled.at_queries, pulled.at_keys
         )
         cross = isinstance(pulled.attention, CrossAttention)
-        return _Way(cross, at_states, edges, heads, bias, by_head, pulled.routing())
+        handed_on = pulled.at_keys is not None
+        return _Way(cross, at_states, edges, heads, bias, by_head, pulled.routing(), handed_on)
 
 
 def _of_scores(pulled: PulledAttention) -> Iterator[Float[Tensor, "target head query key"]]:

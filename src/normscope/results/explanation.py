@@ -203,6 +203,18 @@ class Explanation(StackResult):
         return self._squeezed(self._routed())
 
     @property
+    def handed_on(self) -> str:
+        """In which attentions queries or keys got a part of the account: `everywhere`, `somewhere` or `nowhere`.
+
+        Nowhere where it is not known what weights are made of, as in linear mixers, or where they are constants.
+
+        Examples:
+            >>> ns.load().explain("The opera singer sang.", direction="state", at=3, weights="players").handed_on
+            'everywhere'
+        """
+        return str(self._dataset.attrs.get("handed_on", "nowhere"))
+
+    @property
     def looked_at(self) -> xr.DataArray:
         """`[token]`: where the model looked, the account summed over layers and queries, by key.
 

@@ -171,7 +171,11 @@ def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dat
         variables[ROUTING] = ("target", "layer", "query", "key"), _each(layers, "routing"), about
     if layers[0].head_routing is not None:
         variables[HEAD_ROUTING] = ("target", "layer", "head", "query", "key"), _by_head(layers, "head_routing"), about
-    return described.dataset(variables, side, coordinates)
+    dataset = described.dataset(variables, side, coordinates)
+    if layers[0].routing is not None:
+        handed = [layer.handed_on for layer in layers]
+        dataset.attrs["handed_on"] = "everywhere" if all(handed) else "somewhere" if any(handed) else "nowhere"
+    return dataset
 
 
 def _each(layers: Sequence[LayerFlow], name: str) -> np.ndarray:

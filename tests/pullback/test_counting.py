@@ -1,4 +1,4 @@
-"""Counted attention weights, against Shapley values and quadrature in float64, matrices written out, and the model's logits."""
+"""Counted attention weights against Shapley values and quadrature in float64, matrices written out, and the model's logits."""
 
 from __future__ import annotations
 

@@ -79,13 +79,8 @@ def _players(own: _Row, added: _Row, products: _Row) -> _Given:
     """One part in `n` of a weight among `n` keys is no choice; of the rest the two players share, then query and key."""
     weights, seen = torch.softmax(own + added, -1), int((added > -1e30).sum())
     forced = weights * products / seen
-    values = forced + torch.tensor(
-        [
-            _shapley([float(weight) * (1 - 1 / seen), float(value)])[1]
-            for weight, value in zip(weights, products, strict=True)
-        ],
-        dtype=own.dtype,
-    )
+    chosen = zip((weights * (1 - 1 / seen)).tolist(), products.tolist(), strict=True)
+    values = forced + torch.tensor([_shapley([weight, value])[1] for weight, value in chosen], dtype=own.dtype)
     slopes = torch.autograd.functional.jacobian(lambda s: torch.softmax(s + added, -1) @ products, own)
     assert isinstance(slopes, Tensor)
     keys = torch.tensor([_shapley([float(score), 0.5])[0] for score in slopes * own], dtype=own.dtype)

@@ -1,4 +1,4 @@
-"""Counted attention weights against Shapley values and quadrature in float64, matrices written out, and the model's logits."""
+"""Counted attention weights: against Shapley values and quadrature in float64, against matrices, and the model's logits."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def attention_of(trace: LayerTrace) -> Attention:
 
 
 @pytest.mark.parametrize("weights", ["constant", *COUNTED])
-@EVERY_MODEL
+@pytest.mark.parametrize("name", ["qwen3", "bert"])
 def test_the_split_is_that_of_shapley_values_and_of_a_fine_quadrature(name: str, weights: Any) -> None:
-    for trace in traces_of(ns.load(model_of(name))):
+    for trace in traces_of(ns.load(model_of(name)))[1:]:
         attention = attention_of(trace)
         assert attention.scores is not None
         covector = torch.randn(1, *attention.values.shape[:1], len(IDS), attention.values.shape[2], dtype=torch.float64)

@@ -95,6 +95,9 @@ export interface TargetPayload {
   position: number;
   value: number;
   bias: number;
+  /** What stays with attention weights, as a whole and by the tokens looked at (the encoder's last), where it is counted. */
+  routed?: number;
+  lookedAt?: number[];
 }
 
 /** The largest edges `[target, layer, query, key]`, those of every layer in order of size. */

@@ -40,12 +40,13 @@ def explanation_payload(explanation: Explanation, precision: Precision) -> dict[
     """What the front end needs of an explanation, and of its encoder below it."""
     dataset = explanation.dataset
     targets = [
-        {"name": str(name), "position": int(position), "value": float(value), "bias": float(bias)}
-        for name, position, value, bias in zip(
+        {"name": str(name), "position": int(position), "value": float(value), "bias": float(bias), **account}
+        for name, position, value, bias, account in zip(
             dataset["target_name"].values,
             dataset["target_position"].values,
             explanation.values,
             explanation.biases,
+            _accounts(explanation),
             strict=True,
         )
     ]
@@ -63,6 +64,14 @@ def explanation_payload(explanation: Explanation, precision: Precision) -> dict[
     if schema.IMAGE in dataset:
         content["image"] = pieces.image(dataset[schema.IMAGE].values)
     return content
+
+
+def _accounts(explanation: Explanation) -> list[dict[str, Any]]:
+    """For every value what stays with attention weights, as a whole and by the tokens looked at, where it is counted."""
+    if not explanation.counts_weights:
+        return [{} for _ in explanation.values]
+    looked = np.atleast_2d(explanation.looked_at.values).tolist()
+    return [{"routed": total, "lookedAt": row} for total, row in zip(explanation.accounts, looked, strict=True)]
 
 
 def _predictions(explanation: Explanation) -> list[dict[str, Any]]:
@@ -87,8 +96,12 @@ def _stack(dataset: xr.Dataset, precision: Precision) -> dict[str, Any]:
     }
     if names.EDGES not in dataset:
         return content
-    for field, name in (("heads", names.HEADS), ("feedForward", names.FEED_FORWARD), ("bias", names.BIAS)):
+    for field, name in (("heads", names.HEADS), ("feedForward", names.FEED_FORWARD)):
         content[field] = pieces.block(dataset[name].values, "full")
+    apart = dataset[names.BIAS].values
+    if names.ROUTING in dataset:
+        apart = apart + dataset[names.ROUTING].sum("key").transpose(*dataset[names.BIAS].dims).values
+    content["bias"] = pieces.block(apart, "full")
     edges = dataset[names.EDGES].values
     own = len(content["tokens"]["position"])
     if edges.shape[-1] > own:

@@ -67,13 +67,13 @@ _Split = tuple[Float[Tensor, "*target head query key"], "Products | None", "Prod
 
 
 def _players(attention: Attention, products: Products) -> _Split:
-    """The same for what was a choice: of a weight among `n` keys one part in `n` is none, and goes with the value.
+    """The same where there is a choice: with a single key in sight the weight is no player, and all goes to the value.
 
     The weight's half is again made by two players, query and key. The key's half of that is handed on to it as far as the
     softmax follows its score, where it is known what the weights are made of; the rest stays.
     """
-    visible = visible_keys(attention)
-    to_values = attention.weights * (1 + 1 / visible) / 2
+    chosen = visible_keys(attention) > 1
+    to_values = torch.where(chosen, attention.weights / 2, attention.weights)
     to_keys = None if attention.scores is None else _by_score(attention.weights, products) / 4
     return to_values, None, to_keys
 

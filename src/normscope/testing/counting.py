@@ -1,7 +1,7 @@
 """The oracle of counted weights: the split of `weight x value` from its definitions, in float64, query by query.
 
-Shapley values are averages over the orders in which players come, integrated gradients a fine quadrature of the derivative of
-`softmax(q k) v` by queries, keys and values. Slow and plain; shares no code with `pullback`.
+Shapley values are averages over the orders in which players come, integrated gradients a fine quadrature of the
+derivative of `softmax(q k) v` by queries, keys and values. Slow and plain; shares no code with `pullback`.
 """
 
 from __future__ import annotations
@@ -9,18 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import permutations
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from normscope.chain.trace import Attention
 
-_STEPS = 400
+_NODES = 80
 
 
 @dataclass(frozen=True)
 class OracleSplit:
-    """What each pair of a query and a key gives to the value, to the query, to the key, and what stays, `[head, query, key]`.
+    """What each pair of a query and a key gives to the value, to the query and to the key, and what stays.
 
     Sums are of numbers, not of coefficients: all four together are `weight x <covector, value>`.
     """
@@ -76,11 +77,11 @@ def _half(own: _Row, added: _Row, products: _Row) -> _Given:
 
 
 def _players(own: _Row, added: _Row, products: _Row) -> _Given:
-    """One part in `n` of a weight among `n` keys is no choice; of the rest the two players share, then query and key."""
-    weights, seen = torch.softmax(own + added, -1), int((added > -1e30).sum())
-    forced = weights * products / seen
-    chosen = zip((weights * (1 - 1 / seen)).tolist(), products.tolist(), strict=True)
-    values = forced + torch.tensor([_shapley([weight, value])[1] for weight, value in chosen], dtype=own.dtype)
+    """A weight without a choice is no player; otherwise weight and value share what they make, then query and key."""
+    weights = torch.softmax(own + added, -1)
+    if int((added > -1e30).sum()) == 1:
+        return _constant(own, added, products)
+    values, _, _ = _half(own, added, products)
     slopes = torch.autograd.functional.jacobian(lambda s: torch.softmax(s + added, -1) @ products, own)
     assert isinstance(slopes, Tensor)
     keys = torch.tensor([_shapley([float(score), 0.5])[0] for score in slopes * own], dtype=own.dtype)
@@ -89,11 +90,9 @@ def _players(own: _Row, added: _Row, products: _Row) -> _Given:
 
 def _joint(own: _Row, added: _Row, products: _Row) -> _Given:
     """Queries, keys and values grow from nothing together, so that scores go with the square."""
-    values, scores = torch.zeros_like(own), torch.zeros_like(own)
-    for step in range(_STEPS):
-        place = (step + 0.5) / _STEPS
-        weights = torch.softmax(place**2 * own + added, -1)
-        values += weights * products / _STEPS
-        brought = weights * (products - weights @ products)
-        scores += place**2 * brought * own / _STEPS
-    return values, scores, scores
+    places, widths = (torch.tensor(each, dtype=own.dtype) for each in np.polynomial.legendre.leggauss(_NODES))
+    places, widths = (1 + places[:, None]) / 2, widths[:, None] / 2
+    weights = torch.softmax(places**2 * own + added, -1)
+    brought = weights * (products - (weights * products).sum(-1, keepdim=True))
+    scores = (widths * places**2 * brought).sum(0) * own
+    return (widths * weights).sum(0) * products, scores, scores

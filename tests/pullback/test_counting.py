@@ -37,6 +37,7 @@ from normscope.pullback.block import PulledAttention
 from normscope.testing.counting import oracle_split
 
 IDS = [3, 5, 7, 9, 11, 4]
+INPUT = {"input_ids": torch.tensor([IDS])}
 COUNTED = ["half", "players", "joint"]
 _SIZE = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 50}
 _GROUPED = {**_SIZE, "num_key_value_heads": 2, "bos_token_id": 1, "eos_token_id": 2}
@@ -148,7 +149,7 @@ def _from_state(trace: LayerTrace, block: Any, projection: Any, norm: Any, head:
 @EVERY_MODEL
 def test_edges_bias_and_account_are_conserved_in_every_layer(name: str, weights: Any) -> None:
     analyzer = ns.load(model_of(name))
-    explanation = analyzer.explain(IDS, target=3, at=2, weights=weights, heads=True)
+    explanation = analyzer.explain(INPUT, target=3, at=2, weights=weights, heads=True)
     data = explanation.dataset.isel(target=0)
     after = data["edges"].sum("key") + data["bias"] + data["routing"].sum("key")
     size = float(abs(data["relevance"]).max())
@@ -180,8 +181,8 @@ def test_a_model_whose_scores_are_more_than_queries_and_keys_is_refused_or_keeps
     torch.manual_seed(0)
     capped = ns.load(Gemma2ForCausalLM(config).eval())
     with pytest.raises(UnsupportedArchitectureError, match="soft-capped"):
-        capped.explain(IDS, target=3, weights="joint")
-    kept, halves = (capped.explain(IDS, target=3, weights=weights) for weights in ("players", "half"))
+        capped.explain(INPUT, target=3, weights="joint")
+    kept, halves = (capped.explain(INPUT, target=3, weights=weights) for weights in ("players", "half"))
     assert kept.handed_on == "nowhere" and halves.counts_weights
     assert kept.completeness < 1e-4
 

@@ -78,7 +78,6 @@ def _half(own: _Row, added: _Row, products: _Row) -> _Given:
 
 def _players(own: _Row, added: _Row, products: _Row) -> _Given:
     """A weight without a choice is no player; otherwise weight and value share what they make, then query and key."""
-    weights = torch.softmax(own + added, -1)
     if int((added > -1e30).sum()) == 1:
         return _constant(own, added, products)
     values, _, _ = _half(own, added, products)

@@ -11,7 +11,7 @@ import { ROLLOUT, type State } from "./model/state";
 import type { Store } from "./model/store";
 import type { Targets } from "./model/targets";
 import { cut, phrase } from "./model/tokens";
-import { factsPopover } from "./panels/facts";
+import { exactTo, factsPopover } from "./panels/facts";
 import { Ends } from "./panels/flow/ends";
 import { FlowGraph } from "./panels/flow/graph";
 import { Looked } from "./panels/flow/looked";
@@ -97,12 +97,15 @@ export class Flows extends Panel<Scene> implements Section {
     this.drawn = name;
     const carried = Math.min(...view.flow.carried);
     this.title.replaceChildren(
-      view.explanation.estimate ? "Flow by rollout to " : "Flow to ",
+      view.explanation.estimate ? "Flow by rollout to " : view.stack.followed ? "Flow to " : "Attribution of ",
       bdi(cut(phrase(view.target.name), 40)),
     );
     const edges = `${view.flow.edges.length} edges, at least ${format.share(carried)} of the flow of every layer`;
-    this.note.replaceChildren(bdi(view.explanation.model), view.stack.followed ? ` \u00b7 ${edges}` : "");
+    const { compared } = view.explanation;
+    const about = [compared, view.stack.followed ? edges : ""].filter(Boolean);
+    this.note.replaceChildren(bdi(view.explanation.model), ...about.map((text) => ` \u00b7 ${text}`));
     this.hint.textContent = hintOf(view.explanation);
+    this.hint.parentElement!.hidden = !view.stack.followed;
     for (const panel of this.panels) panel.update(view);
     this.announcement.textContent = announcementOf(view);
   }
@@ -172,13 +175,10 @@ function announcementOf({ target, flow, node }: FlowView): string {
 
 function factsOf({ error, facts, estimate, targets }: Explanation): HTMLElement {
   if (estimate !== null) return h("span", { class: "hint estimate" }, "estimate");
+  if (error === null) return factsPopover("how it was made", facts, [], "Click for model facts.");
   const parts =
     targets[0]?.routed === undefined ? " and the biases" : ", the biases and what stays with attention weights";
   const description = `At every layer, the relevance of all tokens${parts} add up to the model\u2019s value. Largest relative error:`;
-  return factsPopover(
-    error,
-    facts,
-    [h("p", {}, `${description} ${format.error(error)}`)],
-    "Conservation: click for model facts.",
-  );
+  const proof = [h("p", {}, `${description} ${format.error(error)}`)];
+  return factsPopover(exactTo(error), facts, proof, "Conservation: click for model facts.");
 }

@@ -199,9 +199,12 @@ Weights = Literal["constant", "half", "players", "joint"]
 """What becomes of `weight x value` in an attention: all to the value, half of it, or to each of query, key and value what
 integrated gradients give."""
 
-Objective = Literal["logit", "centred", "contrast"]
-"""What is explained of a token: its logit, its logit above the mean of all (weighted by their probabilities), or above that
-of another token."""
+Objective = Literal["alternatives", "contrast", "centred", "logit"]
+"""What is explained of a label, such as a token: its logit above the mean of all other labels' (weighted by their
+probabilities), above that of one other label, above the mean of all with its own, or the logit itself."""
+
+DEFAULT_OBJECTIVE: Objective = "alternatives"
+"""What is explained where nothing else is requested, and the labels are alternatives to each other."""
 
 Unit = Literal["token", "word", "line", "sentence", "paragraph", "document", "turn"]
 """A unit of a text that shares are summed over."""
@@ -223,8 +226,8 @@ Products = Literal["tf32", "bf16"]
 TooLong = Literal["truncate", "skip", "refuse"]
 """What becomes of sequences of a corpus that are too long."""
 
-StackName = Literal["decoder", "encoder"]
-"""The stack of an encoder-decoder model that is looked at."""
+StackName = Literal["decoder", "encoder", "image", "text"]
+"""The stack of an encoder-decoder model that is looked at, or the tower of a model of images and texts."""
 
 Correlation = Literal["pearson", "spearman"]
 """How alike two maps are: Pearson's r of their cells, or Spearman's rho, which is that of the ranks of their cells."""

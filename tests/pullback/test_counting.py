@@ -149,7 +149,7 @@ def _from_state(trace: LayerTrace, block: Any, projection: Any, norm: Any, head:
 @EVERY_MODEL
 def test_edges_bias_and_account_are_conserved_in_every_layer(name: str, weights: Any) -> None:
     analyzer = ns.load(model_of(name))
-    explanation = analyzer.explain(INPUT, target=3, at=2, weights=weights, heads=True)
+    explanation = analyzer.explain(INPUT, target=3, at=2, weights=weights, heads=True, objective="logit")
     data = explanation.dataset.isel(target=0)
     after = data["edges"].sum("key") + data["bias"] + data["routing"].sum("key")
     size = float(abs(data["relevance"]).max())

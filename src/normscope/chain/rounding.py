@@ -23,6 +23,7 @@ from normscope.chain.trace import (
     Gated,
     LayerNorm,
     Linear,
+    Network,
     Norm,
     Normalise,
     Plain,
@@ -250,12 +251,16 @@ def _by_tap(source: ValueSource, made: Computed) -> Computed:
 
 def entering_neurons(expert: Expert, entering: Computed) -> tuple[Computed, ...]:
     """What the first matrices of a network make of the rows that it serves, in the order of its `pre_activations`."""
-    network = expert.network
-    first = (network.first,) if isinstance(network, Plain) else (network.gate, network.up)
+    first = first_matrices(expert.network)
     rows = entering if _serves_all(expert, len(entering.value)) else entering[expert.rows]
     if expert.scales is not None:
         rows = rows * expert.scales[:, None]
     return tuple(rows.product(linear) for linear in first)
+
+
+def first_matrices(network: Network) -> tuple[Linear, ...]:
+    """The first matrix of a plain network, or the two of a gated one."""
+    return (network.first,) if isinstance(network, Plain) else (network.gate, network.up)
 
 
 def fed_forward(step: FeedForward, like: Float[Tensor, "row d"]) -> Computed:

@@ -39,8 +39,14 @@ from normscope.testing.counting import oracle_split
 IDS = [3, 5, 7, 9, 11, 4]
 INPUT = {"input_ids": torch.tensor([IDS])}
 COUNTED = ["half", "players", "joint"]
-_SIZE = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 50}
-_GROUPED = {**_SIZE, "num_key_value_heads": 2, "bos_token_id": 1, "eos_token_id": 2}
+_SIZE: dict[str, Any] = {
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 50,
+}
+_GROUPED: dict[str, Any] = {**_SIZE, "num_key_value_heads": 2, "bos_token_id": 1, "eos_token_id": 2}
 MODELS: dict[str, Any] = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**_GROUPED)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**_GROUPED)),
@@ -149,7 +155,7 @@ def _from_state(trace: LayerTrace, block: Any, projection: Any, norm: Any, head:
 @EVERY_MODEL
 def test_edges_bias_and_account_are_conserved_in_every_layer(name: str, weights: Any) -> None:
     analyzer = ns.load(model_of(name))
-    explanation = analyzer.explain(INPUT, target=3, at=2, weights=weights, heads=True, objective="logit")
+    explanation: Any = analyzer.explain(INPUT, target=3, at=2, weights=weights, heads=True, objective="logit")
     data = explanation.dataset.isel(target=0)
     after = data["edges"].sum("key") + data["bias"] + data["routing"].sum("key")
     size = float(abs(data["relevance"]).max())
@@ -179,7 +185,7 @@ def test_a_weight_that_is_no_choice_gives_all_to_its_value() -> None:
 def test_a_model_whose_scores_are_more_than_queries_and_keys_is_refused_or_keeps_the_account() -> None:
     config = Gemma2Config(**_GROUPED, head_dim=8, attn_logit_softcapping=3.0, final_logit_softcapping=None)
     torch.manual_seed(0)
-    capped = ns.load(Gemma2ForCausalLM(config).eval())
+    capped: Any = ns.load(Gemma2ForCausalLM(config).eval())
     with pytest.raises(UnsupportedArchitectureError, match="soft-capped"):
         capped.explain(INPUT, target=3, weights="joint")
     kept, halves = (capped.explain(INPUT, target=3, weights=weights) for weights in ("players", "half"))

@@ -166,7 +166,8 @@ class _PullBack(Rules[Tensor]):
     """The rules for covectors, and what they leave on their way: biases, and what reaches attentions and feed-forwards."""
 
     def __init__(self, trace: LayerTrace, entries: Mapping[int, Covector], weights: Weights) -> None:
-        self.trace, self.entries, self.weights = trace, entries, weights
+        self.trace, self.entries = trace, entries
+        self.weights: Weights = weights
         self.empty: Covector = trace.hidden.new_zeros(0, *trace.hidden.shape)
         self.bias: Float[Tensor, "target query"] = self.empty[..., 0]
         self.through_feed_forward = self.bias

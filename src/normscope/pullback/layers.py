@@ -129,7 +129,8 @@ class StatesPullBack:
     """
 
     def __init__(self, covector: Float[Tensor, "target token d"], weights: Weights = "constant") -> None:
-        self.covector, self.weights = covector, weights
+        self.covector = covector
+        self.weights: Weights = weights
         self.direct: Float[Tensor, "target token d"] | None = None
         self.bias: Float[Tensor, " target"] = covector.new_zeros(len(covector))
         self.routed: Float[Tensor, " target"] = self.bias

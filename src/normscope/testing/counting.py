@@ -81,8 +81,8 @@ def _players(own: _Row, added: _Row, products: _Row) -> _Given:
     if int((added > -1e30).sum()) == 1:
         return _constant(own, added, products)
     values, _, _ = _half(own, added, products)
-    slopes = torch.autograd.functional.jacobian(lambda s: torch.softmax(s + added, -1) @ products, own)
-    assert isinstance(slopes, Tensor)
+    varied = own.clone().requires_grad_()
+    (slopes,) = torch.autograd.grad(torch.softmax(varied + added, -1) @ products, varied)
     keys = torch.tensor([_shapley([float(score), 0.5])[0] for score in slopes * own], dtype=own.dtype)
     return values, torch.zeros_like(own), keys
 

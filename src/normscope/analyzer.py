@@ -33,7 +33,7 @@ from normscope.explain.pulling import PullRequest
 from normscope.explain.question import Wanted
 from normscope.explain.task import Asked
 from normscope.families.spec import Stack
-from normscope.inputs import DecoderText, ImageInput, Input, Reading, TokenSequence, is_image
+from normscope.inputs import AudioInput, DecoderText, ImageInput, Input, Reading, TokenSequence, is_image
 from normscope.methods import LayerMethod, attribution, layer_method, resolve
 from normscope.methods.across_layers import AcrossLayers
 from normscope.methods.answers import explain_answer
@@ -248,20 +248,21 @@ class Analyzer(Model):
     ) -> list[Analysis]: ...
     @overload
     def analyze(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[AnalysisOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[AnalysisOptions]
     ) -> Analysis | list[Analysis]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", target="decoder_text")
     @with_keywords(AnalysisOptions, AnalysisRequest)
     def analyze(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[AnalysisOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[AnalysisOptions]
     ) -> Analysis | list[Analysis]:
         """Attribution maps of one input, or of each of a list.
 
         Args:
             inputs: a text, a pair of texts, a list of these, a `BatchEncoding`, or token ids. One input (also an
                 encoding of one sequence) gives an `Analysis`; a list gives a list, batched inside, with exactly what
-                each gives alone. For a vision model, an image: a path, a PIL image, an array, or its `pixel_values`.
+                each gives alone. For a vision model, an image: a path, a PIL image, an array, or its `pixel_values`. For a
+                model of sounds: a path, `(samples, rate)`, or its `input_features` or `input_values`.
             pretokenized: the inputs are lists of words.
 
         Keyword Args:
@@ -346,13 +347,13 @@ class Analyzer(Model):
     ) -> list[xr.DataArray]: ...
     @overload
     def mixing_ratios(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[MixingOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[MixingOptions]
     ) -> xr.DataArray | list[xr.DataArray]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", target="decoder_text")
     @with_keywords(MixingOptions, MixingRequest)
     def mixing_ratios(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[MixingOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[MixingOptions]
     ) -> xr.DataArray | list[xr.DataArray]:
         """Mixing ratios `[scope, layer, query]` without any map, for about the price of a few forward passes.
 
@@ -383,13 +384,13 @@ class Analyzer(Model):
     ) -> list[Explanation]: ...
     @overload
     def explain(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[ExplainOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[ExplainOptions]
     ) -> Explanation | list[Explanation]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", reply="decoder_text")
     @with_keywords(ExplainOptions, ExplainRequest)
     def explain(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[ExplainOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[ExplainOptions]
     ) -> Explanation | list[Explanation]:
         """What made the model say this: the attribution of a logit to the input tokens, exactly, through all layers.
 
@@ -666,7 +667,7 @@ class Analyzer(Model):
     @with_keywords(EstimateOptions, EstimateRequest)
     def estimate(
         self,
-        inputs: Input | ImageInput | int | Sequence[int],
+        inputs: Input | ImageInput | AudioInput | int | Sequence[int],
         *,
         decoder_text: Input | int | Sequence[int] | None = None,
         pretokenized: bool = False,
@@ -709,7 +710,7 @@ class Analyzer(Model):
     @renamed_keywords(words="pretokenized", target="decoder_text")
     def estimate_explanation(
         self,
-        inputs: Input | ImageInput | int | Sequence[int],
+        inputs: Input | ImageInput | AudioInput | int | Sequence[int],
         *,
         decoder_text: Input | int | Sequence[int] | None = None,
         values: int = 1,
@@ -775,7 +776,9 @@ class Analyzer(Model):
         return plan(self, stacks, sizes, short_run=short_run, clock=clock)
 
     @renamed_keywords(target="decoder_text")
-    def traces(self, inputs: Input | ImageInput, *, decoder_text: DecoderText | None = None) -> list[LayerTrace]:
+    def traces(
+        self, inputs: Input | ImageInput | AudioInput, *, decoder_text: DecoderText | None = None
+    ) -> list[LayerTrace]:
         """The trace of every layer of the main stack for one input: what `decompose` and the `oracle` compute with.
 
         Examples:

@@ -18,6 +18,7 @@ from transformers import (
     SeamlessM4Tv2ForTextToText,
     SiglipForImageClassification,
     SiglipTextModel,
+    TrOCRForCausalLM,
 )
 
 # Deliberately awkward: three heads, a hidden size that divides nothing, a feed-forward of a prime size.
@@ -108,6 +109,10 @@ MINIMAX = {
     **dict(full_attn_alpha_factor=1.5, full_attn_beta_factor=0.7, linear_attn_alpha_factor=1.2),
     **dict(linear_attn_beta_factor=0.8, mlp_alpha_factor=1.3, mlp_beta_factor=0.6),
 }
+GEMMA4 = {
+    **{**GROUPED, "head_dim": 8, "global_head_dim": 12, "hidden_size_per_layer_input": 0, "sliding_window": 3},
+    **dict(num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"]),
+}
 MAMBA = dict(state_size=5, expand=2, conv_kernel=3, time_step_rank=4)
 JAMBA = {
     **{**GROUPED_EXPERTS, "num_hidden_layers": 3, "attn_layer_period": 2, "attn_layer_offset": 1},
@@ -120,10 +125,21 @@ LLAMA4 = dict(
         **dict(projector_input_dim=12, projector_output_dim=12, image_size=8, patch_size=4),
     ),
 )
+WAVES = dict(
+    conv_dim=[8, 8],
+    conv_kernel=[5, 3],
+    conv_stride=[4, 2],
+    num_conv_pos_embeddings=4,
+    num_feat_extract_layers=2,
+    num_conv_pos_embedding_groups=3,
+)
+WHISPER = {**BART, "num_mel_bins": 6, "max_source_positions": 11, "max_target_positions": 32}
+SPECTROGRAM = dict(max_length=16, num_mel_bins=10, patch_size=4, time_stride=4, frequency_stride=3)
 IMAGE = dict(image_size=12, patch_size=4, num_channels=3)
 TOWERS = dict(text_config=SIZE, vision_config={**SIZE, **IMAGE})
 CLASSES: dict[str, type[PreTrainedModel]] = {
     "emu3_text_model": Emu3TextModel,
+    "trocr": TrOCRForCausalLM,
     "clip": CLIPForImageClassification,
     "siglip": SiglipForImageClassification,
     "metaclip_2": MetaClip2ForImageClassification,
@@ -271,6 +287,10 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("doge", GROUPED),
     ("bitnet", GROUPED),
     ("axk1", {**LATENT_EXPERTS, **LISTED_LAYERS}),
+    ("trocr", dict(d_model=24, decoder_layers=2, decoder_attention_heads=3, decoder_ffn_dim=37)),
+    ("gemma4_text", GEMMA4),
+    ("gemma4_text", {**GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 1}),
+    ("gemma4_unified_text", GEMMA4),
     ("mamba", MAMBA),
     ("mamba", {**MAMBA, "use_conv_bias": False, "use_bias": True}),
     ("falcon_mamba", MAMBA),
@@ -304,6 +324,11 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ),
     *((model_type, {**SEAMLESS, "num_attention_heads": 3}) for model_type in ("seamless_m4t", "seamless_m4t_v2")),
     ("mvp", BART),
+    ("whisper", WHISPER),
+    *((name, {**WAVES, "feat_extract_norm": "group"}) for name in ("wav2vec2", "hubert", "unispeech", "unispeech-sat")),
+    ("wav2vec2", {**WAVES, "feat_extract_norm": "layer", "do_stable_layer_norm": True}),
+    ("data2vec-audio", {**WAVES, "conv_pos_kernel_size": 3}),
+    ("audio-spectrogram-transformer", SPECTROGRAM),
     ("led", {**BART, "attention_window": 4, "max_encoder_position_embeddings": 32}),
     ("longt5", {**T5, "local_radius": 3, "feed_forward_proj": "gated-gelu"}),
     ("longformer", dict(attention_window=4)),

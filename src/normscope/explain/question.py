@@ -23,7 +23,7 @@ from normscope.families.heads.spec import LANGUAGE_MODELLING, Task
 from normscope.models.model import Model
 from normscope.options import DEFAULT_OBJECTIVE, Objective
 
-ROW_PER_TOKEN: tuple[Task, ...] = ("token-classification", "question-answering", "replaced-token")
+ROW_PER_TOKEN: tuple[Task, ...] = ("token-classification", "question-answering", "replaced-token", "ctc")
 """Tasks, beside language modelling, whose logits have a row for every token."""
 
 LabelName = str | int

@@ -7,8 +7,9 @@ alone. The documentation's schema page says the same in prose.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,10 @@ class _Described:
         self.encoder = _Side(sequence, {"self": sequence})
         self.main = self.encoder
         if sequence.target is not None:
-            self.main = _Side(sequence.target, {"target": sequence.target, "source": sequence})
+            target = sequence.target
+            if sequence.times is not None:  # the tokens of both stacks stand in one table
+                target = replace(target, times=[math.nan] * len(target))
+            self.main = _Side(target, {"target": target, "source": sequence})
 
     def dataset(
         self, variables: Mapping[str, object], side: _Side, coordinates: Mapping[str, object] | None = None

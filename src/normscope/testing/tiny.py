@@ -87,6 +87,10 @@ _WHOLE_HEAD = {"rope_parameters": {**_SECTIONS["rope_parameters"], "partial_rota
 """Sections of positions that rotate all of a head."""
 
 SPECIAL: dict[str, dict[str, Any]] = {
+    "audio-spectrogram-transformer": {
+        **{"max_length": 24, "num_mel_bins": 12},
+        **{"time_stride": 4, "frequency_stride": 4},
+    },
     "axk1": {**_LATENT, "head_dim": 4},
     "axk2": {**_LATENT, "head_dim": 4},
     "bailing_hybrid": {**_LATENT, **_TWO_KINDS, "mlp_layer_types": ["sparse", "dense"]},
@@ -104,6 +108,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "emu3_vqgan": {"base_channels": 32, "channel_multiplier": [1, 1], "num_res_blocks": 1, "codebook_size": 16},
     "esmc": {"num_key_value_heads": 4},
     "falcon_h1": {**_MAMBA, "mamba_d_ssm": 64},
+    "gemma4_text": {"hidden_size_per_layer_input": 0},
     "glm4_moe_lite": _LATENT,
     **dict.fromkeys(("glm4v_text", "glm4v_moe_text", "glm_image_text", "glm_ocr_text"), _WHOLE_HEAD),
     "glm_moe_dsa": _LATENT,

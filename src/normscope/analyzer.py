@@ -31,6 +31,7 @@ from normscope.estimate.planning import asked_of, explained_of, lengths_of, plan
 from normscope.explain.parse import checked, read_question
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import Wanted
+from normscope.explain.streaming import can_stream
 from normscope.explain.task import Asked
 from normscope.families.spec import Stack
 from normscope.inputs import AudioInput, DecoderText, ImageInput, Input, Reading, TokenSequence, is_image
@@ -423,6 +424,8 @@ class Analyzer(Model):
             method: how to attribute, by name (`normscope methods` lists them) or with options (`normscope.method`). Only
                 the pull-back follows what flows through the layers, adds up exactly, and takes the next two arguments.
             heads: also keep the edges of every head, `[layer, head, query, key]`.
+            edges: keep what flows from every token to every other in each layer, for `edges` and `flow` of the result. By
+                default for inputs of fewer than 1,024 tokens, since their memory grows with the square of the length.
             ff_baseline: as in `analyze`, for the pull-back and DecompX. What belongs to no token is here all that is not
                 linear in the states that enter a layer.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
@@ -444,10 +447,10 @@ class Analyzer(Model):
         asked = ExplainRequest(**options)
         check_arithmetic(asked.dtype)
         method = attribution(asked.method)
-        if asked.heads and not method.follows:
+        if (asked.heads or asked.edges) and not method.follows:
             raise InputError(
-                f"The method {method.facts['method']!r} does not follow single heads: leave out heads, or use "
-                f"'pull-back'."
+                f"The method {method.facts['method']!r} follows nothing through the layers: leave out heads and edges, or "
+                f"use 'pull-back'."
             )
         if ff_baseline_of(asked.ff_baseline) != "zero" and not method.through_slopes:
             raise InputError(
@@ -458,8 +461,8 @@ class Analyzer(Model):
         said = (target, asked.against, asked.at, asked.continue_for, asked.direction, decoder_text)
         wanted = checked(*said, asked.objective)
         sequences, single = resolve.read_sources(self, inputs, Reading(pretokenized, asked.truncate))
-        how = asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline
-        request = PullRequest(*how, weights_of(asked.weights))
+        how = (asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline, asked.edges)
+        request = PullRequest(*how, weights=weights_of(asked.weights))
         explanations = [self._explain(item, wanted, method, request) for item in sequences]
         return explanations[0] if single else explanations
 
@@ -738,8 +741,10 @@ class Analyzer(Model):
         if count < 1:
             raise InputError(f"At least one value is explained, not {count}.")
         check_arithmetic(dtype)
-        stacks = explained_of(self, count, dtype, heads=heads, head=True)
         lengths = planned.lengths(self, inputs, decoder_text, Reading(pretokenized, truncate))
+        long = not heads and min(max(each) for each in lengths) >= LONG
+        streamed = long and can_stream(self)
+        stacks = explained_of(self, count, dtype, heads=heads, head=True, edges=not long, streamed=streamed)
         short_run = planned.short_explanation(self, self.explain, dtype, heads=heads) if timed else None
         return plan(self, stacks, lengths, short_run=short_run, clock=clock)
 
@@ -769,7 +774,7 @@ class Analyzer(Model):
         if count < 1 or length < 1:
             raise InputError(f"At least one value of at least one token is explained, not {count} of {length}.")
         check_arithmetic(dtype)
-        streamed = length >= LONG and self.family.encoder is None
+        streamed = length >= LONG and can_stream(self)
         stacks = explained_of(self, count, dtype, heads=False, head=True, edges=False, streamed=streamed)
         sizes = [Length(length)] if self.family.encoder is None else [Length(1, length)]
         short_run = planned.short_explanation(self, self.explain, dtype, heads=False) if timed else None

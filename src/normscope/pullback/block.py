@@ -78,7 +78,7 @@ class PulledAttention:
         """What values that belong to no token bring to every query: one for all keys, or one for each."""
         return (self.covector * constant_context(self.to_values, values)).sum((1, 3))
 
-    @property
+    @cached_property
     def at_values(self) -> Float[Tensor, "target head key d_head"]:
         """The covector that acts on the values of every key."""
         return self.to_values.mT @ self.covector
@@ -106,6 +106,14 @@ class PulledAttention:
         scores = known_scores(self.attention)
         keys = scores.keys if scores.constant_keys is None else scores.keys - scores.constant_keys
         return self.counted.to_keys * (scores.queries @ keys.mT).mul_(scores.scale)
+
+    def query_scores(self) -> Float[Tensor, "target head query"] | None:
+        """What every query brings of its own token by looking, without what belongs to no token."""
+        if self.at_queries is None:
+            return None
+        scores = known_scores(self.attention)
+        queries = scores.queries if scores.constant_queries is None else scores.queries - scores.constant_queries
+        return (self.at_queries * queries).sum(-1)
 
     def constant_scores(self) -> Float[Tensor, "target query"]:
         """What queries and keys get that belongs to no token, at every query."""

@@ -21,6 +21,7 @@ from normscope.options import Weights
 from normscope.pullback.block import (
     Covector,
     PulledAttention,
+    PulledBlock,
     PulledFeedForward,
     constant_values,
     pull_back_block,
@@ -36,16 +37,18 @@ class LayerFlow:
 
     `edges[t, i, j]` goes from token `j` before the layer to token `i` after it. With `bias[t, i]` they add up to the
     relevance of `i` after the layer, and over `i` to `relevance[t, j]`, that before it. `heads[t, h, j]` is what head `h`
-    takes from token `j`; `feed_forward[t, i]` is what comes through the feed-forward at `i`. Where the weights are counted,
-    `routing[t, i, j]` is what stays with them: edges, bias and routing together are then the relevance of `i`.
+    takes from token `j`; `feed_forward[t, i]` is what comes through the feed-forward at `i`. Edges, which have a number for
+    every query and key, may be left out. Where the weights are counted, `looked_at[t, j]` is what stays with them at key `j`,
+    and with the edges there is `routing[t, i, j]`: edges, bias and routing together are then the relevance of `i`.
     """
 
     relevance: Float[Tensor, "target token"]
-    edges: Float[Tensor, "target query key"]
+    edges: Float[Tensor, "target query key"] | None
     heads: Float[Tensor, "target head key"]
     feed_forward: Float[Tensor, "target query"]
     bias: Float[Tensor, "target query"]
     head_edges: Float[Tensor, "target head query key"] | None
+    looked_at: Float[Tensor, "target key"] | None = None
     routing: Float[Tensor, "target query key"] | None = None
     head_routing: Float[Tensor, "target head query key"] | None = None
     handed_on: bool = False
@@ -54,7 +57,7 @@ class LayerFlow:
     @property
     def routed(self) -> Float[Tensor, " target"]:
         """What stays with the weights of this layer."""
-        return torch.zeros_like(self.bias[:, 0]) if self.routing is None else self.routing.sum((1, 2))
+        return torch.zeros_like(self.bias[:, 0]) if self.looked_at is None else self.looked_at.sum(-1)
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ def pull_back_layer(
     ways = [_Way.of(attention, head_edges=head_edges) for attention in pulled.attentions]
     at_input, source, bias = pulled.direct, None, pulled.bias + sum(way.bias for way in ways)
     if pulled.own is not None:
-        own, constant = _below_own(pulled.own)
+        own, constant = below_own(pulled.own)
         at_input, bias = at_input + own, bias + constant
     direct = (at_input * trace.hidden).sum(-1)
     for way in ways:
@@ -101,13 +104,14 @@ def pull_back_layer(
 
 def _accounts(trace: LayerTrace, ways: list[_Way], *, head_edges: bool) -> dict[str, Any]:
     """What stays with the weights of a layer, by query and key, and by head; nothing where they are constants."""
-    by_head = [way.routing for way in ways]
-    known = [account for account in by_head if account is not None]
-    if not known or len(known) < len(by_head):
+    known = [way.routing for way in ways if way.routing is not None]
+    if not known or len(known) < len(ways):
         return {}
     whole = _over_keys(trace, ways, known)
     handed = all(way.handed_on for way in ways)
-    return {"handed_on": handed, "routing": whole.sum(1), **({"head_routing": whole} if head_edges else {})}
+    account = whole.sum(1)
+    by_head = {"head_routing": whole} if head_edges else {}
+    return {"handed_on": handed, "looked_at": account.sum(1), "routing": account, **by_head}
 
 
 @dataclass(frozen=True)
@@ -136,14 +140,14 @@ class StatesPullBack:
         self.routed: Float[Tensor, " target"] = self.bias
         self.reached: dict[int, _Reached] = {}
 
-    def add(self, trace: LayerTrace) -> None:
+    def add(self, trace: LayerTrace) -> PulledBlock:
         """Pull the covectors of a trace's query rows back."""
         whole = self.covector.to(trace.hidden.device)
         rows = whole if len(trace.queries) == whole.shape[1] else whole[:, trace.queries]
         pulled = pull_back_block(trace, rows, self.weights)
         direct, bias = pulled.direct, pulled.bias
         if pulled.own is not None:
-            own, constant = _below_own(pulled.own)
+            own, constant = below_own(pulled.own)
             direct, bias = direct + own, bias + constant
         self.bias = self.bias.to(bias.device) + bias.sum(-1)
         for number, attention in enumerate(pulled.attentions):
@@ -153,6 +157,7 @@ class StatesPullBack:
             self.reached.setdefault(number, _Reached(attention.attention)).add(attention, trace.queries, trace.length)
         self.direct = torch.zeros_like(whole) if self.direct is None else self.direct
         self.direct[:, trace.queries] += direct
+        return pulled
 
     def finish(self) -> PulledStates:
         """The covectors below the layer, when all of its rows were added."""
@@ -218,7 +223,7 @@ def pull_back_states(trace: LayerTrace, covector: Covector) -> PulledStates:
     return pulled.finish()
 
 
-def _below_own(own: PulledFeedForward) -> tuple[Covector, Tensor]:
+def below_own(own: PulledFeedForward) -> tuple[Covector, Tensor]:
     """From what a feed-forward beside the attention reads to the block's input, and what belongs to no token."""
     norm = own.step.norm
     if norm is None:
@@ -266,13 +271,11 @@ class _Way:
 
 def _of_scores(pulled: PulledAttention) -> Iterator[Float[Tensor, "target head query key"]]:
     """What keys bring by being looked at, and what each query brings of its own token by looking."""
-    keys = pulled.key_scores()
+    keys, queries = pulled.key_scores(), pulled.query_scores()
     if keys is not None:
         yield keys
-    if pulled.at_queries is not None:
-        scores = known_scores(pulled.attention)
-        queries = scores.queries if scores.constant_queries is None else scores.queries - scores.constant_queries
-        yield (pulled.at_queries * queries).sum(-1).diag_embed()
+    if queries is not None:
+        yield queries.diag_embed()
 
 
 def _over_keys(trace: LayerTrace, ways: list[_Way], arrays: list[Tensor]) -> Tensor:

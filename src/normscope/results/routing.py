@@ -18,7 +18,7 @@ from normscope.results import explanation_schema as names
 
 def has_account(datasets: Sequence[xr.Dataset]) -> bool:
     """Whether weights were counted."""
-    return any(names.ROUTING in dataset for dataset in datasets)
+    return any(names.LOOKED_AT in dataset for dataset in datasets)
 
 
 def account_of(dataset: xr.Dataset, *, heads: bool = False) -> xr.DataArray:
@@ -26,7 +26,12 @@ def account_of(dataset: xr.Dataset, *, heads: bool = False) -> xr.DataArray:
     name = names.HEAD_ROUTING if heads else names.ROUTING
     if name in dataset:
         return dataset[name]
-    if heads and names.ROUTING in dataset:
+    if not heads and names.LOOKED_AT in dataset:
+        raise SelectionError(
+            "The account of every query and key was not kept, as the edges were not: explain with edges=True. looked_at has it "
+            "by key."
+        )
+    if heads and names.LOOKED_AT in dataset:
         raise SelectionError("The account of single heads was not asked for: explain with heads=True.")
     raise SelectionError(
         "There is no routing account: all credit went to the values. Explain by the pull-back with weights='half'."
@@ -35,13 +40,15 @@ def account_of(dataset: xr.Dataset, *, heads: bool = False) -> xr.DataArray:
 
 def routed(datasets: Sequence[xr.Dataset]) -> Any:
     """`[target]`: all that stays with weights, of decoder and encoder together."""
-    accounts = [data[names.ROUTING].sum(("layer", "query", "key")) for data in datasets if names.ROUTING in data]
+    accounts = [data[names.LOOKED_AT].sum(("layer", "key")) for data in datasets if names.LOOKED_AT in data]
     return sum(accounts[1:], accounts[0]).rename(names.ROUTING)
 
 
 def looked_at(dataset: xr.Dataset, group: str) -> xr.DataArray:
     """`[target, token]`: what stays with the weights on each token as a key, of all layers and queries of one stack."""
-    account = account_of(dataset).sum(("layer", "query"))
+    if names.LOOKED_AT not in dataset:
+        account_of(dataset)
+    account = dataset[names.LOOKED_AT].sum("layer")
     own = account.isel(key=np.flatnonzero(account["key_group"].values == group))
     described = [str(name) for name in own.coords if str(name).startswith("key_")]
     renamed = own.rename({name: name.replace("key_", "token_", 1) for name in described} | {"key": "token"})

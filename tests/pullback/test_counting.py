@@ -32,7 +32,7 @@ from normscope.chain.proof import Proof
 from normscope.chain.trace import Attention, LayerTrace
 from normscope.errors import CompletenessError, UnsupportedArchitectureError
 from normscope.inputs import read_ids
-from normscope.pullback import pull_back_layer
+from normscope.pullback import FlowPullBack, pull_back_layer
 from normscope.pullback.block import PulledAttention
 from normscope.testing.counting import oracle_split
 
@@ -172,6 +172,20 @@ def test_edges_bias_and_account_are_conserved_in_every_layer(name: str, weights:
         logits = analyzer.model(torch.tensor([IDS])).logits[0]
     assert abs(float(logits[2, 3]) - float(explanation.value)) <= 1e-6 * size
     assert explanation.completeness < 1e-6
+
+
+@pytest.mark.parametrize("weights", COUNTED)
+def test_blocks_of_query_rows_give_what_the_whole_layer_gives(weights: Any) -> None:
+    torch.manual_seed(2)
+    trace = traces_of(ns.load(model_of("qwen2")))[1]
+    covector = torch.randn(2, len(IDS), 24).double()
+    whole, blocks = pull_back_layer(trace, covector, weights=weights), FlowPullBack(covector, weights)
+    for rows in torch.arange(len(IDS)).split(4):
+        blocks.add(trace.select(rows))
+    parts = blocks.finish_layer()
+    torch.testing.assert_close(parts.covector, whole.covector, rtol=0, atol=1e-9)
+    for name in ("relevance", "heads", "bias", "feed_forward", "looked_at", "routed"):
+        torch.testing.assert_close(getattr(parts.flow, name), getattr(whole.flow, name), rtol=0, atol=1e-9)
 
 
 def test_a_weight_that_is_no_choice_gives_all_to_its_value() -> None:

@@ -38,8 +38,8 @@ class LayerFlow:
     `edges[t, i, j]` goes from token `j` before the layer to token `i` after it. With `bias[t, i]` they add up to the
     relevance of `i` after the layer, and over `i` to `relevance[t, j]`, that before it. `heads[t, h, j]` is what head `h`
     takes from token `j`; `feed_forward[t, i]` is what comes through the feed-forward at `i`. Edges, which have a number for
-    every query and key, may be left out. Where the weights are counted, `looked_at[t, j]` is what stays with them at key `j`,
-    and with the edges there is `routing[t, i, j]`: edges, bias and routing together are then the relevance of `i`.
+    every query and key, may be left out. Where the weights are counted, `looked_at[t, j]` is what stays with them at key
+    `j`, and with the edges there is `routing[t, i, j]`: edges, bias and routing are then the relevance of `i`.
     """
 
     relevance: Float[Tensor, "target token"]

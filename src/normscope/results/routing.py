@@ -28,8 +28,8 @@ def account_of(dataset: xr.Dataset, *, heads: bool = False) -> xr.DataArray:
         return dataset[name]
     if not heads and names.LOOKED_AT in dataset:
         raise SelectionError(
-            "The account of every query and key was not kept, as the edges were not: explain with edges=True. looked_at has it "
-            "by key."
+            "The account of every query and key was not kept, as the edges were not: explain with edges=True. looked_at has "
+            "it by key."
         )
     if heads and names.LOOKED_AT in dataset:
         raise SelectionError("The account of single heads was not asked for: explain with heads=True.")

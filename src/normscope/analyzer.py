@@ -116,19 +116,18 @@ def load(
         >>> len(analyzer.layers), analyzer.scopes[-1]
         (6, 'AttnResLnFfResLn')
     """
-    return Analyzer.of(
-        load_model(
-            model,
-            tokenizer,
-            dtype=dtype,
-            device=device,
-            device_map=device_map,
-            revision=revision,
-            allow_pickle=allow_pickle,
-            trust_remote_code=trust_remote_code,
-            family=family,
-        )
+    options = ModelOptions(
+        cast("PreTrainedModel | str | Path | None", model),
+        tokenizer,
+        dtype=dtype,
+        device=device,
+        device_map=device_map,
+        revision=revision,
+        allow_pickle=allow_pickle,
+        trust_remote_code=trust_remote_code,
+        family=family,
     )
+    return Analyzer.of(load_model(options))
 
 
 class Analyzer(Model):
@@ -170,17 +169,7 @@ class Analyzer(Model):
             torch.float64
         """
         options.refuse_unusable()
-        return load(
-            options.model,
-            tokenizer=options.tokenizer,
-            dtype=_dtype(options),
-            device=options.device,
-            device_map=options.device_map,
-            revision=options.revision,
-            allow_pickle=options.allow_pickle,
-            trust_remote_code=options.trust_remote_code,
-            family=options.family,
-        )
+        return cls.of(load_model(options))
 
     @classmethod
     def without_weights(cls, options: ModelOptions) -> Analyzer:
@@ -192,18 +181,7 @@ class Analyzer(Model):
             device(type='meta')
         """
         options.refuse_unusable()
-        if options.is_live or not isinstance(options.tokenizer, str | Path | None):
-            raise InputError("A live model has its weights: estimate it as it is.")
-        return cls.of(
-            sketched_model(
-                cast("str | Path | None", options.model),
-                options.tokenizer,
-                dtype=_dtype(options),
-                revision=options.revision,
-                trust_remote_code=options.trust_remote_code,
-                family=options.family,
-            )
-        )
+        return cls.of(sketched_model(options))
 
     @property
     def model(self) -> PreTrainedModel:
@@ -793,7 +771,3 @@ def _listed(texts: object) -> list[str]:
     if not texts:
         raise InputError("The list of texts is empty. Give at least one.")
     return list(texts)
-
-
-def _dtype(options: ModelOptions) -> torch.dtype | None:
-    return getattr(torch, options.dtype) if isinstance(options.dtype, str) else options.dtype

@@ -90,7 +90,7 @@ def test_a_reader_sees_the_sink_apart(tmp_path: Path) -> None:
     assert payload["stack"]["tokens"]["sink"] == [1, 0, 0, 0, 0, 0]
     page = write_page(explanation, tmp_path / "why.html").read_text()
     assert f"{name} (attention sink)" in page and "normscope-sink" in page
-    assert "<dd></dd>" not in page  # an empty fact, such as no revision, would shift all below it beside another name
+    assert "<dd></dd>" not in page  # an empty fact, such as no revision, would shift all below it next to another name
     texts = [text.get_text() for axes in explanation.plot().axes for text in axes.texts]
     assert any("attention sink" in text for text in texts)
 

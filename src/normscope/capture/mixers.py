@@ -56,7 +56,7 @@ def mixing_weights(part: LinearMixer, view: SequenceView) -> Float[Tensor, "head
 
 
 def shifted(weights: Float[Tensor, "head query key"], taps: int) -> Float[Tensor, "tap_head query key"]:
-    """For every tap of a convolution, the weights of the token so many places after each key; zero after the last one."""
+    """For every tap of a convolution, the weights of the token that many tokens after each key; zero after the last one."""
     if taps == 1:
         return weights
     keys = weights.shape[-1]

@@ -105,7 +105,7 @@ def _mean_squares(weight: Float[Tensor, "outputs inputs"], groups: int) -> Float
 
 
 def attended(step: Attention) -> Computed:
-    """What an attention gives out, from the model's own weights and values."""
+    """What an attention outputs, from the model's own weights and values."""
     context = step.summed_taps(step.weights @ step.values)
     if step.factors is not None:
         context = context * step.factors
@@ -152,7 +152,7 @@ def entering_neurons(expert: Expert, entering: Computed) -> tuple[Computed, ...]
 
 
 def fed_forward(step: FeedForward, like: Float[Tensor, "row d"]) -> Computed:
-    """What a feed-forward gives out, from the model's own pre-activations."""
+    """What a feed-forward outputs, from the model's own pre-activations."""
     total = Computed(like.new_zeros(like.shape), like.new_zeros(like.shape))
     for expert in step.experts:
         output = _out_of_neurons(expert)

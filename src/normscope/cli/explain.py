@@ -109,7 +109,7 @@ def explain_command(
 ) -> None:
     """Show what made the model say this: what each token puts into a logit.
 
-    The logit is that of a word or label, and by default it is taken apart exactly, for given attention weights, deviations
+    The logit is that of a word or label, and by default it is decomposed exactly, for given attention weights, deviations
     of norms and slopes of activations. With --out it is written as a
     picture (svg, png, pdf), a page (html), a table (csv, parquet, json) or netCDF (nc).
     """

@@ -164,7 +164,7 @@ class Way:
     def shares(
         self, layers: LayersBack, name: str, covector: Float[Tensor, "target token d"], states: Float[Tensor, "token d"]
     ) -> StackShares:
-        """The same, but for the shares of what enters the stack alone: nothing is kept of the layers in between."""
+        """The same for the shares of what enters the stack alone: nothing is kept of the layers in between."""
         relevance = (covector * states).sum(-1)
         errors, attention, causal = [self._proved(f"after the last {name}", relevance)], list[Tensor](), False
         for layer, pull in layers:

@@ -63,7 +63,7 @@ def pull_back_spans(
     objective: Objective,
     request: PullRequest,
 ) -> PulledSpans:
-    """Explain sums of output tokens in as few reverse passes as memory allows; a span is a list of places in `outputs`."""
+    """Explain sums of output tokens in as few reverse passes as memory allows; a span is a list of indices in `outputs`."""
     check_joined_blocks(model)
     if not spans or not all(spans):
         raise SelectionError("There is nothing to explain: a span of output has at least one token.")

@@ -12,7 +12,7 @@ DeBERTa, versions 1 and 2 (version 3 is a DeBERTa-v2), has disentangled attentio
 | values are rotated by their positions where the configuration says so, which is refused | RoFormer |
 | attention between blocks of tokens has no weights of queries and keys, and is refused | BigBird |
 | the feed-forward may run in chunks of the sequence (`chunk_size_feed_forward`) | BERT, RoBERTa, ELECTRA, ALBERT |
-| query, key and value are fused head by head, and the value's bias is a parameter apart | DeBERTa, version 1 |
+| query, key and value are fused head by head, and the value's bias is a separate parameter | DeBERTa, version 1 |
 | a convolution may follow the first block; it lies between blocks, so no block's chain changes | DeBERTa, version 2 |
 | positions may be relative only, and then the table of positions is no limit | DeBERTa |
 """

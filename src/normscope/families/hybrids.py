@@ -2,7 +2,7 @@
 
 | trap | where |
 |---|---|
-| a sigmoid gate multiplies every channel of what attention gives out | AFMoE, Qwen3-Next, Qwen 3.5 |
+| a sigmoid gate multiplies every channel of what attention outputs | AFMoE, Qwen3-Next, Qwen 3.5 |
 | the gated delta rule: values come by a short convolution and SiLU, and are normalised, head by head, and gated | Qwen |
 | values lie between keys and gates in one projection, key head by key head | Qwen3-Next |
 | a state space (Mamba-2): the norm comes after the gate | Bamba, Granite 4, Mamba-2 |

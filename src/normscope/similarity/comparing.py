@@ -28,7 +28,7 @@ Tell = Callable[[int, int], None]
 
 
 def embedding_spec(model: Model, pooling: Pooling | None) -> EmbeddingSpec:
-    """How a model makes embeddings: by the pooling requested, or as the files beside it say."""
+    """How a model makes embeddings: by the pooling requested, or as the files next to it say."""
     if pooling is not None:
         return named_pooling(pooling, folder_reading(model))
     spec = folder_spec(model)
@@ -42,7 +42,7 @@ def embedding_spec(model: Model, pooling: Pooling | None) -> EmbeddingSpec:
         )
     raise InputError(
         f"Nothing says how the states of {model.name} become an embedding: there is no modules.json of "
-        f"sentence-transformers beside it. Name a pooling (pooling=, --pooling): {listing((*MODES, LATE_INTERACTION))}."
+        f"sentence-transformers next to it. Name a pooling (pooling=, --pooling): {listing((*MODES, LATE_INTERACTION))}."
     )
 
 
@@ -72,7 +72,7 @@ def checked_measure(spec: EmbeddingSpec, measure: Measure | None, model: str) ->
 
 @dataclass(frozen=True)
 class Comparison:
-    """A model with the description of its embedding, and how similarities are taken apart."""
+    """A model with the description of its embedding, and how similarities are decomposed."""
 
     model: Model
     spec: EmbeddingSpec

@@ -18,7 +18,7 @@ import { Store } from "./model/store";
 import { label } from "./model/tokens";
 import { Page } from "./page";
 import { Exports } from "./panels/exports";
-import { factsPopover } from "./panels/facts";
+import { exactTo, factsPopover } from "./panels/facts";
 import { Masthead } from "./panels/masthead";
 import { SimilarityMap } from "./panels/similarity/map";
 import { Partners } from "./panels/similarity/partners";
@@ -236,7 +236,7 @@ function factsOf({ error, facts }: Similarity): HTMLElement {
   const description =
     "The table, its margins and the constant add up to the model\u2019s own similarity. Relative error:";
   return factsPopover(
-    error,
+    exactTo(error),
     shown,
     [h("p", {}, `${description} ${format.error(error)}`)],
     "Completeness: click for model facts.",

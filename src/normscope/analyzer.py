@@ -381,9 +381,11 @@ class Analyzer(Model):
             decoder_text: for an encoder-decoder, the text that its decoder reads, as in `analyze`, or token ids, exactly as
                 they are after the start token. The target is then a word, or a token id, that could follow the token
                 `at`, as in causal models.
-            objective: the `"logit"`, or the `"centred"` logit: what it is above the mean of all logits of its row, weighted
-                by their probabilities, which are constants. What raises all logits alike is left out. With `against`, which
-                makes it a `"contrast"`, the two are the same.
+            objective: what the target's logit is compared with, so that what raises all logits alike is left out. By default
+                with its `"alternatives"`: the mean of all other logits of its row, weighted by their probabilities, which
+                are constants. Or with one of them, as a `"contrast"`: that of `against`, or else the next most probable one.
+                Or with the mean of all and itself (`"centred"`: the same shares, times the probability of the alternatives).
+                Or with nothing: the `"logit"`, the default where labels do not exclude each other.
             method: how to attribute, by name (`normscope methods` lists them) or with options (`normscope.method`). Only
                 the pull-back follows what flows through the layers, adds up exactly, and takes the next two arguments.
             heads: also keep the edges of every head, `[layer, head, query, key]`.
@@ -439,7 +441,8 @@ class Analyzer(Model):
     ) -> Explanation:
         sequence, question = read_question(self, sequence, wanted)
         resolve.refuse_unknown_ids(self, sequence)
-        return Explanation.from_tree(method.explain(Asked(self, sequence, question, request)))
+        asked = Asked(self, sequence, question, request)
+        return Explanation.from_tree(method.explain(asked)).with_model(asked)
 
     @with_keywords(AnswerOptions, AnswerRequest)
     def explain_answer(self, **options: Unpack[AnswerOptions]) -> Answer:

@@ -195,9 +195,12 @@ ValueBias = Literal["token", "bias"]
 FeedForwardBaseline = Literal["zero", "bias"]
 """Where the integrated gradients of a feed-forward start: from zero, as in the papers, or from what no token put in."""
 
-Objective = Literal["logit", "centred", "contrast"]
-"""What is explained of a token: its logit, its logit above the mean of all (weighted by their probabilities), or above that
-of another token."""
+Objective = Literal["alternatives", "contrast", "centred", "logit"]
+"""What is explained of a label, such as a token: its logit above the mean of all other labels' (weighted by their
+probabilities), above that of one other label, above the mean of all with its own, or the logit itself."""
+
+DEFAULT_OBJECTIVE: Objective = "alternatives"
+"""What is explained where nothing else is requested, and the labels are alternatives to each other."""
 
 Unit = Literal["token", "word", "line", "sentence", "paragraph", "document", "turn"]
 """A unit of a text that shares are summed over."""

@@ -266,13 +266,15 @@ class ExplainedOptions:
         ),
     ] = None
     objective: Annotated[
-        Objective,
+        Objective | None,
         Documentation(
-            "Explain the 'logit' of the target, or the 'centred' one: above the mean of all logits, weighted by their "
-            "probabilities. With --against it is a 'contrast'.",
+            "Compare the target's logit with the 'alternatives': the mean of all others, weighted by their probabilities "
+            "(default). Or with one word ('contrast': that of --against, else the next most probable one), with the mean "
+            "of all ('centred'), or with nothing ('logit').",
             panel=_EXPLAINED,
+            command_line_type=Objective,
         ),
-    ] = "logit"
+    ] = None
     method: Annotated[
         str | Method,
         Documentation("How to attribute; `normscope methods` lists the methods.", command_line_type=str, panel=_HOW),
@@ -294,7 +296,7 @@ class ExplainOptions(ReadingKeywords, RecordingKeywords, total=False):
     continue_for: int | None
     direction: Vector | Literal["state"] | None
     decoder_text: str | Sequence[int] | None
-    objective: Objective
+    objective: Objective | None
     method: str | Method
     heads: bool
 

@@ -96,6 +96,23 @@ KIMI_LINEAR = {
     **{**SHARED_EXPERTS, **LATENT, **HYBRID_LAYERS, **LISTED_LAYERS, "routed_scaling_factor": 1.5},
     **dict(linear_num_heads=4, linear_head_dim=6, linear_conv_kernel_dim=3),
 }
+NEMOTRON_H = {
+    **GROUPED,
+    **dict(layers_block_type=["linear_attention", "moe", "full_attention", "mlp"], head_dim=8),
+    **dict(mamba_num_heads=4, mamba_head_dim=6, n_groups=2, ssm_state_size=5, conv_kernel=3, chunk_size=4),
+    **dict(n_routed_experts=5, num_experts_per_tok=2, n_group=1, topk_group=1, moe_intermediate_size=12),
+    **dict(moe_shared_expert_intermediate_size=20, routed_scaling_factor=1.5),
+}
+MINIMAX = {
+    **{**GROUPED_EXPERTS, **HYBRID_LAYERS, "block_size": 4, "head_dim": 6},
+    **dict(full_attn_alpha_factor=1.5, full_attn_beta_factor=0.7, linear_attn_alpha_factor=1.2),
+    **dict(linear_attn_beta_factor=0.8, mlp_alpha_factor=1.3, mlp_beta_factor=0.6),
+}
+MAMBA = dict(state_size=5, expand=2, conv_kernel=3, time_step_rank=4)
+JAMBA = {
+    **{**GROUPED_EXPERTS, "num_hidden_layers": 3, "attn_layer_period": 2, "attn_layer_offset": 1},
+    **dict(expert_layer_period=2, expert_layer_offset=1, mamba_d_state=5, mamba_d_conv=3, mamba_dt_rank=4),
+}
 LLAMA4 = dict(
     text_config={**SIZE, **GROUPED_EXPERTS, "intermediate_size_mlp": 28, "moe_layers": [1]},
     vision_config=dict(
@@ -247,6 +264,18 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
             "shared_intermediate_size": 12,
         },
     ),
+    ("bailing_hybrid", {**KIMI_LINEAR, "head_dim": 4}),
+    ("olmo_hybrid", {**GROUPED, **DELTA_RULE}),
+    ("nemotron_h", NEMOTRON_H),
+    ("minimax", MINIMAX),
+    ("doge", GROUPED),
+    ("bitnet", GROUPED),
+    ("axk1", {**LATENT_EXPERTS, **LISTED_LAYERS}),
+    ("mamba", MAMBA),
+    ("mamba", {**MAMBA, "use_conv_bias": False, "use_bias": True}),
+    ("falcon_mamba", MAMBA),
+    ("jamba", JAMBA),
+    ("recurrent_gemma", {**GROUPED, "block_types": ["recurrent", "attention"], "lru_width": 20, "conv1d_width": 3}),
     ("lfm2", {**GROUPED, **CONVOLUTIONS, "block_auto_adjust_ff_dim": False}),
     ("lfm2_moe", {**GROUPED_EXPERTS, **CONVOLUTIONS, "num_dense_layers": 1}),
     ("mpt", dict(d_model=24, n_heads=3, n_layers=2, max_seq_len=32, expansion_ratio=2)),

@@ -74,6 +74,8 @@ def _try_class(model_type: str, task: str, class_name: str) -> Trial:
         model = built(model_type, class_name)
         if model_type in supported_models():
             _run(model)
+        elif task in ("causal", "masked"):
+            _run_with_ids(model)
     except NormscopeError as error:
         return Trial(class_name, task, "refused", reason=str(error))
     except Exception as error:  # whatever a configuration that was guessed may throw
@@ -102,6 +104,12 @@ def _run(model: PreTrainedModel) -> None:
     family = family_in(model, family_of(model.config.model_type))
     with torch.no_grad():
         model.base_model(**random_inputs(family, model))
+
+
+def _run_with_ids(model: PreTrainedModel) -> None:
+    """The same of a type that no family describes: it has to run with nothing but a text."""
+    with torch.no_grad():
+        model(input_ids=torch.arange(3, 12)[None])
 
 
 def _proved(model: PreTrainedModel) -> float:

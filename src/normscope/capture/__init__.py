@@ -28,7 +28,7 @@ from normscope.capture.hooks import (
     recorded_attention,
 )
 from normscope.capture.loose import turned
-from normscope.capture.mixers import Mixer, MixingListener, recorded_mixing
+from normscope.capture.mixing_calls import Mixer, MixingListener, recorded_mixing
 from normscope.capture.probing import probed_weights
 from normscope.capture.stacks import bare_model, blocks_of, family_in, module_between, sequence_first, watched_paths
 from normscope.capture.view import CapturedCall, MixingCall, SequenceView
@@ -284,9 +284,9 @@ class _Listener:
     def mixers(self, block: nn.Module, chain: Sequence[Part]) -> list[Mixer]:
         """The mixers of a block that mix by a function of their own."""
         return [
-            Mixer(_original(block.get_submodule(part.module)), part.function, self._mixing_recorder(part.module))
+            Mixer(_original(block.get_submodule(part.module)), part.function_name, self._mixing_recorder(part.module))
             for part in chain
-            if isinstance(part, LinearMixer) and part.function is not None
+            if isinstance(part, LinearMixer) and part.function_name is not None
         ]
 
     def _mixing_recorder(self, path: str) -> MixingListener:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.chain.trace import Expert, FeedForward, Gated, LayerNorm, Linear, Norm, Plain, RmsNorm
+from normscope.chain.trace import Expert, FeedForward, Fork, Gated, LayerNorm, Linear, Norm, Plain, RmsNorm, Scale
 
 
 def deviation(norm: Norm, state: Float[Tensor, "*query d"]) -> Float[Tensor, "*query"]:
@@ -40,6 +40,18 @@ def scale_back(norm: Norm, covectors: Float[Tensor, "... d"]) -> Float[Tensor, "
 def shift(norm: Norm) -> Float[Tensor, " d"] | None:
     """The constant half of a norm, which belongs to no token."""
     return norm.bias if isinstance(norm, LayerNorm) else None
+
+
+def passed_around(fork: Fork, state: Float[Tensor, "query d"]) -> Float[Tensor, "query d"]:
+    """What goes around a branch, of the state that enters it."""
+    for step in fork.around:
+        if isinstance(step, Scale):
+            state = state * step.factor
+            continue
+        constant = shift(step.norm)
+        state = scale_(step.norm, state / deviation(step.norm, state)[:, None])
+        state = state if constant is None else state + constant
+    return state
 
 
 @dataclass(frozen=True)

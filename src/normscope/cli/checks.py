@@ -135,8 +135,6 @@ def check_explanation_file(out: Path | None, flow: float | None) -> None:
 def check_question(request: Mapping[str, Any], *, state: bool) -> None:
     """Raise if the options of an explanation contradict each other."""
     target, against, continue_for = (request.get(name) for name in ("target", "against", "continue_for"))
-    if request.get("objective") == "contrast" and against is None:
-        raise InputError("A contrast is with another word or label: name it (--against).")
     if state and (against is not None or continue_for is not None):
         raise InputError("--state takes the place of --against and --continue-for: give one of them.")
     if continue_for is None:

@@ -24,6 +24,7 @@ from normscope.chain.trace import (
     Attention,
     CrossAttention,
     FeedForward,
+    Fork,
     LayerTrace,
     Norm,
     Normalise,
@@ -162,6 +163,8 @@ def _prepared(step: Step) -> Wiring | _Prepared:
             return _Normalising.of(step)
         case FeedForward():
             return _Feeding.of(step)
+        case Fork():
+            return Fork(tuple(_prepared(each) for each in step.around))
         case _:
             return step
 

@@ -32,6 +32,8 @@ _KINDS = (
     "plain_decoders",
     "mixtures",
     "hybrids",
+    "state_spaces",
+    "unusual_decoders",
     "encoder_decoder",
     "probed",
     "vision",

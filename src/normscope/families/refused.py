@@ -24,9 +24,8 @@ CLASSES: Mapping[str, str] = {
 }
 """Classes whose type is described, but not as a whole."""
 
+_SHARED = "attention blocks are shared between places, and read the embeddings next to the state of their layer"
 _RECURRENT = "its layers mix tokens by a recurrence or a convolution of a kind that is not described yet"
-_CHANNELS = "the weights of its recurrence (Mamba-1, RG-LRU) differ by channel; only those of heads are computed"
-_CHAINS = "its layers have different chains of components, so that they have no scopes in common"
 _SIDE_BY_SIDE = "an attention and a state space work side by side in every block, on the same tokens"
 _GATED = (
     "what its attention outputs is multiplied by a gate in every channel, or normalised, which no component describes"
@@ -46,9 +45,7 @@ _PART = "it is a part of a larger model (an image or sound tower, a tokenizer of
 _SERIES = "it reads time series, and inputs are texts and images so far"
 _OTHER = "its blocks have components that nobody has described"
 
-_PARAMETERS = "the residual connection itself is multiplied by a vector, and parts go around a branch unchanged so far"
 _SHORTCUT = "each of its layers has two attentions and two feed-forwards, and experts that go around the second pair"
-_SOME_NORMS = "a norm follows the experts, but no other network, so that its layers have no scopes in common"
 _GATED_NORM = "its norms are multiplied by a gate of the same state, which no component describes"
 _OTHER_VALUES = (
     "some of its layers take their keys and values from another layer, whose states are not those of the layer's input"
@@ -64,9 +61,7 @@ _IMPLEMENTATION = "a text without padding is attended in both directions or in o
 
 _TYPES: dict[str, str] = {
     _IMPLEMENTATION: "paligemma",
-    _PARAMETERS: "doge",
     _SHORTCUT: "longcat_flash",
-    _SOME_NORMS: "axk1",
     _GATED_NORM: "axk2",
     _OTHER_VALUES: "mistral_large4_text mistral_large4",
     _BRANCH_CONVOLUTION: "inkling_text inkling_mm_model",
@@ -75,11 +70,10 @@ _TYPES: dict[str, str] = {
     _EXPERT_ATTENTION: "jetmoe",
     _CLAMPED: "minimax_m3_vl_text minimax_m3_vl",
     _SKIPPED: "mllama",
-    _RECURRENT: ("bailing_hybrid lfm2_vl minicpm_ocr minicpmv4_6 minicpmv4_7 minimax rwkv xlstm zamba2 zaya"),
-    _CHANNELS: ("falcon_mamba jamba mamba recurrent_gemma zamba"),
-    _CHAINS: ("nemotron_h olmo_hybrid"),
+    _RECURRENT: ("lfm2_vl minicpm_ocr minicpmv4_6 minicpmv4_7 rwkv xlstm zaya"),
+    _SHARED: "zamba zamba2",
     _SIDE_BY_SIDE: ("falcon_h1"),
-    _GATED: ("beam bitnet diffllama hrm_text muse_glimmer_text neomme"),
+    _GATED: ("beam diffllama hrm_text muse_glimmer_text neomme"),
     _STREAMS: (
         "deepseek_v4 gemma3n gemma3n_text gemma4 gemma4_assistant gemma4_text gemma4_unified "
         "gemma4_unified_assistant gemma4_unified_text hy_v4 mobilebert qwen4_exp qwen4_exp_text "

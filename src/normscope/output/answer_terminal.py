@@ -24,6 +24,7 @@ _FOR, _AGAINST = "#b35806", "#542788"
 
 _MEANINGS = {
     "logit": "the logits of its tokens",
+    "alternatives": "the logits of its tokens above those of the alternatives",
     "centred": "the logits of its tokens above their mean",
     "contrast": "the logit of its token above that of the other answer",
 }

@@ -4,7 +4,7 @@ import { h } from "../../draw/dom";
 import { largest, signs } from "../../draw/flowview";
 import { type Answer, wordTexts } from "../../model/answer";
 import * as format from "../../model/format";
-import { factsPopover } from "../facts";
+import { exactTo, factsPopover } from "../facts";
 import { Panel } from "../panel";
 import { type Actions, Pieces } from "./pieces";
 
@@ -12,6 +12,7 @@ import { type Actions, Pieces } from "./pieces";
 const MOST_NAMED = 3;
 
 const EXPLAINED: Record<string, string> = {
+  alternatives: "the logits of its tokens above those of the alternatives",
   centred: "the logits of its tokens above their mean",
   logit: "the logits of its tokens",
 };
@@ -80,5 +81,5 @@ function aboutOf({ explained, facts, value }: Answer): string {
 
 function factsOf({ error, facts }: Answer): HTMLElement {
   const proof = h("p", {}, `All shares add up to the model\u2019s own logits. Relative error: ${format.error(error)}`);
-  return factsPopover(error, facts, [proof], "Completeness: click for model facts.");
+  return factsPopover(exactTo(error), facts, [proof], "Completeness: click for model facts.");
 }

@@ -214,6 +214,14 @@ Value = (
 )
 
 
+@final
+@dataclass(frozen=True)
+class NamedActivation:
+    """An activation that no module holds: the block calls it by the name that it has in transformers."""
+
+    name: str
+
+
 # ---- Attentions: how the weights and values of one come into sight, and where its output projection is.
 
 
@@ -232,14 +240,20 @@ class HeadGate:
 @final
 @dataclass(frozen=True)
 class ChannelGate:
+<<<<<<< HEAD
     """A factor for each query and channel of what the heads output: `activation` (a name of `torch.nn.functional`) of the
     outputs of a module, where `source` finds them as it finds values. Without an `activation`, the outputs themselves.
+=======
+    """A factor for each query and channel of what the heads give out: `activation` (a name of `torch.nn.functional`, or what
+    transformers calls it) of the outputs of a module, where `source` finds them as it finds values. Without an
+    `activation`, the outputs themselves.
+>>>>>>> main
 
     It is a constant of the forward pass, like the attention weights, but no part of them.
     """
 
     source: Value
-    activation: str | None = "sigmoid"
+    activation: str | NamedActivation | None = "sigmoid"
 
 
 @final
@@ -365,16 +379,48 @@ class ShortConvolution:
 
 @final
 @dataclass(frozen=True)
+class DecayedProducts:
+    """Weights that are products of queries and keys, `exp(-decay)` times as much with every token between them (lightning
+    attention).
+
+    `projection` gives out query, key and value of every head, before their `activation` (a name of `torch.nn.functional`);
+    `decay` is the path of a number for each head.
+    """
+
+    projection: str
+    decay: str
+    activation: str
+
+
+@final
+@dataclass(frozen=True)
+class ChannelScan:
+    """A recurrence whose weights differ by channel (Mamba-1, RG-LRU): the name of the function that mixes `hidden_states`.
+
+    Every channel is a head. Arguments are `[batch, token, channel]`, or with `channels_first` `[batch, channel, token]`.
+    `without` names arguments that the function may do without, since what they do is described as another part. A dotted
+    name is that of a method of a submodule. With `gates_values`, what is mixed was multiplied by factors of its own token.
+    """
+
+    name: str
+    channels_first: bool = False
+    without: tuple[str, ...] = ()
+    gates_values: bool = False
+
+
+@final
+@dataclass(frozen=True)
 class LinearMixer:
     """A mixer that is linear in its values once all else is fixed: the gated delta rule, a state space, a convolution.
 
     `function` is the name, in the file of the mixer `module`, of the function that mixes the argument `values`
-    (`[batch, token, head, channel]`); its effective weights are what it makes of the identity as values. Without one, every
-    token keeps what the `convolution` brings. The rest is as for an attention.
+    (`[batch, token, head, channel]`); its effective weights are what it makes of the identity as values. It may also be a
+    formula, where the model has no such function. Without one, every token keeps what the `convolution` brings. Values go
+    through the activation of the convolution, or of the formula. The rest is as for an attention.
     """
 
     module: str
-    function: str | None
+    function: str | DecayedProducts | ChannelScan | None
     value: Value
     output: str
     heads: int
@@ -384,6 +430,13 @@ class LinearMixer:
     gate: ChannelGate | None = None
     output_norm: ContextNormPart | None = None
     component: ClassVar[str] = "Attn"
+
+    @property
+    def function_name(self) -> str | None:
+        """The name of the function that mixes, if there is one."""
+        if isinstance(self.function, ChannelScan):
+            return self.function.name
+        return self.function if isinstance(self.function, str) else None
 
 
 CrossPart = DispatchedCrossAttention | ProbedCrossAttention
@@ -396,14 +449,6 @@ AttentionPart = DispatchedAttention | HookedAttention | ProbedAttention | Linear
 
 
 # ---- Feed-forwards: plain, gated, and mixtures of experts, after the attention or parallel to it.
-
-
-@final
-@dataclass(frozen=True)
-class NamedActivation:
-    """An activation that no module holds: the block calls it by the name that it has in transformers."""
-
-    name: str
 
 
 @final
@@ -421,13 +466,17 @@ class PlainPart:
 @final
 @dataclass(frozen=True)
 class GatedPart:
-    """`down(activation(gate(x)) * up(x))`, times a vector at the path `layer_scale` where there is one."""
+    """`down(activation(gate(x)) * up(x))`, times a vector at the path `layer_scale` where there is one.
+
+    What the neurons hold may go through an RMS norm, `inner_norm`, before the last matrix.
+    """
 
     gate: str
     up: str
     activation: str | NamedActivation
     down: str
     layer_scale: str | None = None
+    inner_norm: RmsNormPart | None = None
     component: ClassVar[str] = "Ff"
 
 
@@ -521,8 +570,20 @@ class PlainExpertsPart:
     component: ClassVar[str] = "Ff"
 
 
+@final
+@dataclass(frozen=True)
+class UngatedExpertsPart:
+    """Experts that are plain networks, their weights stacked as `up_proj` and `down_proj`, `[expert, out, in]`."""
+
+    module: str
+    experts: str
+    activation: str
+    component: ClassVar[str] = "Ff"
+
+
 RoutedPart = (
     PlainExpertsPart
+    | UngatedExpertsPart
     | ExpertsPart
     | TransposedExpertsPart
     | ClampedExpertsPart
@@ -540,12 +601,17 @@ class SharedExpertsPart:
     multiplied by `routed_factor` before that, and the sum by `factor`.
     """
 
-    routed: ExpertsPart | TransposedExpertsPart | InputScaledExpertsPart
-    shared: GatedPart | FusedGatedPart
+    routed: ExpertsPart | TransposedExpertsPart | InputScaledExpertsPart | UngatedExpertsPart
+    shared: GatedPart | FusedGatedPart | PlainPart
     gate: str | None = None
     routed_factor: float = 1.0
     factor: float = 1.0
     component: ClassVar[str] = "Ff"
+
+    @property
+    def output(self) -> str:
+        """The module that gives out what the shared network adds."""
+        return self.shared.second if isinstance(self.shared, PlainPart) else self.shared.down
 
 
 FeedForwardPart = PlainPart | GatedPart | FusedGatedPart | RoutedPart | SharedExpertsPart

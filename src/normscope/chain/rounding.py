@@ -252,13 +252,9 @@ def first_matrices(network: Network) -> tuple[Linear, ...]:
 
 
 def fed_forward(step: FeedForward, like: Float[Tensor, "row d"]) -> Computed:
-<<<<<<< HEAD
-    """What a feed-forward outputs, from the model's own pre-activations."""
-=======
     """What a feed-forward outputs, from the model's own pre-activations."""
     if len(step.experts) == 1 and _serves_all(step.experts[0], len(like)):
         return _out_of_neurons(step.experts[0])
->>>>>>> main
     total = Computed(like.new_zeros(like.shape), like.new_zeros(like.shape))
     for expert in step.experts:
         output = _out_of_neurons(expert).multiplied_out()

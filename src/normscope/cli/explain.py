@@ -120,15 +120,9 @@ def explain_command(
 ) -> None:
     """Show what made the model say this: what each token puts into a logit.
 
-    <<<<<<< HEAD
-        The logit is that of a word or label, and by default it is decomposed exactly, for given attention weights, deviations
-        of norms and slopes of activations. With --out it is written as a
-        picture (svg, png, pdf), a page (html), a table (csv, parquet, json) or netCDF (nc).
-    =======
-        The logit is that of a word or label, and by default it is decomposed exactly, for given attention weights, deviations
-        of norms and slopes of activations. With --out it is written as a picture (svg, png, pdf), as a page (html: the
-        explorer, in which to follow what flows through the layers), a table (csv, parquet, json) or netCDF (nc).
-    >>>>>>> main
+    The logit is that of a word or label, and by default it is decomposed exactly, for given attention weights, deviations
+    of norms and slopes of activations. With --out it is written as a picture (svg, png, pdf), as a page (html: the
+    explorer, in which to follow what flows through the layers), a table (csv, parquet, json) or netCDF (nc).
     """
     texts, (decoder_text,) = reading.read(text, request.get("decoder_text"))
     check_text(texts.text, texts.pair)

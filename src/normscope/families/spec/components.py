@@ -240,14 +240,9 @@ class HeadGate:
 @final
 @dataclass(frozen=True)
 class ChannelGate:
-<<<<<<< HEAD
-    """A factor for each query and channel of what the heads output: `activation` (a name of `torch.nn.functional`) of the
-    outputs of a module, where `source` finds them as it finds values. Without an `activation`, the outputs themselves.
-=======
-    """A factor for each query and channel of what the heads give out: `activation` (a name of `torch.nn.functional`, or what
+    """A factor for each query and channel of what the heads output: `activation` (a name of `torch.nn.functional`, or what
     transformers calls it) of the outputs of a module, where `source` finds them as it finds values. Without an
     `activation`, the outputs themselves.
->>>>>>> main
 
     It is a constant of the forward pass, like the attention weights, but no part of them.
     """
@@ -383,7 +378,7 @@ class DecayedProducts:
     """Weights that are products of queries and keys, `exp(-decay)` times as much with every token between them (lightning
     attention).
 
-    `projection` gives out query, key and value of every head, before their `activation` (a name of `torch.nn.functional`);
+    `projection` outputs query, key and value of every head, before their `activation` (a name of `torch.nn.functional`);
     `decay` is the path of a number for each head.
     """
 
@@ -610,7 +605,7 @@ class SharedExpertsPart:
 
     @property
     def output(self) -> str:
-        """The module that gives out what the shared network adds."""
+        """The module that outputs what the shared network adds."""
         return self.shared.second if isinstance(self.shared, PlainPart) else self.shared.down
 
 

@@ -18,6 +18,7 @@ from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.chain.activations import recognise
 from normscope.chain.trace import ValueSource
+from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import ChannelScan, DecayedProducts, LinearMixer, ShortConvolution
 
 # ---- The effective weights -----------------------------------------------------------------------------------------------

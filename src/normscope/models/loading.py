@@ -46,6 +46,7 @@ from normscope.models import source as embedded
 from normscope.models.checkpoint import DTYPES, check_complete, check_dtypes, check_finite
 from normscope.models.gguf import GgufFile, gguf_file
 from normscope.models.model import Model
+from normscope.models.options import ModelOptions
 from normscope.models.source import (
     check_layer_count,
     check_model_exists,

@@ -222,8 +222,8 @@ Products = Literal["tf32", "bf16"]
 TooLong = Literal["truncate", "skip", "refuse"]
 """What becomes of sequences of a corpus that are too long."""
 
-StackName = Literal["decoder", "encoder"]
-"""The stack of an encoder-decoder model that is looked at."""
+StackName = Literal["decoder", "encoder", "image", "text"]
+"""The stack of an encoder-decoder model that is looked at, or the tower of a model of images and texts."""
 
 Correlation = Literal["pearson", "spearman"]
 """How alike two maps are: Pearson's r of their cells, or Spearman's rho, which is that of the ranks of their cells."""

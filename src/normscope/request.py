@@ -491,7 +491,10 @@ class RunSettings(Conventions):
     ] = None
     stack: Annotated[
         StackName | None,
-        Documentation("The stack of an encoder-decoder model to look at. Default: the decoder."),
+        Documentation(
+            "The stack of an encoder-decoder model to look at (default: the decoder), or the tower of a model of images and "
+            "texts."
+        ),
     ] = None
     approximate: Annotated[
         ApproximationName | None,

@@ -18,6 +18,7 @@ from transformers import (
     SeamlessM4Tv2ForTextToText,
     SiglipForImageClassification,
     SiglipTextModel,
+    TrOCRForCausalLM,
 )
 
 # Deliberately awkward: three heads, a hidden size that divides nothing, a feed-forward of a prime size.
@@ -108,6 +109,10 @@ MINIMAX = {
     **dict(full_attn_alpha_factor=1.5, full_attn_beta_factor=0.7, linear_attn_alpha_factor=1.2),
     **dict(linear_attn_beta_factor=0.8, mlp_alpha_factor=1.3, mlp_beta_factor=0.6),
 }
+GEMMA4 = {
+    **{**GROUPED, "head_dim": 8, "global_head_dim": 12, "hidden_size_per_layer_input": 0, "sliding_window": 3},
+    **dict(num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"]),
+}
 MAMBA = dict(state_size=5, expand=2, conv_kernel=3, time_step_rank=4)
 JAMBA = {
     **{**GROUPED_EXPERTS, "num_hidden_layers": 3, "attn_layer_period": 2, "attn_layer_offset": 1},
@@ -124,6 +129,7 @@ IMAGE = dict(image_size=12, patch_size=4, num_channels=3)
 TOWERS = dict(text_config=SIZE, vision_config={**SIZE, **IMAGE})
 CLASSES: dict[str, type[PreTrainedModel]] = {
     "emu3_text_model": Emu3TextModel,
+    "trocr": TrOCRForCausalLM,
     "clip": CLIPForImageClassification,
     "siglip": SiglipForImageClassification,
     "metaclip_2": MetaClip2ForImageClassification,
@@ -271,6 +277,10 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("doge", GROUPED),
     ("bitnet", GROUPED),
     ("axk1", {**LATENT_EXPERTS, **LISTED_LAYERS}),
+    ("trocr", dict(d_model=24, decoder_layers=2, decoder_attention_heads=3, decoder_ffn_dim=37)),
+    ("gemma4_text", GEMMA4),
+    ("gemma4_text", {**GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 1}),
+    ("gemma4_unified_text", GEMMA4),
     ("mamba", MAMBA),
     ("mamba", {**MAMBA, "use_conv_bias": False, "use_bias": True}),
     ("falcon_mamba", MAMBA),

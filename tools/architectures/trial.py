@@ -21,6 +21,7 @@ from normscope.capture import family_in
 from normscope.errors import NormscopeError
 from normscope.families import family_of, supported_models
 from normscope.families.heads import head_of
+from normscope.families.refused import check_whole
 from normscope.testing import assert_explained, assert_family, assert_head
 from normscope.testing.inputs import random_inputs
 from normscope.testing.tiny import model_of, shrunk
@@ -101,6 +102,7 @@ def built(model_type: str, class_name: str) -> PreTrainedModel:
 
 def _run(model: PreTrainedModel) -> None:
     """A plain pass: a configuration that was guessed may be one with which the model itself cannot run."""
+    check_whole(type(model).__name__)
     family = family_in(model, family_of(model.config.model_type))
     with torch.no_grad():
         model.base_model(**random_inputs(family, model))

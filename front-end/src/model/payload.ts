@@ -163,6 +163,8 @@ export interface SidePayload {
   margin: number[] | null;
   /** With the shares it adds up to the value. */
   bias: number;
+  /** Where this side is an image, whose tokens have rows and columns; left out if only its pixels are known. */
+  image?: ImagePayload;
 }
 
 /** Of late interaction, for every first token: the token of the second text that it matched (-1: none), and how well. */

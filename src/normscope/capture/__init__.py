@@ -37,6 +37,7 @@ from normscope.chain.trace import LayerTrace
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families import Family
 from normscope.families.spec import (
+    NO_FEED_FORWARD,
     DispatchedAttention,
     DispatchedCrossAttention,
     HookedAttention,
@@ -214,8 +215,9 @@ def _probed(block: nn.Module, chain: Sequence[Part]) -> list[nn.Module]:
 
 
 def _beginning(chain: Sequence[Part], components: int | None) -> Sequence[Part]:
-    """The chain up to a number of components, and one more, whose input is the state after them."""
-    if components is None:
+    """The chain up to a number of components, and one more, whose input is the state after them: the whole chain, if the
+    state shows nowhere before its end."""
+    if components is None or NO_FEED_FORWARD in chain:
         return chain
     ends = [index + 1 for index, part in enumerate(chain) if part.component]
     return chain[: ends[min(components, len(ends) - 1)]]

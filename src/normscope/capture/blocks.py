@@ -41,6 +41,7 @@ from normscope.chain.trace import (
 )
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import (
+    NO_FEED_FORWARD,
     NO_NORM,
     AbsentPart,
     AttentionPart,
@@ -264,6 +265,8 @@ class TraceBuilder:
         following = [part for part in self.chain[index + 1 :] if not isinstance(part, ForkPart)]
         while following and following[0] == NO_NORM:
             del following[0]
+        if following[:1] == [NO_FEED_FORWARD] and self.whole:
+            return view.block_output
         if not following or isinstance(following[0], AttentionPart | AbsentPart):
             return None
         return view.input(watched_modules(following[0])[0])

@@ -24,6 +24,7 @@ from normscope.families.spec import (
     FusedShards,
     FusedTail,
     LatentPerHead,
+    NormedHeads,
     NormPart,
     ScaledHeads,
     SequenceFirst,
@@ -36,7 +37,7 @@ from normscope.families.spec import (
 def value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Tensor:
     """`[..., group, d_head]`: the values among the outputs of their projection (or its bias)."""
     match value:
-        case SplitHeads() | SequenceFirst() | SideBySide() | ScaledHeads():
+        case SplitHeads() | NormedHeads() | SequenceFirst() | SideBySide() | ScaledHeads():
             return projected.unflatten(-1, (groups, d_head))
         case FusedTail():
             return projected[..., -groups * d_head :].unflatten(-1, (groups, d_head))
@@ -82,12 +83,18 @@ def value_source(
     groups, _, d_head = values.shape
     projection, bias = value_projection(part.value, read, groups, d_head)
     repeats = heads // groups
+    projected = projected_values(part, read, view, groups, d_head)
+    slopes = None
+    if isinstance(part.value, NormedHeads):
+        deviations = (projected.square().mean(-1, keepdim=True) + read.epsilon(part.value.norm)).sqrt()
+        slopes = _repeated((1 / deviations).expand_as(projected), repeats)
     return ValueSource(
         states=path.states,
         steps=tuple(path.steps),
         projection=_repeated(projection, repeats),
         bias=None if bias is None else _repeated(bias, repeats),
-        limit=_limit(projected_values(part, read, view, groups, d_head), values),
+        limit=math.inf if slopes is not None else _limit(projected, values),
+        slopes=slopes,
     )
 
 

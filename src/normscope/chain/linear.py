@@ -19,7 +19,8 @@ def deviation(norm: Norm, state: Float[Tensor, "*query d"]) -> Float[Tensor, "*q
     """`s_i`, by which the norm divides: from the model's own state `y_i`, not from any part of it."""
     match norm:
         case LayerNorm():
-            return torch.sqrt(state.var(dim=-1, correction=0) + norm.epsilon)
+            centred = state - state.mean(dim=-1, keepdim=True)  # torch takes a variance more slowly
+            return torch.sqrt(centred.square_().mean(dim=-1) + norm.epsilon)
         case RmsNorm():
             return torch.sqrt(state.square().mean(dim=-1) + norm.epsilon)
 

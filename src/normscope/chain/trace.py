@@ -134,7 +134,8 @@ class ValueSource:
     `states` are the block's input, or for a cross-attention the encoder's output; `steps` are the norm before the
     attention, where it has one, and whatever else comes before the value projection. Values may be clipped to `limit`.
     Where a short convolution and its activation make the values, every tap of it is a group of heads, and what the
-    projection makes is multiplied by `slopes`, before `offset` (of the convolution's bias) is added.
+    projection makes is multiplied by `slopes`, before `offset` (of the convolution's bias) is added. Values that are
+    normalised head by head have slopes too.
     """
 
     states: Float[Tensor, "key d"]

@@ -184,6 +184,12 @@ MVP = Family(
     ),
 )
 
+TROCR = Family(
+    "trocr",
+    ("trocr",),
+    Stack("decoder.layers.*", _DECODER.without_cross(), causal=True, depth=ConfigField("decoder_layers")),
+)
+
 _LED_ATTENTION = ProbedAttention(
     "self_attn",
     SequenceFirst(SplitHeads("self_attn.longformer_self_attn.value")),
@@ -249,4 +255,4 @@ LONGT5 = Family(
     longest=unlimited,
 )
 
-FAMILIES = (LONGFORMER, NYSTROMFORMER, CONVBERT, XLM, SQUEEZEBERT, MVP, LED, LONGT5)
+FAMILIES = (LONGFORMER, NYSTROMFORMER, CONVBERT, XLM, SQUEEZEBERT, MVP, TROCR, LED, LONGT5)

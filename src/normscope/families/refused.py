@@ -10,18 +10,18 @@ from functools import cache
 
 from normscope.errors import UnsupportedArchitectureError
 
-CLASSES: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("CLIPModel", "SiglipModel", "MetaClip2Model"),
-        "it has two towers, one for images and one for texts. Each is a model of its own: analyse model.vision_model or "
-        "model.text_model.",
-    ),
-    **dict.fromkeys(
-        ("LongformerForSequenceClassification", "LongformerForQuestionAnswering", "LongformerForMultipleChoice"),
-        "it gives some tokens global attention, which has projections of its own that no component describes. Its bare "
-        "model, whose attention is local, is analysed.",
-    ),
-}
+TWO_TOWERS: Mapping[str, str] = dict.fromkeys(
+    ("CLIPModel", "SiglipModel", "MetaClip2Model"),
+    "it has two towers, one for images and one for texts. Compare an image with a text (similarity), or analyse one tower: "
+    "analyzer.of_stack('image') or analyzer.of_stack('text'), that is, model.vision_model or model.text_model.",
+)
+"""Classes with a tower for images and one for texts, `vision_model` and `text_model`, which are no one model."""
+
+CLASSES: Mapping[str, str] = dict.fromkeys(
+    ("LongformerForSequenceClassification", "LongformerForQuestionAnswering", "LongformerForMultipleChoice"),
+    "it gives some tokens global attention, which has projections of its own that no component describes. Its bare "
+    "model, whose attention is local, is analysed.",
+)
 """Classes whose type is described, but not as a whole."""
 
 _SHARED = "attention blocks are shared between places, and read the embeddings next to the state of their layer"
@@ -51,7 +51,6 @@ _OTHER_VALUES = (
     "some of its layers take their keys and values from another layer, whose states are not those of the layer's input"
 )
 _BRANCH_CONVOLUTION = "a short convolution mixes tokens again after attention and after the feed-forward"
-_HIDDEN_WEIGHTS = "its attention shows its weights only on request, and no component makes the request"
 _ADAPTERS = "an adapter of the chosen language follows each feed-forward, with a residual connection of its own"
 _EXPERT_ATTENTION = "the query and output projections of its attention are mixtures of experts"
 _CLAMPED = "its networks clamp gate and up projections, and no component describes one that is not interleaved"
@@ -65,7 +64,6 @@ _TYPES: dict[str, str] = {
     _GATED_NORM: "axk2",
     _OTHER_VALUES: "mistral_large4_text mistral_large4",
     _BRANCH_CONVOLUTION: "inkling_text inkling_mm_model",
-    _HIDDEN_WEIGHTS: "trocr",
     _ADAPTERS: "xmod",
     _EXPERT_ATTENTION: "jetmoe",
     _CLAMPED: "minimax_m3_vl_text minimax_m3_vl",
@@ -75,8 +73,8 @@ _TYPES: dict[str, str] = {
     _SIDE_BY_SIDE: ("falcon_h1"),
     _GATED: ("beam diffllama hrm_text muse_glimmer_text neomme"),
     _STREAMS: (
-        "deepseek_v4 gemma3n gemma3n_text gemma4 gemma4_assistant gemma4_text gemma4_unified "
-        "gemma4_unified_assistant gemma4_unified_text hy_v4 mobilebert qwen4_exp qwen4_exp_text "
+        "deepseek_v4 gemma3n gemma3n_text gemma4_assistant "
+        "gemma4_unified_assistant hy_v4 mobilebert qwen4_exp qwen4_exp_text "
     ),
     _SPARSE: ("fnet funnel mra pegasus_x perceiver prophetnet reformer yoso"),
     _NO_BLOCKS: ("cpmant fsmt ibert xlnet"),
@@ -158,6 +156,12 @@ def has_attention(model_type: str) -> bool:
 
 def check_class(name: str) -> None:
     """Refuse a class that its family does not describe."""
-    reason = CLASSES.get(name)
-    if reason is not None:
-        raise UnsupportedArchitectureError(f"{name} is not analysed as a whole: {reason}")
+    if name in CLASSES:
+        raise UnsupportedArchitectureError(f"{name} is not analysed as a whole: {CLASSES[name]}")
+
+
+def check_whole(name: str) -> None:
+    """Refuse a class that its family does not describe, or that has two towers and is no one model."""
+    check_class(name)
+    if name in TWO_TOWERS:
+        raise UnsupportedArchitectureError(f"{name} is not analysed as a whole: {TWO_TOWERS[name]}")

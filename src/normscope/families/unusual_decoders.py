@@ -7,12 +7,14 @@
 | the residual is multiplied by a vector | Doge |
 | a norm lies inside the attention and inside the network, before their last projections | BitNet |
 | a norm follows the experts, but no other network | A.X K1 |
+| values are normalised, or made by the projection of keys; what leaves a block is multiplied by a number | Gemma 4 |
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from normscope.errors import UnsupportedArchitectureError
 from normscope.families.llama import ATTENTION, FIRST_NORM, GATED, SECOND_NORM, decoder
 from normscope.families.mixtures import EXPERTS, shared_experts
 from normscope.families.plain_decoders import LATENT_ATTENTION
@@ -28,10 +30,12 @@ from normscope.families.spec import (
     ContextNormPart,
     DecayedProducts,
     DispatchedAttention,
+    EndScaled,
     ExpertsPart,
     FeedForwardPart,
     FusedPerHead,
     LinearMixer,
+    NormedHeads,
     PlainPart,
     PreNorm,
     RmsNormPart,
@@ -139,4 +143,37 @@ def _axk1_layers(config: Config) -> list[Topology]:
 
 AXK1 = decoder("axk1", _axk1_layers)
 
-FAMILIES = (NEMOTRON_H, MINIMAX, DOGE, BITNET, AXK1)
+
+def _gemma4_layers(config: Config) -> list[Topology]:
+    for name, what in _NOT_IN_GEMMA4.items():
+        if getattr(config, name, None):
+            raise UnsupportedArchitectureError(
+                f"This Gemma 4 ({name}={getattr(config, name)}) is not analysed: {what}."
+            )
+    return [_gemma4_layer(config, kind) for kind in config.layer_types]
+
+
+_NOT_IN_GEMMA4 = {
+    "num_kv_shared_layers": "its last layers take keys and values of an earlier layer, made of other states",
+    "hidden_size_per_layer_input": "an embedding of the token enters every layer by a network after the feed-forward",
+    "enable_moe_block": "a network and experts stand side by side, each with norms of its own",
+}
+"""What the larger models of the family do not have, by the field of the configuration that says so."""
+
+
+def _gemma4_layer(config: Config, kind: str) -> EndScaled:
+    shares = config.attention_k_eq_v and kind == "full_attention"
+    value = NormedHeads("self_attn.k_proj" if shares else "self_attn.v_proj", "self_attn.v_norm")
+    return EndScaled(
+        attention=replace(ATTENTION, value=value),
+        after_attention=RmsNormPart(SECOND_NORM),
+        before_feed_forward=RmsNormPart("pre_feedforward_layernorm"),
+        feed_forward=GATED,
+        after_feed_forward=RmsNormPart("post_feedforward_layernorm"),
+        factor="layer_scalar",
+    )
+
+
+GEMMA4 = decoder("gemma4", _gemma4_layers, "gemma4_text", "gemma4_unified_text")
+
+FAMILIES = (NEMOTRON_H, MINIMAX, DOGE, BITNET, AXK1, GEMMA4)

@@ -127,7 +127,7 @@ def error_variables(tables: Sequence[Errors]) -> Variables:
     return {
         "checked_scope": [str(scope) for scope in scopes],
         schema.COMPONENT_ERROR: (("checked_scope", "layer"), errors),
-        schema.COMPLETENESS: ("layer", np.nanmax(errors, axis=0)),
+        schema.COMPLETENESS: ("layer", np.fmax.reduce(errors, axis=0)),
     }
 
 

@@ -104,6 +104,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "emu3_vqgan": {"base_channels": 32, "channel_multiplier": [1, 1], "num_res_blocks": 1, "codebook_size": 16},
     "esmc": {"num_key_value_heads": 4},
     "falcon_h1": {**_MAMBA, "mamba_d_ssm": 64},
+    "gemma4_text": {"hidden_size_per_layer_input": 0},
     "glm4_moe_lite": _LATENT,
     **dict.fromkeys(("glm4v_text", "glm4v_moe_text", "glm_image_text", "glm_ocr_text"), _WHOLE_HEAD),
     "glm_moe_dsa": _LATENT,

@@ -28,7 +28,8 @@ from normscope.experiments.faithfulness.word_table import LARGEST, PARTS, WordTa
 from normscope.experiments.figures import method_bars
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.tables import Row
-from normscope.similarity.comparing import checked_measure, embedding_spec
+from normscope.similarity.comparing import checked_measure
+from normscope.similarity.encoders import embedding_spec
 from normscope.similarity.plain import bare
 
 if TYPE_CHECKING:

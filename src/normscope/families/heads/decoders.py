@@ -114,6 +114,12 @@ def _nanochat(config: Config) -> Head:
     return Head("causal-lm", (*RMS, LM_HEAD, *(() if cap is None else (SoftCapPart("lm_head", cap),))))
 
 
+def _gemma4(config: Config) -> Head:
+    cap = config.get_text_config().final_logit_softcapping
+    last = RmsNormPart("base_model.language_model.norm")
+    return Head("causal-lm", (last, LM_HEAD, *(() if cap is None else (SoftCapPart("lm_head", cap),))))
+
+
 def _recurrent_gemma(config: Config) -> Head:
     last = UnitRmsNormPart("base_model.final_norm")
     return Head("causal-lm", (last, LM_HEAD, SoftCapPart("lm_head", config.logits_soft_cap)))
@@ -166,6 +172,7 @@ DECODERS: Table = {
     **for_each("Lfm2 Lfm2Moe", _lm(RmsNormPart("base_model.embedding_norm"), LM_HEAD)),
     **for_each("Mamba Mamba2 FalconMamba NemotronH", _lm(RmsNormPart("base_model.norm_f"), LM_HEAD)),
     **for_each("Gemma2 Gemma3 VaultGemma", {"ForCausalLM": _capped}),
+    **for_each("Gemma4 Gemma4Unified", {"ForCausalLM": _nanochat, "ForConditionalGeneration": _gemma4}),
     **for_each("Gemma Gemma2 Gemma3Text", _decoder_tasks(_UNIT_RMS)),
     "Gemma3ForConditionalGeneration": Head("causal-lm", (*_INSIDE, LM_HEAD)),
     "Gemma3ForSequenceClassification": _decoder_tasks(_INSIDE)["ForSequenceClassification"],
@@ -183,6 +190,7 @@ DECODERS: Table = {
         "causal-lm", (RmsNormPart("language_model.model.norm"), LinearPart("language_model.lm_head"))
     ),
     "GitForCausalLM": Head("causal-lm", (LinearPart("output"),)),
+    "TrOCRForCausalLM": Head("causal-lm", (LinearPart("output_projection"),)),
     "HyperCLOVAXForCausalLM": _hyperclovax,
     "HyperCLOVAXForSequenceClassification": _decoder_tasks(RMS)["ForSequenceClassification"],
     "MiniCPM3ForCausalLM": _minicpm3,

@@ -200,6 +200,25 @@ class Sandwich(Topology):
 
 @final
 @dataclass(frozen=True)
+class EndScaled(Topology):
+    """ATTN LN RES LN FF LN RES, and what leaves the block is multiplied by a number that it holds at the path `factor`."""
+
+    attention: AttentionPart
+    after_attention: NormPart
+    before_feed_forward: NormPart
+    feed_forward: FeedForwardPart
+    after_feed_forward: NormPart
+    factor: str
+
+    def chain(self) -> tuple[Part, ...]:
+        attention = (FORK, self.attention, self.after_attention, RESIDUAL)
+        scale = ScalePart(self.factor)
+        network = (self.before_feed_forward, self.feed_forward, self.after_feed_forward)
+        return (*attention, ForkPart((scale,)), *network, scale, RESIDUAL)
+
+
+@final
+@dataclass(frozen=True)
 class BranchNorm(Topology):
     """ATTN LN RES FF LN RES."""
 

@@ -200,8 +200,19 @@ class SideBySide:
         return self.modules[0]
 
 
+@final
+@dataclass(frozen=True)
+class NormedHeads:
+    """A value projection of its own, after which the values of every head are divided by the root of their mean square, by
+    the module `norm`, which has no weight (Gemma 4)."""
+
+    module: str
+    norm: str
+
+
 Value = (
     SplitHeads
+    | NormedHeads
     | SequenceFirst
     | SideBySide
     | ScaledHeads

@@ -70,7 +70,7 @@ class PullRequest:
 
 
 class Recording:
-    """The layers of one stack for one input, and what is needed to hear them again."""
+    """The layers of one stack for one input, and what is needed to capture them again."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class Output:
 class PulledSpans:
     """Shares `[span, token]` of the tokens that the model read, which with `bias` add up to `values`, up to `errors`.
 
-    Of an encoder-decoder the tokens are those of the encoder, then those of the decoder. `probabilities[output]` are those
+    For an encoder-decoder, the tokens are those of the encoder, then those of the decoder. `probabilities[output]` are those
     of the output tokens, `sinks[token]` says which tokens are attention sinks.
     """
 

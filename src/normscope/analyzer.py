@@ -31,9 +31,10 @@ from normscope.estimate.planning import asked_of, explained_of, lengths_of, plan
 from normscope.explain.parse import checked, read_question
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import Wanted
+from normscope.explain.streaming import can_stream
 from normscope.explain.task import Asked
 from normscope.families.spec import Stack
-from normscope.inputs import DecoderText, ImageInput, Input, Reading, TokenSequence, is_image
+from normscope.inputs import AudioInput, DecoderText, ImageInput, Input, Reading, TokenSequence, is_image
 from normscope.methods import LayerMethod, attribution, layer_method, resolve
 from normscope.methods.across_layers import AcrossLayers
 from normscope.methods.answers import explain_answer
@@ -225,20 +226,21 @@ class Analyzer(Model):
     ) -> list[Analysis]: ...
     @overload
     def analyze(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[AnalysisOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[AnalysisOptions]
     ) -> Analysis | list[Analysis]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", target="decoder_text")
     @with_keywords(AnalysisOptions, AnalysisRequest)
     def analyze(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[AnalysisOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[AnalysisOptions]
     ) -> Analysis | list[Analysis]:
         """Attribution maps of one input, or of each of a list.
 
         Args:
             inputs: a text, a pair of texts, a list of these, a `BatchEncoding`, or token ids. One input (also an
                 encoding of one sequence) gives an `Analysis`; a list gives a list, batched inside, with exactly what
-                each gives alone. For a vision model, an image: a path, a PIL image, an array, or its `pixel_values`.
+                each gives alone. For a vision model, an image: a path, a PIL image, an array, or its `pixel_values`. For a
+                model of sounds: a path, `(samples, rate)`, or its `input_features` or `input_values`.
             pretokenized: the inputs are lists of words.
 
         Keyword Args:
@@ -323,13 +325,13 @@ class Analyzer(Model):
     ) -> list[xr.DataArray]: ...
     @overload
     def mixing_ratios(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[MixingOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[MixingOptions]
     ) -> xr.DataArray | list[xr.DataArray]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", target="decoder_text")
     @with_keywords(MixingOptions, MixingRequest)
     def mixing_ratios(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[MixingOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[MixingOptions]
     ) -> xr.DataArray | list[xr.DataArray]:
         """Mixing ratios `[scope, layer, query]` without any map, for about the price of a few forward passes.
 
@@ -360,13 +362,13 @@ class Analyzer(Model):
     ) -> list[Explanation]: ...
     @overload
     def explain(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[ExplainOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[ExplainOptions]
     ) -> Explanation | list[Explanation]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", reply="decoder_text")
     @with_keywords(ExplainOptions, ExplainRequest)
     def explain(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[ExplainOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[ExplainOptions]
     ) -> Explanation | list[Explanation]:
         """What made the model say this: the attribution of a logit to the input tokens, exactly, through all layers.
 
@@ -399,6 +401,8 @@ class Analyzer(Model):
             method: how to attribute, by name (`normscope methods` lists them) or with options (`normscope.method`). Only
                 the pull-back follows what flows through the layers, adds up exactly, and takes the next two arguments.
             heads: also keep the edges of every head, `[layer, head, query, key]`.
+            edges: keep what flows from every token to every other in each layer, for `edges` and `flow` of the result. By
+                default for inputs of fewer than 1,024 tokens, since their memory grows with the square of the length.
             ff_baseline: as in `analyze`, for the pull-back and DecompX. What belongs to no token is here all that is not
                 linear in the states that enter a layer.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
@@ -420,10 +424,10 @@ class Analyzer(Model):
         asked = ExplainRequest(**options)
         check_arithmetic(asked.dtype)
         method = attribution(asked.method)
-        if asked.heads and not method.follows:
+        if (asked.heads or asked.edges) and not method.follows:
             raise InputError(
-                f"The method {method.facts['method']!r} does not follow single heads: leave out heads, or use "
-                f"'pull-back'."
+                f"The method {method.facts['method']!r} follows nothing through the layers: leave out heads and edges, or "
+                f"use 'pull-back'."
             )
         if ff_baseline_of(asked.ff_baseline) != "zero" and not method.through_slopes:
             raise InputError(
@@ -434,7 +438,8 @@ class Analyzer(Model):
         said = (target, asked.against, asked.at, asked.continue_for, asked.direction, decoder_text)
         wanted = checked(*said, asked.objective)
         sequences, single = resolve.read_sources(self, inputs, Reading(pretokenized, asked.truncate))
-        request = PullRequest(asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline)
+        how = (asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline, asked.edges)
+        request = PullRequest(*how)
         explanations = [self._explain(item, wanted, method, request) for item in sequences]
         return explanations[0] if single else explanations
 
@@ -642,7 +647,7 @@ class Analyzer(Model):
     @with_keywords(EstimateOptions, EstimateRequest)
     def estimate(
         self,
-        inputs: Input | ImageInput | int | Sequence[int],
+        inputs: Input | ImageInput | AudioInput | int | Sequence[int],
         *,
         decoder_text: Input | int | Sequence[int] | None = None,
         pretokenized: bool = False,
@@ -685,7 +690,7 @@ class Analyzer(Model):
     @renamed_keywords(words="pretokenized", target="decoder_text")
     def estimate_explanation(
         self,
-        inputs: Input | ImageInput | int | Sequence[int],
+        inputs: Input | ImageInput | AudioInput | int | Sequence[int],
         *,
         decoder_text: Input | int | Sequence[int] | None = None,
         values: int = 1,
@@ -713,8 +718,10 @@ class Analyzer(Model):
         if count < 1:
             raise InputError(f"At least one value is explained, not {count}.")
         check_arithmetic(dtype)
-        stacks = explained_of(self, count, dtype, heads=heads, head=True)
         lengths = planned.lengths(self, inputs, decoder_text, Reading(pretokenized, truncate))
+        long = not heads and min(max(each) for each in lengths) >= LONG
+        streamed = long and can_stream(self)
+        stacks = explained_of(self, count, dtype, heads=heads, head=True, edges=not long, streamed=streamed)
         short_run = planned.short_explanation(self, self.explain, dtype, heads=heads) if timed else None
         return plan(self, stacks, lengths, short_run=short_run, clock=clock)
 
@@ -744,14 +751,16 @@ class Analyzer(Model):
         if count < 1 or length < 1:
             raise InputError(f"At least one value of at least one token is explained, not {count} of {length}.")
         check_arithmetic(dtype)
-        streamed = length >= LONG and self.family.encoder is None
+        streamed = length >= LONG and can_stream(self)
         stacks = explained_of(self, count, dtype, heads=False, head=True, edges=False, streamed=streamed)
         sizes = [Length(length)] if self.family.encoder is None else [Length(1, length)]
         short_run = planned.short_explanation(self, self.explain, dtype, heads=False) if timed else None
         return plan(self, stacks, sizes, short_run=short_run, clock=clock)
 
     @renamed_keywords(target="decoder_text")
-    def traces(self, inputs: Input | ImageInput, *, decoder_text: DecoderText | None = None) -> list[LayerTrace]:
+    def traces(
+        self, inputs: Input | ImageInput | AudioInput, *, decoder_text: DecoderText | None = None
+    ) -> list[LayerTrace]:
         """The trace of every layer of the main stack for one input: what `decompose` and the `oracle` compute with.
 
         Examples:

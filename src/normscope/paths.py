@@ -125,6 +125,8 @@ PAGE = "html"
 PAGES = (PAGE, "htm")
 IMAGES = ("png", "jpg", "jpeg", "gif", "bmp", "webp", "tif", "tiff")
 """The endings of files that are read as images."""
+SOUNDS = ("wav", "wave", "flac", "ogg", "mp3", "aiff", "aif")
+"""The endings of files that are read as sounds."""
 
 MAPS = (*FIGURES, *TABLES, NETCDF)
 """What maps and mixing ratios are written to."""

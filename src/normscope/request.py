@@ -280,6 +280,14 @@ class ExplainedOptions:
         Documentation("How to attribute; `normscope methods` lists the methods.", command_line_type=str, panel=_HOW),
     ] = "pull-back"
     heads: Annotated[bool, Documentation("Also keep the edges of every head (in a .nc).", panel=_HOW)] = False
+    edges: Annotated[
+        bool | None,
+        Documentation(
+            "Keep what flows from every token to every other in each layer. Default: for inputs of fewer than 1,024 tokens, "
+            "and for --flow.",
+            panel=_HOW,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,6 +307,7 @@ class ExplainOptions(ReadingKeywords, RecordingKeywords, total=False):
     objective: Objective | None
     method: str | Method
     heads: bool
+    edges: bool | None
 
 
 _ANSWERED, _GENERATED = "What is answered", "How it is answered"

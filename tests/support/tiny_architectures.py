@@ -125,6 +125,16 @@ LLAMA4 = dict(
         **dict(projector_input_dim=12, projector_output_dim=12, image_size=8, patch_size=4),
     ),
 )
+WAVES = dict(
+    conv_dim=[8, 8],
+    conv_kernel=[5, 3],
+    conv_stride=[4, 2],
+    num_conv_pos_embeddings=4,
+    num_feat_extract_layers=2,
+    num_conv_pos_embedding_groups=3,
+)
+WHISPER = {**BART, "num_mel_bins": 6, "max_source_positions": 11, "max_target_positions": 32}
+SPECTROGRAM = dict(max_length=16, num_mel_bins=10, patch_size=4, time_stride=4, frequency_stride=3)
 IMAGE = dict(image_size=12, patch_size=4, num_channels=3)
 TOWERS = dict(text_config=SIZE, vision_config={**SIZE, **IMAGE})
 CLASSES: dict[str, type[PreTrainedModel]] = {
@@ -314,6 +324,11 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ),
     *((model_type, {**SEAMLESS, "num_attention_heads": 3}) for model_type in ("seamless_m4t", "seamless_m4t_v2")),
     ("mvp", BART),
+    ("whisper", WHISPER),
+    *((name, {**WAVES, "feat_extract_norm": "group"}) for name in ("wav2vec2", "hubert", "unispeech", "unispeech-sat")),
+    ("wav2vec2", {**WAVES, "feat_extract_norm": "layer", "do_stable_layer_norm": True}),
+    ("data2vec-audio", {**WAVES, "conv_pos_kernel_size": 3}),
+    ("audio-spectrogram-transformer", SPECTROGRAM),
     ("led", {**BART, "attention_window": 4, "max_encoder_position_embeddings": 32}),
     ("longt5", {**T5, "local_radius": 3, "feed_forward_proj": "gated-gelu"}),
     ("longformer", dict(attention_window=4)),

@@ -135,7 +135,7 @@ def explain_command(
     texts, (decoder_text,) = reading.read(text, request.get("decoder_text"))
     check_text(texts.text, texts.pair)
     method: str = request.get("method", ExplainRequest.method)
-    check_method(method, option or [], heads=request.get("heads", False))
+    check_method(method, option or [], heads=request.get("heads", False), edges=bool(request.get("edges")))
     check_question(request, state=state)
     check_explanation_file(out, flow)
     memory = read_bytes(request.get("max_memory"))
@@ -150,6 +150,7 @@ def explain_command(
     computed = {
         **labels,
         **direction,
+        **({} if flow is None else {"edges": True}),
         "decoder_text": decoder_text,
         "method": _method(method, option or []),
         "max_memory": memory,

@@ -49,14 +49,16 @@ class Played:
 
 @dataclass(frozen=True)
 class PullRequest:
-    """How to pull back: with the edges of every head or not, in which arithmetic, within how much memory (bytes), and from
-    where the integrated gradients of feed-forwards start."""
+    """How to pull back: with edges or not, in which arithmetic, within how much memory (bytes), and from where the
+    integrated gradients of feed-forwards start."""
 
     head_edges: bool = False
     dtype: torch.dtype | None = None
     max_memory: int | None = None
     tell: Tell | None = None
     ff_baseline: FeedForwardBaseline = "zero"
+    edges: bool | None = True
+    """`None`: unless the input is long."""
 
     @property
     def baseline(self) -> BiasBaseline | None:

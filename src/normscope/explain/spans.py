@@ -13,14 +13,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from normscope.capture import LONG
 from normscope.errors import SelectionError
 from normscope.estimate.sizes import blocks_in
 from normscope.explain.pulling import LayersBack, PullRequest, Way, check_joined_blocks, kept_layers
 from normscope.explain.question import LogitQuestion, Rows, Wanted
 from normscope.explain.recording import Played, Recording
 from normscope.explain.sinks import sinks
-from normscope.explain.streaming import Stream, can_stream
+from normscope.explain.streaming import Stream, is_streamed
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
 from normscope.options import Objective
@@ -102,8 +101,8 @@ class _Kept:
 
 def _source(model: Model, sequence: TokenSequence, request: PullRequest) -> _Kept | Stream:
     """Where layers come from on the way back: kept, or, for long inputs and within a memory, run again one by one."""
-    bounded = request.max_memory is not None or len(sequence) >= LONG
-    return Stream(model, sequence, request) if bounded and can_stream(model) else _Kept(model, sequence, request)
+    streamed = is_streamed(model, sequence, request)
+    return Stream(model, sequence, request) if streamed else _Kept(model, sequence, request)
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ def _pulled(
     members = _members(spans, len(played.values)).to(played.values)
     values, sizes = members @ played.values, members @ played.sizes
     start = played.pulled.weighted(members)
-    way = Way(model, values, sizes, start.bias, head_edges=False)
+    way = Way(model, values, sizes, start.bias)
     layers = source.layers() if isinstance(source, Stream) else source.layers(keep=not last)
     main = way.shares(layers, "layer", start.covector, played.head.states)
     shares, errors, marks = main.relevance, main.errors, _sinks(main.received, causal=main.causal)

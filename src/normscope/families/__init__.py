@@ -37,6 +37,7 @@ _KINDS = (
     "encoder_decoder",
     "probed",
     "vision",
+    "audio",
     "multimodal",
 )
 """The modules of this package that hold families. A later one replaces what an earlier one has."""

@@ -17,7 +17,16 @@ from normscope.chain.baseline import BiasBaseline, baseline
 from normscope.chain.measure import AnyMeasure, Request, StackRequest
 from normscope.errors import InputError, SelectionError
 from normscope.families.refused import check_whole
-from normscope.inputs import AS_TEXTS, DecoderText, Reading, TokenSequence, read_images, read_inputs, with_targets
+from normscope.inputs import (
+    AS_TEXTS,
+    DecoderText,
+    Reading,
+    TokenSequence,
+    read_audio,
+    read_images,
+    read_inputs,
+    with_targets,
+)
 from normscope.methods.approximate import approximation
 from normscope.methods.layer import LayerMethod, MapRequest
 from normscope.models.config import no_decoder, no_layer
@@ -36,6 +45,8 @@ def read_sources(model: Model, inputs: Any, reading: Reading = AS_TEXTS) -> tupl
     check_whole(type(model.module).__name__)
     if model.family.reads == "image":
         return read_images(inputs, model.module, model.processor)
+    if model.family.reads == "audio":
+        return read_audio(inputs, model.module, model.processor)
     if _is_image(inputs):
         raise InputError(f"An image was given, but {model.name} reads text.")
     sequences, single = read_inputs(inputs, model.tokenizer, model.longest, reading)

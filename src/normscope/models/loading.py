@@ -20,6 +20,7 @@ from huggingface_hub.errors import RepositoryNotFoundError
 from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoConfig,
+    AutoFeatureExtractor,
     AutoImageProcessor,
     AutoModel,
     AutoTokenizer,
@@ -117,7 +118,7 @@ def load_model(options: ModelOptions) -> Model:
     described = family_in(model, _family(model, options.family))
     check_dtypes(model)
     check_finite(model)
-    processor = _image_processor(source) if described.reads == "image" else None
+    processor = None if described.reads == "text" else _processor(source, described.reads)
     return Model(model, tokenizer, described, name, commit, processor)
 
 
@@ -439,11 +440,15 @@ def _check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
         )
 
 
-def _image_processor(source: Any) -> Any | None:
-    """The image processor saved with a model, or `None`: pixels work without one."""
+def _processor(source: Any, reads: str) -> Any | None:
+    """What is saved with a model to make its input of images or sounds, or `None`: that input itself works without."""
     location = source if isinstance(source, str | Path) else getattr(source, "name_or_path", None)
     try:
-        return AutoImageProcessor.from_pretrained(str(location), backend="pil") if location else None
+        if not location:
+            return None
+        if reads == "audio":
+            return AutoFeatureExtractor.from_pretrained(str(location))
+        return AutoImageProcessor.from_pretrained(str(location), backend="pil")
     except Exception:  # whatever a damaged one may throw
         return None
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -61,7 +62,7 @@ class PulledAttention:
         """What values that belong to no token bring to every query: one for all keys, or one for each."""
         return (self.covector * constant_context(self.attention.weights, values)).sum((1, 3))
 
-    @property
+    @cached_property
     def at_values(self) -> Float[Tensor, "target head key d_head"]:
         """The covector that acts on the values of every key."""
         return self.attention.weights.mT @ self.covector

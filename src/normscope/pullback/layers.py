@@ -17,6 +17,7 @@ from normscope.chain.trace import Attention, CrossAttention, LayerTrace
 from normscope.pullback.block import (
     Covector,
     PulledAttention,
+    PulledBlock,
     PulledFeedForward,
     constant_values,
     pull_back_block,
@@ -31,11 +32,12 @@ class LayerFlow:
 
     `edges[t, i, j]` goes from token `j` before the layer to token `i` after it. With `bias[t, i]` they add up to the
     relevance of `i` after the layer, and over `i` to `relevance[t, j]`, that before it. `heads[t, h, j]` is what head `h`
-    takes from token `j`; `feed_forward[t, i]` is what comes through the feed-forward at `i`.
+    takes from token `j`; `feed_forward[t, i]` is what comes through the feed-forward at `i`. Edges, which have a number for
+    every query and key, may be left out.
     """
 
     relevance: Float[Tensor, "target token"]
-    edges: Float[Tensor, "target query key"]
+    edges: Float[Tensor, "target query key"] | None
     heads: Float[Tensor, "target head key"]
     feed_forward: Float[Tensor, "target query"]
     bias: Float[Tensor, "target query"]
@@ -60,7 +62,7 @@ def pull_back_layer(trace: LayerTrace, covector: Covector, *, head_edges: bool =
     ways = [_Way.of(attention, head_edges=head_edges) for attention in pulled.attentions]
     at_input, source, bias = pulled.direct, None, pulled.bias + sum(way.bias for way in ways)
     if pulled.own is not None:
-        own, constant = _below_own(pulled.own)
+        own, constant = below_own(pulled.own)
         at_input, bias = at_input + own, bias + constant
     direct = (at_input * trace.hidden).sum(-1)
     for way in ways:
@@ -102,13 +104,13 @@ class StatesPullBack:
         self.bias: Float[Tensor, " target"] | None = None
         self.at_values: dict[int, tuple[Attention, Float[Tensor, "target head key d_head"]]] = {}
 
-    def add(self, trace: LayerTrace) -> None:
+    def add(self, trace: LayerTrace) -> PulledBlock:
         """Pull the covectors of a trace's query rows back."""
         whole = self.covector.to(trace.hidden.device)
         pulled = pull_back_block(trace, whole if len(trace.queries) == whole.shape[1] else whole[:, trace.queries])
         direct, bias = pulled.direct, pulled.bias
         if pulled.own is not None:
-            own, constant = _below_own(pulled.own)
+            own, constant = below_own(pulled.own)
             direct, bias = direct + own, bias + constant
         for number, attention in enumerate(pulled.attentions):
             constant = constant_values(attention.attention.linear_source)
@@ -120,6 +122,7 @@ class StatesPullBack:
         self.direct = torch.zeros_like(whole) if self.direct is None else self.direct
         self.direct[:, trace.queries] += direct
         self.bias = bias.sum(-1) if self.bias is None else self.bias + bias.sum(-1)
+        return pulled
 
     def finish(self) -> PulledStates:
         """The covectors below the layer, when all of its rows were added."""
@@ -141,7 +144,7 @@ def pull_back_states(trace: LayerTrace, covector: Covector) -> PulledStates:
     return pulled.finish()
 
 
-def _below_own(own: PulledFeedForward) -> tuple[Covector, Tensor]:
+def below_own(own: PulledFeedForward) -> tuple[Covector, Tensor]:
     """From what a feed-forward parallel to the attention reads to the block's input, and what belongs to no token."""
     norm = own.step.norm
     if norm is None:

@@ -82,8 +82,18 @@ class Explanation(StackResult):
 
     @property
     def follows(self) -> bool:
-        """Whether the method followed the value through the layers: there are edges, heads and a flow."""
+        """Whether the method followed the value through the layers."""
         return names.RELEVANCE in self._dataset
+
+    @property
+    def has_edges(self) -> bool:
+        """Whether edges were kept, for `edges` and `flow`: by default where the input is not long.
+
+        Examples:
+            >>> explanation.has_edges
+            True
+        """
+        return names.EDGES in self._dataset
 
     @property
     def targets(self) -> list[str]:
@@ -247,7 +257,7 @@ class Explanation(StackResult):
         if encoder:
             warn_renamed("The keyword 'encoder' of edges", "explanation.encoder.edges")
             return self.encoder.edges(layer)
-        values = self._flowing(names.EDGES)
+        values = self._all_edges()
         layers, asked = [int(number) for number in values["layer"].values], whole_number(layer, "A layer")
         if asked not in layers:
             raise SelectionError(f"There is no layer {asked} here. Layers: {listing(layers)}.")
@@ -287,7 +297,7 @@ class Explanation(StackResult):
             warn_renamed("The keyword 'encoder' of flow", "explanation.encoder.flow")
             return self.encoder.flow(share, target=target)
         place = self.index_of(target)
-        edges = self._flowing(names.EDGES).isel(target=place)
+        edges = self._all_edges().isel(target=place)
         relevance = self._flowing(names.RELEVANCE).isel(target=place)
         tokens, keys = ([str(name) for name in edges[f"{axis}_token"].values] for axis in ("query", "key"))
         return flow_of(edges.values.astype(np.float64), relevance.values, tokens, keys, share)
@@ -424,6 +434,15 @@ class Explanation(StackResult):
                 f"The method pull-back does."
             )
         return self._dataset[name]
+
+    def _all_edges(self) -> xr.DataArray:
+        """`[target, layer, query, key]`, where they were kept."""
+        if self.follows and not self.has_edges:
+            raise SelectionError(
+                "What flows from token to token was not kept, since the input is long or edges=False. Explain with "
+                "edges=True (--edges): they take 4 bytes for every layer, query and key."
+            )
+        return self._flowing(names.EDGES)
 
     def index_of(self, target: int) -> int:
         """The index of one of the values explained, from 0, negative from the end.

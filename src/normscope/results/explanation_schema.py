@@ -7,8 +7,9 @@ alone. The documentation's schema page says the same in prose.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,10 @@ class _Described:
         self.encoder = _Side(sequence, {"self": sequence})
         self.main = self.encoder
         if sequence.target is not None:
-            self.main = _Side(sequence.target, {"target": sequence.target, "source": sequence})
+            target = sequence.target
+            if sequence.times is not None:  # the tokens of both stacks stand in one table
+                target = replace(target, times=[math.nan] * len(target))
+            self.main = _Side(target, {"target": target, "source": sequence})
 
     def dataset(
         self, variables: Mapping[str, object], side: _Side, coordinates: Mapping[str, object] | None = None
@@ -153,7 +157,6 @@ def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dat
     relevance = [layer.relevance for layer in layers] + [flow.after_last]
     variables: dict[str, Any] = {
         RELEVANCE: (("target", "depth", "query"), _stacked(relevance), about),
-        EDGES: (("target", "layer", "query", "key"), _each(layers, "edges"), about),
         HEADS: (("target", "layer", "head", "key"), _by_head(layers, "heads"), about),
         FEED_FORWARD: (("target", "layer", "query"), _each(layers, "feed_forward"), about),
         BIAS: (("target", "layer", "query"), _each(layers, "bias"), about),
@@ -162,6 +165,8 @@ def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dat
         STATE_NORM: (("layer", "query"), np.stack([_numpy(each) for each in flow.state_norms[::-1]])),
     }
     coordinates[SINK] = "query", sinks(variables[RECEIVED][1], causal=flow.causal)
+    if layers[0].edges is not None:
+        variables[EDGES] = ("target", "layer", "query", "key"), _each(layers, "edges"), about
     if layers[0].head_edges is not None:
         variables[HEAD_EDGES] = ("target", "layer", "head", "query", "key"), _by_head(layers, "head_edges"), about
     return described.dataset(variables, side, coordinates)

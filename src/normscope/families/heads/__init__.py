@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from weakref import WeakKeyDictionary
 
 from normscope.errors import HeadError, few, listing
-from normscope.families.heads import decoders, encoder_decoders, encoders, multimodal
+from normscope.families.heads import decoders, encoder_decoders, encoders, multimodal, sounds
 from normscope.families.heads.encoder_decoders import ENCODER_ENDS
 from normscope.families.heads.spec import LANGUAGE_MODELLING, DescribedHead, Head, HeadPart, LinearPart
 from normscope.families.spec import Family, LayerNormPart, NormPart, RmsNormPart, UnitRmsNormPart
@@ -254,7 +254,14 @@ def _is_inside(part: HeadPart) -> bool:
 
 
 for _table in (
-    *(decoders.DECODERS, encoders.ENCODERS, encoders.IMAGES, encoder_decoders.ENCODER_DECODERS, multimodal.MULTIMODAL),
+    *(
+        decoders.DECODERS,
+        encoders.ENCODERS,
+        encoders.IMAGES,
+        sounds.SOUNDS,
+        encoder_decoders.ENCODER_DECODERS,
+        multimodal.MULTIMODAL,
+    ),
 ):
     for _name, _head in _table.items():
         register_head(_head, _name)

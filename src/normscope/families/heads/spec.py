@@ -168,11 +168,12 @@ Task = Literal[
     "multiple-choice",
     "next-sentence",
     "replaced-token",
+    "ctc",  # a token of the vocabulary, or none, for each frame of a sound
     "image-classification",
     "states",  # of a bare model: the states that it outputs, one row for each token
 ]
 
-LANGUAGE_MODELLING: tuple[Task, ...] = ("causal-lm", "masked-lm", "seq2seq-lm")
+LANGUAGE_MODELLING: tuple[Task, ...] = ("causal-lm", "masked-lm", "seq2seq-lm", "ctc")
 """Tasks whose labels are the ids of the vocabulary."""
 
 

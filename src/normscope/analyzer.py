@@ -19,7 +19,7 @@ import xarray as xr
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope.capture import LONG
-from normscope.chain.baseline import baseline
+from normscope.chain.joint_gates import counting
 from normscope.chain.measure import KeptTraces, check_arithmetic
 from normscope.chain.trace import LayerTrace
 from normscope.deprecated import renamed_keywords, warn_renamed
@@ -46,6 +46,7 @@ from normscope.models.options import DeviceMap, ModelOptions
 from normscope.models.towers import has_two_towers, tower_of
 from normscope.options import (
     StackName,
+    counted,
     ff_baseline_of,
     stack_name,
     value_bias_of,
@@ -262,6 +263,8 @@ class Analyzer(Model):
                 faster in it. The result says so as for approximate maps, and its parts have to add up less exactly.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
             value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
+            gates: whether gates of attention are constants (`"fixed"`), or share in what they let through, which then counts
+                with the query's own token (`"joint"`).
             ff_baseline: where the integrated gradients of feed-forwards start: at `"zero"` (as in the papers), or at the
                 `"bias"`, what enters an activation without any token.
             dtype: arithmetic of the decomposition (default float32, or float64 for a float64 model).
@@ -302,7 +305,7 @@ class Analyzer(Model):
         """The analyses of sequences that are analysed together, at the same positions."""
         wanted = resolve.wanted_of(asked, asked, projections=asked.projections)
         request = resolve.map_request(self, method, wanted, asked)
-        facts = {**self.facts, "value_bias": asked.value_bias, "ff_baseline": asked.ff_baseline, **method.facts}
+        facts = {**self.facts, **counted(asked), **method.facts}
         if asked.out is not None:
             require_extra("zarr", "Streaming results to disk (out=)", "zarr")
             from normscope.results import zarr as streaming  # noqa: PLC0415  (an extra)
@@ -346,11 +349,11 @@ class Analyzer(Model):
         own, _ = resolve.scopes_asked(self, asked.scopes)
         value_bias = value_bias_of(asked.value_bias)
         measure = Decomposition(ratios=tuple(own), value_bias=value_bias)
-        start = baseline(asked.ff_baseline, value_bias)
+        start = counting(asked, value_bias)
         request = resolve.request(self, [measure], [], asked.layers, None, asked.dtype, start)
         sequences, single = resolve.read(self, inputs, asked.decoder_text, Reading(pretokenized, asked.truncate))
         measured = Pass(self, request).over(sequences, progress=asked.progress, tell=asked.on_progress)
-        facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline}
+        facts = {**self.facts, **counted(asked)}
         ratios = [results.mixing_ratios(item, facts) for item in measured]
         return ratios[0] if single else ratios
 

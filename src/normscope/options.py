@@ -192,6 +192,9 @@ def _is_truth(value: object) -> bool:
 ValueBias = Literal["token", "bias"]
 """Whether the bias of the value projection counts with the token, as in the papers, or with the bias."""
 
+Gates = Literal["fixed", "joint"]
+"""Gates of attention are constants of the pass, or share in what they let through."""
+
 FeedForwardBaseline = Literal["zero", "bias"]
 """Where the integrated gradients of a feed-forward start: from zero, as in the papers, or from what no token put in."""
 
@@ -270,6 +273,18 @@ class Conventions:
         ValueBias, Documentation("Count the bias of the value projection with the 'token' or with the 'bias'.")
     ] = "token"
     ff_baseline: DocumentedBaseline = "zero"
+    gates: Annotated[
+        Gates,
+        Documentation(
+            "Take gates of attention as constants ('fixed'), or count their share with the query's own token ('joint')."
+        ),
+    ] = "fixed"
+
+
+def counted(conventions: Conventions) -> dict[str, str]:
+    """The conventions as facts of a result; gates only where they are not what they are by default."""
+    facts: dict[str, str] = {"value_bias": conventions.value_bias, "ff_baseline": conventions.ff_baseline}
+    return facts if conventions.gates == "fixed" else {**facts, "gates": conventions.gates}
 
 
 PAPERS = Conventions()
@@ -291,6 +306,11 @@ def ff_baseline_of(name: str) -> FeedForwardBaseline:
     return _chosen(
         name, get_args(FeedForwardBaseline), "Integrated gradients of feed-forwards (ff_baseline) start at {}, not at"
     )
+
+
+def gates_of(name: str) -> Gates:
+    """What becomes of the gates of attention."""
+    return _chosen(name, get_args(Gates), "Gates of attention (gates) are {}, not")
 
 
 def objective_of(name: str) -> Objective:

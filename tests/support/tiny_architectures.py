@@ -97,6 +97,7 @@ KIMI_LINEAR = {
     **{**SHARED_EXPERTS, **LATENT, **HYBRID_LAYERS, **LISTED_LAYERS, "routed_scaling_factor": 1.5},
     **dict(linear_num_heads=4, linear_head_dim=6, linear_conv_kernel_dim=3),
 }
+AFMOE = {**GROUPED_EXPERTS, "num_hidden_layers": 3, "num_dense_layers": 1, "num_shared_experts": 1}
 NEMOTRON_H = {
     **GROUPED,
     **dict(layers_block_type=["linear_attention", "moe", "full_attention", "mlp"], head_dim=8),
@@ -258,7 +259,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("emu3_text_model", GROUPED),
     ("deepseek_v32", {**LATENT_EXPERTS, **INDEXER, **LISTED_LAYERS}),
     ("glm_moe_dsa", {**LATENT_EXPERTS, **INDEXER, **LISTED_LAYERS}),
-    ("afmoe", {**GROUPED_EXPERTS, "num_hidden_layers": 3, "num_dense_layers": 1, "num_shared_experts": 1}),
+    ("afmoe", AFMOE),
     ("qwen3_next", {**SHARED_EXPERTS, **DELTA_RULE, "mlp_only_layers": [0], "shared_expert_intermediate_size": 12}),
     ("qwen3_5_text", QWEN3_5),
     ("qwen3_5_moe_text", {**GROUPED_EXPERTS, **QWEN3_5, "shared_expert_intermediate_size": 12}),

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.chain.baseline import BiasBaseline
+from normscope.chain.joint_gates import Counting
 from normscope.chain.trace import LayerTrace
 from normscope.errors import InputError, SelectionError
 from normscope.options import position_of, whole_numbers
@@ -187,7 +187,7 @@ class Request:
     encoder: StackRequest | None = None
     queries: int | Sequence[int] | None = None
     dtype: torch.dtype | None = None
-    baseline: BiasBaseline | None = None
+    baseline: Counting | None = None
 
     def __post_init__(self) -> None:
         check_arithmetic(self.dtype)

@@ -178,6 +178,14 @@ class ContextNorm:
 
 
 @dataclass(frozen=True)
+class Gating:
+    """How gates are made: `activation` of what is `entering`, for every head and query, by channel or as a whole."""
+
+    activation: Activation
+    entering: Float[Tensor, "head query channel"]
+
+
+@dataclass(frozen=True)
 class Attention(ABC):
     """`part[i, j] = sum_h weights[h, i, j] * values[h, j] @ output[h]`, and `bias[i] = bias`.
 
@@ -185,6 +193,8 @@ class Attention(ABC):
     normalised before the output matrix: constants of the pass, as the weights are. Any mixer that is linear in its values
     has this form, with weights of either sign. A short convolution before it, of `taps` taps, makes every tap a group of
     heads: `weights[tap, h, i, j]` is the mixer's own weight of `j + tap`, and all taps share the output matrix.
+    `gating` says how gates are made, those in the weights included. Where they share in what they let through, `beside` is
+    their share, which is the query's own.
     """
 
     weights: Float[Tensor, "tap_head query key"]
@@ -196,6 +206,8 @@ class Attention(ABC):
     gates: Float[Tensor, "head query d_head"] | None = None
     norm: ContextNorm | None = None
     taps: int = 1
+    gating: Gating | None = None
+    beside: Float[Tensor, "query d"] | None = None
     name: ClassVar[str]
 
     @abstractmethod
@@ -210,7 +222,9 @@ class Attention(ABC):
         """The same for some of the query rows, with their weights."""
         gates = None if self.gates is None else self.gates[:, rows]
         norm = None if self.norm is None else replace(self.norm, deviations=self.norm.deviations[:, rows])
-        return replace(self, weights=weights, gates=gates, norm=norm)
+        gating = None if self.gating is None else replace(self.gating, entering=self.gating.entering[:, rows])
+        beside = None if self.beside is None else self.beside[rows]
+        return replace(self, weights=weights, gates=gates, norm=norm, gating=gating, beside=beside)
 
     @property
     def mixing_weights(self) -> Float[Tensor, "head query key"]:
@@ -250,6 +264,11 @@ class Attention(ABC):
     @property
     def linear_source(self) -> ValueSource:
         """What the values are made of, where that is affine, so that it can be followed."""
+        if self.beside is not None:
+            raise UnsupportedArchitectureError(
+                "Gates that share in what they let through (gates='joint') are not followed below attention: norms and "
+                "mixing ratios alone have them."
+            )
         if self.source is None:
             raise ValueError("This trace was not captured below attention, so that nothing can be followed there.")
         if not math.isinf(self.source.limit):

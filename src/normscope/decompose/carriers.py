@@ -152,7 +152,9 @@ class Sums:
             return Sums(torch.stack([zero, bias, zero, everything]), self.queries)
         rows = torch.arange(len(self.queries), device=weights.device)
         own = through_output(weights[:, rows, self.queries, None] * values[:, self.queries])
-        return Sums(torch.stack([own, bias, everything - own]), self.queries)
+        others = everything - own
+        own = own if attention.beside is None else own + attention.beside
+        return Sums(torch.stack([own, bias, others]), self.queries)
 
     def add(self, bypass: Sums) -> Sums:
         longer, shorter = sorted((self.rows, bypass.rows), key=len, reverse=True)

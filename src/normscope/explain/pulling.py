@@ -54,7 +54,7 @@ class StackFlow:
 class PassedLayer:
     """One layer passed on the way back: covectors below it, what entered it, and the attention that its tokens get.
 
-    The trace is that of the whole layer, where there was one; the flow is there if it was asked for.
+    The trace is that of the whole layer, where there was one; the flow is there if it was requested.
     """
 
     below: PulledStates

@@ -66,6 +66,7 @@ def refuse_options(method: LayerMethod, request: MapRequest, *, takes: Sequence[
         "projections": request.projections,
         "approximate": request.approximate is not None,
         "ff_baseline": request.conventions.ff_baseline != "zero",
+        "gates": request.conventions.gates != "fixed",
     }
     for option, is_given in given.items():
         if is_given and option not in takes:

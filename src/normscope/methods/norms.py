@@ -201,6 +201,11 @@ class Norms(declared.Norms, LayerMethod):
     """Norms of the parts at every scope: the method of normscope itself."""
 
     def measures(self, request: MapRequest) -> list[AnyMeasure]:
+        if request.conventions.gates != "fixed" and (request.heads or request.projections):
+            raise InputError(
+                "Gates that share in what they let through (gates='joint') have no share of their own among heads, and no "
+                "projections: leave out heads and projections, or use gates='fixed'."
+            )
         norms = Decomposition(
             maps=request.scopes,
             heads=request.heads,

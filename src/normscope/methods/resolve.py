@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from PIL import Image
 
-from normscope.chain.baseline import BiasBaseline, baseline
+from normscope.chain.joint_gates import Counting, counting
 from normscope.chain.measure import AnyMeasure, Request, StackRequest
 from normscope.errors import InputError, SelectionError
 from normscope.families.refused import check_whole
@@ -144,7 +144,7 @@ def request(
     layers: int | Sequence[int] | None,
     queries: int | Sequence[int] | None,
     dtype: torch.dtype | None,
-    start: BiasBaseline | None = None,
+    start: Counting | None = None,
 ) -> Request:
     encoder_layers = encoder_layers_asked(model, layers)
     encoder = StackRequest(encoder_measures, encoder_layers) if encoder_measures and encoder_layers else None
@@ -157,7 +157,7 @@ def measure_layers(
     measures: Sequence[AnyMeasure],
     *,
     dtype: torch.dtype | None = None,
-    start: BiasBaseline | None = None,
+    start: Counting | None = None,
     tell: Tell | None = None,
 ) -> list[Measured]:
     """Any measures of all layers of the main stack, for sequences that are ready for the model."""
@@ -203,7 +203,7 @@ def map_request(model: Model, method: LayerMethod, wanted: MapRequest, selection
         if scopes and needed
     ]
     counted = "states" if method.across_layers else wanted.conventions.value_bias
-    start = baseline(wanted.conventions.ff_baseline, counted)
+    start = counting(wanted.conventions, counted)
     encoder = stacks[1] if len(stacks) > 1 else None
     queries = cast("int | Sequence[int] | None", selection.queries)  # tokens have become positions
     return Request(stacks[0], encoder, queries, selection.dtype, start)

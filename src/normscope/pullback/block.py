@@ -33,6 +33,7 @@ from normscope.chain.trace import (
     SequentialFeedForward,
     ValueSource,
 )
+from normscope.errors import UnsupportedArchitectureError
 
 Covector = Float[Tensor, "target query d"]
 
@@ -141,6 +142,11 @@ class _PullBack(Rules[Tensor]):
         return torch.cat([value[: len(bypass)] + bypass, value[len(bypass) :]])
 
     def attention(self, step: Attention, value: Covector) -> Covector:
+        if step.beside is not None:
+            raise UnsupportedArchitectureError(
+                "Gates that share in what they let through (gates='joint') are not pulled back: norms and mixing ratios "
+                "alone have them."
+            )
         if step.bias is not None:
             self.bias = self.bias + value @ step.bias
         self.attentions.append(PulledAttention.of(step, value))

@@ -31,12 +31,15 @@ from normscope.families.spec import (
     SideBySide,
     SplitHeads,
     Value,
+    WholeState,
 )
 
 
 def value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Tensor:
     """`[..., group, d_head]`: the values among the outputs of their projection (or its bias)."""
     match value:
+        case WholeState():
+            return projected.unsqueeze(-2).expand(*projected.shape[:-1], groups, d_head)
         case SplitHeads() | NormedHeads() | SequenceFirst() | SideBySide() | ScaledHeads():
             return projected.unflatten(-1, (groups, d_head))
         case FusedTail():

@@ -21,6 +21,7 @@ from normscope.families.spec import (
     ExpertsPart,
     FeedForwardPart,
     FlatExpertsPart,
+    FourierMixing,
     FusedGatedPart,
     GatedPart,
     InputScaledExpertsPart,
@@ -105,6 +106,10 @@ def _mixing(block: nn.Module, chain: tuple[Part, ...], model: PreTrainedModel) -
     attention = next((part for part in chain if isinstance(part, AttentionPart)), None)
     if attention is None:
         return int(model.config.get_text_config().hidden_size), 1, 1
+    if isinstance(attention, FourierMixing):
+        raise UnknownSizeError(
+            f"{type(model).__name__} mixes tokens by a Fourier transform, whose work is not counted."
+        )
     d, values = _shape(block.get_submodule(attention.output))
     return d, _heads(attention, model), values
 

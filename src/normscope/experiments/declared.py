@@ -331,10 +331,11 @@ class Redundancy(DeclaredExperiment):
 @dataclass(frozen=True)
 class TextSimilarity(DeclaredExperiment):
     """Options: `pooling`, as in `Analyzer.embed`, for models without a description of their embedding; `removal`, whether
-    texts without each of their words are embedded too."""
+    texts without each of their words are embedded too; `gradients`, whether integrated gradients are computed beside it."""
 
     pooling: str = ""
     removal: bool = True
+    gradients: bool = False
 
     name = "similarity"
     module = "normscope.experiments.faithfulness.text_similarity"

@@ -76,8 +76,8 @@ _TYPES: dict[str, str] = {
         "deepseek_v4 gemma3n gemma3n_text gemma4_assistant "
         "gemma4_unified_assistant hy_v4 mobilebert qwen4_exp qwen4_exp_text"
     ),
-    _SPARSE: ("fnet funnel mra pegasus_x perceiver prophetnet reformer yoso"),
-    _NO_BLOCKS: ("cpmant fsmt ibert xlnet"),
+    _SPARSE: ("funnel mra pegasus_x perceiver prophetnet reformer yoso"),
+    _NO_BLOCKS: ("cpmant fsmt xlnet"),
     _PYRAMID: (
         "cvt dinat donut-swin focalnet hiera imagegpt levit maskformer-swin mobilevit mobilevitv2 pvt pvt_v2 "
         "segformer siglip2 siglip2_vision_model swiftformer swin swinv2"
@@ -135,7 +135,7 @@ _TYPES: dict[str, str] = {
     ),
     _SERIES: ("autoformer informer patchtsmixer patchtst time_series_transformer timesfm timesfm2_5"),
     _OTHER: (
-        "blt bros canine cohere_compass_text cosmos3_edge_text data2vec-vision dinov3_vit dpr "
+        "blt bros canine cohere_compass_text cosmos3_edge_text dinov3_vit dpr "
         "embedding_gemma2_text glm5_next_text "
         "layoutlmv2 layoutlmv3 lilt "
         "muse_glimmer_assistant muse_spark_text openai_privacy_filter pixio t5gemma2"

@@ -210,8 +210,17 @@ class NormedHeads:
     norm: str
 
 
+@final
+@dataclass(frozen=True)
+class WholeState:
+    """The state itself, as `module` reads it: there is no projection."""
+
+    module: str
+
+
 Value = (
     SplitHeads
+    | WholeState
     | NormedHeads
     | SequenceFirst
     | SideBySide
@@ -343,8 +352,8 @@ class HookedAttention:
 class ProbedAttention:
     """Attention that computes by itself and shows no weights: in blocks, in windows, by landmarks, or just without a trace.
 
-    It need only be linear in its values. Its weights are what reaches `output` when `module` is run again with the identity
-    in the place of the values.
+    It need only be linear in its values; `layer_scale` is as for other attentions. Its weights are what reaches `output`
+    when `module` is run again with the identity in the place of the values.
     """
 
     module: str
@@ -352,6 +361,7 @@ class ProbedAttention:
     output: str
     norm: NormPart | None = None
     heads: Callable[[Config], int] = all_heads
+    layer_scale: str | None = None
     component: ClassVar[str] = "Attn"
 
 
@@ -445,13 +455,29 @@ class LinearMixer:
         return self.function if isinstance(self.function, str) else None
 
 
+@final
+@dataclass(frozen=True)
+class FourierMixing:
+    """The real part of a Fourier transform over tokens and channels, which `output` gives out: two heads of the whole state,
+    with cosines and sines of both as their weights and output matrices (FNet)."""
+
+    output: str
+    norm: ClassVar[None] = None
+    component: ClassVar[str] = "Attn"
+
+    @property
+    def value(self) -> WholeState:
+        """What it reads."""
+        return WholeState(self.output)
+
+
 CrossPart = DispatchedCrossAttention | ProbedCrossAttention
 """Attention from a decoder to the encoder's tokens."""
 
 ProbedPart = ProbedAttention | ProbedCrossAttention
 """Attention that is run again to see its weights."""
 
-AttentionPart = DispatchedAttention | HookedAttention | ProbedAttention | LinearMixer | CrossPart
+AttentionPart = DispatchedAttention | HookedAttention | ProbedAttention | FourierMixing | LinearMixer | CrossPart
 
 
 # ---- Feed-forwards: plain, gated, and mixtures of experts, after the attention or parallel to it.

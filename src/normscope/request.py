@@ -20,6 +20,7 @@ from normscope.options import (
     Documentation,
     DocumentedBaseline,
     FeedForwardBaseline,
+    Gates,
     Masking,
     Measure,
     Objective,
@@ -69,6 +70,7 @@ class ConventionOptions(TypedDict, total=False):
 
     value_bias: ValueBias
     ff_baseline: FeedForwardBaseline
+    gates: Gates
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ def explain_answer(model: Model, asked: AnswerRequest) -> Answer:
     refuse_made_up_head(model.module)
     objective = _objective(asked)
     start, weights = ff_baseline_of(asked.ff_baseline), weights_of(asked.weights)
-    how = PullRequest(False, asked.dtype, asked.max_memory, asked.on_progress, start, weights)
+    how = PullRequest(False, asked.dtype, asked.max_memory, asked.on_progress, start, weights=weights)
     prompt, said = read_prompt(model, asked)
     exchange = _exchange(model, prompt, asked, said)
     return _explained(AnswerEngine(model, exchange, objective, how), asked)

@@ -33,6 +33,7 @@ from normscope.chain.trace import (
     SequentialFeedForward,
     ValueSource,
 )
+from normscope.errors import UnsupportedArchitectureError
 from normscope.options import Weights
 from normscope.pullback.counting import Counted, counted, known_scores
 
@@ -135,7 +136,7 @@ class PulledAttention:
 
 @dataclass(frozen=True)
 class PulledFeedForward:
-    """What reaches a feed-forward that stands beside the attention: `covector[t, i]` acts on what it reads of query `i`."""
+    """What reaches a feed-forward parallel to the attention: `covector[t, i]` acts on what it reads of query `i`."""
 
     step: OwnFeedForward
     covector: Covector
@@ -209,6 +210,11 @@ class _PullBack(Rules[Tensor]):
         return torch.cat([value[: len(bypass)] + bypass, value[len(bypass) :]])
 
     def attention(self, step: Attention, value: Covector) -> Covector:
+        if step.beside is not None:
+            raise UnsupportedArchitectureError(
+                "Gates that share in what they let through (gates='joint') are not pulled back: norms and mixing ratios "
+                "alone have them."
+            )
         if step.bias is not None:
             self.bias = self.bias + value @ step.bias
         self.attentions.append(PulledAttention.of(step, value, self.weights))

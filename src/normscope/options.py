@@ -125,7 +125,7 @@ def also_spelled(**spellings: str) -> Callable[[_Function], _Function]:
     return decorate
 
 
-# ---- Numbers as people give them, of Python, numpy or torch: whole ones, alone or several, places among others, and
+# ---- Numbers as people give them, of Python, numpy or torch: whole ones, alone or several, indices among others, and
 # shares.
 #
 # Layers, heads, positions, labels and token ids are read here, so that every call takes and refuses the same. Truth
@@ -164,7 +164,7 @@ def whole_numbers(values: object, what: str) -> list[int]:
 
 
 def position_of(position: object, length: int, what: str = "token") -> int:
-    """A place among so many, negative from the end."""
+    """An index among this many, negative from the end."""
     place = whole_number(position, f"The position of a {what}")
     if not -length <= place < length:
         raise SelectionError(
@@ -247,7 +247,7 @@ MOST_JOBS = 1024
 """How many processes of one machine a run may be shared out to; a typing error would end the machine."""
 
 BiasShare = Literal["apart", "absdot", "norm", "equal"]
-"""What becomes of biases: kept apart, or shared out over the tokens as DecompX does, wherever one is added."""
+"""What becomes of biases: kept separate, or shared out over the tokens as DecompX does, wherever one is added."""
 
 Removal = Literal["auto", "mask", "drop", "mean"]
 """How a token is removed; `mean` puts the mean of the input's own embeddings in its place."""

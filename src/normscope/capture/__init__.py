@@ -98,7 +98,7 @@ def rows_together(length: int) -> int:
 
 
 Recorder = Callable[[nn.Module, "tuple[Any, ...]", "dict[str, Any]", Any], None]
-"""A forward hook that takes down what a module read and gave out."""
+"""A forward hook that records the input and output of a module."""
 
 
 class _AllDone(Exception):

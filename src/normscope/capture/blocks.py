@@ -6,6 +6,7 @@ here of what is computed with them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -38,6 +39,7 @@ from normscope.chain.trace import (
     SequentialFeedForward,
     Shared,
     Step,
+    ValueSource,
 )
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import (
@@ -56,6 +58,7 @@ from normscope.families.spec import (
     FixedLayerNormPart,
     FlatExpertsPart,
     ForkPart,
+    FourierMixing,
     FusedGatedPart,
     GatedPart,
     HeadGate,
@@ -94,6 +97,7 @@ def watched_modules(part: Part) -> tuple[str, ...]:
             | HookedAttention()
             | ProbedAttention()
             | ProbedCrossAttention()
+            | FourierMixing()
             | LinearMixer()
         ):
             return _watched_in_attention(part)
@@ -127,6 +131,8 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
     match part:
         case HookedAttention():
             return (part.weights, part.value.module, part.output)
+        case FourierMixing():
+            return (part.output,)
         case ProbedAttention() | ProbedCrossAttention():
             return (*projections(part.value), part.output)
         case DispatchedAttention(gate=HeadGate(module=gate)):
@@ -208,6 +214,7 @@ class TraceBuilder:
                 | HookedAttention()
                 | ProbedAttention()
                 | ProbedCrossAttention()
+                | FourierMixing()
                 | LinearMixer()
             ):
                 return self._attention(part, view)
@@ -229,6 +236,7 @@ class TraceBuilder:
                 | HookedAttention()
                 | ProbedAttention()
                 | ProbedCrossAttention()
+                | FourierMixing()
                 | LinearMixer()
             ):
                 output, bias = self._scaled(part, view.output(part.output)), getattr(part, "output_bias", None)
@@ -276,6 +284,8 @@ class TraceBuilder:
     def _attention(self, part: AttentionPart, view: SequenceView) -> Attention:
         if isinstance(part, LinearMixer):
             return self._mixer(part, view)
+        if isinstance(part, FourierMixing):
+            return self._fourier(part, view)
         cross = isinstance(part, CrossPart)
         if isinstance(part, HookedAttention):
             weights = view.weights(part.weights)
@@ -318,6 +328,15 @@ class TraceBuilder:
             taps=len(found.values) // part.heads,
         )
         return with_gates(attention, part, self.weights, view)
+
+    def _fourier(self, part: FourierMixing, view: SequenceView) -> Attention:
+        states = view.input(part.output)
+        length, width = states.shape
+        (cosines, sines), output = _waves(length, states), torch.stack(_waves(width, states))
+        both = torch.eye(width, dtype=states.dtype, device=states.device).expand(2, -1, -1)
+        source = ValueSource(view.hidden, (), both, None) if self.below_attention else None
+        values = states.expand(2, -1, -1)
+        return SelfAttention(torch.stack([cosines, -sines]), values, output, None, source, self.shared)
 
     def _output_bias(self, part: AttentionPart, linear: Linear) -> Tensor | None:
         own = part.output_bias if isinstance(part, HookedAttention) else None
@@ -410,6 +429,13 @@ def _gated(part: AttentionPart, weights: Tensor, view: SequenceView, rows: Tenso
 
 def _times(factor: float, expert: Expert) -> Expert:
     return expert if factor == 1 else replace(expert, weights=factor * expert.weights)
+
+
+def _waves(count: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of a discrete Fourier transform, `[frequency, place]`."""
+    places = torch.arange(count, device=like.device)
+    angles = torch.outer(places, places).remainder(count).double() * (2 * math.pi / count)
+    return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
 
 
 def _for_all(network: Network, *pre_activations: Tensor) -> Expert:

@@ -53,7 +53,7 @@ for norms in float32.
 
 @dataclass(frozen=True)
 class Proof:
-    """What is asked of the traces of a model: its name, that of its family, and the dtype in which it computes."""
+    """What is requested of the traces of a model: its name, that of its family, and the dtype in which it computes."""
 
     model: str
     family: str
@@ -89,7 +89,7 @@ class Proof:
                 f"{what} what {of} makes of the model's own states before it: relative error {worst:.2e}, where rounding "
                 f"explains {limit:.0e} for {str(self.dtype).removeprefix('torch.')} weights. The result would be wrong, so "
                 f"there is none. The family {self.family!r} does not describe {self.model}, or something changes what its "
-                f"modules give out."
+                f"modules output."
             )
 
 

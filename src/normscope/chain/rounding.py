@@ -198,7 +198,7 @@ def _mean_squares(weight: Float[Tensor, "outputs inputs"], groups: int) -> Float
 
 
 def attended(step: Attention) -> Computed:
-    """What an attention gives out, from the model's own weights and values."""
+    """What an attention outputs, from the model's own weights and values."""
     context = step.summed_taps(step.weights @ step.values)
     if step.factors is not None:
         context = context * step.factors
@@ -252,7 +252,7 @@ def first_matrices(network: Network) -> tuple[Linear, ...]:
 
 
 def fed_forward(step: FeedForward, like: Float[Tensor, "row d"]) -> Computed:
-    """What a feed-forward gives out, from the model's own pre-activations."""
+    """What a feed-forward outputs, from the model's own pre-activations."""
     if len(step.experts) == 1 and _serves_all(step.experts[0], len(like)):
         return _out_of_neurons(step.experts[0])
     total = Computed(like.new_zeros(like.shape), like.new_zeros(like.shape))

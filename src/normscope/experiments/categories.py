@@ -24,7 +24,7 @@ from normscope.scopes import ATTENTION_WEIGHTS, Scope
 @dataclass(frozen=True)
 class Categories(declared.Categories, Experiment):
     columns: ClassVar[dict[str, str]] = {
-        "category": "[CLS], [SEP], comma or period, other, or, of a causal model, its first token (of the keys)",
+        "category": "[CLS], [SEP], comma or period, other, or, for causal models, the first token (of the keys)",
         "layer": "layer, from 1",
         "head": "head, from 1",
         "weights": "attention weights to the category: sum over its columns, mean over queries, sequences (and heads)",

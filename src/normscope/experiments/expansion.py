@@ -148,8 +148,8 @@ class _Transformation:
             )
         if isinstance(part, LinearMixer) or getattr(part, "output_norm", None) is not None:
             raise UnsupportedArchitectureError(
-                "A layer mixes tokens by a convolution or recurrence, or normalises what its heads give out: no matrix "
-                "takes states to what it gives out. expansion-rate is for models with attention alone."
+                "A layer mixes tokens by a convolution or recurrence, or normalises what its heads output: no matrix "
+                "takes states to what it outputs. expansion-rate is for models with attention alone."
             )
         output = weights.linear(part.output, getattr(part, "layer_scale", None))
         d_head = output.weight.shape[1] // heads

@@ -74,7 +74,7 @@ def _correlations(
 
 
 _COLUMNS = {
-    "tokens": "all, without special tokens, or, of a causal model, without the first token",
+    "tokens": "all, without special tokens, or, for causal models, without the first token",
     "spearman": "rank correlation with the frequency rank (1 is the most frequent), over token occurrences",
     "occurrences": "number of token occurrences",
 }

@@ -132,7 +132,7 @@ class Sinks(declared.Sinks, Experiment):
 
 
 def classes(special: np.ndarray, massive: np.ndarray) -> np.ndarray:
-    """`[layer, token]`: the place in `CLASSES` of every token, from those that are special and the states that are massive
+    """`[layer, token]`: the index into `CLASSES` of every token, from those that are special and the states that are massive
     `[layer, token]`."""
     found = np.where(massive, CLASSES.index("massive"), CLASSES.index("other"))
     found[:, special] = CLASSES.index("special")

@@ -38,7 +38,7 @@ class WeightVersusNorm(declared.WeightVersusNorm, Experiment):
     columns: ClassVar[dict[str, str]] = {
         "category": "category of the key, or all",
         "spearman": "rank correlation of weight and ||f(x)||, from a joint histogram (bins 0.7 and 0.6 % wide)",
-        "error": "how far it may be from the exact value, at most (it is far nearer as a rule)",
+        "error": "how far it may be from the exact value, at most (it is far closer as a rule)",
         "pairs": "number of (layer, head, query, key)",
     }
     captions: ClassVar[dict[str, str]] = {

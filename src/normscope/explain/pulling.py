@@ -54,7 +54,7 @@ class StackFlow:
 class PassedLayer:
     """One layer passed on the way back: covectors below it, what entered it, and the attention that its tokens get.
 
-    The trace is that of the whole layer, where there was one; the flow is there if it was asked for.
+    The trace is that of the whole layer, where there was one; the flow is there if it was requested.
     """
 
     below: PulledStates
@@ -197,7 +197,7 @@ class Way:
     def shares(
         self, layers: LayersBack, name: str, covector: Float[Tensor, "target token d"], states: Float[Tensor, "token d"]
     ) -> StackShares:
-        """The same, but for the shares of what enters the stack alone: nothing is kept of the layers in between."""
+        """The same for the shares of what enters the stack alone: nothing is kept of the layers in between."""
         relevance = (covector * states).sum(-1)
         errors, attention, causal = [self._proved(f"after the last {name}", relevance)], list[Tensor](), False
         for layer, pull in layers:

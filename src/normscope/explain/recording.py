@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Played:
-    """The values asked about, by the model's own logits, and the way from them to the states that leave the last layer."""
+    """The explained values, by the model's own logits, and the way from them to the states that leave the last layer."""
 
     answers: list[Answer]
     head: HeadTrace
@@ -72,7 +72,7 @@ class PullRequest:
 
 
 class Recording:
-    """The layers of one stack for one input, and what is needed to hear them again."""
+    """The layers of one stack for one input, and what is needed to capture them again."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Recording:
         return self._encoder
 
     def play(self, question: Question) -> Played:
-        """Run the model once: the values asked about, its head, and the traces of as many layers as memory holds."""
+        """Run the model once: the explained values, its head, and the traces of as many layers as memory holds."""
         head = self._heard(question)
         answers = question.answers(head.logits)
         targets = [answer.target for answer in answers]
@@ -208,7 +208,7 @@ class Recording:
             )
 
     def _check_source(self, layer: int, trace: LayerTrace, read: Tensor | None) -> Tensor | None:
-        """Every layer of a decoder reads the same states of the encoder, and they are what its end gives out."""
+        """Every layer of a decoder reads the same states of the encoder, and they are what its end outputs."""
         for step in trace.steps:
             if isinstance(step, CrossAttention) and step.source is not None and self._end is not None:
                 states = step.source.states

@@ -42,7 +42,7 @@ class Output:
 class PulledSpans:
     """Shares `[span, token]` of the tokens that the model read, which with `bias` add up to `values`, up to `errors`.
 
-    Of an encoder-decoder the tokens are those of the encoder, then those of the decoder. `probabilities[output]` are those
+    For an encoder-decoder, the tokens are those of the encoder, then those of the decoder. `probabilities[output]` are those
     of the output tokens, `sinks[token]` says which tokens are attention sinks.
     """
 
@@ -62,7 +62,7 @@ def pull_back_spans(
     objective: Objective,
     request: PullRequest,
 ) -> PulledSpans:
-    """Explain sums of output tokens in as few reverse passes as memory allows; a span is a list of places in `outputs`."""
+    """Explain sums of output tokens in as few reverse passes as memory allows; a span is a list of indices in `outputs`."""
     check_joined_blocks(model)
     if not spans or not all(spans):
         raise SelectionError("There is nothing to explain: a span of output has at least one token.")

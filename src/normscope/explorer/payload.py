@@ -147,7 +147,7 @@ def build_payload(
     unit: Unit = "sentence",
     start: Start | None = None,
 ) -> dict[str, Any]:
-    """What the front end needs of one analysis, or of two to compare, and of explanations beside them or alone; or of
+    """What the front end needs of one analysis, or of two to compare, and of explanations with them or alone; or of
     similarities, or of an answer in units of its context, which are alone on a page.
 
     `predictions` are those at all positions of the first text, if the host knows them; otherwise those of the explanations.

@@ -34,7 +34,7 @@ class PullBack(GivesAttribution):
     follows = True
     cost = "a forward and a backward pass"
     operations = "4 L n (4 d^2 + 2 d F + n d)"
-    paper = "this package; biases apart, equals DecompX (Modarressi et al. 2023) contracted with the output row"
+    paper = "this package; with separate biases, equals DecompX (Modarressi et al. 2023) contracted with the output row"
 
 
 @dataclass(frozen=True)

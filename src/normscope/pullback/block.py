@@ -71,7 +71,7 @@ class PulledAttention:
 
 @dataclass(frozen=True)
 class PulledFeedForward:
-    """What reaches a feed-forward that stands beside the attention: `covector[t, i]` acts on what it reads of query `i`."""
+    """What reaches a feed-forward parallel to the attention: `covector[t, i]` acts on what it reads of query `i`."""
 
     step: OwnFeedForward
     covector: Covector

@@ -145,7 +145,7 @@ def pull_back_states(trace: LayerTrace, covector: Covector) -> PulledStates:
 
 
 def below_own(own: PulledFeedForward) -> tuple[Covector, Tensor]:
-    """From what a feed-forward beside the attention reads to the block's input, and what belongs to no token."""
+    """From what a feed-forward parallel to the attention reads to the block's input, and what belongs to no token."""
     norm = own.step.norm
     if norm is None:
         return own.covector, own.covector.new_zeros(())

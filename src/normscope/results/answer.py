@@ -79,7 +79,7 @@ class Answer(Result):
 
     @property
     def explained(self) -> str:
-        """The part of the answer that is explained: all of it, or what `of` was asked for."""
+        """The part of the answer that is explained: all of it, or what `of` names."""
         return self._text.text_of(np.flatnonzero(self._dataset[names.SELECTED].values).tolist())
 
     @property

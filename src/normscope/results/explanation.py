@@ -208,7 +208,7 @@ class Explanation(StackResult):
 
     @property
     def note(self) -> str:
-        """What to know of the words asked about, in a sentence, such as that one with a space is likelier; or nothing.
+        """What to know of the words in question, in a sentence, such as that one with a space is likelier; or nothing.
 
         Examples:
             >>> explanation.note
@@ -265,10 +265,10 @@ class Explanation(StackResult):
 
     @property
     def heads(self) -> xr.DataArray:
-        """`[layer, head, query, key]`: the edges of every head, where they were asked for (`heads=True`)."""
+        """`[layer, head, query, key]`: the edges of every head, where they were requested (`heads=True`)."""
         if names.HEAD_EDGES not in self._dataset:
             raise SelectionError(
-                "The edges of single heads were not asked for: explain with heads=True. "
+                "The edges of single heads were not requested: explain with heads=True. "
                 "head_shares has what each head takes from each token."
             )
         return self._squeezed(self._dataset[names.HEAD_EDGES])
@@ -348,7 +348,7 @@ class Explanation(StackResult):
         return Explanation(_by_word(self._dataset), encoder)
 
     def sentences(self) -> Explanation:
-        """The same with sentences for tokens, summed as for words. Special tokens and attention sinks stay apart.
+        """The same with sentences for tokens, summed as for words. Special tokens and attention sinks stay separate.
 
         Examples:
             >>> sentences = ns.load().explain("The opera singer sang. It rained.", direction="state", at=3).sentences()

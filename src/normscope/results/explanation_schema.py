@@ -194,9 +194,7 @@ def at_input(dataset: xr.Dataset, group: str) -> xr.DataArray:
     """`[target, token]`: the shares of what enters the first layer, with what is known of the tokens."""
     followed = RELEVANCE in dataset
     values = dataset[RELEVANCE].isel(depth=0, drop=True) if followed else dataset[ATTRIBUTION]
-    values = values.drop_vars(
-        "query_output_token", errors="ignore"
-    )  # what a decoder's rows give out, not what they read
+    values = values.drop_vars("query_output_token", errors="ignore")  # what a decoder's rows output, not what they read
     described = [str(name) for name in values.coords if str(name).startswith("query_")]
     values = values.rename({name: name.replace("query_", "token_", 1) for name in described} | {"query": "token"})
     position = "token", values["token"].values

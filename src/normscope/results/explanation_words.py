@@ -100,7 +100,7 @@ def shares_of(explanation: Explanation, target: int | None) -> xr.DataArray:
 
 
 def sums(explanation: Explanation, target: int | None) -> list[tuple[str, str]]:
-    """The bias, the sum, the model's own value and how far the two are apart, where shares are meant to add up; what sinks
+    """The bias, the sum, the model's own value and how far apart the two are, where shares are meant to add up; what sinks
     and other tokens put in, where there are any. Without a target, of all values together."""
     chosen = slice(None) if target is None else slice(target, target + 1)
     value = sum(explanation.values[chosen])

@@ -1,4 +1,4 @@
-"""Gates and norms between what the heads of a mixer give out and its output projection."""
+"""Gates and norms between what the heads of a mixer output and its output projection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from normscope.families.spec import (
 
 
 def watched_in_gates(part: DispatchedAttention | LinearMixer) -> tuple[str, ...]:
-    """The submodules that gate or normalise what the heads give out."""
+    """The submodules that gate or normalise what the heads output."""
     gate = (part.gate.source.module,) if isinstance(part.gate, ChannelGate) else ()
     return gate if part.output_norm is None else (*gate, part.output_norm.module)
 

@@ -75,7 +75,7 @@ class TextSimilarity(declared.TextSimilarity, Trial):
         "links": "number of linked groups of words, of both texts",
         "pearson": "correlation of the model's similarity with the gold score",
         "spearman": "rank correlation of the same",
-        "sequence": "place of the pair in the corpus, from 0",
+        "sequence": "index of the pair in the corpus, from 0",
         "name": "the part, or the method",
         "value": "the measure for one pair; of removal, the rank correlation; of score, the gold score",
     }

@@ -29,7 +29,8 @@ from normscope.chain.trace import (
 
 
 class CannotPackError(Exception):
-    """Traces that cannot be packed: of experts that serve some tokens, or of attention to another sequence."""
+    """Traces that cannot be packed: of experts that serve some tokens, of attention to another sequence, of gated attention, or
+    with what attention weights are made of."""
 
 
 def pack(traces: Sequence[LayerTrace]) -> LayerTrace:
@@ -70,6 +71,8 @@ def _norm(steps: Sequence[Normalise]) -> Normalise:
 
 def _attention(steps: Sequence[SelfAttention]) -> SelfAttention:
     first = steps[0]
+    if any(each is not None for each in (first.scores, first.gating, first.beside)):
+        raise CannotPackError
     sources = [each.source for each in steps if each.source is not None]
     norm = first.norm
     if norm is not None:

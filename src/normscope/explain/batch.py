@@ -44,7 +44,8 @@ def can_batch(model: Model, question: Question, request: PullRequest) -> bool:
     """Whether inputs can be explained together: one stack, padding that changes nothing, and a head of one row per token or
     input."""
     several = question.asks_head and head_of(model.module).task == "multiple-choice"
-    return model.family.encoder is None and not model.family.alone and request.max_memory is None and not several
+    one_by_one = model.family.alone or several or request.scores != "no" or request.max_memory is not None
+    return model.family.encoder is None and not one_by_one
 
 
 def groups(sequences: Sequence[TokenSequence]) -> Iterator[list[int]]:
@@ -160,8 +161,8 @@ class _Batch:
 
     def _through(self, trace: LayerTrace, covector: Float[Tensor, "target token d"]) -> PulledLayer:
         if self.request.edges or self.request.head_edges:
-            return pull_back_layer(trace, covector, head_edges=self.request.head_edges)
-        flowing = FlowPullBack(covector)
+            return pull_back_layer(trace, covector, head_edges=self.request.head_edges, weights=self.request.weights)
+        flowing = FlowPullBack(covector, self.request.weights)
         flowing.add(trace)
         return flowing.finish_layer()
 
@@ -190,4 +191,7 @@ def _cut(flow: LayerFlow, place: slice, targets: int) -> LayerFlow:
         feed_forward=flow.feed_forward[:targets, place],
         bias=flow.bias[:targets, place],
         head_edges=None if flow.head_edges is None else flow.head_edges[:targets, :, place, place],
+        looked_at=None if flow.looked_at is None else flow.looked_at[:targets, place],
+        routing=None if flow.routing is None else flow.routing[:targets, place, place],
+        head_routing=None if flow.head_routing is None else flow.head_routing[:targets, :, place, place],
     )

@@ -24,15 +24,15 @@ CLASSES: Mapping[str, str] = dict.fromkeys(
 )
 """Classes whose type is described, but not as a whole."""
 
-_SHARED = "attention blocks are shared between places, and read the embeddings beside the state of their layer"
+_SHARED = "attention blocks are shared between places, and read the embeddings next to the state of their layer"
 _RECURRENT = "its layers mix tokens by a recurrence or a convolution of a kind that is not described yet"
 _SIDE_BY_SIDE = "an attention and a state space work side by side in every block, on the same tokens"
 _GATED = (
-    "what its attention gives out is multiplied by a gate in every channel, or normalised, which no component describes"
+    "what its attention outputs is multiplied by a gate in every channel, or normalised, which no component describes"
 )
 _STREAMS = "its residual stream is more than a sum (several streams, embeddings in every layer, states of other layers)"
-_SPARSE = "its attention is computed in blocks, windows or hashes, and gives out no weights of queries and keys"
-_NO_BLOCKS = "its layers are no modules that take in a state and give one out"
+_SPARSE = "its attention is computed in blocks, windows or hashes, and outputs no weights of queries and keys"
+_NO_BLOCKS = "its layers are not modules that map one state to the next"
 _PYRAMID = (
     "its tokens are merged from stage to stage, or attend inside windows, so that no token goes through all layers"
 )
@@ -76,8 +76,8 @@ _TYPES: dict[str, str] = {
         "deepseek_v4 gemma3n gemma3n_text gemma4_assistant "
         "gemma4_unified_assistant hy_v4 mobilebert qwen4_exp qwen4_exp_text"
     ),
-    _SPARSE: ("fnet funnel mra pegasus_x perceiver prophetnet reformer yoso"),
-    _NO_BLOCKS: ("cpmant fsmt ibert xlnet"),
+    _SPARSE: ("funnel mra pegasus_x perceiver prophetnet reformer yoso"),
+    _NO_BLOCKS: ("cpmant fsmt xlnet"),
     _PYRAMID: (
         "cvt dinat donut-swin focalnet hiera imagegpt levit maskformer-swin mobilevit mobilevitv2 pvt pvt_v2 "
         "segformer siglip2 siglip2_vision_model swiftformer swin swinv2"
@@ -135,7 +135,7 @@ _TYPES: dict[str, str] = {
     ),
     _SERIES: ("autoformer informer patchtsmixer patchtst time_series_transformer timesfm timesfm2_5"),
     _OTHER: (
-        "blt bros canine cohere_compass_text cosmos3_edge_text data2vec-vision dinov3_vit dpr "
+        "blt bros canine cohere_compass_text cosmos3_edge_text dinov3_vit dpr "
         "embedding_gemma2_text glm5_next_text "
         "layoutlmv2 layoutlmv3 lilt "
         "muse_glimmer_assistant muse_spark_text openai_privacy_filter pixio t5gemma2"

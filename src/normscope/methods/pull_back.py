@@ -16,6 +16,7 @@ from normscope.explain.streaming import is_streamed, pull_back_long
 from normscope.explain.task import Asked, predictions_of
 from normscope.methods import declared
 from normscope.methods.prediction import Attribution, facts_of
+from normscope.options import weights_of
 from normscope.results.explanation_schema import explanation_tree
 
 
@@ -26,6 +27,7 @@ class PullBack(declared.PullBack, Attribution):
     through_slopes = True
 
     def explain(self, asked: Asked) -> xr.DataTree:
+        asked = self._with_weights(asked)
         model, sequence, question = asked.model, asked.sequence, asked.question
         request = asked.request if asked.request.edges is not None else _with_edges(asked)
         followed = request.edges or request.head_edges
@@ -37,7 +39,7 @@ class PullBack(declared.PullBack, Attribution):
 
     def explain_all(self, asked: Sequence[Asked]) -> list[xr.DataTree]:
         """Short inputs together, and the others one by one."""
-        trees: dict[int, xr.DataTree] = {}
+        trees, asked = dict[int, xr.DataTree](), [self._with_weights(each) for each in asked]
         for places in groups([each.sequence for each in asked]):
             together = [asked[place] for place in places]
             batch = self._batch(together) if len(places) > 1 else None
@@ -55,6 +57,11 @@ class PullBack(declared.PullBack, Attribution):
         except CannotPackError:
             return None
         return [self._tree(*pair) for pair in zip(asked, pulled, strict=True)]
+
+    def _with_weights(self, asked: Asked) -> Asked:
+        if not self.weights:
+            return asked
+        return replace(asked, request=replace(asked.request, weights=weights_of(self.weights)))
 
     def _tree(self, asked: Asked, pulled: Pulled) -> xr.DataTree:
         predictions = predictions_of(asked.model, asked.question, pulled.logits, pulled.answers)

@@ -58,6 +58,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
         "shapley": "normscope.experiments.faithfulness.shapley:Shapley",
         "redundancy": "normscope.experiments.faithfulness.redundancy:Redundancy",
         "similarity": "normscope.experiments.faithfulness.text_similarity:TextSimilarity",
+        "answers": "normscope.experiments.faithfulness.answers:Answers",
     },
 )
 """Every experiment by name, in the order in which they are listed. The classes are imported when they are used."""

@@ -47,7 +47,7 @@ _VALUES = {
 }
 _THINGS = (
     "bridge",
-    "bakery",
+    "museum",
     "harbour",
     "garden",
     "library",
@@ -83,7 +83,7 @@ def facts(kind: FactKind, count: int, *, seed: int = 0) -> list[FactRow]:
         (2, 1)
     """
     if kind not in KINDS:
-        raise InputError(f"The kinds of made-up facts are {listing(KINDS)}, not {kind!r}.")
+        raise InputError(f"The kinds of made-up facts are {listing(KINDS)}, not {kind!r:.40}.")
     return [_MAKERS[kind](Random(f"{kind} {seed} {number}")) for number in range(count)]
 
 

@@ -141,7 +141,7 @@ class Answer(Result):
 
         Args:
             unit: sum over sentences (default), tokens, words, lines, paragraphs, documents or turns.
-            rank: by the share of a unit, or by the mean share of its tokens.
+            rank: by the share of a unit, by the mean share of its tokens, or by their positive shares alone.
             language: the language of the text, for its abbreviations: a code such as `"de"`.
 
         Examples:
@@ -238,6 +238,7 @@ class Answer(Result):
                 start=start,
                 end=end,
                 source=text.source_at(start),
+                positive=float(np.maximum(shares[places == number], 0).sum()),
             )
             for number, (start, end, name) in enumerate(found)
         ]

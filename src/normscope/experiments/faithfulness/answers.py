@@ -1,13 +1,14 @@
 """answers: does a method find the sentence that an answer is from, and does the answer need what it finds?
 
-A row has sentences, a question, its answer, and the sentences that hold it. A method ranks the sentences by the sum, or the
-mean, of what their tokens put into the answer. The sentences that it ranks first are taken out of the context, and the fall
-of the answer's log-probability is what they were worth; what each sentence is worth by itself is leave-one-sentence-out.
+A row has sentences, a question, its answer, and the sentences that hold it. A method ranks the sentences by the sum, the
+mean, or the positive part, of what their tokens put into the answer. The sentences that it ranks first are taken out of the
+context, and the fall of the answer's log-probability is what they were worth; what each sentence is worth by itself is
+leave-one-sentence-out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial as bind
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -38,12 +39,13 @@ from normscope.explain.pulling import PullRequest
 from normscope.explain.question import LogitQuestion, Wanted
 from normscope.explain.spans import pull_back_spans
 from normscope.options import Objective
+from normscope.results.spans import Rank
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
 
 OBJECTIVES: tuple[Objective, ...] = ("centred", "logit", "contrast")
-RANKINGS = ("sum", "mean")
+RANKINGS: tuple[Rank, ...] = ("sum", "mean", "positive")
 PULL_BACK, REMOVAL = "pull-back", "leave-one-sentence-out"
 TOPS = (1, 3)
 """How many of the sentences that are ranked first are taken out together."""
@@ -59,7 +61,7 @@ class Answers(MethodTrial):
     """Options: `methods`, names separated by commas, or all; `objectives`, what of the answer's logits the pull-back
     explains, the first of which the other methods explain too; `answer`, the known one (`given`) or the model's own (`own`),
     of which the part that says the known one is explained; `removals`, up to how many sentences each is taken out by
-    itself; `reference`, the method that others are compared with row by row."""
+    itself (0: none is, and no falls are measured); `reference`, the method that others are compared with row by row."""
 
     methods: tuple[str, ...] = ("pull-back", "gradient-norm", "gradient-x-input", "attention-rollout", "random")
     objectives: tuple[str, ...] = ("centred", "logit", "contrast")
@@ -80,7 +82,8 @@ class Answers(MethodTrial):
         "sentences with the falls when each is taken out; context: share of the sentences in the sizes of all shares, those "
         "of question, template and answer included; calls: model calls of one answer; right: 1 if the model's own answer "
         "says the known one",
-        "ranking": "whether sentences are ranked by the sum of their tokens' shares or by the mean",
+        "ranking": "whether sentences are ranked by the sum of their tokens' shares, by the mean, or by the sum of the "
+        "positive ones",
         "method": "name of the method (normscope methods); of the pull-back with its objective; leave-one-sentence-out",
         "mean": "mean over rows",
         "low": "lower end of the 95 % bootstrap interval over rows",
@@ -156,17 +159,32 @@ class Answers(MethodTrial):
         owners = case.sentence_of_tokens()
         falls = self._falls(case)
         for method, values in shares.items():
-            calls = _calls(method, len(case.sequence))
             context = float(np.abs(values[owners >= 0]).sum() / max(np.abs(values).sum(), np.finfo(float).tiny))
+            rest = {"context": context, "calls": _calls(method, len(case.sequence))}
             for ranking in RANKINGS:
-                label = {"method": method, "ranking": ranking}
-                scores = of_sentences(values, owners, len(case.asked.sentences), mean=ranking == "mean")
-                measured = _measures(case, scores, falls) | {"context": context, "calls": calls}
-                yield from ({"measure": name, "value": value, **label} for name, value in measured.items())
+                scores = of_sentences(values, owners, len(case.asked.sentences), ranking)
+                yield from self._measured(case, (method, ranking), scores, falls, rest)
         if falls is not None:
-            label = {"method": REMOVAL, "ranking": "sum"}
-            measured = _measures(case, falls, None) | {"calls": 1.0 + len(falls)}
-            yield from ({"measure": name, "value": value, **label} for name, value in measured.items())
+            yield from self._measured(case, (REMOVAL, "sum"), falls, None, {"calls": 1.0 + len(falls)})
+
+    def _measured(
+        self,
+        case: AskedModel,
+        label: tuple[str, str],
+        scores: Float[np.ndarray, " sentence"],
+        falls: Float[np.ndarray, " sentence"] | None,
+        rest: Mapping[str, float],
+    ) -> Iterator[Row]:
+        """The measures of one ranking of the sentences."""
+        measured = {**ranks_of(scores, case.asked.evidence), **rest}
+        if self.removals:
+            measured |= falls_of_top(case, scores)
+        if falls is not None and len(scores) >= _FEWEST:
+            measured["removal"] = statistics.spearman(scores, falls)
+        method, ranking = label
+        yield from (
+            {"measure": name, "ranking": ranking, "method": method, "value": value} for name, value in measured.items()
+        )
 
     def _falls(self, case: AskedModel) -> Float[np.ndarray, " sentence"] | None:
         """What the answer's log-probability loses without each sentence, unless there are too many."""
@@ -224,32 +242,32 @@ _DIFFERENCES = pa.schema({**_LABELS, "reference": pa.string(), "difference": pa.
 
 
 def of_sentences(
-    shares: Float[np.ndarray, " token"], owners: Int[np.ndarray, " token"], count: int, *, mean: bool
+    shares: Float[np.ndarray, " token"], owners: Int[np.ndarray, " token"], count: int, ranking: Rank
 ) -> Float[np.ndarray, " sentence"]:
-    """The shares of sentences: sums, or means, over their tokens."""
+    """The scores of sentences: sums, or means, over their tokens, or sums of what is positive."""
     inside = owners >= 0
-    sums = np.bincount(owners[inside], weights=shares[inside], minlength=count)
+    counted = np.maximum(shares, 0) if ranking == "positive" else shares
+    sums = np.bincount(owners[inside], weights=counted[inside], minlength=count)
     sizes = np.bincount(owners[inside], minlength=count)
-    return sums / np.maximum(sizes, 1) if mean else sums
+    return sums / np.maximum(sizes, 1) if ranking == "mean" else sums
 
 
 def ranks_of(scores: Float[np.ndarray, " sentence"], evidence: Sequence[int]) -> dict[str, float]:
-    """How well a ranking finds the evidence; ties go to the sentence that comes first."""
+    """How well a ranking finds the evidence, if there is any; ties go to the sentence that comes first."""
+    if not evidence:
+        return {}
     order = np.argsort(-scores, kind="stable").tolist()
     best = min(order.index(place) for place in evidence)
     found = len(set(order[: len(evidence)]) & set(evidence)) / len(evidence)
     return {"first": float(best == 0), "found": found, "reciprocal_rank": 1 / (1 + best)}
 
 
-def _measures(case: AskedModel, scores: np.ndarray, falls: np.ndarray | None) -> dict[str, float]:
-    order, count = np.argsort(-scores, kind="stable").tolist(), len(scores)
-    measured = ranks_of(scores, case.asked.evidence) if case.asked.evidence else {}
-    tops = [top for top in TOPS if top < count]
+def falls_of_top(case: AskedModel, scores: np.ndarray) -> dict[str, float]:
+    """What the answer's log-probability loses without the sentences ranked first."""
+    order = np.argsort(-scores, kind="stable").tolist()
+    tops = [top for top in TOPS if top < len(scores)]
     whole, *without = case.log_probability([(), *(order[:top] for top in tops)])
-    measured |= {f"drop_{top}": float(whole - value) for top, value in zip(tops, without, strict=True)}
-    if falls is not None and count >= _FEWEST:
-        measured["removal"] = statistics.spearman(scores, falls)
-    return measured
+    return {f"drop_{top}": float(whole - value) for top, value in zip(tops, without, strict=True)}
 
 
 def _calls(method: str, length: int) -> float:

@@ -37,7 +37,6 @@ PICTURES = {
     "findings/roberta-shapley-layers": "shapley-roberta/shapley-layers",
     "experiments/images/agreement": "agreement/agreement",
     "experiments/images/alignment-awi-argmax": "align/alignment-awi-argmax",
-    "experiments/images/answers-evidence": "answers/answers-evidence",
     "experiments/images/deletion-srg": "deletion/deletion-srg",
     "experiments/images/entities-ff": "minilm-entities/entities-ff",
     "experiments/images/evidence-contrastive": "evidence/evidence-contrastive",

@@ -96,9 +96,8 @@ def _summed(question: AskedModel, shares: np.ndarray) -> np.ndarray:
 
 
 def _pulled(question: AskedModel, objective: Objective) -> np.ndarray:
-    outputs = question.outputs(runner_up=objective == "contrast")
-    spans = [list(range(len(outputs)))]
-    pulled = pull_back_spans(question.analyzer, question.sequence, outputs, spans, objective, PullRequest())
+    spans = [list(range(len(question.outputs)))]
+    pulled = pull_back_spans(question.analyzer, question.sequence, question.outputs, spans, objective, PullRequest())
     return _summed(question, pulled.shares[0].double().numpy())
 
 

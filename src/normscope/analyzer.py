@@ -404,8 +404,8 @@ class Analyzer(Model):
                 they are after the start token. The target is then a word, or a token id, that could follow the token
                 `at`, as in causal models.
             objective: the `"logit"`, or the `"centred"` logit: what it is above the mean of all logits of its row, weighted
-                by their probabilities, which are constants. What raises all logits alike is left out. With `against`, which
-                makes it a `"contrast"`, the two are the same.
+                by their probabilities, which are constants; or the `"margin"`: what it is above the most probable other
+                label. What raises all logits alike is left out of both. With `against` it is a `"contrast"`.
             method: how to attribute, by name (`normscope methods` lists them) or with options (`normscope.method`). Only
                 the pull-back follows what flows through the layers, adds up exactly, and takes the next two arguments.
             heads: also keep the edges of every head, `[layer, head, query, key]`.
@@ -478,8 +478,9 @@ class Analyzer(Model):
             messages: instead, the turns of a chat, each with a `role` and a `content`. If the last is the assistant's, it is
                 the answer that is explained.
             answer: explain this answer (a text, or token ids as they are), instead of what the model answers.
-            objective: what is explained of every token: its `"centred"` logit (default), which is above the mean of all
-                logits, weighted by their probabilities, or its `"logit"`. With `against` it is a `"contrast"`.
+            objective: what is explained of every token: its `"margin"` (default), the logit above that of the most probable
+                other token; its `"logit"`; or the `"centred"` one, above the mean of all logits, weighted by their
+                probabilities. With `against` it is a `"contrast"`.
             against: another answer: the first token in which the two differ is explained, by the difference of logits.
             max_new_tokens: the most tokens that the model may answer with.
             seed: generate by the model's own settings of generation, with this seed. By default the most probable token is

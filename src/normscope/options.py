@@ -195,9 +195,9 @@ ValueBias = Literal["token", "bias"]
 FeedForwardBaseline = Literal["zero", "bias"]
 """Where the integrated gradients of a feed-forward start: from zero, as in the papers, or from what no token put in."""
 
-Objective = Literal["logit", "centred", "contrast"]
-"""What is explained of a token: its logit, its logit above the mean of all (weighted by their probabilities), or above that
-of another token."""
+Objective = Literal["logit", "centred", "margin", "contrast"]
+"""What is explained of a token: its logit, its logit above the mean of all (weighted by their probabilities), above that of
+the most probable other token, or above that of a token that is named."""
 
 Unit = Literal["token", "word", "line", "sentence", "paragraph", "document", "turn"]
 """A unit of a text that shares are summed over."""

@@ -268,8 +268,8 @@ class ExplainedOptions:
     objective: Annotated[
         Objective,
         Documentation(
-            "Explain the 'logit' of the target, or the 'centred' one: above the mean of all logits, weighted by their "
-            "probabilities. With --against it is a 'contrast'.",
+            "Explain the 'logit' of the target; the 'centred' one: above the mean of all logits, weighted by their "
+            "probabilities; or the 'margin': above the next best. With --against it is a 'contrast'.",
             panel=_EXPLAINED,
         ),
     ] = "logit"
@@ -323,8 +323,8 @@ class AnsweredOptions:
     objective: Annotated[
         Objective | None,
         Documentation(
-            "Explain the 'logit' of each token, or the 'centred' one: above the mean of all logits, weighted by their "
-            "probabilities. With --against it is a 'contrast'. Default: centred.",
+            "Explain the 'margin' of each token: its logit above that of the most probable other one; its 'logit'; or the "
+            "'centred' one, above the mean of all. With --against it is a 'contrast'. Default: margin.",
             panel=_EXPLAINED,
         ),
     ] = None

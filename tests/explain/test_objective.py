@@ -57,6 +57,21 @@ def test_a_centred_logit_is_the_logit_less_its_mean_token_by_token(causal: ns.An
     np.testing.assert_allclose(explanation.attribution.values, singles[3] - chances @ np.stack(singles), atol=2e-5)
 
 
+def test_a_margin_is_the_logit_above_that_of_the_most_probable_other_label(causal: ns.Analyzer) -> None:
+    with torch.no_grad():
+        logits = causal.model(**IDS).logits[0, -1]
+    first, second = logits.topk(2).indices.tolist()
+    for target, other in ((3, first), (first, second)):
+        explanation, contrast = (
+            causal.explain(IDS, target=target, **how) for how in ({"objective": "margin"}, {"against": other})
+        )
+        assert float(explanation.value) == pytest.approx(float(logits[target] - logits[other]), abs=1e-5)
+        np.testing.assert_allclose(explanation.attribution.values, contrast.attribution.values, atol=1e-6)
+        assert explanation.attrs["objective"] == "margin" and explanation.targets == contrast.targets
+    gradient = causal.explain(IDS, target=3, method="gradient-x-input", objective="margin")
+    assert float(gradient.value) == pytest.approx(float(logits[3] - logits[first]), abs=1e-5)
+
+
 def test_against_another_the_mean_is_the_same_for_both(causal: ns.Analyzer) -> None:
     plain, with_objective = (
         causal.explain(IDS, target=3, against=4, objective=objective) for objective in ("logit", "contrast")
@@ -119,5 +134,5 @@ def test_a_contrast_needs_another_label(causal: ns.Analyzer) -> None:
 
 @pytest.mark.usefixtures("unchecked_types")
 def test_an_objective_that_does_not_exist_is_refused(causal: ns.Analyzer) -> None:
-    with pytest.raises(ns.InputError, match="one of logit, centred, contrast, not 'probability'"):
+    with pytest.raises(ns.InputError, match="one of logit, centred, margin, contrast, not 'probability'"):
         causal.explain(IDS, target=3, objective="probability")  # type: ignore[arg-type]

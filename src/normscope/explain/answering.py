@@ -23,6 +23,9 @@ from normscope.inputs.prompt import Prompt, Segment
 from normscope.models.model import Model
 from normscope.options import Objective
 
+DEFAULT_OBJECTIVE: Objective = "margin"
+"""What is explained of an answer's tokens. Its shares find the sentence that an answer is in most often."""
+
 NO_OUTPUT = -1
 """The output of a token that the model did not put out itself."""
 
@@ -156,7 +159,7 @@ class AnswerEngine:
     @property
     def plain_objective(self) -> Objective:
         """What is explained of tokens that nothing is set against."""
-        return "centred" if self.objective == "contrast" else self.objective
+        return DEFAULT_OBJECTIVE if self.objective == "contrast" else self.objective
 
     @property
     def _outputs(self) -> list[Output]:

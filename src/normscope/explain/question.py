@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
@@ -151,17 +152,29 @@ def _answer(model: Model, row: int | None, wanted: Wanted, logits: Float[Tensor,
             raise InputError(f"Target and contrast are the same label, {name!r}: their difference is always zero.")
         weights[other] = -1.0
         name = f"{name} - {label_name(model, other)}"
+    elif wanted.objective == "margin":
+        _check_alternatives(model, count)
+        other = _runner_up(logits[row], label)
+        weights[other] = -1.0
+        name = f"{name} - {label_name(model, other)}"
     centred = wanted.objective == "centred" and wanted.against is None
     if centred:
         _check_alternatives(model, count)
     return Answer(Target(row, weights, centred), name, row)
 
 
+def _runner_up(logits: Float[Tensor, " label"], label: int) -> int:
+    """The most probable other label."""
+    others = logits.detach().clone()
+    others[label] = -torch.inf
+    return int(others.argmax())
+
+
 def _check_alternatives(model: Model, labels: int) -> None:
-    """Raise if the labels of a row do not exclude each other, so that they have no probabilities to centre a logit by."""
+    """Raise if the labels of a row do not exclude each other, so that a logit is above no others."""
     if not has_probabilities(model.module, labels) or each_by_itself(model.module):
         raise InputError(
-            f"A centred logit is compared with the mean over labels that exclude each other, and those of {model.name} "
+            f"A centred logit, or a margin, is above those of labels that exclude each other, and those of {model.name} "
             f"({head_of(model.module).task}) do not. Use objective='logit'."
         )
 

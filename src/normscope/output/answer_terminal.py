@@ -25,6 +25,7 @@ _FOR, _AGAINST = "#b35806", "#542788"
 _MEANINGS = {
     "logit": "the logits of its tokens",
     "centred": "the logits of its tokens above their mean",
+    "margin": "the logits of its tokens above those of the next best",
     "contrast": "the logit of its token above that of the other answer",
 }
 

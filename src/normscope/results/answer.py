@@ -69,7 +69,7 @@ class Answer(Result):
 
     @property
     def objective(self) -> str:
-        """What is explained of every token: its `logit`, its `centred` logit, or a `contrast`."""
+        """What is explained of every token: its `margin`, its `logit`, its `centred` logit, or a `contrast`."""
         return str(self._dataset.attrs["objective"])
 
     @property

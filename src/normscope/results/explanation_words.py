@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 def meaning(explanation: Explanation) -> str:
     """What a share is."""
-    logit = "centred logit" if explanation.attrs.get("objective") == "centred" else "logit"
+    objective = str(explanation.attrs.get("objective"))
+    logit = {"centred": "centred logit", "margin": "margin"}.get(objective, "logit")
     return f"share of the {logit}" if explanation.quantity == "logit" else explanation.quantity
 
 

@@ -1,7 +1,6 @@
 /** The answer, word by word; what an item of the context fed is coloured by how much. */
 import { type AnswerView, paintPiece } from "../../draw/answerview";
 import { h } from "../../draw/dom";
-import { largest, signs } from "../../draw/flowview";
 import { type Answer, wordTexts } from "../../model/answer";
 import * as format from "../../model/format";
 import { factsPopover } from "../facts";
@@ -14,6 +13,7 @@ const MOST_NAMED = 3;
 const EXPLAINED: Record<string, string> = {
   centred: "the logits of its tokens above their mean",
   logit: "the logits of its tokens",
+  margin: "the logits of its tokens above those of the next best",
 };
 
 export class Reply extends Panel<AnswerView> {
@@ -47,10 +47,9 @@ export class Reply extends Panel<AnswerView> {
     );
   }
 
-  update({ answer, fed, focus, chosen, dark }: AnswerView): void {
-    const colours = signs(largest(fed ?? []), dark);
+  update({ answer, fed, focus, chosen, fedColours }: AnswerView): void {
     for (const [word, element] of this.pieces.elements) {
-      paintPiece(element, fed && fed[word]!, colours);
+      paintPiece(element, fed && fed[word]!, fedColours);
       element.classList.toggle("chosen", focus?.kind === "word" && focus.index === word);
       element.setAttribute("aria-pressed", String(chosen?.kind === "word" && chosen.index === word));
     }

@@ -44,7 +44,7 @@ from normscope.results.spans import Rank
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
 
-OBJECTIVES: tuple[Objective, ...] = ("centred", "logit", "contrast")
+OBJECTIVES: tuple[Objective, ...] = ("margin", "centred", "logit")
 RANKINGS: tuple[Rank, ...] = ("sum", "mean", "positive")
 PULL_BACK, REMOVAL = "pull-back", "leave-one-sentence-out"
 TOPS = (1, 3)
@@ -64,10 +64,10 @@ class Answers(MethodTrial):
     itself (0: none is, and no falls are measured); `reference`, the method that others are compared with row by row."""
 
     methods: tuple[str, ...] = ("pull-back", "gradient-norm", "gradient-x-input", "attention-rollout", "random")
-    objectives: tuple[str, ...] = ("centred", "logit", "contrast")
+    objectives: tuple[str, ...] = ("margin", "centred", "logit")
     answer: str = "given"
     removals: int = 40
-    reference: str = "pull-back centred"
+    reference: str = "pull-back margin"
 
     name: ClassVar[str] = "answers"
     paper: ClassVar[str] = "Cohen-Wang et al. 2024"
@@ -141,12 +141,10 @@ class Answers(MethodTrial):
         names = [name for name in self.names if name != PULL_BACK]
         every = [list(range(len(case.part)))]
         for objective in self._asked if PULL_BACK in self.names else ():
-            outputs = case.outputs(runner_up=objective == "contrast")
-            pulled = pull_back_spans(analyzer, case.sequence, outputs, every, objective, PullRequest())
+            pulled = pull_back_spans(analyzer, case.sequence, case.outputs, every, objective, PullRequest())
             shares[f"{PULL_BACK} {objective}"] = pulled.shares[0].double().cpu().numpy()
         first = self._asked[0]
-        outputs = case.outputs(runner_up=first == "contrast")
-        wanted = [(each.row, Wanted(each.label, against=each.against, objective=first)) for each in outputs]
+        wanted = [(each.row, Wanted(each.label, objective=first)) for each in case.outputs]
         others, refused = shares_by(analyzer, case.sequence, LogitQuestion(analyzer, wanted), names, strict=False)
         return shares | {name: np.nan_to_num(values).sum(0) for name, values in others.items()}, refused
 

@@ -70,12 +70,11 @@ class AskedModel:
         """What the model reads: the prompt and the answer up to the last token that is explained."""
         return self._sequence(self.prompt)
 
-    def outputs(self, *, runner_up: bool) -> list[Output]:
-        """The tokens that are explained, perhaps each with the most probable other token at its place."""
-        rows = [len(self.prompt.ids) - 1 + place for place in self.part]
-        labels = [self.exchange.ids[place] for place in self.part]
-        others = self._runners_up(labels) if runner_up else [None] * len(labels)
-        return [Output(row, label, other) for row, label, other in zip(rows, labels, others, strict=True)]
+    @property
+    def outputs(self) -> list[Output]:
+        """The tokens that are explained."""
+        first = len(self.prompt.ids) - 1
+        return [Output(first + place, self.exchange.ids[place]) for place in self.part]
 
     def sentence_of_tokens(self) -> Int[np.ndarray, " token"]:
         """For every token that the model reads the number of its sentence, or a negative number."""
@@ -126,16 +125,6 @@ class AskedModel:
         labels = torch.tensor([self.exchange.ids[place] for place in self.part], device=logits.device)
         chances = logits[rows].double().log_softmax(-1)
         return float(chances.gather(1, labels[:, None]).sum())
-
-    def _runners_up(self, labels: Sequence[int]) -> list[int]:
-        """The most probable other token at each place."""
-        (batch,) = self.analyzer.batches([self.sequence])
-        with torch.no_grad():
-            output = self.analyzer.run(batch)
-        module = self.analyzer.model
-        logits = logits_of(module, head_of(module), output, 0, batch.lengths[0])
-        best = logits[[len(self.prompt.ids) - 1 + place for place in self.part]].topk(2).indices.tolist()
-        return [first if first != label else second for (first, second), label in zip(best, labels, strict=True)]
 
     # ---- prompts and answers -------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import { ROLLOUT, type State } from "./model/state";
 import type { Store } from "./model/store";
 import type { Targets } from "./model/targets";
 import { cut, phrase } from "./model/tokens";
-import { factsPopover } from "./panels/facts";
+import { exactTo, factsPopover } from "./panels/facts";
 import { Ends } from "./panels/flow/ends";
 import { FlowGraph } from "./panels/flow/graph";
 import { PredictionsPanel, type RequestExplanation } from "./panels/flow/predictions";
@@ -90,12 +90,15 @@ export class Flows extends Panel<Scene> implements Section {
     this.drawn = name;
     const carried = Math.min(...view.flow.carried);
     this.title.replaceChildren(
-      view.explanation.estimate ? "Flow by rollout to " : "Flow to ",
+      view.explanation.estimate ? "Flow by rollout to " : view.stack.followed ? "Flow to " : "Attribution of ",
       bdi(cut(phrase(view.target.name), 40)),
     );
     const edges = `${view.flow.edges.length} edges, at least ${format.share(carried)} of the flow of every layer`;
-    this.note.replaceChildren(bdi(view.explanation.model), view.stack.followed ? ` \u00b7 ${edges}` : "");
+    const { compared } = view.explanation;
+    const about = [compared, view.stack.followed ? edges : ""].filter(Boolean);
+    this.note.replaceChildren(bdi(view.explanation.model), ...about.map((text) => ` \u00b7 ${text}`));
     this.hint.textContent = hintOf(view.explanation);
+    this.hint.parentElement!.hidden = !view.stack.followed;
     for (const panel of this.panels) panel.update(view);
     this.announcement.textContent = announcementOf(view);
   }
@@ -164,12 +167,9 @@ function announcementOf({ target, flow, node }: FlowView): string {
 
 function factsOf({ error, facts, estimate }: Explanation): HTMLElement {
   if (estimate !== null) return h("span", { class: "hint estimate" }, "estimate");
+  if (error === null) return factsPopover("how it was made", facts, [], "Click for model facts.");
   const description =
     "At every layer, the relevance of all tokens and the biases add up to the model\u2019s value. Largest relative error:";
-  return factsPopover(
-    error,
-    facts,
-    [h("p", {}, `${description} ${format.error(error)}`)],
-    "Conservation: click for model facts.",
-  );
+  const proof = [h("p", {}, `${description} ${format.error(error)}`)];
+  return factsPopover(exactTo(error), facts, proof, "Conservation: click for model facts.");
 }

@@ -11,5 +11,5 @@ import { mountWindows } from "./windows";
 export function mount(root: HTMLElement, payload: Payload, host: Host): Promise<() => void> {
   if (payload.answer) return mountAnswer(root, payload.answer, host);
   if (payload.similarities && payload.similarities.length > 0) return mountSimilarities(root, payload, host);
-  return isLong(payload) ? mountWindows(root, payload, host) : mountExplorer(root, payload, host);
+  return isLong(payload) ? mountWindows(root, payload, host) : mountExplorer(root, payload, host, payload.start);
 }

@@ -8,7 +8,7 @@ import type { Host } from "./hosts/host";
 import { Lifetime } from "./lifetime";
 import * as format from "./model/format";
 import type { Payload } from "./model/payload";
-import { type Account, accountOf, decodeSimilarity, SIDES, type Similarity } from "./model/similarity";
+import { type Account, accountOf, decodeSimilarity, hasImage, SIDES, type Similarity } from "./model/similarity";
 import {
   fitSimilarityState,
   initialSimilarityState,
@@ -19,7 +19,7 @@ import { formatState } from "./model/state";
 import { Store } from "./model/store";
 import { label } from "./model/tokens";
 import { Exports } from "./panels/exports";
-import { factsPopover } from "./panels/facts";
+import { exactTo, factsPopover } from "./panels/facts";
 import { Masthead } from "./panels/masthead";
 import { SimilarityMap } from "./panels/similarity/map";
 import { Partners } from "./panels/similarity/partners";
@@ -168,13 +168,24 @@ class Similarities {
   private heading(view: SimilarityView, elsewhere: boolean): void {
     const { similarity, table } = view.account;
     const { measure, value, facts } = similarity;
-    this.title.textContent = `${measure} ${format.number(value)}`;
+    const { logit_scale: scale, logit_bias: shift } = facts;
+    const logit =
+      typeof scale === "number" && typeof shift === "number"
+        ? ` \u00b7 logit ${format.number(scale * value + shift)}`
+        : "";
+    this.title.textContent = `${measure} ${format.number(value)}${logit}`;
     const pooling = facts.pooling === undefined ? "" : ` \u00b7 ${facts.pooling} pooling`;
     this.note.textContent = `${facts.model ?? ""}${pooling}`;
     if (elsewhere) this.corner.replaceChildren(factsOf(similarity));
-    const drawn = `${view.pairs.length} pairs, ${format.share(view.carried)} of what is between the texts.`;
-    const colours = "Orange raises the similarity, violet lowers it; the wider a ribbon, the more.";
-    this.hint.textContent = table ? `${colours} ${drawn}` : "Orange raises the similarity, violet lowers it.";
+    const isImage = hasImage(view.account);
+    const drawn = isImage
+      ? ""
+      : `${view.pairs.length} pairs, ${format.share(view.carried)} of what is between the texts.`;
+    const signs = "Orange raises the similarity, violet lowers it";
+    const how = isImage
+      ? "point at a token, and the image shows what each patch does with it."
+      : `the wider a ribbon, the more. ${drawn}`;
+    this.hint.textContent = table ? `${signs}; ${how}` : `${signs}.`;
     const chosen = SIDES.filter((side) => view.selected?.[side] !== undefined).map(
       (side) => `${label(view.account.lines[side].units.shown[view.selected![side]!]!)} (${side} text)`,
     );
@@ -258,7 +269,7 @@ function factsOf({ error, facts }: Similarity): HTMLElement {
   const description =
     "The table, its margins and the constant add up to the model\u2019s own similarity. Relative error:";
   return factsPopover(
-    error,
+    exactTo(error),
     shown,
     [h("p", {}, `${description} ${format.error(error)}`)],
     "Completeness: click for model facts.",

@@ -33,7 +33,7 @@ from normscope.explain.pulling import PullRequest
 from normscope.explain.question import Wanted
 from normscope.explain.task import Asked
 from normscope.families.spec import Stack
-from normscope.inputs import DecoderText, ImageInput, Input, Reading, TokenSequence
+from normscope.inputs import DecoderText, ImageInput, Input, Reading, TokenSequence, is_image
 from normscope.methods import LayerMethod, attribution, layer_method, resolve
 from normscope.methods.across_layers import AcrossLayers
 from normscope.methods.answers import explain_answer
@@ -42,6 +42,7 @@ from normscope.methods.prediction import Attribution
 from normscope.models.loading import load_model, sketched_model
 from normscope.models.model import Model
 from normscope.models.options import DeviceMap, ModelOptions
+from normscope.models.towers import has_two_towers, tower_of
 from normscope.options import (
     StackName,
     ff_baseline_of,
@@ -74,11 +75,10 @@ from normscope.results.analysis import Analysis
 from normscope.results.answer import Answer
 from normscope.results.explanation import Explanation
 from normscope.results.similarity import Similarity
-from normscope.similarity.comparing import Comparison, checked_measure, embedding_spec
-from normscope.similarity.plain import embeddings
-from normscope.similarity.searching import best_passages
+from normscope.similarity.comparing import Comparison, checked_measure
+from normscope.similarity.encoders import Encoders, InputReader
+from normscope.similarity.searching import TextOrImage, best_passages
 from normscope.similarity.spec import Task
-from normscope.similarity.texts import TextReader
 
 
 def load(
@@ -211,7 +211,10 @@ class Analyzer(Model):
         return self.module
 
     def of_stack(self, stack: StackName) -> Analyzer:
-        """The model with one of its two stacks as what is analysed. The encoder reads its text alone.
+        """The model with one of its two stacks, or towers, as what is analysed. An encoder reads its text alone.
+
+        Args:
+            stack: `"encoder"` or `"decoder"`; of a model of images and texts, such as CLIP, `"image"` or `"text"`.
 
         Examples:
             >>> from transformers import BartConfig, BartModel
@@ -219,9 +222,16 @@ class Analyzer(Model):
             >>> bart.of_stack("encoder").scopes == bart.encoder_scopes
             True
         """
+        name = stack_name(stack)
+        if has_two_towers(self.module):
+            if name not in ("image", "text"):
+                raise InputError(f"{self.name} has towers for images and texts, and no {name}: say 'image' or 'text'.")
+            return tower_of(self, name)
         if self.family.encoder is None:
             raise InputError(f"{self.name} has no encoder and decoder, but one stack: leave out stack (--stack).")
-        return self._of_encoder if stack_name(stack) == "encoder" else self
+        if name in ("image", "text"):
+            raise InputError(f"{self.name} has an encoder and a decoder, and no towers for images and texts.")
+        return self._of_encoder if name == "encoder" else self
 
     @cached_property
     def _of_encoder(self) -> Analyzer:
@@ -403,9 +413,11 @@ class Analyzer(Model):
             decoder_text: for an encoder-decoder, the text that its decoder reads, as in `analyze`, or token ids, exactly as
                 they are after the start token. The target is then a word, or a token id, that could follow the token
                 `at`, as in causal models.
-            objective: the `"logit"`, or the `"centred"` logit: what it is above the mean of all logits of its row, weighted
-                by their probabilities, which are constants; or the `"margin"`: what it is above the most probable other
-                label. What raises all logits alike is left out of both. With `against` it is a `"contrast"`.
+            objective: what the target's logit is compared with, so that what raises all logits alike is left out. By default
+                with its `"alternatives"`: the mean of all other logits of its row, weighted by their probabilities, which
+                are constants. Or with one of them, as a `"contrast"`: that of `against`, or else the next most probable one.
+                Or with the mean of all and itself (`"centred"`: the same shares, times the probability of the alternatives).
+                Or with nothing: the `"logit"`, the default where labels do not exclude each other.
             method: how to attribute, by name (`normscope methods` lists them) or with options (`normscope.method`). Only
                 the pull-back follows what flows through the layers, adds up exactly, and takes the next two arguments.
             heads: also keep the edges of every head, `[layer, head, query, key]`.
@@ -461,7 +473,8 @@ class Analyzer(Model):
     ) -> Explanation:
         sequence, question = read_question(self, sequence, wanted)
         resolve.refuse_unknown_ids(self, sequence)
-        return Explanation.from_tree(method.explain(Asked(self, sequence, question, request)))
+        asked = Asked(self, sequence, question, request)
+        return Explanation.from_tree(method.explain(asked)).with_model(asked)
 
     @with_keywords(AnswerOptions, AnswerRequest)
     def explain_answer(self, **options: Unpack[AnswerOptions]) -> Answer:
@@ -478,9 +491,9 @@ class Analyzer(Model):
             messages: instead, the turns of a chat, each with a `role` and a `content`. If the last is the assistant's, it is
                 the answer that is explained.
             answer: explain this answer (a text, or token ids as they are), instead of what the model answers.
-            objective: what is explained of every token: its `"margin"` (default), the logit above that of the most probable
-                other token; its `"logit"`; or the `"centred"` one, above the mean of all logits, weighted by their
-                probabilities. With `against` it is a `"contrast"`.
+            objective: what every token's logit is compared with: by default that of the most probable other token at its
+                place (`"contrast"`); or the mean of all others (`"alternatives"`) or of all (`"centred"`), weighted by their
+                probabilities; or nothing (`"logit"`).
             against: another answer: the first token in which the two differ is explained, by the difference of logits.
             max_new_tokens: the most tokens that the model may answer with.
             seed: generate by the model's own settings of generation, with this seed. By default the most probable token is
@@ -540,29 +553,34 @@ class Analyzer(Model):
             (2, 384)
         """
         asked = EmbeddingRequest(**options)
-        spec = embedding_spec(self, asked.pooling)
-        reader = TextReader(self, spec, truncate=asked.truncate)
-        single = isinstance(texts, str)
-        read = [reader.read(text, asked.task, asked.prompt) for text in ([texts] if single else _listed(texts))]
-        rows = [each.cpu().numpy() for each in embeddings(self, spec, read, asked.on_progress)]
-        if spec.is_late:
+        encoders = Encoders.of(self, asked.pooling)
+        reader = encoders.reader(truncate=asked.truncate)
+        items, single = _items(texts)
+        read = [reader.read(item, asked.task, asked.prompt) for item in items]
+        rows = [each.cpu().numpy() for each in encoders.embeddings(read, asked.on_progress)]
+        if encoders.main.spec.is_late:
             return rows[0] if single else rows
         return rows[0][0] if single else np.concatenate(rows)
 
     @overload
-    def similarity(self, first: str, second: str, **options: Unpack[SimilarityOptions]) -> Similarity: ...
+    def similarity(
+        self, first: TextOrImage, second: TextOrImage, **options: Unpack[SimilarityOptions]
+    ) -> Similarity: ...
     @overload
-    def similarity(self, first: str, second: list[str], **options: Unpack[SimilarityOptions]) -> list[Similarity]: ...
+    def similarity(
+        self, first: TextOrImage, second: list[TextOrImage] | list[str], **options: Unpack[SimilarityOptions]
+    ) -> list[Similarity]: ...
 
     @with_keywords(SimilarityOptions, SimilarityRequest)
     def similarity(
-        self, first: str, second: str | Sequence[str], **options: Unpack[SimilarityOptions]
+        self, first: TextOrImage, second: TextOrImage | Sequence[TextOrImage], **options: Unpack[SimilarityOptions]
     ) -> Similarity | list[Similarity]:
         """Why two texts are similar: a table of pairs of tokens that adds up, exactly, to the similarity of the model.
 
         Args:
-            first: a text, such as a query.
-            second: another text, or a list of texts, such as passages; what belongs to the first is computed once.
+            first: a text, such as a query. For a model of images and texts (CLIP, SigLIP), also an image: a path, a PIL
+                image, an array, or its `pixel_values`; its tokens are its patches.
+            second: another, or a list, such as passages; what belongs to the first is computed once.
 
         Keyword Args:
             pooling: as in `embed`.
@@ -593,8 +611,7 @@ class Analyzer(Model):
         """
         asked = SimilarityRequest(**options)
         comparison, reader, (role, other_role) = self._comparison(asked)
-        single = isinstance(second, str)
-        texts = [second] if single else _listed(second)
+        texts, single = _items(second)
         query = reader.read(first, role, asked.first_prompt)
         others = [reader.read(text, other_role, asked.second_prompt) for text in texts]
         found = [Similarity(each) for each in comparison.datasets(query, others, asked.on_progress)]
@@ -602,13 +619,13 @@ class Analyzer(Model):
 
     @with_keywords(SimilarityOptions, SimilarityRequest)
     def search(
-        self, query: str, passages: Iterable[str], *, top: int = 5, **options: Unpack[SimilarityOptions]
+        self, query: TextOrImage, passages: Iterable[TextOrImage], *, top: int = 5, **options: Unpack[SimilarityOptions]
     ) -> list[Similarity]:
         """The passages that the model finds most similar to a query, best first, and why.
 
         Args:
-            query: what is looked for.
-            passages: texts, also from a generator: they are embedded in batches, and only the best are kept.
+            query: what is looked for, a text or an image.
+            passages: texts or images, also from a generator: they are embedded in batches, and only the best are kept.
             top: how many are explained.
 
         The options are those of `similarity`. The attribute `passage` of a result is its place among the passages, from 0.
@@ -632,16 +649,17 @@ class Analyzer(Model):
             for rank, (hit, dataset) in enumerate(zip(found, datasets, strict=True), 1)
         ]
 
-    def _comparison(self, asked: SimilarityRequest) -> tuple[Comparison, TextReader, tuple[Task | None, Task | None]]:
+    def _comparison(self, asked: SimilarityRequest) -> tuple[Comparison, InputReader, tuple[Task | None, Task | None]]:
         """How texts are compared and read, and what the first and the second are."""
         check_arithmetic(asked.dtype)
-        spec = embedding_spec(self, asked.pooling)
+        encoders = Encoders.of(self, asked.pooling)
+        spec = encoders.main.spec
         measure = checked_measure(spec, asked.measure, self.name)
         roles: tuple[Task | None, Task | None] = (None, None)
         if asked.retrieval or spec.is_late:
             roles = ("query", "document")
-        comparison = Comparison(self, spec, measure, asked.table, asked.dtype)
-        return comparison, TextReader(self, spec, truncate=asked.truncate), roles
+        comparison = Comparison(self, encoders, measure, asked.table, asked.dtype)
+        return comparison, encoders.reader(truncate=asked.truncate), roles
 
     @renamed_keywords(words="pretokenized", target="decoder_text")
     @with_keywords(EstimateOptions, EstimateRequest)
@@ -787,13 +805,15 @@ _MOVED = {
 """What only experiments use, by its old name: the module and the function, which takes the model first."""
 
 
-def _listed(texts: object) -> list[str]:
-    """The texts of a list, which is not empty."""
-    if not isinstance(texts, Sequence):
-        raise InputError(f"Expected a text or a list of texts, not a {type(texts).__name__} ({texts!r:.60}).")
-    if not texts:
+def _items(given: object) -> tuple[list[Any], bool]:
+    """The texts and images of a list, which is not empty, or the only one, and whether it is a single one."""
+    if isinstance(given, str) or is_image(given):
+        return [given], True
+    if not isinstance(given, Sequence):
+        raise InputError(f"Expected a text or a list of texts, not a {type(given).__name__} ({given!r:.60}).")
+    if not given:
         raise InputError("The list of texts is empty. Give at least one.")
-    return list(texts)
+    return list(cast("Sequence[Any]", given)), False
 
 
 def _dtype(options: ModelOptions) -> torch.dtype | None:

@@ -195,9 +195,12 @@ ValueBias = Literal["token", "bias"]
 FeedForwardBaseline = Literal["zero", "bias"]
 """Where the integrated gradients of a feed-forward start: from zero, as in the papers, or from what no token put in."""
 
-Objective = Literal["logit", "centred", "margin", "contrast"]
-"""What is explained of a token: its logit, its logit above the mean of all (weighted by their probabilities), above that of
-the most probable other token, or above that of a token that is named."""
+Objective = Literal["alternatives", "contrast", "centred", "logit"]
+"""What is explained of a label, such as a token: its logit above the mean of all other labels' (weighted by their
+probabilities), above that of one other label, above the mean of all with its own, or the logit itself."""
+
+DEFAULT_OBJECTIVE: Objective = "alternatives"
+"""What is explained where nothing else is requested, and the labels are alternatives to each other."""
 
 Unit = Literal["token", "word", "line", "sentence", "paragraph", "document", "turn"]
 """A unit of a text that shares are summed over."""
@@ -219,8 +222,8 @@ Products = Literal["tf32", "bf16"]
 TooLong = Literal["truncate", "skip", "refuse"]
 """What becomes of sequences of a corpus that are too long."""
 
-StackName = Literal["decoder", "encoder"]
-"""The stack of an encoder-decoder model that is looked at."""
+StackName = Literal["decoder", "encoder", "image", "text"]
+"""The stack of an encoder-decoder model that is looked at, or the tower of a model of images and texts."""
 
 Correlation = Literal["pearson", "spearman"]
 """How alike two maps are: Pearson's r of their cells, or Spearman's rho, which is that of the ranks of their cells."""
@@ -239,6 +242,12 @@ Measure = Literal["cosine", "dot", "late-interaction"]
 
 MOST_JOBS = 1024
 """How many processes of one machine a run may be shared out to; a typing error would end the machine."""
+
+BiasShare = Literal["apart", "absdot", "norm", "equal"]
+"""What becomes of biases: kept apart, or shared out over the tokens as DecompX does, wherever one is added."""
+
+Removal = Literal["auto", "mask", "drop", "mean"]
+"""How a token is removed; `mean` puts the mean of the input's own embeddings in its place."""
 
 NormaliseAxis = Literal["none", "row", "column"]
 """Norms as they are, or as shares of a row or of a column."""

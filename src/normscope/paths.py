@@ -123,6 +123,8 @@ TABLES = ("csv", PARQUET, "json")
 NETCDF = "nc"
 PAGE = "html"
 PAGES = (PAGE, "htm")
+IMAGES = ("png", "jpg", "jpeg", "gif", "bmp", "webp", "tif", "tiff")
+"""The endings of files that are read as images."""
 
 MAPS = (*FIGURES, *TABLES, NETCDF)
 """What maps and mixing ratios are written to."""

@@ -266,13 +266,15 @@ class ExplainedOptions:
         ),
     ] = None
     objective: Annotated[
-        Objective,
+        Objective | None,
         Documentation(
-            "Explain the 'logit' of the target; the 'centred' one: above the mean of all logits, weighted by their "
-            "probabilities; or the 'margin': above the next best. With --against it is a 'contrast'.",
+            "Compare the target's logit with the 'alternatives': the mean of all others, weighted by their probabilities "
+            "(default). Or with one word ('contrast': that of --against, else the next most probable one), with the mean "
+            "of all ('centred'), or with nothing ('logit').",
             panel=_EXPLAINED,
+            command_line_type=Objective,
         ),
-    ] = "logit"
+    ] = None
     method: Annotated[
         str | Method,
         Documentation("How to attribute; `normscope methods` lists the methods.", command_line_type=str, panel=_HOW),
@@ -294,7 +296,7 @@ class ExplainOptions(ReadingKeywords, RecordingKeywords, total=False):
     continue_for: int | None
     direction: Vector | Literal["state"] | None
     decoder_text: str | Sequence[int] | None
-    objective: Objective
+    objective: Objective | None
     method: str | Method
     heads: bool
 
@@ -323,8 +325,9 @@ class AnsweredOptions:
     objective: Annotated[
         Objective | None,
         Documentation(
-            "Explain the 'margin' of each token: its logit above that of the most probable other one; its 'logit'; or the "
-            "'centred' one, above the mean of all. With --against it is a 'contrast'. Default: margin.",
+            "Compare each token's logit with that of the most probable other one ('contrast', the default; with --against, "
+            "of another answer), with the mean of all others ('alternatives') or of all ('centred'), or with nothing "
+            "('logit').",
             panel=_EXPLAINED,
         ),
     ] = None
@@ -489,7 +492,10 @@ class RunSettings(Conventions):
     ] = None
     stack: Annotated[
         StackName | None,
-        Documentation("The stack of an encoder-decoder model to look at. Default: the decoder."),
+        Documentation(
+            "The stack of an encoder-decoder model to look at (default: the decoder), or the tower of a model of images and "
+            "texts."
+        ),
     ] = None
     approximate: Annotated[
         ApproximationName | None,

@@ -232,3 +232,27 @@ def test_a_gate_that_is_not_a_number_has_slopes_that_are_not_numbers(gate: Activ
     of_gate, of_up = gate.gate_slopes(torch.tensor([1.0, math.nan, -2.0]))
     for slopes in (of_gate, of_up):
         assert slopes.isnan().tolist() == [False, True, False]
+
+
+@GATES
+def test_slopes_of_many_numbers_are_those_of_each(gate: Activation) -> None:
+    many = torch.linspace(-15.9, 15.9, 40_000)
+    for numbers in (many, torch.cat([many, torch.tensor([200.0])])):  # within the reach of a table, and beyond it
+        for of_many, exact_slope in zip(gate.gate_slopes(numbers), gate.gate_slopes(numbers.double()), strict=True):
+            assert of_many.dtype == torch.float32
+            assert_close(of_many, exact_slope, 2e-7, numbers)
+
+
+def test_a_kink_between_its_places_leaves_an_activation_without_a_table() -> None:
+    def bent(z: Tensor) -> Tensor:
+        return (z - 0.3).clamp(min=0)
+
+    kinked = by_secant("kinked", bent)
+    numbers = torch.linspace(-2, 2, 40_000)
+    for of_many, exact_slope in zip(kinked.gate_slopes(numbers), kinked.gate_slopes(numbers.double()), strict=True):
+        assert_close(of_many, exact_slope, 1e-7, numbers)
+
+
+def test_numbers_that_are_none_have_no_slopes() -> None:
+    numbers = torch.zeros(40_000).index_fill(0, torch.tensor([7]), torch.nan)
+    assert all(bool(slope[7].isnan()) and bool(slope[8:].isfinite().all()) for slope in SILU.gate_slopes(numbers))

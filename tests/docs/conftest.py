@@ -21,6 +21,8 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertForSequenceClassification,
+    CLIPConfig,
+    CLIPModel,
     GPT2Config,
     GPT2LMHeadModel,
     PreTrainedTokenizerFast,
@@ -36,6 +38,7 @@ from normscope.models import source as embedded
 KINDS = {
     "bert-base-uncased": "masked",
     "google/vit-base-patch16-224": "vision",
+    "openai/clip-vit-base-patch32": "towers",
     "Helsinki-NLP/opus-mt-de-en": "translation",
     "Helsinki-NLP/opus-mt-zh-en": "translation",
     "distilbert/distilbert-base-uncased-finetuned-sst-2-english": "classifier",
@@ -86,6 +89,16 @@ def vision(folder: Path) -> None:
     ViTImageProcessorPil(size={"height": 12, "width": 12}).save_pretrained(folder)
 
 
+def towers(folder: Path) -> None:
+    """An image tower and a text tower whose texts end with the last token of the embedded tokenizer."""
+    text = dict(vocab_size=30522, eos_token_id=102, bos_token_id=101, pad_token_id=0, **_BERT)
+    CLIPModel(CLIPConfig(text_config=text, vision_config=dict(image_size=12, patch_size=4, **_BERT))).save_pretrained(
+        folder
+    )
+    ViTImageProcessorPil(size={"height": 12, "width": 12}).save_pretrained(folder)
+    _embedded_tokenizer(folder)
+
+
 def _embedded_tokenizer(folder: Path) -> None:
     AutoTokenizer.from_pretrained(embedded.model_folder()).save_pretrained(folder)
 
@@ -96,6 +109,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "classifier": classifier,
     "translation": translation,
     "vision": vision,
+    "towers": towers,
 }
 
 

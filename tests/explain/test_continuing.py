@@ -92,7 +92,7 @@ def test_ids_that_the_model_does_not_know_are_refused_before_it_continues_them()
 def test_positions_of_the_users_own_go_on_with_the_text() -> None:
     analyzer = causal()
     placed = {**IDS, "position_ids": [[3, 4, 5, 6]]}
-    explanation = analyzer.explain(placed, target=[8, 9])
+    explanation = analyzer.explain(placed, target=[8, 9], objective="logit")
     read = {"input_ids": torch.tensor([[5, 9, 7, 30, 8]]), "position_ids": torch.tensor([[3, 4, 5, 6, 7]])}
     with torch.no_grad():
         logits = analyzer.model(**read).logits[0]

@@ -54,7 +54,7 @@ def logits(analyzer: ns.Analyzer, *read: int) -> np.ndarray:
 def test_every_id_of_a_target_is_explained_at_the_row_that_gives_it_out(kind: str) -> None:
     analyzer = translator(kind)
     for ids in ([3], [4, 3], [4, 3, END], [END]):
-        explanation = analyzer.explain(SOURCE, target=ids)
+        explanation = analyzer.explain(SOURCE, target=ids, objective="logit")
         own = logits(analyzer, *ids)
         assert explanation.targets == [str(number) for number in ids]
         np.testing.assert_allclose(explanation.values, [own[row, number] for row, number in enumerate(ids)], atol=1e-4)
@@ -66,7 +66,7 @@ def test_a_text_is_explained_to_its_last_token_with_and_without_an_end_token(
     kind: str, words: PreTrainedTokenizerFast, said: list[str]
 ) -> None:
     analyzer = translator(kind, words)
-    explanation = analyzer.explain(SOURCE, target="four three")
+    explanation = analyzer.explain(SOURCE, target="four three", objective="logit")
     assert explanation.targets == said
     own = logits(analyzer, 6, 5)
     expected = [own[row, WORDS.index(word)] for row, word in enumerate(said)]
@@ -76,10 +76,10 @@ def test_a_text_is_explained_to_its_last_token_with_and_without_an_end_token(
 @every_kind
 def test_a_decoder_text_of_ids_is_read_to_its_last_one(kind: str) -> None:
     analyzer = translator(kind)
-    explanation = analyzer.explain(SOURCE, decoder_text=[4, 3], target=7)
+    explanation = analyzer.explain(SOURCE, decoder_text=[4, 3], target=7, objective="logit")
     assert explanation.tokens[:3] == ["0", "4", "3"]
     assert explanation.value == pytest.approx(logits(analyzer, 4, 3)[2, 7], abs=1e-4)
-    first = analyzer.explain(SOURCE, decoder_text=[], target=7)
+    first = analyzer.explain(SOURCE, decoder_text=[], target=7, objective="logit")
     assert first.value == pytest.approx(logits(analyzer)[0, 7], abs=1e-4)
 
 
@@ -93,7 +93,7 @@ def test_a_decoder_text_of_words_is_read_to_its_last_word_and_no_end_with_it(
     assert explanation.tokens[:3] == ["<pad>", "four", "three"]
     own = logits(analyzer, 6, 5)[2]
     assert explanation.value == pytest.approx(own[7] - own[8], abs=1e-4)
-    longer = analyzer.explain(SOURCE, decoder_text="four", target="three five")
+    longer = analyzer.explain(SOURCE, decoder_text="four", target="three five", objective="logit")
     np.testing.assert_allclose(longer.values, [logits(analyzer, 6)[1, 5], own[7]], atol=1e-4)
 
 

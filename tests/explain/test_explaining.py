@@ -123,7 +123,7 @@ def test_a_continuation_is_explained_token_by_token(causal: ns.Analyzer) -> None
 
 
 def test_gradient_times_input_is_what_autograd_gives(causal: ns.Analyzer) -> None:
-    explanation = causal.explain(IDS, target=3, method="gradient-x-input")
+    explanation = causal.explain(IDS, target=3, method="gradient-x-input", objective="logit")
     embeddings = causal.model.get_input_embeddings()(IDS["input_ids"]).detach().requires_grad_()
     (gradient,) = torch.autograd.grad(causal.model(inputs_embeds=embeddings).logits[0, -1, 3], embeddings)
     expected = (gradient * embeddings).sum(-1)[0].detach().numpy()

@@ -46,30 +46,15 @@ def test_a_centred_logit_is_above_the_mean_of_all_by_their_probabilities(causal:
         logits = causal.model(**IDS).logits[0, -1].double()
     assert float(explanation.value) == pytest.approx(centred(logits, 3), abs=1e-5)
     assert total(explanation) == pytest.approx(float(explanation.value), abs=1e-5)
-    assert explanation.attrs["objective"] == "centred" and causal.explain(IDS, target=3).attrs["objective"] == "logit"
+    assert explanation.attrs["objective"] == "centred"
 
 
 def test_a_centred_logit_is_the_logit_less_its_mean_token_by_token(causal: ns.Analyzer) -> None:
     with torch.no_grad():
         chances = causal.model(**IDS).logits[0, -1].double().softmax(-1).numpy()
-    singles = [causal.explain(IDS, target=label).attribution.values for label in range(40)]
+    singles = [causal.explain(IDS, target=label, objective="logit").attribution.values for label in range(40)]
     explanation = causal.explain(IDS, target=3, objective="centred")
     np.testing.assert_allclose(explanation.attribution.values, singles[3] - chances @ np.stack(singles), atol=2e-5)
-
-
-def test_a_margin_is_the_logit_above_that_of_the_most_probable_other_label(causal: ns.Analyzer) -> None:
-    with torch.no_grad():
-        logits = causal.model(**IDS).logits[0, -1]
-    first, second = logits.topk(2).indices.tolist()
-    for target, other in ((3, first), (first, second)):
-        explanation, contrast = (
-            causal.explain(IDS, target=target, **how) for how in ({"objective": "margin"}, {"against": other})
-        )
-        assert float(explanation.value) == pytest.approx(float(logits[target] - logits[other]), abs=1e-5)
-        np.testing.assert_allclose(explanation.attribution.values, contrast.attribution.values, atol=1e-6)
-        assert explanation.attrs["objective"] == "margin" and explanation.targets == contrast.targets
-    gradient = causal.explain(IDS, target=3, method="gradient-x-input", objective="margin")
-    assert float(gradient.value) == pytest.approx(float(logits[3] - logits[first]), abs=1e-5)
 
 
 def test_against_another_the_mean_is_the_same_for_both(causal: ns.Analyzer) -> None:
@@ -127,12 +112,54 @@ def test_where_labels_are_no_alternatives_there_is_no_centred_logit(
         classifier(**changes).explain(IDS, objective="centred", **options)
 
 
-def test_a_contrast_needs_another_label(causal: ns.Analyzer) -> None:
-    with pytest.raises(ns.InputError, match=r"name it \(against"):
-        causal.explain(IDS, target=3, objective="contrast")
+def test_a_contrast_without_another_label_is_with_the_next_most_probable_one(causal: ns.Analyzer) -> None:
+    with torch.no_grad():
+        first, second = causal.model(**IDS).logits[0, -1].topk(2).indices.tolist()
+    for target, against in ((first, second), (3, first)):
+        explanation = causal.explain(IDS, target=target, objective="contrast")
+        named = causal.explain(IDS, target=target, against=against)
+        assert explanation.targets == named.targets == [f"{target} - {against}"]
+        np.testing.assert_array_equal(explanation.attribution.values, named.attribution.values)
+    with pytest.raises(ns.InputError, match="nothing to contrast"):
+        classifier(num_labels=1).explain(IDS, objective="contrast")
+
+
+def test_by_default_a_label_is_compared_with_what_else_the_model_might_have_said(causal: ns.Analyzer) -> None:
+    with torch.no_grad():
+        logits = causal.model(**IDS).logits[0, -1].double()
+    others = [label for label in range(40) if label != 3]
+    mean = float(logits[others].softmax(-1) @ logits[others])
+    explanation = causal.explain(IDS, target=3)
+    assert explanation.attrs["objective"] == "alternatives"
+    assert float(explanation.value) == pytest.approx(float(logits[3]) - mean, abs=1e-5)
+    assert total(explanation) == pytest.approx(float(explanation.value), abs=1e-5)
+    scaled = causal.explain(IDS, target=3, objective="centred").attribution / float(1 - logits.softmax(-1)[3])
+    np.testing.assert_allclose(explanation.attribution.values, scaled.values, atol=2e-5)
+
+
+def test_a_label_that_the_model_is_sure_of_is_as_large_a_value_as_any() -> None:
+    model = classifier(num_labels=2)
+    with torch.no_grad():
+        model.model.classifier.bias.copy_(torch.tensor([60.0, 0.0]))
+        logits = model.model(**IDS).logits[0].double()
+    assert float(logits.softmax(-1)[0]) == 1.0
+    explanation = model.explain(IDS)
+    assert float(explanation.value) == pytest.approx(float(logits[0] - logits[1]), rel=1e-5)
+    contrast = model.explain(IDS, target=0, against=1)
+    np.testing.assert_allclose(explanation.attribution.values, contrast.attribution.values, atol=1e-5)
+
+
+@pytest.mark.parametrize("changes", [{"problem_type": "multi_label_classification"}, {"num_labels": 1}])
+def test_where_labels_are_no_alternatives_the_default_is_the_logit(changes: dict[str, Any]) -> None:
+    model = classifier(**changes)
+    with torch.no_grad():
+        logits = model.model(**IDS).logits[0]
+    explanation = model.explain(IDS, target=0)
+    assert explanation.attrs["objective"] == "logit"
+    assert float(explanation.value) == pytest.approx(float(logits[0]), abs=1e-5)
 
 
 @pytest.mark.usefixtures("unchecked_types")
 def test_an_objective_that_does_not_exist_is_refused(causal: ns.Analyzer) -> None:
-    with pytest.raises(ns.InputError, match="one of logit, centred, margin, contrast, not 'probability'"):
+    with pytest.raises(ns.InputError, match="one of alternatives, contrast, centred, logit, not 'probability'"):
         causal.explain(IDS, target=3, objective="probability")  # type: ignore[arg-type]

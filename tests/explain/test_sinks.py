@@ -14,8 +14,9 @@ from support.tiny_models import tiny
 
 import normscope as ns
 from normscope.explain.sinks import sinks
+from normscope.explorer.page import write_page
 from normscope.explorer.payload import explanation_payload
-from normscope.output.explanation_page import write_page
+from normscope.output.explanation_page import fragment
 from normscope.output.explanation_terminal import explanation_view
 
 IDS = [7, 11, 13, 17, 19, 23]
@@ -88,9 +89,9 @@ def test_a_reader_sees_the_sink_apart(tmp_path: Path) -> None:
     assert float(apart["other tokens"]) == pytest.approx(shares[1:].sum(), abs=1e-4)
     payload = explanation_payload(explanation, "display")
     assert payload["stack"]["tokens"]["sink"] == [1, 0, 0, 0, 0, 0]
-    page = write_page(explanation, tmp_path / "why.html").read_text()
-    assert f"{name} (attention sink)" in page and "normscope-sink" in page
-    assert "<dd></dd>" not in page  # an empty fact, such as no revision, would shift all below it beside another name
+    page = write_page(explanation, path=tmp_path / "why.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert f"{name}</span>" in fragment(explanation) and "normscope-sink" in fragment(explanation)
     texts = [text.get_text() for axes in explanation.plot().axes for text in axes.texts]
     assert any("attention sink" in text for text in texts)
 
@@ -122,6 +123,6 @@ def test_the_page_of_many_tokens_looks_for_sinks_no_more_often_than_that_of_few(
     counts = []
     for tokens in (IDS[:2], IDS * 4):
         looked.clear()
-        write_page(analyzer.explain({"input_ids": tokens}, direction="state", at=1), tmp_path / "page.html")
+        write_page(analyzer.explain({"input_ids": tokens}, direction="state", at=1), path=tmp_path / "page.html")
         counts.append(len(looked))
     assert counts[0] == counts[1]

@@ -59,9 +59,10 @@ def test_the_space_is_seen_on_the_terminal_on_the_page_and_in_pictures(analyzer:
     explanation = analyzer.explain(TEXT, target=" Paris", against="London")
     console = Console(width=200, record=True, file=StringIO())
     console.print(explanation_view(explanation))
-    assert "\u2423Paris - London: " in console.export_text()
+    assert "\u2423Paris rather than London: " in console.export_text()
     assert "The model predicts \u2423Paris " in (console.export_text() or "") or "\u2423Paris" in fragment(explanation)
-    assert "<b>\u2423Paris - London: " in fragment(explanation) and "<code>\u2423Paris</code>" in fragment(explanation)
+    shown = fragment(explanation)
+    assert "<b>\u2423Paris rather than London: " in shown and "<code>\u2423Paris</code>" in shown
     texts = [text.get_text() for axes in explanation.plot_flow().axes for text in axes.texts]
     assert any("\u2423Paris" in text for text in texts), texts
     assert explanation.targets == [" Paris - London"], "files keep the name as it is"
@@ -96,4 +97,4 @@ def test_the_command_says_it(analyzer: ns.Analyzer, tmp_path: Path, capsys: pyte
         main(["explain", TEXT, "--target", "Paris", "--model", str(tmp_path / "model")])
     assert not ended.value.code
     out, err = capsys.readouterr()
-    assert "write --target ' Paris'" in err and "Paris: " in out
+    assert "write --target ' Paris'" in err and "Paris, compared with what else it might have said: " in out

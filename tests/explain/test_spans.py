@@ -248,7 +248,7 @@ def test_progress_counts_the_layers_on_the_way_back(exact: ns.Analyzer) -> None:
 
 def test_an_encoder_decoder_shares_out_to_the_tokens_of_both_sides() -> None:
     model = ns.load(tiny("marian", AutoModelForSeq2SeqLM, **BART).double().eval())
-    explanation = model.explain({"input_ids": [IDS]}, target=[8, 6, 9])
+    explanation = model.explain({"input_ids": [IDS]}, target=[8, 6, 9], objective="logit")
     target = read_target(read_ids([8, 6, 9], None), model.module, None, model.longest, closed=True)
     sequence = replace(read_ids(IDS, None), target=target)
     outputs = [Output(0, 8), Output(1, 6), Output(2, 9)]
@@ -270,7 +270,7 @@ def test_a_model_of_many_heads_and_shared_keys_is_explained_as_by_explain() -> N
         intermediate_size=20,
     )
     model = ns.load(shaken(LlamaForCausalLM(config)))
-    explanation = model.explain({"input_ids": [IDS[:5]]}, target=[8, 21, 6])
+    explanation = model.explain({"input_ids": [IDS[:5]]}, target=[8, 21, 6], objective="logit")
     sequence = read_ids([*IDS[:5], 8, 21], None)
     outputs = [Output(4, 8), Output(5, 21), Output(6, 6)]
     found = pull_back_spans(model, sequence, outputs, [[0, 1, 2]], "logit", PullRequest())

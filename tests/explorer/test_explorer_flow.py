@@ -106,11 +106,13 @@ def test_a_sink_stands_out_in_the_text_the_sum_and_the_shares(
     assert style[0] == style[1]  # the ink of the page, outside the token's own colour
     assert float(sink.evaluate("(one) => parseFloat(getComputedStyle(one).outlineOffset)")) > 0
     lines = shown.page.locator(".sum").inner_text().split("\n")
-    assert lines[0] == "attention sinks" and "other tokens" in lines
+    assert lines[0] == "other tokens" and "attention sinks" in lines
     told = [float(text.replace("\N{MINUS SIGN}", "-")) for text in shown.page.locator(".sum dd").all_inner_texts()]
     shares = explanation.attribution.values
-    assert told[0] == pytest.approx(shares[place], rel=6e-3)
-    assert told[1] == pytest.approx(shares.sum() - shares[place], rel=6e-3)
+    assert told[0] == pytest.approx(shares.sum() - shares[place], rel=6e-3)
+    assert told[1] == pytest.approx(shares[place], rel=6e-3)
+    assert sink.evaluate("(one) => one.style.background") == ""
+    assert shown.page.locator(".ends li").last.get_attribute("title").endswith("(attention sink)")
     assert shown.page.locator(".ends li[title$='(attention sink)'] .key.sink").count() == 1
 
 

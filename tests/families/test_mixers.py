@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 import torch
 from support.tiny_architectures import CONVOLUTIONS, GROUPED, QWEN3_5, STATE_SPACE, ids, tiny
 from transformers import AutoModelForCausalLM
+from transformers.models.qwen3_5 import modeling_qwen3_5
 
 import normscope as ns
 from normscope.chain.trace import Attention, LayerTrace
@@ -193,3 +196,36 @@ def test_half_precision_is_proved(dtype: torch.dtype) -> None:
         analyzer = ns.load(tiny(name, AutoModelForCausalLM, **MODELS[name]).to(dtype))
         analysis = analyzer.analyze(ids(5, 6, 7, 8, 9))
         assert float(analysis.completeness.max()) < analyzer.tolerance
+
+
+def not_linear(function: Any) -> Any:
+    """The same function of values that go through a tanh first."""
+
+    @functools.wraps(function)
+    def mix(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(query, key, torch.tanh(3 * value), *args, **kwargs)
+
+    return mix
+
+
+def without_names(function: Any) -> Any:
+    """The same function, whose arguments have no names."""
+
+    def mix(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return mix
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"), [(not_linear, "is not what Attn makes of"), (without_names, "without an argument 'value'")]
+)
+def test_a_mixing_function_that_was_replaced_is_refused(
+    other: Callable[[Any], Any], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "torch_chunk_gated_delta_rule"
+    monkeypatch.setattr(modeling_qwen3_5, name, other(getattr(modeling_qwen3_5, name)))
+    analyzer = ns.load(tiny("qwen3_5_text", AutoModelForCausalLM, **QWEN3_5))
+    for call in (analyzer.analyze, analyzer.explain):
+        with pytest.raises(ns.NormscopeError, match=reason):
+            call(ids(5, 6, 7, 8))

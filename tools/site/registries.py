@@ -39,7 +39,7 @@ def experiment_facts(name: str) -> str:
     parts = [table(["paper", "shows"], [[kind.paper, kind.shows]])]
     options = [[f"`{option.name}`", f"`{_shown(option.default)}`"] for option in fields(kind)]
     if options:
-        about = inspect.cleandoc(kind.__doc__ or "")
+        about = inspect.getdoc(EXPERIMENTS.declaration(name)) or ""
         parts += ["## Options", table(["option", "default"], options), _escaped(about)]
         example = fields(kind)[0]
         setting = f"{name}.{example.name}={_shown(example.default)}"

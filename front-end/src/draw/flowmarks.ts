@@ -1,7 +1,7 @@
 /** A flow graph as marks: bands, stubs, nodes and labels, with a panel of shares below. */
 
 import * as format from "../model/format";
-import { cut, isolated, phrase, shortLabel } from "../model/tokens";
+import { cut, holdsSink, isolated, phrase, shortLabel } from "../model/tokens";
 import { inkOn } from "./colour";
 import { depthName, type FlowView, largest, signColour, signs, tint } from "./flowview";
 import type { Mark, TextMark } from "./marks";
@@ -133,9 +133,10 @@ function nodeMarks(view: FlowView, at: Streams): Mark[] {
 }
 
 /** The tokens at the left, tinted by their attribution; where rows are too thin for all names, some, next to the tints. */
-function tokenMarks({ flow, ink, dark, node }: FlowView, at: Streams): Mark[] {
+function tokenMarks({ flow, ink, dark, node, stack }: FlowView, at: Streams): Mark[] {
   const attribution = flow.relevance[0]!;
-  const colours = signs(largest(attribution), dark);
+  const sinks = flow.rows.members.map((members) => holdsSink(stack.tokens, members));
+  const colours = signs(largest(attribution.filter((_, row) => !sinks[row])), dark);
   const thin = at.smallest < LINE_HEIGHT;
   let bottom = 0;
   return at.rows.flatMap((rowBox, row): Mark[] => {
@@ -147,7 +148,7 @@ function tokenMarks({ flow, ink, dark, node }: FlowView, at: Streams): Mark[] {
     if (rowBox.folded > 1) {
       return room ? [{ ...base, text: `\u22ef ${rowBox.folded} tokens`, size: 10.5, fill: ink.muted }] : [];
     }
-    const source = row >= flow.own;
+    const source = row >= flow.own || sinks[row]!; // without a tint
     const background = source ? ink.panel : tint(attribution[row]!, colours);
     const name: TextMark = {
       ...base,

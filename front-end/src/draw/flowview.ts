@@ -2,8 +2,9 @@
 
 import type { Explanation, Stack } from "../model/explanation";
 import type { Flow, FlowNode } from "../model/flow";
-import type { PredictionPayload, TargetPayload } from "../model/payload";
+import type { PredictionPayload, TargetPayload, TokenTable } from "../model/payload";
 import type { State } from "../model/state";
+import { holdsSink } from "../model/tokens";
 import { type Palette, palette, shade } from "./colour";
 import type { Ink } from "./ink";
 
@@ -40,6 +41,11 @@ export function tint(value: number, colours: Palette): string {
 /** A depth as a reader knows it. */
 export function depthName(depth: number): string {
   return depth === 0 ? "the input" : `layer ${depth}`;
+}
+
+/** The values of the tokens that are no attention sinks: colours and bars are scaled to them, so that others can be seen. */
+export function withoutSinks(table: TokenTable, values: Float32Array): number[] {
+  return [...values].filter((value, token) => !Number.isNaN(value) && !holdsSink(table, [token]));
 }
 
 export function largest(values: Iterable<number>): number {

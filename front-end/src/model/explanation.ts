@@ -80,12 +80,19 @@ export class Stack {
   }
 }
 
+/** What a logit is compared with, by the objective (`normscope/results/explanation_words.py`). */
+const COMPARED: Record<string, string> = {
+  alternatives: "compared with what else it might have said",
+  centred: "compared with all that it might have said",
+  logit: "as a raw logit, compared with nothing",
+};
+
 export class Explanation {
   constructor(
     readonly facts: Facts,
     readonly method: string,
     readonly quantity: string,
-    readonly error: number,
+    readonly error: number | null,
     readonly targets: TargetPayload[],
     private readonly decoder: Stack,
     private readonly encoder: Stack | null,
@@ -94,7 +101,15 @@ export class Explanation {
     readonly predictions: PredictionPayload[] = [],
     /** For estimates: how the numbers were computed. */
     readonly estimate: string | null = null,
+    /** What a share is, in words. */
+    readonly meaning: string = quantity,
+    readonly note: string = "",
   ) {}
+
+  /** What the value of a target is, in words; nothing where its name says it. */
+  get compared(): string {
+    return COMPARED[String(this.facts.objective)] ?? "";
+  }
 
   get model(): string {
     return String(this.facts.model ?? "");
@@ -119,7 +134,7 @@ export class Explanation {
 }
 
 export async function decodeExplanation(payload: ExplanationPayload): Promise<Explanation> {
-  const { facts, method, quantity, error, targets, predictions, stack, encoder, image } = payload;
+  const { facts, method, quantity, meaning, note, error, targets, predictions, stack, encoder, image } = payload;
   return new Explanation(
     facts,
     method,
@@ -130,6 +145,9 @@ export async function decodeExplanation(payload: ExplanationPayload): Promise<Ex
     encoder ? await decodeStack(encoder) : null,
     image ? await pictureOf(image) : null,
     predictions,
+    null,
+    meaning,
+    note,
   );
 }
 

@@ -23,6 +23,13 @@ export function cell(value: number, norm: string, signed: boolean): string {
   return signed && value > 0 ? `+${text}` : text;
 }
 
+/** A bound on an error, as one digit that is not too small: "2e-6". */
+export function bound(value: number): string {
+  if (value === 0) return "the last digit";
+  const power = 10 ** Math.floor(Math.log10(value) + 1e-9);
+  return format(".0e")(Math.ceil(value / power - 1e-6) * power);
+}
+
 export function error(value: number): string {
   return format(".1e")(value);
 }

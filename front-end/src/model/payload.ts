@@ -1,6 +1,7 @@
 /** The payload as Python writes it (`normscope/explorer/payload.py`): labels as they are, numbers as packed blocks. */
 import type { AnswerPayload } from "./answer";
 import type { Scope } from "./scopes";
+import type { State } from "./state";
 import type { WindowFacts } from "./window";
 
 /** Codes of 16 bits on a logarithmic scale below the largest of each row (the last axis), or plain float32. */
@@ -94,7 +95,8 @@ export interface TargetPayload {
   name: string;
   position: number;
   value: number;
-  bias: number;
+  /** Null where shares are not meant to add up to the value. */
+  bias: number | null;
 }
 
 /** The largest edges `[target, layer, query, key]`, those of every layer in order of size. */
@@ -138,7 +140,12 @@ export interface ExplanationPayload {
   facts: Facts;
   method: string;
   quantity: string;
-  error: number;
+  /** What a share is, in words. */
+  meaning: string;
+  /** How far shares and bias are from the value; null where they are not meant to add up. */
+  error: number | null;
+  /** What to know of the words that were asked about. */
+  note: string;
   targets: TargetPayload[];
   predictions: PredictionPayload[];
   stack: StackPayload;
@@ -156,6 +163,8 @@ export interface SidePayload {
   margin: number[] | null;
   /** With the shares it adds up to the value. */
   bias: number;
+  /** Where this side is an image, whose tokens have rows and columns; left out if only its pixels are known. */
+  image?: ImagePayload;
 }
 
 /** Of late interaction, for every first token: the token of the second text that it matched (-1: none), and how well. */
@@ -189,4 +198,6 @@ export interface Payload {
   answer?: AnswerPayload;
   /** Of all places of the first text, where they are known. */
   predictions: PredictionPayload[];
+  /** How the page opens: fields of the state. */
+  start?: Partial<State>;
 }

@@ -86,7 +86,8 @@ export function initialState(analysis: Analysis | null, explanation: Explanation
     own: "auto",
     query: analysis ? firstQuery(analysis) : 0,
     key: -1,
-    view: analysis ? "map" : FLOW,
+    // A causal model is asked what it says next.
+    view: analysis && !(explanation && analysis.causal) ? "map" : FLOW,
     colours: "normscope",
     scale: "auto",
     range: "map",

@@ -16,7 +16,7 @@ export function factsCorner(analysis: Analysis): HTMLElement {
   const title =
     "Completeness: relative error of the sum of all parts against the model\u2019s output. Click for model facts.";
   const precision = h("p", { class: "precision" }, precisionShown(analysis.precision));
-  return factsPopover(analysis.worstError, analysis.facts, [h("p", {}, description), table, precision], title);
+  return factsPopover(exactTo(analysis.worstError), analysis.facts, [h("p", {}, description), table, precision], title);
 }
 
 /** How precise the numbers of a page are. */
@@ -25,12 +25,17 @@ export function precisionShown(error: number): string {
   return `Shares are rounded to within ${format.tolerance(error)} of their value; 0 stands for less than a millionth of the largest value in the row.`;
 }
 
-/** The largest error of a result; behind it the proof, and all that is known of how the result came about. */
-export function factsPopover(worst: number, facts: Facts, proof: HTMLElement[], title: string): HTMLElement {
+/** How exact a sum is, relative to what it should be. */
+export function exactTo(error: number): string {
+  return `exact to ${format.bound(error)}`;
+}
+
+/** How exact a result is; behind it the proof, and all that is known of how the result came about. */
+export function factsPopover(title: string, facts: Facts, proof: HTMLElement[], hint: string): HTMLElement {
   const rows = Object.entries(facts)
     .filter(([name, value]) => !HIDDEN.has(name) && value !== "")
     .flatMap(([name, value]) => [h("dt", {}, name.replaceAll("_", " ")), h("dd", {}, bdi(String(value)))]);
-  const corner = popover(`error ${format.error(worst)}`, "facts", ...proof, h("dl", {}, ...rows));
-  corner.querySelector("summary")!.title = title;
+  const corner = popover(title, "facts", ...proof, h("dl", {}, ...rows));
+  corner.querySelector("summary")!.title = hint;
   return corner;
 }

@@ -27,19 +27,23 @@ from normscope.capture.hooks import (
     forward_pass,
     recorded_attention,
 )
-from normscope.capture.mixers import Mixer, MixingListener, recorded_mixing
-from normscope.capture.stacks import bare_model, blocks_of, family_in, module_between, watched_paths
+from normscope.capture.loose import turned
+from normscope.capture.mixing_calls import Mixer, MixingListener, recorded_mixing
+from normscope.capture.probing import probed_weights
+from normscope.capture.stacks import bare_model, blocks_of, family_in, module_between, sequence_first, watched_paths
 from normscope.capture.view import CapturedCall, MixingCall, SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.chain.trace import LayerTrace
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families import Family
 from normscope.families.spec import (
+    NO_FEED_FORWARD,
     DispatchedAttention,
     DispatchedCrossAttention,
     HookedAttention,
     LinearMixer,
     Part,
+    ProbedPart,
     Stack,
 )
 
@@ -91,6 +95,10 @@ _PAIRS_AT_ONCE = 4096 * ROWS_AT_ONCE
 def rows_together(length: int) -> int:
     """Number of query rows of a long sequence that are measured together; what they share is computed once."""
     return max(ROWS_AT_ONCE, _PAIRS_AT_ONCE // length)
+
+
+Recorder = Callable[[nn.Module, "tuple[Any, ...]", "dict[str, Any]", Any], None]
+"""A forward hook that takes down what a module read and gave out."""
 
 
 class _AllDone(Exception):
@@ -207,8 +215,9 @@ def _probed(block: nn.Module, chain: Sequence[Part]) -> list[nn.Module]:
 
 
 def _beginning(chain: Sequence[Part], components: int | None) -> Sequence[Part]:
-    """The chain up to a number of components, and one more, whose input is the state after them."""
-    if components is None:
+    """The chain up to a number of components, and one more, whose input is the state after them: the whole chain, if the
+    state shows nowhere before its end."""
+    if components is None or NO_FEED_FORWARD in chain:
         return chain
     ends = [index + 1 for index, part in enumerate(chain) if part.component]
     return chain[: ends[min(components, len(ends) - 1)]]
@@ -221,7 +230,8 @@ class _Listener:
         self.side, self.dtype, self.below_attention, self.config = side, dtype, below_attention, model.config
         self.whole_chains = [topology.chain() for topology in side.stack.topologies(model.config)]
         self.chains = [_beginning(chain, side.components) for chain in self.whole_chains]
-        self.joints = None if module_between(model, side.stack) else Joints(model)
+        self.joints = None if module_between(model, side.stack) else Joints(model, copied=side.stack.seams is not None)
+        self.axes = None if side.stack.seams is None else side.stack.seams.axes
         self.layer = 0
         self.captured: CapturedCall | None = None
 
@@ -253,8 +263,14 @@ class _Listener:
             if isinstance(part, HookedAttention) and part.zeroed is not None:
                 module = block.get_submodule(part.weights)
                 handles.append(module.register_forward_pre_hook(_zeroing(part.zeroed), with_kwargs=True))
+        tokens_first = sequence_first(chain)
         for path in watched_paths(chain, below_attention=self.below_attention):
-            handles.append(block.get_submodule(path).register_forward_hook(self._recorder(path), with_kwargs=True))
+            recorder = self._recorder(path, (0, 1) if path in tokens_first else self.axes)
+            handles.append(block.get_submodule(path).register_forward_hook(recorder, with_kwargs=True))
+        for part in chain:
+            if isinstance(part, ProbedPart):
+                module = block.get_submodule(part.module)
+                handles.append(module.register_forward_hook(self._probe(block, part), with_kwargs=True))
         for path in filter(None, map(experts_path, chain)):
             handles.append(block.get_submodule(path).register_forward_pre_hook(self._routing_recorder(path)))
         return [*handles, block.register_forward_hook(ends)]
@@ -270,9 +286,9 @@ class _Listener:
     def mixers(self, block: nn.Module, chain: Sequence[Part]) -> list[Mixer]:
         """The mixers of a block that mix by a function of their own."""
         return [
-            Mixer(_original(block.get_submodule(part.module)), part.function, self._mixing_recorder(part.module))
+            Mixer(_original(block.get_submodule(part.module)), part.function_name, self._mixing_recorder(part.module))
             for part in chain
-            if isinstance(part, LinearMixer) and part.function is not None
+            if isinstance(part, LinearMixer) and part.function_name is not None
         ]
 
     def _mixing_recorder(self, path: str) -> MixingListener:
@@ -306,15 +322,27 @@ class _Listener:
                 self.side.consume(self.layer, sequence, trace)
         self.captured = None
 
-    def _recorder(self, path: str) -> Callable[[nn.Module, tuple[object, ...], dict[str, object], object], None]:
-        def note(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], output: object) -> None:
+    def _recorder(self, path: str, axes: tuple[int, int] | None) -> Recorder:
+        """Of the input and output of a module, whose states have two axes exchanged."""
+
+        def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
             if self.captured is not None:
-                self.captured.add(path, _first(args, kwargs), output)
+                self.captured.add(path, turned(_first(args, kwargs), axes), turned(output, axes))
                 second = args[1] if len(args) > 1 else kwargs.get("gate")
                 if isinstance(second, Tensor):
                     self.captured.seconds[path] = second
 
         return note
+
+    def _probe(self, block: nn.Module, part: ProbedPart) -> Recorder:
+        def run_again(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], __: object) -> None:
+            captured, self.captured = self.captured, None  # nothing of this is recorded
+            if captured is not None:
+                heads, width = part.heads(self.config), captured.inputs[part.output].shape[-1]
+                captured.probed[part.module] = probed_weights(block, part, heads, width, args, kwargs)
+            self.captured = captured
+
+        return run_again
 
     def _routing_recorder(self, path: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
         def note(_: nn.Module, args: tuple[Any, ...]) -> None:

@@ -25,16 +25,20 @@ _LIBRARIES = ("accelerate", "torch", "transformers")
 
 
 class Joints:
-    """Compares what enters each block of a stack with what left the block before it."""
+    """Compares what enters each block of a stack with what left the block before it.
 
-    def __init__(self, model: PreTrainedModel) -> None:
-        self.model = model
+    Where a model goes on to write into these states, values that it does not change are compared with a copy (`copied`).
+    """
+
+    def __init__(self, model: PreTrainedModel, *, copied: bool = False) -> None:
+        self.model, self.copied = model, copied
         self.left: Tensor | None = None
         self.version: int | None = None
 
     def leave(self, states: Tensor) -> None:
         """Store the output of a block."""
-        self.left, self.version = states, _version(states)
+        self.left = states.clone() if self.copied else states
+        self.version = _version(self.left)
 
     def enter(self, states: Tensor, layer: int) -> None:
         """Raise if the input of a block is not the output of the block before it, also if that was changed in place."""

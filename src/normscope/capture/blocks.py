@@ -12,12 +12,14 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from normscope.capture.absent import absent
 from normscope.capture.experts import experts_of
 from normscope.capture.gates import watched_in_gates, with_gates
-from normscope.capture.mixers import mixed_values, mixing_weights, shifted
-from normscope.capture.values import projected_values, value_source
+from normscope.capture.mixers import mixed
+from normscope.capture.values import projected_values, projections, value_source
 from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
+from normscope.chain.linear import deviation
 from normscope.chain.trace import (
     Attention,
     CrossAttention,
@@ -39,10 +41,14 @@ from normscope.chain.trace import (
 )
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import (
+    NO_FEED_FORWARD,
+    NO_NORM,
+    AbsentPart,
     AttentionPart,
     BesideAttention,
     ClampedExpertsPart,
     Config,
+    CrossPart,
     DispatchedAttention,
     DispatchedCrossAttention,
     ExpertsPart,
@@ -60,11 +66,16 @@ from normscope.families.spec import (
     Part,
     PlainExpertsPart,
     PlainPart,
+    ProbedAttention,
+    ProbedCrossAttention,
+    ProbedPart,
     ResidualPart,
     RmsNormPart,
     ScalePart,
     SharedExpertsPart,
+    StretchPart,
     TransposedExpertsPart,
+    UngatedExpertsPart,
     UnitLayerNormPart,
     UnitRmsNormPart,
 )
@@ -73,16 +84,26 @@ from normscope.families.spec import (
 def watched_modules(part: Part) -> tuple[str, ...]:
     """The submodules whose input and output a part needs."""
     match part:
-        case ForkPart() | ScalePart() | ResidualPart():
+        case ScalePart() | StretchPart() | ResidualPart() | AbsentPart():
             return ()
-        case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention() | LinearMixer():
+        case ForkPart():
+            return tuple(path for each in part.around for path in watched_modules(each))
+        case (
+            DispatchedAttention()
+            | DispatchedCrossAttention()
+            | HookedAttention()
+            | ProbedAttention()
+            | ProbedCrossAttention()
+            | LinearMixer()
+        ):
             return _watched_in_attention(part)
         case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
             return (part.module,)
         case PlainPart():
             return (part.first, part.second)
         case GatedPart():
-            return (part.gate, part.up, part.down)
+            norm = () if part.inner_norm is None else (part.inner_norm.module,)
+            return (part.gate, part.up, part.down, *norm)
         case FusedGatedPart():
             return (part.gate_and_up, part.down)
         case (
@@ -92,6 +113,7 @@ def watched_modules(part: Part) -> tuple[str, ...]:
             | FlatExpertsPart()
             | InputScaledExpertsPart()
             | PlainExpertsPart()
+            | UngatedExpertsPart()
         ):
             return (part.module, part.router if isinstance(part, InputScaledExpertsPart) else part.experts)
         case SharedExpertsPart():
@@ -105,6 +127,8 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
     match part:
         case HookedAttention():
             return (part.weights, part.value.module, part.output)
+        case ProbedAttention() | ProbedCrossAttention():
+            return (*projections(part.value), part.output)
         case DispatchedAttention(gate=HeadGate(module=gate)):
             return (part.output, gate)
         case DispatchedCrossAttention():
@@ -164,15 +188,28 @@ class TraceBuilder:
     def _step(self, part: Part, view: SequenceView) -> Step:
         match part:
             case ForkPart():
-                return Fork()
+                return Fork(tuple(self._step(each, view) for each in part.around))
+            case ScalePart(factor=str(path)):
+                return Scale(float(self.weights.parameter(path)))
             case ScalePart():
-                return Scale(part.factor)
+                return Scale(float(part.factor))
+            case StretchPart():
+                return Scale(self.weights.parameter(part.parameter))
+            case AbsentPart():
+                return absent(part.component, view, below=self.below_attention)
             case ResidualPart():
                 return Residual()
             case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
                 states = view.input(part.module)
                 return Normalise(self.weights.norm(part, states), state_before=states)
-            case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention() | LinearMixer():
+            case (
+                DispatchedAttention()
+                | DispatchedCrossAttention()
+                | HookedAttention()
+                | ProbedAttention()
+                | ProbedCrossAttention()
+                | LinearMixer()
+            ):
                 return self._attention(part, view)
             case BesideAttention():
                 return self._own_feed_forward(part, view)
@@ -184,9 +221,16 @@ class TraceBuilder:
         if self.whole and index == len(self.chain) - 1:
             return view.block_output
         match part := self.chain[index]:
-            case ForkPart() | ScalePart() | BesideAttention():
+            case ForkPart() | ScalePart() | StretchPart() | AbsentPart() | BesideAttention():
                 return None
-            case DispatchedAttention() | DispatchedCrossAttention() | HookedAttention() | LinearMixer():
+            case (
+                DispatchedAttention()
+                | DispatchedCrossAttention()
+                | HookedAttention()
+                | ProbedAttention()
+                | ProbedCrossAttention()
+                | LinearMixer()
+            ):
                 output, bias = self._scaled(part, view.output(part.output)), getattr(part, "output_bias", None)
                 return output if bias is None else output + self.weights.parameter(bias)
             case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
@@ -202,12 +246,13 @@ class TraceBuilder:
                 | FlatExpertsPart()
                 | InputScaledExpertsPart()
                 | PlainExpertsPart()
+                | UngatedExpertsPart()
             ):
                 return view.output(part.module)
             case SharedExpertsPart():
                 routed = view.output(part.routed.module)
-                inside = part.shared.down.startswith(f"{part.routed.module}.")
-                return routed if inside else routed + view.output(part.shared.down)
+                inside = part.output.startswith(f"{part.routed.module}.")
+                return routed if inside else routed + view.output(part.output)
             case ResidualPart():
                 return self._state_after_residual(index, view)
 
@@ -218,7 +263,11 @@ class TraceBuilder:
     def _state_after_residual(self, index: int, view: SequenceView) -> Tensor | None:
         """After a residual connection, the state is the input of the next part."""
         following = [part for part in self.chain[index + 1 :] if not isinstance(part, ForkPart)]
-        if not following or isinstance(following[0], AttentionPart):
+        while following and following[0] == NO_NORM:
+            del following[0]
+        if following[:1] == [NO_FEED_FORWARD] and self.whole:
+            return view.block_output
+        if not following or isinstance(following[0], AttentionPart | AbsentPart):
             return None
         return view.input(watched_modules(following[0])[0])
 
@@ -227,10 +276,14 @@ class TraceBuilder:
     def _attention(self, part: AttentionPart, view: SequenceView) -> Attention:
         if isinstance(part, LinearMixer):
             return self._mixer(part, view)
-        cross = isinstance(part, DispatchedCrossAttention)
+        cross = isinstance(part, CrossPart)
         if isinstance(part, HookedAttention):
             weights = view.weights(part.weights)
             values = self._values(part, view)
+        elif isinstance(part, ProbedPart):
+            weights = view.probed(part.module, source=cross)
+            d_head = view.input(part.output).shape[-1] // len(weights)
+            values = projected_values(part, self.weights, view, len(weights), d_head)
         else:
             weights, values = view.attention(part.module, source=cross)
             weights = _gated(part, weights, view)
@@ -251,20 +304,18 @@ class TraceBuilder:
         return with_gates(attention, part, self.weights, view) if isinstance(part, DispatchedAttention) else attention
 
     def _mixer(self, part: LinearMixer, view: SequenceView) -> Attention:
-        weights = mixing_weights(part, view)
-        self._check_causal(bool(weights.triu(1).any()))
         linear = self.weights.linear(part.output)
         output = linear.weight.T.unflatten(0, (part.heads, -1))
-        values, source = mixed_values(part, self.weights, view, output.shape[1], below=self.below_attention)
-        taps = len(values) // part.heads
+        found = mixed(part, self.weights, view, output.shape[1], below=self.below_attention)
+        self._check_causal(bool(found.weights[: part.heads].triu(1).any()))
         attention = SelfAttention(
-            weights=shifted(weights, taps),
-            values=values,
+            weights=found.weights,
+            values=found.values,
             output=output,
             bias=linear.bias,
-            source=source,
+            source=found.source,
             shared=self.shared,
-            taps=taps,
+            taps=len(found.values) // part.heads,
         )
         return with_gates(attention, part, self.weights, view)
 
@@ -296,7 +347,8 @@ class TraceBuilder:
             case GatedPart():
                 gate, up = read.linear(part.gate), read.linear(part.up)
                 network = Gated(gate, up, read.activation(part.activation), read.linear(part.down, part.layer_scale))
-                return (_for_all(network, view.output(part.gate), view.output(part.up)),)
+                expert = _for_all(network, view.output(part.gate), view.output(part.up))
+                return (expert if part.inner_norm is None else self._normalised_inside(part.inner_norm, expert, view),)
             case FusedGatedPart():
                 gate, up = _halves(read.linear(part.gate_and_up))
                 network = Gated(gate, up, read.activation(part.activation), read.linear(part.down, part.layer_scale))
@@ -308,6 +360,7 @@ class TraceBuilder:
                 | FlatExpertsPart()
                 | InputScaledExpertsPart()
                 | PlainExpertsPart()
+                | UngatedExpertsPart()
             ):
                 return experts_of(part, read, view)
             case SharedExpertsPart():
@@ -315,6 +368,16 @@ class TraceBuilder:
                     _times(part.routed_factor * part.factor, each) for each in experts_of(part.routed, read, view)
                 ]
                 return (*routed, _times(part.factor, self._shared_expert(part, view)))
+
+    def _normalised_inside(self, norm: RmsNormPart, expert: Expert, view: SequenceView) -> Expert:
+        """A norm of the neurons: its weight is in the last matrix, its deviations are weights of what the network adds."""
+        states, network = view.input(norm.module), expert.network
+        assert isinstance(network, Gated)
+        inside = self.weights.norm(norm, states)
+        if network.down.bias is not None:
+            raise UnsupportedArchitectureError("A network with a norm inside and a bias behind it is not described.")
+        down = Linear(network.down.weight * inside.weight)
+        return replace(expert, network=replace(network, down=down), weights=1 / deviation(inside, states))
 
     def _shared_expert(self, part: SharedExpertsPart, view: SequenceView) -> Expert:
         (expert,) = self._feed_forward(part.shared, view)

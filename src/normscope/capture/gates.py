@@ -7,12 +7,13 @@ from dataclasses import replace
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from transformers.activations import ACT2FN
 
 from normscope.capture.values import value_share
 from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.chain.trace import Attention, ContextNorm
-from normscope.families.spec import ChannelGate, ContextNormPart, DispatchedAttention, LinearMixer
+from normscope.families.spec import ChannelGate, ContextNormPart, DispatchedAttention, LinearMixer, NamedActivation
 
 
 def watched_in_gates(part: DispatchedAttention | LinearMixer) -> tuple[str, ...]:
@@ -34,7 +35,13 @@ def gates_of(gate: ChannelGate, view: SequenceView, attention: Attention) -> Flo
     """The factors of every query and channel."""
     heads, d_head, _ = attention.output.shape
     found = value_share(gate.source, view.output(gate.source.module), heads, d_head)
-    return found if gate.activation is None else getattr(torch.nn.functional, gate.activation)(found)
+    match gate.activation:
+        case None:
+            return found
+        case NamedActivation(name):
+            return ACT2FN[name](found)
+        case str(name):
+            return getattr(torch.nn.functional, name)(found)
 
 
 def _normalised(attention: Attention, part: ContextNormPart, read: BlockWeights, view: SequenceView) -> Attention:

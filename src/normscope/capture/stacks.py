@@ -13,10 +13,11 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from normscope.capture.blocks import watched_modules
+from normscope.capture.loose import LooseBlock
 from normscope.capture.values import watched_below
 from normscope.errors import ModelError, UnsupportedArchitectureError
 from normscope.families.refused import check_class
-from normscope.families.spec import AttentionPart, Family, Part, Stack
+from normscope.families.spec import AttentionPart, Family, Part, Seams, SequenceFirst, Stack
 
 
 def bare_model(model: PreTrainedModel) -> nn.Module:
@@ -88,6 +89,12 @@ def watched_paths(chain: Sequence[Part], *, below_attention: bool) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
+def sequence_first(chain: Sequence[Part]) -> frozenset[str]:
+    """The submodules that have the tokens before the batch."""
+    values = [part.value for part in chain if isinstance(part, AttentionPart)]
+    return frozenset(value.module for value in values if isinstance(value, SequenceFirst))
+
+
 def _compiled(model: PreTrainedModel) -> str | None:
     """The path of a module inside of the model that was compiled, if there is one."""
     return next((name for name, module in model.named_modules() if hasattr(module, "_orig_mod")), None)
@@ -95,8 +102,19 @@ def _compiled(model: PreTrainedModel) -> str | None:
 
 def _blocks(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
     """The modules at the stack's path (or at one of several), step by step: a model has many more modules than blocks."""
-    blocks = [block for path in stack.blocks.split("|") for block in _at_path(bare_model(model), path)]
+    bare = bare_model(model)
+    if stack.seams is not None:
+        return _loose(bare, stack.blocks, stack.seams)
+    blocks = [block for path in stack.blocks.split("|") for block in _at_path(bare, path)]
     return list(dict.fromkeys(blocks))
+
+
+def _loose(bare: nn.Module, blocks: str, seams: Seams) -> list[nn.Module]:
+    """Blocks that stand for their parts, which lie in several lists or in a module that is not called."""
+    lists = {path.removesuffix(".*"): _at_path(bare, path) for path in blocks.split("&")}
+    if len(lists) == 1:
+        return [LooseBlock(dict(block.named_children()), seams) for block in next(iter(lists.values()))]
+    return [LooseBlock(dict(zip(lists, parts, strict=True)), seams) for parts in zip(*lists.values(), strict=True)]
 
 
 def _at_path(module: nn.Module, path: str) -> list[nn.Module]:
@@ -110,7 +128,7 @@ def _at_path(module: nn.Module, path: str) -> list[nn.Module]:
 
 def block_pattern(stack: Stack) -> str:
     """A regular expression for the paths of the blocks of a stack, below the bare model."""
-    return "|".join(re.escape(path).replace(r"\*", r"\d+") for path in stack.blocks.split("|"))
+    return "|".join(re.escape(path).replace(r"\*", r"\d+") for path in re.split(r"[|&]", stack.blocks))
 
 
 def _holds(module: nn.Module, path: str) -> bool:

@@ -17,15 +17,18 @@ from normscope.chain.trace import Linear, Normalise, ValueSource
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import (
     AttentionPart,
-    DispatchedCrossAttention,
+    CrossPart,
     FusedPerHead,
     FusedPerHeadWithBias,
     FusedRange,
     FusedShards,
     FusedTail,
     LatentPerHead,
+    NormedHeads,
     NormPart,
     ScaledHeads,
+    SequenceFirst,
+    SideBySide,
     SplitHeads,
     Value,
 )
@@ -34,7 +37,7 @@ from normscope.families.spec import (
 def value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Tensor:
     """`[..., group, d_head]`: the values among the outputs of their projection (or its bias)."""
     match value:
-        case SplitHeads() | ScaledHeads():
+        case SplitHeads() | NormedHeads() | SequenceFirst() | SideBySide() | ScaledHeads():
             return projected.unflatten(-1, (groups, d_head))
         case FusedTail():
             return projected[..., -groups * d_head :].unflatten(-1, (groups, d_head))
@@ -48,9 +51,15 @@ def value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Te
             return projected.unflatten(-1, (groups, -1))[..., -d_head:]
 
 
+def projections(value: Value) -> tuple[str, ...]:
+    """The modules that give out the values."""
+    return value.modules if isinstance(value, SideBySide) else (value.module,)
+
+
 def projected_values(part: AttentionPart, read: BlockWeights, view: SequenceView, groups: int, d_head: int) -> Tensor:
     """`[group, key, d_head]` from the output of the value projection."""
-    output = view.output(part.value.module, source=isinstance(part, DispatchedCrossAttention))
+    source = isinstance(part, CrossPart)
+    output = torch.cat([view.output(path, source=source) for path in projections(part.value)], dim=-1)
     values = value_share(part.value, output, groups, d_head)
     if isinstance(part.value, ScaledHeads):
         values = values * float(read.attribute(part.value.scale))
@@ -63,7 +72,7 @@ def watched_below(part: AttentionPart) -> tuple[str, ...]:
     """The submodules between the block's input and the values."""
     norm = () if part.norm is None else (part.norm.module,)
     latent = (part.value.down, part.value.norm.module) if isinstance(part.value, LatentPerHead) else ()
-    return (*norm, *latent, part.value.module)
+    return (*norm, *latent, *projections(part.value))
 
 
 def value_source(
@@ -74,24 +83,31 @@ def value_source(
     groups, _, d_head = values.shape
     projection, bias = value_projection(part.value, read, groups, d_head)
     repeats = heads // groups
+    projected = projected_values(part, read, view, groups, d_head)
+    slopes = None
+    if isinstance(part.value, NormedHeads):
+        deviations = (projected.square().mean(-1, keepdim=True) + read.epsilon(part.value.norm)).sqrt()
+        slopes = _repeated((1 / deviations).expand_as(projected), repeats)
     return ValueSource(
         states=path.states,
         steps=tuple(path.steps),
         projection=_repeated(projection, repeats),
         bias=None if bias is None else _repeated(bias, repeats),
-        limit=_limit(projected_values(part, read, view, groups, d_head), values),
+        limit=math.inf if slopes is not None else _limit(projected, values),
+        slopes=slopes,
     )
 
 
 def path_to_values(part: AttentionPart, read: BlockWeights, view: SequenceView) -> PathToValues:
     """The path from the states that an attention reads to the input of its value projection."""
-    path = PathToValues(read, view, source=isinstance(part, DispatchedCrossAttention), start=part.value.module)
+    path = PathToValues(read, view, source=isinstance(part, CrossPart), start=part.value.module)
     if part.norm is not None:
         path.normalise(part.norm)
     if isinstance(part.value, LatentPerHead):
         path.narrow(part.value.down, width=view.input(part.value.norm.module).shape[-1])
         path.normalise(part.value.norm)
-    path.enter(part.value.module)
+    for module in projections(part.value):
+        path.enter(module)
     return path
 
 
@@ -108,7 +124,7 @@ def _limit(projected: Tensor, values: Tensor) -> float:
 
 def value_projection(value: Value, read: BlockWeights, groups: int, d_head: int) -> tuple[Tensor, Tensor | None]:
     """The value projection, `[group, d_head, inputs]`, and its bias, `[group, d_head]`."""
-    linear = read.linear(value.module)
+    linear = _joined([read.linear(path) for path in projections(value)])
     if isinstance(value, ScaledHeads):
         factor = float(read.attribute(value.scale))
         linear = Linear(linear.weight * factor, None if linear.bias is None else linear.bias * factor)
@@ -116,6 +132,15 @@ def value_projection(value: Value, read: BlockWeights, groups: int, d_head: int)
     if isinstance(value, FusedPerHeadWithBias):
         return projection, read.parameter(value.bias).reshape(groups, d_head)
     return projection, None if linear.bias is None else value_share(value, linear.bias, groups, d_head)
+
+
+def _joined(projections: list[Linear]) -> Linear:
+    """One map that gives out what several do, side by side."""
+    if len(projections) == 1:
+        return projections[0]
+    biases = [projection.bias for projection in projections if projection.bias is not None]
+    bias = torch.cat(biases) if len(biases) == len(projections) else None
+    return Linear(torch.cat([projection.weight for projection in projections]), bias)
 
 
 class PathToValues:

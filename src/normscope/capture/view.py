@@ -43,7 +43,7 @@ class MixingCall:
         named = dict(zip(parameters, args, strict=False)) | kwargs
         by_name = {name: value for name, value in named.items() if name in parameters}
         others = {name: value for name, value in named.items() if name not in parameters}
-        first: Tensor = args[0] if args else next(iter(by_name.values()))
+        first = next(value for value in by_name.values() if isinstance(value, Tensor))
         return MixingCall(function, by_name, others, *first.shape[:2])
 
     def is_by_token(self, name: str) -> bool:
@@ -85,6 +85,8 @@ class CapturedCall:
     seconds: dict[str, Tensor] = field(default_factory=_Captured)
     """The second inputs of modules, where they have one."""
     mixing: dict[str, MixingCall] = field(default_factory=_Captured)
+    probed: dict[str, Tensor] = field(default_factory=_Captured)
+    """Weights `[batch, head, query, key]` of attentions that show none."""
 
     def add(self, path: str, inputs: Tensor, output: Any) -> None:
         """Store the input of a module, and a copy of its output, to which some models then add in place.
@@ -166,6 +168,10 @@ class SequenceView:
         """`[head, query, key]` from a module whose output is, or has second, the attention weights."""
         output = self.captured.outputs[path]
         return self._square(output if isinstance(output, Tensor) else output[1], self.length)
+
+    def probed(self, path: str, *, source: bool) -> Tensor:
+        """`[head, query, key]` of an attention that was run again to see them."""
+        return self._square(self.captured.probed[path], self.source_length if source else self.length)
 
     def attention(self, path: str, *, source: bool) -> tuple[Tensor, Tensor]:
         """Weights `[head, query, key]` and values `[group, key, d_head]` of an attention that was recorded."""

@@ -57,6 +57,8 @@ class BlockWeights:
         with weights_at_hand(module):
             if isinstance(module, Conv1D):
                 return Linear(self._read(module.weight).T, self._read(module.bias))
+            if isinstance(module, nn.Conv1d) and module.kernel_size == (1,):
+                return _pointwise(self._read(module.weight), self._read(cast(Tensor, module.bias)), module.groups)
             if isinstance(module, nn.Linear) and _shows_its_matrix(module):
                 bias = cast("Tensor | None", module.bias)
                 return Linear(self._read(module.weight), None if bias is None else self._read(bias))
@@ -121,7 +123,7 @@ class BlockWeights:
 
         The layer's `forward` is called, not the layer, so that no hook sees it.
         """
-        size = getattr(module, "in_features", None)
+        size = getattr(module, "in_features", None) or getattr(module, "input_size", None)
         if size is None:
             raise ModelError(
                 f"{path} is a {type(module).__name__}: its weight matrix cannot be read, and its input size is unknown. "
@@ -129,14 +131,19 @@ class BlockWeights:
             )
         parameter = next(module.parameters(), None)
         device = self.device if parameter is None or parameter.is_meta else parameter.device
-        basis = torch.eye(size, dtype=self.dtype, device=device)
+        basis = torch.eye(size, dtype=self.dtype, device=device)[None]
         try:
-            bias = self._read(module.forward(torch.zeros_like(basis[:1])))[0]
-            return Linear((self._read(module.forward(basis)) - bias).T, bias)
+            bias = self._read(module.forward(torch.zeros_like(basis[:, :1])))[0, 0]
+            return Linear((self._read(module.forward(basis))[0] - bias).T, bias)
         except (RuntimeError, TypeError, NotImplementedError) as error:
             raise ModelError(
                 f"{path} is a {type(module).__name__}, whose weight matrix is hidden and could not be probed: {error}"
             ) from error
+
+
+def _pointwise(weight: Tensor, bias: Tensor, groups: int) -> Linear:
+    """A convolution that looks at one token alone, of channels in groups."""
+    return Linear(torch.block_diag(*weight[..., 0].chunk(groups)), bias)
 
 
 def _shows_its_matrix(module: nn.Linear) -> bool:

@@ -22,6 +22,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from normscope.chain.tabulated import Table
+
 Function = Callable[[Tensor], Tensor]
 
 _NEAR_ZERO = 1e-7
@@ -42,9 +44,11 @@ class Activation:
 
         Integrated gradients of the product on the joint path give `a_j * u * (g(a) - I) / a + u_j * I`.
         """
-        point = _off_zero(a.double())  # in float32 `g(a) - I` loses its digits near zero, where `g(0)` is not zero
-        mean = _integral_from_zero(self.function, point) / point
-        return ((self.function(point) - mean) / point).to(a.dtype), mean.to(a.dtype)
+        if a.dtype == torch.float32 and a.numel() >= _WORTH_A_TABLE and a.device.type == "cpu":
+            table = _gate_table(self.function)
+            if table is not None:
+                return table.at(a)
+        return _gate_slopes(self.function, a)
 
     def secant(self, start: Float[Tensor, "..."], end: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """`(g(end) - g(start)) / (end - start)`, and `g'` where the two are the same."""
@@ -65,6 +69,21 @@ class Activation:
         mean = _integral_between(self.function, a0, far) / width
         of_gate = u0 * _secant(self.function, a0, a1) + (u1 - u0) * (self.function(far) - mean) / width
         return of_gate.to(ends[0].dtype), mean.to(ends[0].dtype)
+
+
+def _gate_slopes(function: Function, a: Tensor) -> tuple[Tensor, Tensor]:
+    point = _off_zero(a.double())  # in float32 `g(a) - I` loses its digits near zero, where `g(0)` is not zero
+    mean = _integral_from_zero(function, point) / point
+    return ((function(point) - mean) / point).to(a.dtype), mean.to(a.dtype)
+
+
+_WORTH_A_TABLE = 2**14
+"""Fewer numbers than this are computed as they are."""
+
+
+@lru_cache(maxsize=64)
+def _gate_table(function: Function) -> Table | None:
+    return Table.of(lambda a: _gate_slopes(function, a))
 
 
 def _secant(function: Function, start: Tensor, end: Tensor) -> Tensor:

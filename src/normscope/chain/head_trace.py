@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jaxtyping import Float, Int
-from torch import Tensor, float64
+from torch import Tensor, float64, inf
 
 from normscope.chain.activations import Activation
 from normscope.chain.trace import Linear, Normalise
@@ -118,18 +118,24 @@ class Target:
 
     One label of weight 1 is a logit; a second one of weight -1 makes it a difference of two. A `centred` target subtracts
     from every logit the mean of the row's logits under the row's own probabilities `p`, which are constants:
-    `sum over labels of weights[label] * (logits[row, label] - sum_v p[v] * logits[row, v])`.
+    `sum over labels of weights[label] * (logits[row, label] - sum_v p[v] * logits[row, v])`. Among `others`, the labels with
+    a weight have no part in that mean. Of one label this is its centred logit divided by the probability of all others: as
+    large for a label that the model is sure of as for any.
     """
 
     row: int
     weights: Mapping[int, float]
     centred: bool = False
+    others: bool = False
 
     def direction(self, logits: Float[Tensor, " label"]) -> Float[Tensor, " label"]:
         """The weight of every label, in float64, where these are the logits of the target's row."""
         dense = logits.new_zeros(logits.shape, dtype=float64)
         if self.centred:
-            dense -= logits.to(float64).softmax(-1) * sum(self.weights.values())
+            compared = logits.to(float64, copy=True)
+            if self.others:
+                compared[list(self.weights)] = -inf
+            dense -= compared.softmax(-1) * sum(self.weights.values())
         for label, weight in self.weights.items():
             dense[label] += weight
         return dense

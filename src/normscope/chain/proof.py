@@ -82,7 +82,7 @@ class Proof:
     def same(self, computed: Computed, own: Tensor, what: str, of: str, groups: int = 1) -> None:
         """Compare; refuse a difference that is not rounding."""
         least, limit = torch.finfo(self.dtype).tiny, LIMIT[self.dtype]
-        errors = computed.error(own, least, groups)
+        errors = computed.error(own, least, groups, limit)
         worst = float(errors.amax()) if errors.numel() else 0.0
         if not worst <= limit:  # also when it is NaN
             raise CompletenessError(
@@ -123,8 +123,9 @@ class _Layer(Rules[Computed]):
         return Computed.from_model(step.state_before).normalised(step.norm)
 
     def feed_forward(self, step: FeedForward, value: Computed) -> Computed:
-        self._prove_neurons(step, value)
-        return fed_forward(step, value.value)
+        entering = value.multiplied_out()
+        self._prove_neurons(step, entering)
+        return fed_forward(step, entering.value)
 
     def own_feed_forward(self, step: OwnFeedForward, value: Computed) -> Computed:
         self._prove_neurons(step, self._read_by(step))
@@ -208,7 +209,8 @@ class _Head:
 
 def _picked(step: Pick | PickEach, rows: Computed) -> Computed:
     if isinstance(step, PickEach):
-        return Computed(*(each.gather(0, step.sources[None]) for each in (rows.value, rows.rounded)))
+        value, rounded = (each.gather(0, step.sources[None]) for each in (rows.value, rows.rounded))
+        return Computed(value, rounded)
     weights = step.weights[:, :, None]
     picked = rows[step.sources.flatten()]
     value, rounded = (each.unflatten(0, step.sources.shape) for each in (picked.value, picked.rounded))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from jaxtyping import Float, Int
@@ -21,33 +22,83 @@ from normscope.chain.trace import (
     Gated,
     LayerNorm,
     Linear,
+    Network,
     Norm,
     Normalise,
     Plain,
     ValueSource,
 )
 
+_COMBINATIONS = 8
+"""Numbers of a row that a product is not multiplied out for, but compared in so many random combinations of."""
+
+_SURE = 0.25
+"""A row whose estimated error is below this part of what is allowed is not multiplied out. An error of the size that is
+allowed is estimated so much too small once in six thousand times, one of eight times that size once in 10^10 times."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """The rows `rows @ weight.T` before they are multiplied out, and the size of what is rounded on the way to them."""
+
+    rows: Float[Tensor, "row inputs"]
+    weight: Float[Tensor, "f inputs"]
+    spread: Float[Tensor, "row group"]
+
+    def of(self, rows: Int[Tensor, " some"]) -> Product:
+        """The same for some of the rows."""
+        return Product(self.rows[rows], self.weight, self.spread[rows])
+
+    def times(self, factor: float | Tensor) -> Product:
+        """Multiplied by a number, or by one for each row."""
+        return Product(self.rows * factor, self.weight, self.spread * abs(factor))
+
+    def combined(
+        self, combinations: Float[Tensor, "group width combination"]
+    ) -> Float[Tensor, "row group*combination"]:
+        """Random combinations of the outputs of each group, for far less than the outputs themselves."""
+        grouped = self.weight.unflatten(0, combinations.shape[:2])
+        return self.rows @ torch.einsum("gwi,gwc->igc", grouped, combinations).flatten(1)
+
 
 @dataclass(frozen=True)
 class Computed:
-    """Rows that were computed again, and for each of their numbers the size of what is rounded on the way to it."""
+    """Rows that were computed again, and for each of their numbers the size of what is rounded on the way to it.
+
+    `products` are summands that are not multiplied out, and of which `value` and `rounded` know nothing yet.
+    """
 
     value: Float[Tensor, "row f"]
     rounded: Float[Tensor, "row f"]
+    products: tuple[Product, ...] = ()
 
     @staticmethod
     def from_model(states: Float[Tensor, "row f"]) -> Computed:
         """The model's own states, to go on from."""
         return Computed(states, states.abs())
 
-    def error(self, own: Float[Tensor, "row f"], least: float, groups: int = 1) -> Float[Tensor, "row group"]:
+    def error(
+        self, own: Float[Tensor, "row f"], least: float, groups: int = 1, limit: float = 0.0
+    ) -> Float[Tensor, "row group"]:
         """How far the model's `own` states are, relative to what is rounded, in each group: the larger of two measures.
 
         The root mean square over a group counts all numbers alike, so that a small one that is wrong is seen. The length of
         the difference relative to that of what is rounded counts them by their size: in a wide state, one number that is far
         larger than the others may be all that matters. `least` is the smallest number that the model's dtype rounds to all
         of its digits.
+
+        Where there are products, an upper bound of both is estimated first, and only the rows of which it is not sure that
+        they are well within the `limit` are multiplied out.
         """
+        if not self.products:
+            return self._error(own, least, groups)
+        errors = self._estimate(own, least, groups)
+        unsure = (~(errors <= _SURE * limit).all(1)).nonzero()[:, 0]  # also what is no number
+        if len(unsure):
+            errors[unsure] = self[unsure].multiplied_out()._error(own[unsure], least, groups)
+        return errors
+
+    def _error(self, own: Float[Tensor, "row f"], least: float, groups: int) -> Float[Tensor, "row group"]:
         difference = (self.value - own).unflatten(-1, (groups, -1))
         rounded = (self.rounded + least).unflatten(-1, (groups, -1))
         alike = (difference / rounded).square().mean(-1).sqrt()
@@ -55,18 +106,51 @@ class Computed:
         by_size = (difference / largest).norm(dim=-1) / (rounded / largest).norm(dim=-1)
         return alike.maximum(by_size)
 
+    def _estimate(self, own: Float[Tensor, "row f"], least: float, groups: int) -> Float[Tensor, "row group"]:
+        """The length of the difference by the rule of Freivalds: in random combinations, which cost no product of matrices.
+
+        It is set against the spread of the products alone, the smallest of what is rounded in a group.
+        """
+        combinations = _combinations(groups, own.shape[-1] // groups).to(own)
+
+        def combined(rows: Tensor) -> Tensor:
+            return torch.einsum("rgw,gwc->rgc", rows.unflatten(-1, (groups, -1)), combinations).flatten(1)
+
+        rest = combined(self.value - own) if len(self.value) == len(own) else combined(self.value) - combined(own)
+        for product in self.products:
+            rest = rest + product.combined(combinations)
+        spread = torch.stack([product.spread.expand(-1, groups) for product in self.products]).amax(0)
+        # The squares of what is divided first are neither too large nor too small.
+        return (rest.unflatten(-1, (groups, -1)) / (spread + least)[..., None]).square().mean(-1).sqrt()
+
+    def multiplied_out(self) -> Computed:
+        """The same without products."""
+        value, rounded = self.value, self.rounded
+        for product in self.products:
+            whole = product.rows @ product.weight.T
+            sizes = whole.abs().unflatten(-1, (product.spread.shape[1], -1)).add_(product.spread[..., None])
+            value, rounded = value + whole, rounded + sizes.flatten(-2)
+        return Computed(value, rounded)
+
     def __add__(self, other: Computed) -> Computed:
-        return Computed(self.value + other.value, self.rounded + other.rounded)
+        return Computed(self.value + other.value, self.rounded + other.rounded, self.products + other.products)
 
     def __mul__(self, factor: float | Tensor) -> Computed:
-        return Computed(self.value * factor, self.rounded * abs(factor))
+        products = tuple(product.times(factor) for product in self.products)
+        return Computed(self.value * factor, self.rounded * abs(factor), products)
 
     def __getitem__(self, rows: Int[Tensor, " row"]) -> Computed:
-        return Computed(self.value[rows], self.rounded[rows])
+        products = tuple(product.of(rows) for product in self.products)
+        alike = bool(products) and len(self.value) < len(self.products[0].rows)  # the same for all rows
+        if alike:
+            return Computed(self.value, self.rounded, products)
+        return Computed(self.value[rows], self.rounded[rows], products)
 
     def plus(self, constant: Tensor | None) -> Computed:
         """With something added that is the same for all rows."""
-        return self if constant is None else Computed(self.value + constant, self.rounded + constant.abs())
+        return (
+            self if constant is None else Computed(self.value + constant, self.rounded + constant.abs(), self.products)
+        )
 
     def linear(self, linear: Linear, groups: int = 1) -> Computed:
         """Through an affine map.
@@ -74,15 +158,16 @@ class Computed:
         What was rounded before adds up as independent errors do, by their squares: their mean in each of the `groups` into
         which the outputs are divided.
         """
-        weight = linear.weight.to(self.value)
-        value = self.value @ weight.T
+        return self.product(linear, groups).multiplied_out()
+
+    def product(self, linear: Linear, groups: int = 1) -> Computed:
+        """The same, but not multiplied out, to be compared as it is."""
+        before = self.multiplied_out()
+        weight = linear.weight.to(before.value)
         squares = linear.shared.once((groups,), (linear.weight,), lambda: _mean_squares(weight, groups))
-        spread = (self.rounded.square() @ squares.to(value).T).sqrt()
-        rounded = value.abs().unflatten(-1, (groups, -1)).add_(spread[..., None]).flatten(-2)
-        if linear.bias is None:
-            return Computed(value, rounded)
-        bias = linear.bias.to(value)
-        return Computed(value.add_(bias), rounded.add_(bias.abs()))
+        spread = (before.rounded.square() @ squares.to(before.value).T).sqrt()
+        bias = weight.new_zeros(1, len(weight)) if linear.bias is None else linear.bias.to(weight)[None]
+        return Computed(bias, bias.abs(), (Product(before.value, weight, spread),))
 
     def normalised(self, norm: Norm) -> Computed:
         """Through a norm; the mean that a LayerNorm takes away is rounded too."""
@@ -92,6 +177,14 @@ class Computed:
             entering = entering + entering.norm(dim=-1, keepdim=True) / entering.shape[-1]
         value = scale_(norm, self.value / divisor)
         return Computed(value, value.abs() + entering * norm.weight.abs() / divisor).plus(shift(norm))
+
+
+@lru_cache(maxsize=64)
+def _combinations(groups: int, width: int) -> Float[Tensor, "group width combination"]:
+    """Weights of random combinations, whose squares have on average the sum of the squares; the mean over the width."""
+    generator = torch.Generator("cpu").manual_seed(groups)
+    weights = torch.randn(groups, width, _COMBINATIONS, generator=generator, device="cpu", dtype=torch.float64)
+    return weights / math.sqrt(width)
 
 
 def _mean_squares(weight: Float[Tensor, "outputs inputs"], groups: int) -> Float[Tensor, "group inputs"]:
@@ -110,7 +203,7 @@ def attended(step: Attention) -> Computed:
     if step.factors is not None:
         context = context * step.factors
     flat = Computed.from_model(context.transpose(0, 1).flatten(1))
-    return flat.linear(Linear(step.output.flatten(0, 1).T, step.bias))
+    return flat.product(Linear(step.output.flatten(0, 1).T, step.bias))
 
 
 def values_from(source: ValueSource) -> Computed:
@@ -119,10 +212,13 @@ def values_from(source: ValueSource) -> Computed:
     for step in source.steps:
         reached = reached.normalised(step.norm) if isinstance(step, Normalise) else reached.linear(step)
     bias = None if source.bias is None else source.bias.flatten()
-    made = reached.linear(Linear(source.projection.flatten(0, 1), bias), groups=len(source.projection))
+    made = reached.product(Linear(source.projection.flatten(0, 1), bias), groups=len(source.projection))
+    if source.slopes is None and math.isinf(source.limit):
+        return made
+    made = made.multiplied_out()
     if source.slopes is not None:
         return _by_tap(source, made)
-    return made if math.isinf(source.limit) else Computed(made.value.clamp(-source.limit, source.limit), made.rounded)
+    return Computed(made.value.clamp(-source.limit, source.limit), made.rounded)
 
 
 def _by_tap(source: ValueSource, made: Computed) -> Computed:
@@ -143,19 +239,25 @@ def _by_tap(source: ValueSource, made: Computed) -> Computed:
 
 def entering_neurons(expert: Expert, entering: Computed) -> tuple[Computed, ...]:
     """What the first matrices of a network make of the rows that it serves, in the order of its `pre_activations`."""
-    network = expert.network
-    first = (network.first,) if isinstance(network, Plain) else (network.gate, network.up)
-    rows = entering[expert.rows]
+    first = first_matrices(expert.network)
+    rows = entering if _serves_all(expert, len(entering.value)) else entering[expert.rows]
     if expert.scales is not None:
         rows = rows * expert.scales[:, None]
-    return tuple(rows.linear(linear) for linear in first)
+    return tuple(rows.product(linear) for linear in first)
+
+
+def first_matrices(network: Network) -> tuple[Linear, ...]:
+    """The first matrix of a plain network, or the two of a gated one."""
+    return (network.first,) if isinstance(network, Plain) else (network.gate, network.up)
 
 
 def fed_forward(step: FeedForward, like: Float[Tensor, "row d"]) -> Computed:
     """What a feed-forward gives out, from the model's own pre-activations."""
+    if len(step.experts) == 1 and _serves_all(step.experts[0], len(like)):
+        return _out_of_neurons(step.experts[0])
     total = Computed(like.new_zeros(like.shape), like.new_zeros(like.shape))
     for expert in step.experts:
-        output = _out_of_neurons(expert)
+        output = _out_of_neurons(expert).multiplied_out()
         total.value.index_add_(0, expert.rows, output.value)
         total.rounded.index_add_(0, expert.rows, output.rounded)
     return total
@@ -169,4 +271,9 @@ def _out_of_neurons(expert: Expert) -> Computed:
             gate, up = expert.pre_activations
             up = up.clamp(-network.up_limit, network.up_limit) + network.up_offset
             neurons, second = network.activation.function(gate) * up, network.down
-    return Computed.from_model(neurons).linear(second) * expert.weights[:, None]
+    return Computed.from_model(neurons).product(second) * expert.weights[:, None]
+
+
+def _serves_all(expert: Expert, rows: int) -> bool:
+    """Whether it is the network of all rows, in their order."""
+    return len(expert.rows) == rows and bool((expert.rows == torch.arange(rows, device=expert.rows.device)).all())

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from jaxtyping import Float, Int
@@ -101,9 +101,17 @@ Network = Plain | Gated
 
 @dataclass(frozen=True)
 class Fork:
-    """The current decomposition also takes the bypass, until the next `Residual` adds it back."""
+    """The current decomposition also takes the bypass, until the next `Residual` adds it back.
 
+    `around` are the steps that it goes through on the way: norms and scales (prepared, in whatever form a fold wants them).
+    """
+
+    around: tuple[Any, ...] = ()
     name: ClassVar[str] = ""
+
+    def select(self, rows: QueryRows) -> Fork:
+        """The same for some of the query rows."""
+        return Fork(tuple(_select(step, rows) for step in self.around))
 
 
 @dataclass(frozen=True)
@@ -126,7 +134,8 @@ class ValueSource:
     `states` are the block's input, or for a cross-attention the encoder's output; `steps` are the norm before the
     attention, where it has one, and whatever else comes before the value projection. Values may be clipped to `limit`.
     Where a short convolution and its activation make the values, every tap of it is a group of heads, and what the
-    projection makes is multiplied by `slopes`, before `offset` (of the convolution's bias) is added.
+    projection makes is multiplied by `slopes`, before `offset` (of the convolution's bias) is added. Values that are
+    normalised head by head have slopes too.
     """
 
     states: Float[Tensor, "key d"]
@@ -287,10 +296,13 @@ class Residual:
 
 @dataclass(frozen=True)
 class Scale:
-    """Multiply the branch by a constant: no component, so that it has no name."""
+    """Multiply the branch by a constant, one for all channels or one for each.
 
-    factor: float
-    name: ClassVar[str] = ""
+    That is no component, so that it has no name, but where it stands for a norm that this layer does not have.
+    """
+
+    factor: float | Float[Tensor, " d"]
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -348,7 +360,7 @@ class OwnFeedForward(FeedForward):
 
 
 Wiring = Fork | Residual | Scale
-"""Steps that open, close and scale branches: they hold no tensors."""
+"""Steps that open, close and scale branches: they compute nothing of a state."""
 
 Transformation = Attention | Normalise | FeedForward
 """Steps that transform what they read."""
@@ -394,7 +406,7 @@ class LayerTrace:
 
 
 def _select(step: Step, rows: QueryRows) -> Step:
-    return step if isinstance(step, Wiring) else step.select(rows)
+    return step if isinstance(step, Residual | Scale) else step.select(rows)
 
 
 def _select_experts(experts: tuple[Expert, ...], rows: QueryRows, count: int) -> tuple[Expert, ...]:

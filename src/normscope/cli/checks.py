@@ -115,9 +115,9 @@ def check_approximation(options: MapSelectionOptions) -> None:
 def check_method(name: str, options: Sequence[str], *, heads: bool) -> None:
     """Raise for an unknown method, or for options that it does not have."""
     declared = METHODS.declaration(METHODS.listed_name(name))
-    check_method_options(METHODS.listed_name(name), declared.options, read_options(options))
-    if heads and not declared.constant("follows", False):
-        following = [each for each in METHODS if METHODS.declaration(each).constant("follows", False)]
+    check_method_options(declared.name, declared.defaults(), read_options(options))
+    if heads and not declared.follows:
+        following = [each for each in METHODS if METHODS.declaration(each).follows]
         raise InputError(
             f"The method {name!r} does not follow single heads: leave out --heads, or use {listing(map(repr, following))}."
         )
@@ -135,8 +135,6 @@ def check_explanation_file(out: Path | None, flow: float | None) -> None:
 def check_question(request: Mapping[str, Any], *, state: bool) -> None:
     """Raise if the options of an explanation contradict each other."""
     target, against, continue_for = (request.get(name) for name in ("target", "against", "continue_for"))
-    if request.get("objective") == "contrast" and against is None:
-        raise InputError("A contrast is with another word or label: name it (--against).")
     if state and (against is not None or continue_for is not None):
         raise InputError("--state takes the place of --against and --continue-for: give one of them.")
     if continue_for is None:
@@ -169,8 +167,6 @@ def check_answer_request(
         raise InputError(unknown(f"There is no unit {units!r}", units, "Units", UNITS))
     if hops is not None and hops != "all" and not (hops.isdecimal() and len(hops) < 10):
         raise InputError(f"Credit is handed on a number of times (--hops), or 'all' the way, not {hops!r}.")
-    if request.get("objective") == "contrast" and request.get("against") is None:
-        raise InputError("A contrast is with another answer: name it (--against).")
     if request.get("max_new_tokens", 1) < 1 or top < 1:
         raise InputError("--max-new-tokens and --top are at least 1.")
     if out is not None:
@@ -224,7 +220,7 @@ def check_experiments(
 
 def _ranks_only(name: str, options: Mapping[str, object]) -> bool:
     """Whether an experiment with these options uses the ranks of map values alone."""
-    needed = EXPERIMENTS.declaration(name).constant("rank_options")
+    needed = EXPERIMENTS.declaration(name).rank_options
     return bool(needed) and needed.items() <= options.items()
 
 
@@ -233,7 +229,7 @@ def check_corpus(names: Sequence[str], corpus: str | None, options: CorpusOption
     from normscope.corpora import Corpus, CorpusError
 
     declared = [EXPERIMENTS.declaration(EXPERIMENTS.listed_name(name)) for name in names]
-    if corpus is None and any(each.constant("reads_corpus") for each in declared):
+    if corpus is None and any(each.reads_corpus for each in declared):
         raise InputError("These experiments need a corpus: name one (--corpus).")
     if corpus is not None:
         files = Corpus.of(corpus, options)
@@ -277,7 +273,7 @@ def read_experiment_options(given: Sequence[str], names: Sequence[str]) -> dict[
 def _typed(experiment: str, option: str, value: str) -> object:
     """A value in the type of the option's default."""
     check_experiment_options(experiment, {option: value})
-    default = EXPERIMENTS.declaration(EXPERIMENTS.listed_name(experiment)).options[option]
+    default = EXPERIMENTS.declaration(EXPERIMENTS.listed_name(experiment)).defaults()[option]
     try:
         match default:
             case bool():

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from normscope.errors import FileError, InputError, listing, unknown
 from normscope.models.options import ModelOptions
-from normscope.paths import FIGURES, NETCDF, PAGE, TABLES
+from normscope.paths import FIGURES, IMAGES, NETCDF, PAGE, TABLES
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -159,7 +159,6 @@ def complain(error: Exception) -> None:
 STANDARD_INPUT = "-"
 TEXTS = ("txt", "text", "md", "rst")
 RESULTS = (NETCDF, "zarr")
-IMAGES = ("png", "jpg", "jpeg", "gif", "bmp", "webp", "tif", "tiff")
 _OTHERS = (*TABLES, *FIGURES, PAGE, "htm", "jsonl", "tsv", "docx", "odt", "gz", "zip", "safetensors")
 
 _ESCAPE = "If it is the text itself, use --as-text."

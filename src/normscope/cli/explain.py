@@ -29,6 +29,7 @@ from normscope.cli.expansion import Expansion, expanded
 from normscope.cli.texts import PAIRS, TextOptions, renamed_option
 from normscope.methods import METHODS
 from normscope.models.options import ModelOptions
+from normscope.paths import PAGE, RESULTS, ending
 from normscope.request import ExplainOptions, ExplainRequest
 
 if TYPE_CHECKING:
@@ -104,14 +105,24 @@ def explain_command(
             rich_help_panel=_SHOWN,
         ),
     ] = None,
+    verify: Annotated[
+        int | None,
+        typer.Option(
+            "--verify",
+            help="Also cut this many of the strongest edges in the real model, and compare with what is predicted.",
+            show_default=False,
+            rich_help_panel=_SHOWN,
+            min=1,
+        ),
+    ] = None,
     out: options.Out = None,
     model: ModelOptions,
 ) -> None:
     """Show what made the model say this: what each token puts into a logit.
 
     The logit is that of a word or label, and by default it is taken apart exactly, for given attention weights, deviations
-    of norms and slopes of activations. With --out it is written as a
-    picture (svg, png, pdf), a page (html), a table (csv, parquet, json) or netCDF (nc).
+    of norms and slopes of activations. With --out it is written as a picture (svg, png, pdf), as a page (html: the
+    explorer, in which to follow what flows through the layers), a table (csv, parquet, json) or netCDF (nc).
     """
     texts, (decoder_text,) = reading.read(text, request.get("decoder_text"))
     check_text(texts.text, texts.pair)
@@ -140,11 +151,22 @@ def explain_command(
         explanation = analyzer.explain(texts.inputs(analyzer), **keywords)
     if explanation.note:
         say(explanation.note, "yellow")
-    if units == "sentence":
-        explanation = explanation.sentences()
-    elif words or units == "word":
-        explanation = explanation.words()
-    show_or_write(explanation, out, flow, top)
+    chosen = "word" if words and units == "token" else units
+    if out is not None and ending(out, RESULTS) == PAGE:
+        _write_page(explanation, out, chosen)
+    else:
+        show_or_write(_in_units(explanation, chosen), out, flow, top)
+    if verify is not None:
+        _verify(explanation, verify)
+
+
+def _verify(explanation: Explanation, count: int) -> None:
+    """Cut edges in the model and print what came of it."""
+    from normscope.output.verification_terminal import verification_view
+
+    with working("Cutting edges"):
+        verified = explanation.verify(count)
+    result_console().print(verification_view(verified))
 
 
 def methods_command(name: options.NamePart = None) -> None:
@@ -177,6 +199,23 @@ def _label(analyzer: Analyzer, name: str | None) -> str | int | None:
         return int(name)
     names = labels_of(analyzer.model)
     return name if names is None or name in names else int(name)
+
+
+def _in_units(explanation: Explanation, unit: str) -> Explanation:
+    match unit:
+        case "sentence":
+            return explanation.sentences()
+        case "word":
+            return explanation.words()
+        case _:
+            return explanation
+
+
+def _write_page(explanation: Explanation, out: Path, unit: str) -> None:
+    """Write the explorer, which opens with the flow and has every unit to choose from."""
+    with working(f"Writing {out}"):
+        explanation.save(out, start={"units": unit})
+    say_written(out)
 
 
 def show_or_write(explanation: Explanation, out: Path | None, flow: float | None, top: int = _TOP) -> None:

@@ -22,7 +22,7 @@ from normscope.cli.console import (
     working,
 )
 from normscope.cli.expansion import expanded
-from normscope.cli.texts import TEXTS, TextOptions
+from normscope.cli.texts import TEXTS, TextOptions, Texts
 from normscope.errors import InputError, require_extra
 from normscope.models.options import ModelOptions
 from normscope.request import AnalysisOptions
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
     from normscope.explorer.packing import Precision
     from normscope.explorer.payload import Shown
+    from normscope.results.analysis import Analysis
+    from normscope.results.explanation import Explanation
 
 _SIDE = "Side by side"
 
@@ -69,6 +71,10 @@ def explore(
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("explorer.html"),
     layer: options.Layer = None,
     heads: Annotated[bool, typer.Option("--heads", help="Also the maps of single heads.")] = False,
+    maps_only: Annotated[
+        bool,
+        typer.Option("--maps-only", help="Leave out what the model predicts, and why: it takes three passes more."),
+    ] = False,
     compare: Annotated[
         str | None,
         typer.Option(
@@ -98,7 +104,7 @@ def explore(
     """Write one HTML file in which to explore the maps of a text.
 
     It works from disk and loads nothing. Step through the chain of a layer and watch each component rewrite the map;
-    click tokens; compare; export.
+    click tokens; compare; export. Of a model with a head it also has what the model predicts, and where that came from.
     """
     check_page(out)
     page_precision = _precision(precision)
@@ -131,15 +137,32 @@ def explore(
         analyses.append(analyse(second, other.inputs(second), request))
     for analysis in analyses:
         say_approximate(analysis)
-    _write(analyses, out, page_precision)
+    predictions, explanations = ([], []) if maps_only else _prediction(first, texts, analyses)
+    _write([*analyses, *explanations], out, page_precision, predictions)
 
 
-def _write(results: Sequence[Shown], out: Path, precision: Precision) -> None:
+def _prediction(
+    analyzer: Analyzer, texts: Texts, analyses: Sequence[Analysis]
+) -> tuple[list[dict[str, object]], list[Explanation]]:
+    """What the model predicts and why, for a single analysis of a model with a head that fits into a page."""
+    from normscope.explorer.predictions import explained_prediction
+    from normscope.explorer.requests import Order, task_of
+    from normscope.explorer.windows import LongResults
+
+    if len(analyses) > 1 or task_of(analyzer) is None or LongResults(*analyses).any:
+        return [], []
+    with working("Explaining the prediction", "layers") as on_progress:
+        return explained_prediction(Order(analyzer, texts.inputs(analyzer), texts.decoder_text), on_progress)
+
+
+def _write(
+    results: Sequence[Shown], out: Path, precision: Precision, predictions: Sequence[dict[str, object]] = ()
+) -> None:
     from normscope.explorer.page import write_page
     from normscope.explorer.windows import LongResults
 
     with working(f"Writing {out}") as tell:
-        write_page(*results, path=out, precision=precision, tell=tell)
+        write_page(*results, path=out, precision=precision, tell=tell, predictions=predictions)
     say_written(out)
     if LongResults(*results).any:
         say("This result is too long for a page, which shows it in blocks of tokens: `normscope serve` looks inside.")

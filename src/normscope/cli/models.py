@@ -52,7 +52,11 @@ CONVERT_EXAMPLES = (
     "normscope convert --model ./old-model --allow-pickle --out ./new-model",
 )
 
-_NOT_BY_DEFAULT: dict[str, dict[str, Any]] = {"big_bird": {"attention_type": "original_full"}}
+_NOT_BY_DEFAULT: dict[str, dict[str, Any]] = {
+    "big_bird": {"attention_type": "original_full"},
+    "gemma4_text": {"hidden_size_per_layer_input": 0},
+    "gemma4": {"text_config": {"hidden_size_per_layer_input": 0}},
+}
 """Settings of a type without which its default configuration is refused."""
 
 _SENTENCE = "The opera singer caught a soap bubble."
@@ -284,7 +288,8 @@ def _kind(family: Family) -> str:
 
 def _types_of(parts: tuple[Any, ...], component: str, suffix: str) -> str:
     """The types of a block's parts that implement a component, as words: `PlainPart` is `plain`."""
-    work = [getattr(part, "feed_forward", part) for part in parts if part.component == component]
+    there = [part for part in parts if part.component == component and type(part).__name__ != "AbsentPart"]
+    work = [getattr(part, "feed_forward", part) for part in there]
     return ", ".join(dict.fromkeys(_in_words(part, suffix) for part in work))
 
 

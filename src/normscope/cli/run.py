@@ -68,8 +68,8 @@ def experiments_command(name: options.NamePart = None) -> None:
         table.add_column(heading, overflow="fold", no_wrap=heading == "name")
     for listed in names:
         declared = EXPERIMENTS.declaration(listed)
-        defaults = ", ".join(f"{option}={_shown(default)}" for option, default in declared.options.items())
-        table.add_row(*map(declared.constant, ("name", "paper", "shows", "summary")), defaults)
+        defaults = ", ".join(f"{option}={_shown(default)}" for option, default in declared.defaults().items())
+        table.add_row(listed, declared.paper, declared.shows, declared.summary, defaults)
     result_console().print(table)
 
 

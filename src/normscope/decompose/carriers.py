@@ -45,8 +45,8 @@ class Carrier(ABC):
         """RES: adds the decomposition that went around."""
 
     @abstractmethod
-    def scaled(self, factor: float) -> Carrier:
-        """Every part and the bias times a constant."""
+    def scaled(self, factor: float | Tensor) -> Carrier:
+        """Every part and the bias times a constant, one for all channels or one for each."""
 
     @abstractmethod
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Carrier:
@@ -62,7 +62,7 @@ class Carrier(ABC):
     def __add__(self, bypass: Carrier) -> Carrier:
         return self.add(opened(bypass))
 
-    def __mul__(self, factor: float) -> Carrier:
+    def __mul__(self, factor: float | Tensor) -> Carrier:
         return self.scaled(factor)
 
 
@@ -160,7 +160,7 @@ class Sums:
         rows[: len(shorter)] += shorter
         return Sums(rows, self.queries)
 
-    def scaled(self, factor: float) -> Sums:
+    def scaled(self, factor: float | Tensor) -> Sums:
         return Sums(self.rows * factor, self.queries)
 
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Sums:
@@ -201,7 +201,7 @@ class Summed(OpenCarrier):
     def add(self, bypass: OpenCarrier) -> Summed:
         return Summed(sums=self.sums.add(bypass.sums))
 
-    def scaled(self, factor: float) -> Summed:
+    def scaled(self, factor: float | Tensor) -> Summed:
         return Summed(sums=self.sums.scaled(factor))
 
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Summed:

@@ -107,7 +107,7 @@ class Dense(Carrier):
             self.parts[sums.queries, rows] = sums.own
         return Dense(sums=sums, parts=self.parts, extents=self.extents)
 
-    def scaled(self, factor: float) -> Dense:
+    def scaled(self, factor: float | Tensor) -> Dense:
         return Dense(sums=self.sums.scaled(factor), parts=self.parts.mul_(factor), extents=self.extents)
 
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Dense:

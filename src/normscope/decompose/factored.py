@@ -55,7 +55,7 @@ class Factored(OpenCarrier):
             )
         return Factored(sums=self.sums.add(bypass.sums), groups=tuple(groups))
 
-    def scaled(self, factor: float) -> Factored:
+    def scaled(self, factor: float | Tensor) -> Factored:
         return Factored(sums=self.sums.scaled(factor), groups=tuple(group.scaled(factor) for group in self.groups))
 
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Factored:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -25,6 +24,7 @@ from normscope.chain.trace import (
     Attention,
     CrossAttention,
     FeedForward,
+    Fork,
     LayerTrace,
     Norm,
     Normalise,
@@ -32,6 +32,7 @@ from normscope.chain.trace import (
     Step,
     Wiring,
 )
+from normscope.options import BiasShare
 from normscope.pullback.block import composed_values, constant_values
 
 Vectors = Float[Tensor, "query column d"]
@@ -39,9 +40,6 @@ Vectors = Float[Tensor, "query column d"]
 
 Memory = Float[Tensor, "key column d"]
 """The same of the states of an encoder, which a cross-attention reads."""
-
-BiasShare = Literal["apart", "absdot", "norm", "equal"]
-"""What becomes of biases: kept apart, or shared out over the tokens as DecompX does, wherever one is added."""
 
 CHUNK_ELEMENTS = 1 << 21
 """How many neurons of all vectors are held at a time inside a feed-forward."""
@@ -165,6 +163,8 @@ def _prepared(step: Step) -> Wiring | _Prepared:
             return _Normalising.of(step)
         case FeedForward():
             return _Feeding.of(step)
+        case Fork():
+            return Fork(tuple(_prepared(each) for each in step.around))
         case _:
             return step
 

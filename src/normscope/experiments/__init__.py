@@ -1,6 +1,6 @@
 """The experiments of the papers, each one call: list them, make one by name, and run several over a corpus in one pass.
 
-`EXPERIMENTS` is the only list: a new experiment is a class in a module of this package and one line here.
+Experiments are listed in `declared`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from warnings import warn
 import lazy_loader
 
 from normscope.errors import InputError, listing, require_corpus_extra, unknown
+from normscope.experiments import declared
+from normscope.experiments.declared import DeclaredExperiment
 from normscope.methods.registry import Registry
 
 if TYPE_CHECKING:
@@ -34,34 +36,8 @@ __all__ = [
     "merged",
 ]
 
-EXPERIMENTS: Registry[Experiment] = Registry(
-    "experiment",
-    {
-        "dispersion": "normscope.experiments.dispersion:Dispersion",
-        "categories": "normscope.experiments.categories:Categories",
-        "weight-vs-norm": "normscope.experiments.weight_norm:WeightVersusNorm",
-        "sinks": "normscope.experiments.sinks:Sinks",
-        "frequency": "normscope.experiments.frequency:Frequency",
-        "alignment": "normscope.experiments.alignment:Alignment",
-        "mixing-ratio": "normscope.experiments.mixing:MixingRatio",
-        "mixing-frequency": "normscope.experiments.frequency:MixingFrequency",
-        "expansion-rate": "normscope.experiments.expansion:ExpansionRate",
-        "scope-similarity": "normscope.experiments.scope_similarity:ScopeSimilarity",
-        "ff-amplification": "normscope.experiments.amplification:FeedForwardAmplification",
-        "word-split": "normscope.experiments.groups:WordSplit",
-        "entities": "normscope.experiments.groups:Entities",
-        "ff-norms": "normscope.experiments.ff_norms:FeedForwardNormsExperiment",
-        "outlier-dimensions": "normscope.experiments.outlier_dimensions:OutlierDimensions",
-        "evidence": "normscope.experiments.faithfulness.evidence:EvidenceExperiment",
-        "deletion": "normscope.experiments.faithfulness.deletion:Deletion",
-        "agreement": "normscope.experiments.faithfulness.agreement:Agreement",
-        "shapley": "normscope.experiments.faithfulness.shapley:Shapley",
-        "redundancy": "normscope.experiments.faithfulness.redundancy:Redundancy",
-        "similarity": "normscope.experiments.faithfulness.text_similarity:TextSimilarity",
-        "answers": "normscope.experiments.faithfulness.answers:Answers",
-    },
-)
-"""Every experiment by name, in the order in which they are listed. The classes are imported when they are used."""
+EXPERIMENTS: Registry[Experiment, DeclaredExperiment] = Registry("experiment", declared)
+"""Every experiment by name, in the order in which they are declared. The classes are imported when they are used."""
 
 # The classes need torch, which takes seconds to import: a command line knows their names and options without it.
 _lazily, _, _ = lazy_loader.attach(
@@ -89,7 +65,7 @@ def experiment(name: str, options: Mapping[str, Any] | None = None) -> Experimen
 
 def check_experiment_options(name: str, options: Mapping[str, object]) -> None:
     """Raise for options that an experiment does not have."""
-    known = EXPERIMENTS.declaration(EXPERIMENTS.listed_name(name)).options
+    known = EXPERIMENTS.declaration(EXPERIMENTS.listed_name(name)).defaults()
     for option in options:
         if option not in known:
             raise InputError(unknown(f"{name} has no option {option!r}", option, "Its options", known))
@@ -98,7 +74,7 @@ def check_experiment_options(name: str, options: Mapping[str, object]) -> None:
 def check_approximable(exact: Sequence[str], requested: str) -> None:
     """Raise if there are experiments that need `exact` maps: approximate ones are for those that use their ranks alone."""
     if exact:
-        by_ranks = {name: EXPERIMENTS.declaration(name).constant("rank_options") for name in EXPERIMENTS}
+        by_ranks = {name: EXPERIMENTS.declaration(name).rank_options for name in EXPERIMENTS}
         allowed = [
             f"{name} with {option}={','.join(value)}"
             for name, options in by_ranks.items()

@@ -21,7 +21,7 @@ from matplotlib.patches import Rectangle
 from scipy import stats
 
 from normscope.errors import InputError
-from normscope.experiments import figures, tables
+from normscope.experiments import declared, figures, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.links import (
     NONE,
@@ -46,22 +46,7 @@ _ENDS = {"argmax": "sentence end takes part", "exclude": "without sentence end"}
 
 
 @dataclass(frozen=True)
-class Alignment(Experiment):
-    """Options: `setting`, AWO, AWI or both; `eos`, whether the end of the sentence takes part (`argmax`, as in the authors'
-    code), does not (`exclude`), or both; `links`, whether the table of links is that of the best layer, of all layers or
-    none; `examples`, for how many of the first pairs soft, hard and gold alignments are drawn."""
-
-    setting: str = "both"
-    eos: str = "both"
-    links: str = "best"
-    examples: int = 3
-
-    name: ClassVar[str] = "alignment"
-    paper: ClassVar[str] = "Kobayashi et al. 2020"
-    shows: ClassVar[str] = "alignment error rates of weights and norms"
-    summary: ClassVar[str] = (
-        "word alignment from cross-attention: error rate by layer and head (needs pairs with gold links)"
-    )
+class Alignment(declared.Alignment, Experiment):
     columns: ClassVar[dict[str, str]] = {
         "setting": "AWO: a row belongs to the token it gives out; AWI: to the token it reads",
         "eos": "argmax: the end of the sentence may be the best, and then there is no link; exclude: it is left out",

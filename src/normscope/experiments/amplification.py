@@ -28,7 +28,7 @@ from rich.table import Table as TextTable
 from rich.text import Text
 
 from normscope.errors import InputError
-from normscope.experiments import chain, figures, tables
+from normscope.experiments import chain, declared, figures, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.tables import Row, Table
@@ -85,24 +85,7 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class FeedForwardAmplification(Experiment):
-    """Options: `axis`, how maps are scaled; `top`, pairs per layer; `minimum_count`, how often a pair has to occur;
-    `same_type`, whether pairs of a type with itself are listed; `special_tokens`, whether they take part; `kinds`, those of
-    ff, group and ln to list."""
-
-    axis: NormaliseAxis = "column"
-    top: int = 10
-    minimum_count: int = 2
-    same_type: bool = True
-    special_tokens: bool = True
-    kinds: tuple[str, ...] = (*KINDS, LN)
-
-    name: ClassVar[str] = "ff-amplification"
-    paper: ClassVar[str] = "Kobayashi et al. 2024"
-    shows: ClassVar[str] = "Tables 2, 3"
-    summary: ClassVar[str] = (
-        "the pairs of subword types that the feed-forward (and the group around it) brings together most"
-    )
+class FeedForwardAmplification(declared.FeedForwardAmplification, Experiment):
     columns: ClassVar[dict[str, str]] = {
         "kind": "ff: the feed-forward alone; group: norm, feed-forward, residual and norm (as far as the model has them); "
         "ln: the norm after the feed-forward",

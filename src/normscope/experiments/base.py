@@ -17,6 +17,7 @@ import numpy as np
 
 from normscope.chain.measure import AnyMeasure, Measure
 from normscope.errors import InputError, listing
+from normscope.experiments.declared import DeclaredExperiment
 from normscope.experiments.partial import Partial, merged
 from normscope.experiments.tables import Row, Table, finite_rows
 from normscope.models.source import short_name
@@ -243,13 +244,9 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Experiment(ABC):
+class Experiment(DeclaredExperiment, ABC):
     """One experiment of the papers. Its options are its fields."""
 
-    name: ClassVar[str]
-    paper: ClassVar[str]
-    shows: ClassVar[str]
-    summary: ClassVar[str]
     columns: ClassVar[Mapping[str, str]]
     """What every column of the tables means."""
     captions: ClassVar[Mapping[str, str]] = {}
@@ -257,10 +254,6 @@ class Experiment(ABC):
     are drawn once for each kind or question; the longest entry wins."""
     across_caption: ClassVar[str] = ""
     """What a figure of several models shows, for experiments that have one."""
-    reads_corpus: ClassVar[bool] = True
-    """Whether it needs a corpus; otherwise it is computed from the model alone."""
-    rank_options: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """The options with which its tables depend on the ranks of map values alone, so that maps may be approximate."""
 
     @abstractmethod
     def needs(self, model: ModelFacts) -> Needs:
@@ -290,7 +283,7 @@ class Experiment(ABC):
         """Whether its tables depend on the order of the values of maps alone, so that maps may be approximate."""
         return bool(self.rank_options) and all(tuple(getattr(self, name)) == v for name, v in self.rank_options.items())
 
-    def check(self, analyzer: Analyzer) -> None:  # noqa: B027  (most take any model)
+    def check(self, analyzer: Analyzer) -> None:
         """Raise for a model that the experiment cannot be run on, before any work begins."""
 
     def from_model(self, analyzer: Analyzer) -> Partial:

@@ -10,7 +10,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from normscope.experiments import figures, tables
+from normscope.experiments import declared, figures, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.partial import Moments, Partial
 from normscope.experiments.tables import Row
@@ -22,13 +22,7 @@ from normscope.scopes import ATTENTION_WEIGHTS, Scope
 
 
 @dataclass(frozen=True)
-class Categories(Experiment):
-    """No options."""
-
-    name: ClassVar[str] = "categories"
-    paper: ClassVar[str] = "Kobayashi et al. 2020"
-    shows: ClassVar[str] = "attention to [CLS], [SEP], punctuation and other tokens"
-    summary: ClassVar[str] = "what special tokens and punctuation get by attention weights and by norms"
+class Categories(declared.Categories, Experiment):
     columns: ClassVar[dict[str, str]] = {
         "category": "[CLS], [SEP], comma or period, other, or, of a causal model, its first token (of the keys)",
         "layer": "layer, from 1",

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from matplotlib.figure import Figure
 
-from normscope.experiments import figures, tables
+from normscope.experiments import declared, figures, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.partial import Moments, Partial, Rows
 from normscope.experiments.statistics import LogBins
@@ -23,13 +23,7 @@ _QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
 
 
 @dataclass(frozen=True)
-class Dispersion(Experiment):
-    """No options."""
-
-    name: ClassVar[str] = "dispersion"
-    paper: ClassVar[str] = "Kobayashi et al. 2020"
-    shows: ClassVar[str] = "dispersion of ||x|| and ||f(x)||"
-    summary: ClassVar[str] = "how much the norms of input vectors and of each head's transformed vectors vary"
+class Dispersion(declared.Dispersion, Experiment):
     columns: ClassVar[dict[str, str]] = {
         "quantity": "x: norm of the block's input vectors; f(x): norm of a head's transformed vectors",
         "layer": "layer, from 1",

@@ -17,11 +17,11 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from normscope.capture import blocks_of
-from normscope.capture.values import value_projection
+from normscope.capture.values import projections, value_projection
 from normscope.capture.weights import BlockWeights
 from normscope.chain.trace import LayerNorm
 from normscope.errors import UnsupportedArchitectureError
-from normscope.experiments import figures, published, tables
+from normscope.experiments import declared, figures, published, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.partial import Moments, Partial
 from normscope.experiments.tables import Row
@@ -31,6 +31,9 @@ from normscope.families.spec import (
     HookedAttention,
     LatentPerHead,
     LinearMixer,
+    ProbedAttention,
+    SequenceFirst,
+    SideBySide,
     SplitHeads,
     Topology,
     Value,
@@ -46,19 +49,7 @@ _FORMS = ("affine", "linear", _PUBLISHED)
 
 
 @dataclass(frozen=True)
-class ExpansionRate(Experiment):
-    """Option `form`: `affine`, as in the paper, `[x 1] -> [x W_V W_O + b  1]` with `b = b_V W_O + b_O`; `linear`, the linear
-    map alone, divided by sqrt(d); `authors`, as their code has it: the affine map with b_O in a column instead of a row."""
-
-    form: str = "affine"
-
-    name: ClassVar[str] = "expansion-rate"
-    paper: ClassVar[str] = "Kobayashi et al. 2021"
-    shows: ClassVar[str] = "expansion rate of f"
-    reads_corpus: ClassVar[bool] = False
-    summary: ClassVar[str] = (
-        "how much the attention's value and output projections stretch vectors (from the weights alone)"
-    )
+class ExpansionRate(declared.ExpansionRate, Experiment):
     columns: ClassVar[dict[str, str]] = {
         "layer": "layer, from 1; empty for the mean over layers",
         "expansion_rate": "root mean square of the singular values of f",
@@ -162,7 +153,8 @@ class _Transformation:
             )
         output = weights.linear(part.output, getattr(part, "layer_scale", None))
         d_head = output.weight.shape[1] // heads
-        groups = _groups(part.value, len(weights.linear(part.value.module).weight) // d_head, heads)
+        outputs = sum(len(weights.linear(path).weight) for path in projections(part.value))
+        groups = _groups(part.value, outputs // d_head, heads)
         projection, bias = value_projection(part.value, weights, groups, d_head)
         value = projection.repeat_interleave(heads // groups, dim=0).flatten(0, 1).T
         value_bias = value.new_zeros(groups, d_head) if bias is None else bias
@@ -190,12 +182,14 @@ class _Transformation:
 
 
 def _attention(topology: Topology) -> AttentionPart:
-    return next(part for part in topology.chain() if isinstance(part, DispatchedAttention | HookedAttention))
+    return next(
+        part for part in topology.chain() if isinstance(part, DispatchedAttention | HookedAttention | ProbedAttention)
+    )
 
 
 def _groups(value: Value, outputs: int, heads: int) -> int:
     """How many heads have values of their own, from the number of head-sized outputs of the (possibly fused) projection."""
-    if isinstance(value, SplitHeads):
+    if isinstance(value, SplitHeads | SequenceFirst | SideBySide):
         return outputs
     return heads if outputs == 3 * heads else (outputs - heads) // 2
 

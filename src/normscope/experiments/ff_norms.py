@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from matplotlib.figure import Figure
 
-from normscope.experiments import figures, tables
+from normscope.experiments import declared, figures, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.partial import Moments, Partial
 from normscope.experiments.tables import Row
@@ -18,15 +18,7 @@ _VECTORS = ("ff_output", "bypass")
 
 
 @dataclass(frozen=True)
-class FeedForwardNormsExperiment(Experiment):
-    """Option `masked`: whether tokens are masked first."""
-
-    masked: bool = True
-
-    name: ClassVar[str] = "ff-norms"
-    paper: ClassVar[str] = "Kobayashi et al. 2024"
-    shows: ClassVar[str] = "Figure 10"
-    summary: ClassVar[str] = "norm of the feed-forward's output beside the norm of what bypasses it"
+class FeedForwardNormsExperiment(declared.FeedForwardNormsExperiment, Experiment):
     columns: ClassVar[dict[str, str]] = {
         "layer": "layer, from 1",
         "vector": "ff_output, or bypass: the vector that the residual adds back",

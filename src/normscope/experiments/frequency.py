@@ -15,7 +15,7 @@ import pyarrow as pa
 from matplotlib.figure import Figure
 from scipy import stats
 
-from normscope.experiments import chain, figures, published, tables
+from normscope.experiments import chain, declared, figures, published, tables
 from normscope.experiments.amplification import type_ids
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.partial import Partial, Rows
@@ -81,13 +81,7 @@ _COLUMNS = {
 
 
 @dataclass(frozen=True)
-class Frequency(Experiment):
-    """No options; the ranks are the run's."""
-
-    name: ClassVar[str] = "frequency"
-    paper: ClassVar[str] = "Kobayashi et al. 2020"
-    shows: ClassVar[str] = "frequency rank against attention weight and ||f(x)||"
-    summary: ClassVar[str] = "how attention weights and ||f(x)|| go with token frequency"
+class Frequency(declared.Frequency, Experiment):
     columns: ClassVar[dict[str, str]] = {
         "quantity": "weight: attention the token gets (mean over heads, queries, layers); f: ||f(x)|| (over heads, layers)",
         **_COLUMNS,
@@ -119,15 +113,7 @@ class Frequency(Experiment):
 
 
 @dataclass(frozen=True)
-class MixingFrequency(Experiment):
-    """Option `masked`: whether tokens are masked first (the paper does not)."""
-
-    masked: bool = False
-
-    name: ClassVar[str] = "mixing-frequency"
-    paper: ClassVar[str] = "Kobayashi et al. 2021"
-    shows: ClassVar[str] = "Tables 3, 9, 10, 11, Figure 4"
-    summary: ClassVar[str] = "how the mixing ratio of a token goes with its frequency"
+class MixingFrequency(declared.MixingFrequency, Experiment):
     columns: ClassVar[dict[str, str]] = {
         "quantity": "scope of the mixing ratio (mean over layers per token occurrence)",
         **_COLUMNS,

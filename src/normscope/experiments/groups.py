@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from normscope.errors import InputError
-from normscope.experiments import figures, published, tables
+from normscope.experiments import declared, figures, published, tables
 from normscope.experiments.amplification import KINDS, UNIT, changes, scopes_needed, type_ids
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts, check_choice
 from normscope.experiments.matching import matched
@@ -27,7 +27,6 @@ from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.statistics import MeanDifference, Sample, compare_means
 from normscope.experiments.tables import Row
 from normscope.methods.norms import Decomposition
-from normscope.options import NormaliseAxis
 
 FEWEST = 20
 """With fewer pairs on a side, nothing is called significant: a bootstrap of so few values is too sure of itself."""
@@ -39,23 +38,11 @@ _TAIL = 0.005
 
 
 @dataclass(frozen=True)
-class GroupAmplification(Experiment):
-    """Options: `unit`, whether a pair is one of types, averaged over its occurrences, or each occurrence counts by itself;
-    `axis` of normalisation, `distance` signed or absolute, `resamples`, `sides`, `level`, `correction`."""
-
-    unit: str = "type"
-    axis: NormaliseAxis = "column"
-    distance: str = "signed"
-    resamples: int = 10_000
-    sides: str = "two"
-    level: float = 0.05
-    correction: str = "none"
-
+class GroupAmplification(declared.GroupAmplification, Experiment):
     label: ClassVar[str]
     """What the group is called in figures."""
     members: ClassVar[str]
     """What its members are called at the beginning of a sentence."""
-    paper: ClassVar[str] = "Kobayashi et al. 2024"
     columns: ClassVar[dict[str, str]] = {
         "kind": "ff: the feed-forward alone; group: norm, feed-forward, residual and norm",
         "layer": "layer, from 1",
@@ -227,14 +214,9 @@ def holm(p: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class WordSplit(GroupAmplification):
+class WordSplit(declared.WordSplit, GroupAmplification):
     """Pairs of subwords of one word."""
 
-    name: ClassVar[str] = "word-split"
-    shows: ClassVar[str] = "Figures 7a, 8"
-    summary: ClassVar[str] = (
-        "whether the feed-forward brings subwords of one word together, against other pairs of the same distances"
-    )
     label: ClassVar[str] = "same word"
     captions: ClassVar[dict[str, str]] = {
         "word-split": "Amplification between subwords of one word, compared with other pairs at the same distance.",
@@ -250,14 +232,9 @@ class WordSplit(GroupAmplification):
 
 
 @dataclass(frozen=True)
-class Entities(GroupAmplification):
+class Entities(declared.Entities, GroupAmplification):
     """Pairs of tokens of one named entity; needs a corpus with entity labels (CoNLL)."""
 
-    name: ClassVar[str] = "entities"
-    shows: ClassVar[str] = "Figure 7b"
-    summary: ClassVar[str] = (
-        "whether the feed-forward brings tokens of one named entity together (needs a CoNLL corpus)"
-    )
     label: ClassVar[str] = "same entity"
     captions: ClassVar[dict[str, str]] = {
         "entities": "Amplification between tokens of one named entity, compared with other pairs at the same distance.",

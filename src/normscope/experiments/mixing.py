@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table as TextTable
 
-from normscope.experiments import chain, figures, published, tables
+from normscope.experiments import chain, declared, figures, published, tables
 from normscope.experiments.base import (
     CLS,
     FIRST,
@@ -34,17 +34,7 @@ KINDS = ("normal", MASK, CLS, SEP, OVERALL)
 
 
 @dataclass(frozen=True)
-class MixingRatio(Experiment):
-    """Option `masked`: whether tokens are masked first, as in the paper."""
-
-    masked: bool = True
-
-    name: ClassVar[str] = "mixing-ratio"
-    paper: ClassVar[str] = "Kobayashi et al. 2021"
-    shows: ClassVar[str] = "Tables 2, 5, 6, 7, Figure 3"
-    summary: ClassVar[str] = (
-        "share of a state that comes from other tokens: mean, maximum, minimum; by layer and kind of token"
-    )
+class MixingRatio(declared.MixingRatio, Experiment):
     columns: ClassVar[dict[str, str]] = {
         "scope": "scope of the ratio; of weights, the sum over other keys by that over all; AttnResW is half of AttnW's",
         "layer": "layer, from 1",

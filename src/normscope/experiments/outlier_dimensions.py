@@ -16,7 +16,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 from normscope.errors import InputError
-from normscope.experiments import chain, figures, published, tables
+from normscope.experiments import chain, declared, figures, published, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.partial import Moments, Partial
 from normscope.experiments.similarity import (
@@ -31,25 +31,10 @@ from normscope.experiments.similarity import (
 from normscope.experiments.tables import Row, Table
 from normscope.methods.norms import Decomposition
 from normscope.methods.vectors import FeedForwardDimensions, MapWithoutDimensions
-from normscope.options import Correlation, NormaliseAxis
 
 
 @dataclass(frozen=True)
-class OutlierDimensions(Experiment):
-    """Options: `fraction`, the share of dimensions with the smallest gamma to remove; `correlations` and `normalisations`,
-    how maps are compared, as in scope-similarity; `masked`."""
-
-    fraction: float = 0.01
-    correlations: tuple[Correlation, ...] = ("pearson",)
-    normalisations: tuple[NormaliseAxis, ...] = ("none",)
-    masked: bool = True
-
-    name: ClassVar[str] = "outlier-dimensions"
-    paper: ClassVar[str] = "Kobayashi et al. 2024"
-    shows: ClassVar[str] = "Figure 11, removal"
-    summary: ClassVar[str] = (
-        "dimensions of the feed-forward beside the gamma of the norm after it, and the map without the outliers"
-    )
+class OutlierDimensions(declared.OutlierDimensions, Experiment):
     columns: ClassVar[dict[str, str]] = {
         "layer": "layer, from 1",
         "dimension": "dimension of the hidden state, from 0",

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from rich.table import Table as TextTable
 
 from normscope.errors import ScopeError
-from normscope.experiments import chain, figures, published, tables
+from normscope.experiments import chain, declared, figures, published, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.partial import Moments, Partial
 from normscope.experiments.similarity import (
@@ -33,24 +33,11 @@ from normscope.experiments.similarity import (
 )
 from normscope.experiments.tables import DIM, ERROR, PaperTable, Row, Table
 from normscope.methods.norms import Decomposition
-from normscope.options import Correlation, NormaliseAxis
 from normscope.scopes import Scope
 
 
 @dataclass(frozen=True)
-class ScopeSimilarity(Experiment):
-    """Options: `correlations`, those of pearson and spearman to compute; `normalisations`, those of none, row and column to
-    scale maps by first; `masked`, whether tokens are masked first."""
-
-    correlations: tuple[Correlation, ...] = ("pearson",)
-    normalisations: tuple[NormaliseAxis, ...] = ("none",)
-    masked: bool = True
-
-    name: ClassVar[str] = "scope-similarity"
-    paper: ClassVar[str] = "Kobayashi et al. 2024"
-    shows: ClassVar[str] = "Table 1, Figures 5, 9, 12"
-    summary: ClassVar[str] = "correlation of the maps at two scopes: adjacent, against the FF input, all pairs"
-    rank_options: ClassVar[dict[str, tuple[str, ...]]] = {"correlations": ("spearman",)}
+class ScopeSimilarity(declared.ScopeSimilarity, Experiment):
     columns: ClassVar[dict[str, str]] = {
         **COLUMNS,
         "first": "the earlier scope",

@@ -18,7 +18,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from normscope.errors import InputError
-from normscope.experiments import figures, tables
+from normscope.experiments import declared, figures, tables
 from normscope.experiments.base import FIRST, Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.partial import Moments, Partial
 from normscope.experiments.tables import Row
@@ -36,15 +36,7 @@ _WIDE = 10
 
 
 @dataclass(frozen=True)
-class Sinks(Experiment):
-    """Options: `massive`, how many times the sequence's median the norm of a massive state is."""
-
-    massive: float = 5.0
-
-    name: ClassVar[str] = "sinks"
-    paper: ClassVar[str] = "Xiao et al. 2024; Sun et al. 2024; norms after Kobayashi et al. 2020"
-    shows: ClassVar[str] = "attention sinks and massive states, beside norms"
-    summary: ClassVar[str] = "what the first token, separators and massive states get by weights and by norms"
+class Sinks(declared.Sinks, Experiment):
     columns: ClassVar[dict[str, str]] = {
         "layer": "layer, from 1",
         "head": "head, from 1",

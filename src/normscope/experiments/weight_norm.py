@@ -13,7 +13,7 @@ import pyarrow as pa
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
-from normscope.experiments import figures, tables
+from normscope.experiments import declared, figures, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, Outcome, RunFacts
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.statistics import LogBins, binned_spearman
@@ -34,15 +34,7 @@ _SHOWN = 8
 
 
 @dataclass(frozen=True)
-class WeightVersusNorm(Experiment):
-    """No options."""
-
-    name: ClassVar[str] = "weight-vs-norm"
-    paper: ClassVar[str] = "Kobayashi et al. 2020"
-    shows: ClassVar[str] = "relation of attention weight and ||f(x)||"
-    summary: ClassVar[str] = (
-        "attention weight against the norm of the vector it weighs, over all layers, heads, queries and keys"
-    )
+class WeightVersusNorm(declared.WeightVersusNorm, Experiment):
     columns: ClassVar[dict[str, str]] = {
         "category": "category of the key, or all",
         "spearman": "rank correlation of weight and ||f(x)||, from a joint histogram (bins 0.7 and 0.6 % wide)",

@@ -57,7 +57,7 @@ def read_question(model: Model, sequence: TokenSequence, wanted: Wanted) -> tupl
 
 def _along_direction(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, DirectionQuestion]:
     has_encoder, text = model.family.encoder is not None, wanted.decoder_text
-    if wanted.objective != "logit":
+    if wanted.objective not in (None, "logit"):
         raise InputError(f"A direction is no logit: leave out the objective {wanted.objective!r}.")
     if wanted.target is not None or wanted.against is not None or wanted.continue_for is not None:
         raise InputError("A direction takes the place of a target: give one of them.")
@@ -311,12 +311,9 @@ def checked(
     continue_for: object,
     direction: object,
     decoder_text: object,
-    objective: str = "logit",
+    objective: str | None = None,
 ) -> Wanted:
     """The question that a user asks."""
-    chosen = objective_of(objective)
-    if chosen == "contrast" and against is None:
-        raise InputError("A contrast is with another word or label: name it (against=...).")
     return Wanted(
         None if target is None else _said(target, "target"),
         None if against is None else _label(against),
@@ -324,7 +321,7 @@ def checked(
         None if continue_for is None else whole_number(continue_for, "The number of tokens (continue_for)"),
         None if direction is None else _direction(direction),
         None if decoder_text is None else _decoder_text(decoder_text),
-        chosen,
+        None if objective is None else objective_of(objective),
     )
 
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
@@ -22,7 +21,7 @@ from normscope.explain.probabilities import each_by_itself, has_probabilities
 from normscope.families.heads import head_of, labels_of
 from normscope.families.heads.spec import LANGUAGE_MODELLING, Task
 from normscope.models.model import Model
-from normscope.options import Objective
+from normscope.options import DEFAULT_OBJECTIVE, Objective
 
 ROW_PER_TOKEN: tuple[Task, ...] = ("token-classification", "question-answering", "replaced-token")
 """Tasks, beside language modelling, whose logits have a row for every token."""
@@ -45,8 +44,8 @@ class Wanted:
     direction: Float[Tensor, " d"] | Literal["state"] | None = None
     decoder_text: str | Sequence[int] | None = None
     """What the decoder of an encoder-decoder reads, where the label is not its own next token."""
-    objective: Objective = "logit"
-    """What of the label's logit is explained."""
+    objective: Objective | None = "logit"
+    """What of the label's logit is explained; `None` stands for what fits the model and the question."""
 
 
 Rows = Sequence[tuple[int | None, Wanted]]
@@ -100,7 +99,7 @@ class LogitQuestion(Question):
 
     @property
     def objective(self) -> str:
-        return self.asked.objective if self.asked.against is None else "contrast"
+        return objective_for(self.model, self.asked)
 
     @property
     def reads_tokens(self) -> bool:
@@ -146,37 +145,45 @@ def _answer(model: Model, row: int | None, wanted: Wanted, logits: Float[Tensor,
         row = int(logits[:, _label(model, wanted.target or 0, count)].argmax())
     label = int(logits[row].argmax()) if wanted.target is None else _label(model, wanted.target, count)
     name, weights = label_name(model, label), {label: 1.0}
-    if wanted.against is not None:
-        other = _label(model, wanted.against, count)
+    objective = objective_for(model, wanted)
+    if objective == "contrast":
+        other = (
+            _runner_up(model, logits[row], label) if wanted.against is None else _label(model, wanted.against, count)
+        )
         if other == label:
             raise InputError(f"Target and contrast are the same label, {name!r}: their difference is always zero.")
         weights[other] = -1.0
         name = f"{name} - {label_name(model, other)}"
-    elif wanted.objective == "margin":
-        _check_alternatives(model, count)
-        other = _runner_up(logits[row], label)
-        weights[other] = -1.0
-        name = f"{name} - {label_name(model, other)}"
-    centred = wanted.objective == "centred" and wanted.against is None
-    if centred:
-        _check_alternatives(model, count)
-    return Answer(Target(row, weights, centred), name, row)
-
-
-def _runner_up(logits: Float[Tensor, " label"], label: int) -> int:
-    """The most probable other label."""
-    others = logits.detach().clone()
-    others[label] = -torch.inf
-    return int(others.argmax())
-
-
-def _check_alternatives(model: Model, labels: int) -> None:
-    """Raise if the labels of a row do not exclude each other, so that a logit is above no others."""
-    if not has_probabilities(model.module, labels) or each_by_itself(model.module):
+    centred = objective in ("centred", "alternatives")
+    if centred and not _are_alternatives(model, count):
         raise InputError(
-            f"A centred logit, or a margin, is above those of labels that exclude each other, and those of {model.name} "
-            f"({head_of(model.module).task}) do not. Use objective='logit'."
+            f"A logit is compared with the mean over labels that exclude each other (objective={objective!r}), and those of "
+            f"{model.name} ({head_of(model.module).task}) do not. Use objective='logit'."
         )
+    return Answer(Target(row, weights, centred, objective == "alternatives"), name, row)
+
+
+def objective_for(model: Model, wanted: Wanted) -> Objective:
+    """What is explained of a label: what was requested, or by default what its logit can be compared with."""
+    if wanted.against is not None:
+        return "contrast"
+    if wanted.objective is not None:
+        return wanted.objective
+    names = labels_of(model.module)
+    return DEFAULT_OBJECTIVE if names is None or _are_alternatives(model, len(names)) else "logit"
+
+
+def _are_alternatives(model: Model, labels: int) -> bool:
+    """Whether the labels of a row exclude each other, so that they have probabilities to weigh them by."""
+    return has_probabilities(model.module, labels) and not each_by_itself(model.module)
+
+
+def _runner_up(model: Model, logits: Float[Tensor, " label"], label: int) -> int:
+    """The label with the largest logit beside one."""
+    if len(logits) < 2:
+        raise InputError(f"{model.name} has one label, and nothing to contrast it with. Use objective='logit'.")
+    first, second = logits.topk(2).indices.tolist()
+    return second if first == label else first
 
 
 def label_name(model: Model, label: int) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import cast
 
 from normscope.errors import InputError
 from normscope.explain.question import DirectionQuestion, Question
@@ -15,9 +15,7 @@ from normscope.families.heads import head_of
 from normscope.families.heads.spec import EndToken
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
-
-Removal = Literal["auto", "mask", "drop", "mean"]
-"""How a token is taken away; `mean` puts the mean of the input's own embeddings in its place."""
+from normscope.options import Removal
 
 NO_ROW = -1
 """The row of a value that does not exist without the token."""

@@ -137,7 +137,8 @@ class _CallListener(HeadListener):
 
 def can_stream(model: Model) -> bool:
     """Whether the blocks of a model can be run again one by one: it is one stack under a language-model head."""
-    return model.family.encoder is None and head_of(model.module).task == "causal-lm"
+    modules = model.family.encoder is None and model.family.stack.seams is None
+    return modules and head_of(model.module).task == "causal-lm"
 
 
 def _keeps_rows(model: Model) -> bool:

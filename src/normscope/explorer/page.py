@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files as resources
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from normscope.errors import NormscopeError
 from normscope.explorer.packing import Precision
-from normscope.explorer.payload import Shown, build_payload, encoded
+from normscope.explorer.payload import Shown, Start, build_payload, encoded
 from normscope.explorer.windows import LongResults, Tell
 from normscope.models.source import model_name
 from normscope.options import Unit
@@ -60,18 +61,33 @@ def bundle() -> str:
     return script
 
 
-def page_html(*results: Shown, precision: Precision = "display", tell: Tell | None = None) -> str:
+def page_html(
+    *results: Shown,
+    precision: Precision = "display",
+    tell: Tell | None = None,
+    predictions: Sequence[dict[str, object]] = (),
+    start: Start | None = None,
+) -> str:
     """The page of one analysis or of two side by side, of explanations, or of both, or of similarities, or of an answer, as
     HTML.
 
     An analysis of a text that is too long for a page is shown in blocks of tokens, whose values are sums; `tell` is then
-    called with the number of maps that are read, and their total.
+    called with the number of maps that are read, and their total. `predictions` are those of `explorer.predictions`; `start`
+    is how the page opens, in the words of its address.
     """
-    return render(encoded(LongResults(*results).opening(precision, tell)), title=title(*results))
+    payload = LongResults(*results).opening(precision, tell, predictions=predictions, start=start)
+    return render(encoded(payload), title=title(*results))
 
 
-def write_page(*results: Shown, path: str | Path, precision: Precision = "display", tell: Tell | None = None) -> Path:
-    """Write the page to a file, completely or not at all.
+def write_page(
+    *results: Shown,
+    path: str | Path,
+    precision: Precision = "display",
+    tell: Tell | None = None,
+    predictions: Sequence[dict[str, object]] = (),
+    start: Start | None = None,
+) -> Path:
+    """Write the page to a file, completely or not at all. Options are those of `page_html`.
 
     Examples:
         >>> from normscope.explorer import write_page
@@ -79,7 +95,8 @@ def write_page(*results: Shown, path: str | Path, precision: Precision = "displa
         'bubble.html'
     """
     ending(path, PAGES)
-    return _write(page_html(*results, precision=precision, tell=tell), path)
+    html = page_html(*results, precision=precision, tell=tell, predictions=predictions, start=start)
+    return _write(html, path)
 
 
 def write_answer_page(answer: Answer, path: str | Path, unit: Unit = "sentence") -> Path:

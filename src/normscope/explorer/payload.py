@@ -25,6 +25,7 @@ from normscope.results import schema
 from normscope.results.analysis import Analysis
 from normscope.results.answer import Answer
 from normscope.results.explanation import Explanation
+from normscope.results.explanation_words import meaning
 from normscope.results.rollout import from_inputs, normalised_by_method, residual_share
 from normscope.results.similarity import Similarity
 from normscope.scopes import Scope
@@ -39,21 +40,20 @@ _FEWEST_EDGES = 400
 def explanation_payload(explanation: Explanation, precision: Precision) -> dict[str, Any]:
     """What the front end needs of an explanation, and of its encoder below it."""
     dataset = explanation.dataset
+    adds_up = explanation.adds_up
+    biases = explanation.biases if adds_up else [None] * len(explanation.targets)
+    positions = [int(position) for position in dataset["target_position"].values]
     targets = [
-        {"name": str(name), "position": int(position), "value": float(value), "bias": float(bias)}
-        for name, position, value, bias in zip(
-            dataset["target_name"].values,
-            dataset["target_position"].values,
-            explanation.values,
-            explanation.biases,
-            strict=True,
-        )
+        {"name": name, "position": position, "value": value, "bias": bias}
+        for name, position, value, bias in zip(explanation.targets, positions, explanation.values, biases, strict=True)
     ]
     content = {
         "facts": pieces.facts(dataset),
         "method": explanation.method,
-        "quantity": str(dataset[names.RELEVANCE].attrs.get("quantity", names.LOGIT)),
-        "error": explanation.completeness,
+        "quantity": explanation.quantity,
+        "meaning": meaning(explanation),
+        "error": explanation.completeness if adds_up else None,
+        "note": explanation.note,
         "targets": targets,
         "predictions": _predictions(explanation),
         "stack": _stack(dataset, precision),
@@ -83,7 +83,7 @@ def _stack(dataset: xr.Dataset, precision: Precision) -> dict[str, Any]:
     content: dict[str, Any] = {
         "tokens": pieces.tokens(dataset, "query"),
         "keys": pieces.tokens(dataset, "key") if "key" in dataset.coords else pieces.tokens(dataset, "query"),
-        "relevance": pieces.block(dataset[names.RELEVANCE].values, "full"),
+        "relevance": pieces.block(_relevance(dataset), "full"),
     }
     if names.EDGES not in dataset:
         return content
@@ -94,6 +94,11 @@ def _stack(dataset: xr.Dataset, precision: Precision) -> dict[str, Any]:
     if edges.shape[-1] > own:
         content["taken"] = pieces.block(edges[..., own:].sum(axis=2), "full")
     return content | {"edges": _edges(edges, precision)}
+
+
+def _relevance(dataset: xr.Dataset) -> np.ndarray:
+    """`[target, depth, query]`; of a method that follows nothing through the layers, the attribution at depth 0."""
+    return dataset[names.RELEVANCE].values if names.RELEVANCE in dataset else dataset[names.ATTRIBUTION].values[:, None]
 
 
 def _edges(values: np.ndarray, precision: Precision) -> dict[str, object]:
@@ -125,6 +130,9 @@ VERSION = 5
 Shown = Analysis | Explanation | Similarity | Answer
 """What the front end shows."""
 
+Start = Mapping[str, str | int]
+"""Fields of the state of a page, by the names that they have in its address."""
+
 MOST_ANALYSES = 2
 MOST_EXPLANATIONS = 16
 
@@ -137,11 +145,13 @@ def build_payload(
     precision: Precision = "display",
     predictions: Sequence[dict[str, object]] = (),
     unit: Unit = "sentence",
+    start: Start | None = None,
 ) -> dict[str, Any]:
     """What the front end needs of one analysis, or of two to compare, and of explanations beside them or alone; or of
     similarities, or of an answer in units of its context, which are alone on a page.
 
     `predictions` are those at all positions of the first text, if the host knows them; otherwise those of the explanations.
+    `start` is how the page opens, in the words of its address, such as `{"units": "sentence"}`.
     """
     analyses = [result for result in results if isinstance(result, Analysis)]
     explanations = [result for result in results if isinstance(result, Explanation)]
@@ -162,6 +172,7 @@ def build_payload(
         "analyses": [analysis_payload(analysis, precision) for analysis in analyses],
         "explanations": [explanation_payload(explanation, precision) for explanation in explanations],
         "predictions": list(predictions),
+        **({"start": dict(start)} if start else {}),
         **(similarities_payload(similarities) if similarities else {}),
         **({"answer": answer_payload(answers[0], unit)} if answers else {}),
     }

@@ -1,16 +1,21 @@
-"""What a model predicts at every position at which it predicts something: the most probable labels.
+"""What a model predicts at every position at which it predicts something: the most probable labels, and why the last one.
 
-One plain pass of the model; nothing is explained here.
+The labels take one plain pass of the model.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, cast
+
+from normscope.errors import NormscopeError
 from normscope.explain.model_values import Values
 from normscope.explain.parse import read_question
 from normscope.explain.probabilities import EACH, each_by_itself, has_probabilities, probabilities
 from normscope.explain.question import Wanted, label_name
 from normscope.explorer.requests import Order, task_of
 from normscope.methods import resolve
+from normscope.results.explanation import Explanation
 
 _MOST = 6
 
@@ -60,3 +65,21 @@ def predictions_of(order: Order) -> list[dict[str, object]]:
         }
         for row, labels, chances in zip(rows, top.indices.tolist(), top.values.tolist(), strict=True)
     ]
+
+
+def explained_prediction(
+    order: Order, tell: Callable[[int, int], None]
+) -> tuple[list[dict[str, object]], list[Explanation]]:
+    """The predictions, and the explanation of the last one; nothing where it is not clear what to explain."""
+    try:
+        known = predictions_of(order)
+    except NormscopeError:
+        known = []
+    at = known[-1]["position"] if known and task_of(order.analyzer) == "masked-lm" else None
+    try:
+        made = order.analyzer.explain(
+            cast(Any, order.inputs), target=order.decoder_text, at=cast(Any, at), on_progress=tell
+        )
+    except NormscopeError:
+        return known, []
+    return known, [cast(Explanation, made)]

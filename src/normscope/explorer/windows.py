@@ -17,7 +17,7 @@ import xarray as xr
 
 from normscope.errors import InputError
 from normscope.explorer.packing import Precision, block
-from normscope.explorer.payload import Shown, analysis_payload, build_payload
+from normscope.explorer.payload import Shown, Start, analysis_payload, build_payload
 from normscope.inputs import NO_WORD
 from normscope.results import schema
 from normscope.results.analysis import Analysis
@@ -275,12 +275,19 @@ class LongResults:
         """Whether anything is too long."""
         return bool(self.windows)
 
-    def opening(self, precision: Precision = "display", tell: Tell | None = None) -> dict[str, Any]:
+    def opening(
+        self,
+        precision: Precision = "display",
+        tell: Tell | None = None,
+        *,
+        predictions: Sequence[dict[str, object]] = (),
+        start: Start | None = None,
+    ) -> dict[str, Any]:
         """The payload that a page begins with: the results themselves, long stacks in blocks, with their sizes."""
         told = _counted(tell, sum(windows.maps for windows in self.windows.values()))
         shown = [self._shown(place, analysis, told) for place, analysis in enumerate(self.analyses)]
         others = [result for result in self.results if not isinstance(result, Analysis)]
-        payload = build_payload(*shown, *others, precision=precision)
+        payload = build_payload(*shown, *others, precision=precision, predictions=predictions, start=start)
         for (place, part), windows in self.windows.items():
             content = payload["analyses"][place]
             tokens = readable(windows.dataset["key_token"].values)

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from PIL import Image
 
-from normscope.errors import InputError, NormscopeError
+from normscope.errors import InputError
 from normscope.explorer.payload import payload_json
-from normscope.explorer.predictions import decoder_text_of, predictions_of
+from normscope.explorer.predictions import decoder_text_of, explained_prediction
 from normscope.explorer.requests import Asking, Order, Pairing, Question, task_of
 from normscope.request import AnalysisOptions
 from normscope.results.analysis import Analysis
@@ -95,8 +95,7 @@ def analyse(
     known: list[dict[str, object]] = []
     if explained is not None:
         with steps.next() as on_progress:
-            known = _predictions(explained)
-            explanations = _explained(explained, known, on_progress)
+            known, explanations = explained_prediction(explained, on_progress)
     payload = payload_json(*analyses, *explanations, predictions=known)
     return Result(analyses, payload.encode("ascii"))
 
@@ -187,23 +186,6 @@ def _analysis(order: Order, heads: bool, tell: Callable[[int, int], None]) -> An
     inputs = cast(Any, order.inputs)
     options: AnalysisOptions = {"decoder_text": order.decoder_text, "heads": heads, "method": order.method}
     return order.analyzer.analyze(inputs, **{**options, "progress": False, "on_progress": tell})
-
-
-def _predictions(order: Order) -> list[dict[str, object]]:
-    try:
-        return predictions_of(order)
-    except NormscopeError:
-        return []
-
-
-def _explained(order: Order, known: list[dict[str, Any]], tell: Callable[[int, int], None]) -> list[Explanation]:
-    """The explanation of the last prediction; empty if it is not clear what to explain."""
-    at = known[-1]["position"] if known and task_of(order.analyzer) == "masked-lm" else None
-    try:
-        made = order.analyzer.explain(cast(Any, order.inputs), target=order.decoder_text, at=at, on_progress=tell)
-    except NormscopeError:
-        return []
-    return [cast(Explanation, made)]
 
 
 def _check_length(order: Order, most_tokens: int) -> None:

@@ -32,7 +32,10 @@ _KINDS = (
     "plain_decoders",
     "mixtures",
     "hybrids",
+    "state_spaces",
+    "unusual_decoders",
     "encoder_decoder",
+    "probed",
     "vision",
     "multimodal",
 )

@@ -7,6 +7,7 @@
 | the number of layers differs between encoder and decoder | all |
 | some layers have experts that are plain networks, and no expert may serve a token | Switch Transformers, NLLB-MoE |
 | what experts give is multiplied by the share of tokens that training kept | NLLB-MoE |
+| one model of texts and sounds: the towers of texts are analysed | SeamlessM4T |
 | norms before and after each branch, the cross-attention's too; two configurations inside another | T5Gemma |
 """
 
@@ -216,6 +217,30 @@ def _nllb_decoder(config: Config) -> list[Topology]:
 
 NLLB_MOE = _bart_like("nllb-moe", _nllb_encoder, _nllb_decoder, "nllb-moe")
 
+# ---- SeamlessM4T, its text towers -------------------------------------------------------------------------------------
+
+
+def _seamless(cross: tuple[LayerNormPart, DispatchedCrossAttention] | None = None) -> PreNorm:
+    return PreNorm(
+        _NORMED_ATTENTION,
+        feed_forward_norm=LayerNormPart("ffn_layer_norm"),
+        feed_forward=PlainPart("ffn.fc1", "ffn.act", "ffn.fc2"),
+        cross=cross,
+    )
+
+
+SEAMLESS = Family(
+    "seamless_m4t",
+    ("seamless_m4t", "seamless_m4t_v2"),
+    Stack(
+        "text_decoder.layers.*",
+        _seamless((LayerNormPart("cross_attention_layer_norm"), _NLLB_CROSS)),
+        causal=True,
+        depth=_decoder_layers,
+    ),
+    encoder=Stack("text_encoder.layers.*", _seamless(), depth=_encoder_layers),
+)
+
 # ---- T5Gemma --------------------------------------------------------------------------------------------------------
 
 _T5GEMMA_ENCODER = Sandwich(
@@ -256,4 +281,4 @@ T5GEMMA = Family(
     longest=unlimited,
 )
 
-FAMILIES = (BART, MBART, BIG_BIRD_PEGASUS, T5, SWITCH, NLLB_MOE, T5GEMMA)
+FAMILIES = (BART, MBART, BIG_BIRD_PEGASUS, T5, SWITCH, NLLB_MOE, SEAMLESS, T5GEMMA)

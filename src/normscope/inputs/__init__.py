@@ -9,7 +9,7 @@ from normscope.inputs.decoder import (
     read_targets,
     with_targets,
 )
-from normscope.inputs.images import ImageInput, read_images
+from normscope.inputs.images import ImageInput, is_image, read_images
 from normscope.inputs.sequence import NO_WORD, Batch, TokenSequence, batches
 from normscope.inputs.text import AS_TEXTS, Input, Reading, encodable, read_ids, read_inputs
 
@@ -25,6 +25,7 @@ __all__ = [
     "batches",
     "decoder_side",
     "encodable",
+    "is_image",
     "most_probable",
     "own_shift",
     "read_ids",

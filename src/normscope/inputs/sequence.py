@@ -60,11 +60,13 @@ class Batch:
         return Batch(self.indices * count, self.lengths * count, features, self.target_lengths * count)
 
 
-def batches(sequences: Sequence[TokenSequence], pad_id: int, device: torch.device) -> Iterator[Batch]:
-    """Batches of sequences of similar length, the longest first."""
+def batches(
+    sequences: Sequence[TokenSequence], pad_id: int, device: torch.device, *, alone: bool = False
+) -> Iterator[Batch]:
+    """Batches of sequences of similar length, the longest first; each sequence `alone` where padding would change it."""
     order = sorted(range(len(sequences)), key=lambda index: -len(sequences[index]))
     while order:
-        size = max(1, _BATCH_TOKENS // len(sequences[order[0]]))
+        size = 1 if alone else max(1, _BATCH_TOKENS // len(sequences[order[0]]))
         indices, order = order[:size], order[size:]
         yield _pad([sequences[index] for index in indices], indices, pad_id, device)
 

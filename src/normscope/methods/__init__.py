@@ -1,7 +1,7 @@
 """The methods that can be compared, by name: what there is, what each means, what it costs.
 
-`available_methods()` lists them with their default options, `method(name, **options)` makes one of them. `METHODS` is the
-only list: a new method is a class in a module of this package and one line here.
+`available_methods()` lists them with their default options, `method(name, **options)` makes one of them. Methods are
+listed in `declared`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import lazy_loader
 
 from normscope.deprecated import warn_renamed
 from normscope.errors import InputError, listing, unknown
+from normscope.methods import declared
 from normscope.methods.base import Gives, Method
 from normscope.methods.registry import Registry
 
@@ -42,28 +43,8 @@ __all__ = [
     "read_options",
 ]
 
-METHODS: Registry[Method] = Registry(
-    "method",
-    {
-        "pull-back": "normscope.methods.pull_back:PullBack",
-        "decompx": "normscope.methods.propagated:DecompX",
-        "alti-logit": "normscope.methods.alti:AltiLogit",
-        "gradient-norm": "normscope.methods.gradients:GradientNorm",
-        "gradient-x-input": "normscope.methods.gradients:GradientTimesInput",
-        "integrated-gradients": "normscope.methods.gradients:IntegratedGradients",
-        "leave-one-out": "normscope.methods.removal:LeaveOneOut",
-        "random": "normscope.methods.prediction:Random",
-        "norms": "normscope.methods.norms:Norms",
-        "projections": "normscope.methods.projections:ProjectionsMethod",
-        "propagated": "normscope.methods.propagated:Propagated",
-        "attention-rollout": "normscope.methods.rollout:AttentionRollout",
-        "globenc": "normscope.methods.globenc:GlobEnc",
-        "alti": "normscope.methods.alti:Alti",
-        "value-zeroing": "normscope.methods.value_zeroing:ValueZeroingMethod",
-        "contribution-weights": "normscope.methods.contribution_weights:ContributionWeightsMethod",
-    },
-)
-"""Every method by name, in the order in which they are listed. The classes are imported when they are used."""
+METHODS: Registry[Method, Method] = Registry("method", declared)
+"""Every method by name, in the order in which they are declared. The classes are imported when they are used."""
 
 # The classes need torch, which takes seconds to import: a command line knows the names and options of methods without it.
 __getattr__, _, _ = lazy_loader.attach(

@@ -19,6 +19,7 @@ from normscope.chain.fold import Point, Rules, fold_back
 from normscope.chain.measure import AnyMeasure, CaptureDepth
 from normscope.chain.trace import Attention, FeedForward, LayerTrace, Normalise, OwnFeedForward
 from normscope.explain.task import Asked, Attributed, read_off
+from normscope.methods import declared
 from normscope.methods.across_layers import maps_by
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
 from normscope.methods.maps import (
@@ -41,7 +42,7 @@ from normscope.scopes import Scope
 class AltiMaps(MapMeasure):
     """ALTI's contributions of every layer."""
 
-    quantity: ClassVar[str] = "contribution"
+    quantity: ClassVar[str] = declared.Alti.quantity
 
     def reach(self, components: Sequence[str]) -> CaptureDepth:
         return CaptureDepth(components_to_attentions(components))
@@ -60,16 +61,7 @@ class AltiMaps(MapMeasure):
 
 
 @dataclass(frozen=True)
-class Alti(LayerMethod):
-    name: ClassVar[str] = "alti"
-    summary: ClassVar[str] = (
-        "how much closer (L1) a part brings the state after attention and residual, as a share of the row"
-    )
-    quantity: ClassVar[str] = AltiMaps.quantity
-    cost: ClassVar[str] = "every part as a vector, tile by tile"
-    operations: ClassVar[str] = "2 L n^2 H d"
-    paper: ClassVar[str] = "Ferrando et al. 2022"
-
+class Alti(declared.Alti, LayerMethod):
     def measures(self, request: MapRequest) -> list[AnyMeasure]:
         refuse_options(self, request)
         return [AltiMaps()]
@@ -79,22 +71,11 @@ class Alti(LayerMethod):
 
 
 @dataclass(frozen=True)
-class AltiLogit(SharesOnly):
+class AltiLogit(declared.AltiLogit, SharesOnly):
     """What every layer's attention adds to the logit directly, followed to the inputs by ALTI's rollout of the layers below.
 
     As in the paper, what feed-forwards and the token's own embedding add is left out, so that shares do not add up.
     """
-
-    name: ClassVar[str] = "alti-logit"
-    summary: ClassVar[str] = (
-        "what each layer's attention adds to the logit directly, followed to the tokens by ALTI; no feed-forwards"
-    )
-    quantity: ClassVar[str] = "update of the logit by attention"
-    signed: ClassVar[bool] = True
-    cost: ClassVar[str] = "that of ALTI's maps, and a pass that keeps all traces"
-    operations: ClassVar[str] = "2 L n^2 H d"
-    paper: ClassVar[str] = "Ferrando et al. 2023"
-    passes: ClassVar[int] = 3
 
     def attribute(self, asked: Asked) -> Attributed:
         played, recording = read_off(asked)

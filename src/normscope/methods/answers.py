@@ -65,14 +65,10 @@ def read_prompt(model: Model, asked: AnswerRequest) -> tuple[Prompt, str | Seque
 
 def _objective(asked: AnswerRequest) -> Objective:
     if asked.objective is None:
-        return DEFAULT_OBJECTIVE if asked.against is None else "contrast"
+        return DEFAULT_OBJECTIVE
     objective = objective_of(asked.objective)
-    if (objective == "contrast") != (asked.against is not None):
-        raise InputError(
-            "A contrast is with another answer: name it (against=...)."
-            if asked.against is None
-            else f"With another answer (against), the objective is a contrast, not {objective!r}."
-        )
+    if asked.against is not None and objective != "contrast":
+        raise InputError(f"With another answer (against), the objective is a contrast, not {objective!r}.")
     return objective
 
 

@@ -11,15 +11,16 @@ from abc import ABC
 from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
+from normscope.methods.registry import Declaration
+
 Gives = Literal["layer maps", "attribution"]
 """What comes out: maps of every layer (`Analyzer.analyze`), or the tokens' shares of a prediction (`Analyzer.explain`)."""
 
 
 @dataclass(frozen=True)
-class Method(ABC):
+class Method(Declaration, ABC):
     """A way to say what flows between tokens, or what made a model say this. Fields of subclasses are its options."""
 
-    name: ClassVar[str]
     summary: ClassVar[str]
     """One sentence: what a number of the result means."""
     quantity: ClassVar[str]
@@ -31,6 +32,8 @@ class Method(ABC):
     """The leading term of the multiplications, in n tokens, hidden size d, F neurons, H heads, L layers."""
     paper: ClassVar[str]
     gives: ClassVar[Gives]
+    follows: ClassVar[bool] = False
+    """Whether it follows what flows through the layers: edges, heads, feed-forwards."""
     passes: ClassVar[int] = 2
     """About how many passes of the model, forwards or back, one attribution takes."""
     passes_per_token: ClassVar[bool] = False
@@ -50,3 +53,17 @@ class Method(ABC):
         """What a result says about how it was made."""
         options = {"method_options": json.dumps(self.options)} if self.options else {}
         return {"method": self.name, **options}
+
+
+@dataclass(frozen=True)
+class GivesLayerMaps(Method):
+    """A method whose results are maps of layers."""
+
+    gives: ClassVar[Gives] = "layer maps"
+
+
+@dataclass(frozen=True)
+class GivesAttribution(Method):
+    """A method of `Analyzer.explain`."""
+
+    gives: ClassVar[Gives] = "attribution"

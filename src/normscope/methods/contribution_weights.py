@@ -17,6 +17,7 @@ from torch import Tensor
 from normscope.chain.measure import AnyMeasure, CaptureDepth
 from normscope.chain.trace import Attention, CrossAttention, LayerTrace
 from normscope.decompose.key_groups import SELF, SOURCE
+from normscope.methods import declared
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
 from normscope.methods.maps import KeyMap, LayerMaps, MapMeasure, place_of, state_after
 from normscope.scopes import ATTENTIONS, Scope, scopes_of
@@ -27,7 +28,7 @@ class ContributionWeights(MapMeasure):
     """Contribution weights of every attention, and, if asked, of every head."""
 
     heads: bool = False
-    quantity: ClassVar[str] = "aligned norm"
+    quantity: ClassVar[str] = declared.ContributionWeightsMethod.quantity
 
     def reach(self, components: Sequence[str]) -> CaptureDepth:
         return CaptureDepth(1 + max(place for place, component in enumerate(components) if component in ATTENTIONS))
@@ -66,17 +67,7 @@ def _over_all_keys(
 
 
 @dataclass(frozen=True)
-class ContributionWeightsMethod(LayerMethod):
-    name: ClassVar[str] = "contribution-weights"
-    summary: ClassVar[str] = (
-        "attention weight x size of the transformed value x cosine with the attention's output; signed"
-    )
-    quantity: ClassVar[str] = ContributionWeights.quantity
-    signed: ClassVar[bool] = True
-    cost: ClassVar[str] = "less than a forward pass"
-    operations: ClassVar[str] = "2 L (n^2 d + n d^2)"
-    paper: ClassVar[str] = "the projection of Kobayashi et al. 2020's vectors on their sum"
-
+class ContributionWeightsMethod(declared.ContributionWeightsMethod, LayerMethod):
     @property
     def scope(self) -> Scope:
         return Scope("Attn")

@@ -12,6 +12,7 @@ from typing import ClassVar
 from normscope.chain.measure import AnyMeasure
 from normscope.chain.trace import FeedForward, Fork, LayerTrace, OwnFeedForward, Residual
 from normscope.decompose import decompose
+from normscope.methods import declared
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
 from normscope.methods.maps import LayerMaps, MapMeasure
 from normscope.scopes import Scope, scopes_of
@@ -25,11 +26,13 @@ class GlobEncMaps(MapMeasure):
 
     def of_layer(self, trace: LayerTrace) -> LayerMaps:
         first, last = _branch(trace)
+        fork = trace.steps[first]
+        around = fork.around if isinstance(fork, Fork) else ()
         left = replace(
             trace,
-            steps=(*trace.steps[:first], *trace.steps[last:]),
+            steps=(*trace.steps[:first], *around, *trace.steps[last:]),
             # After the branch the model's own states hold what is left out here, so that there is nothing to compare with.
-            states=(*trace.states[:first], *[None] * len(trace.states[last:])),
+            states=(*trace.states[:first], *[None] * len((*around, *trace.states[last:]))),
         )
         scope = scopes_of(left.components, weights=False)[-1]
         result = decompose(left, [scope])
@@ -57,18 +60,7 @@ def _scope(trace: LayerTrace, first: int, last: int) -> Scope:
 
 
 @dataclass(frozen=True)
-class GlobEnc(LayerMethod):
-    """`normalise`: whether a rollout divides rows by their sums first. The authors multiply the norms as they are."""
-
-    normalise: bool = False
-
-    name: ClassVar[str] = "globenc"
-    summary: ClassVar[str] = "norms of the parts through a whole layer, with the feed-forward's output left out"
-    quantity: ClassVar[str] = "norm"
-    cost: ClassVar[str] = "less than a forward pass for short texts: the parts stay factored"
-    operations: ClassVar[str] = "2 L (n^2 H^2 + n H^2 d)"
-    paper: ClassVar[str] = "Modarressi et al. 2022"
-
+class GlobEnc(declared.GlobEnc, LayerMethod):
     def measures(self, request: MapRequest) -> list[AnyMeasure]:
         refuse_options(self, request)
         return [GlobEncMaps()]

@@ -13,15 +13,12 @@ from torch import Tensor
 from normscope.errors import InputError
 from normscope.explain.model_values import Values
 from normscope.explain.task import Asked, Attributed
+from normscope.methods import declared
 from normscope.methods.prediction import STATES_AT_ONCE, SharesOnly
 
 
-class _Gradient(SharesOnly):
+class _Gradient(declared.Gradient, SharesOnly):
     """A method that reads the gradient of each value at the states that enter the first block."""
-
-    cost = "a forward pass, and a backward pass for each value"
-    operations = "6 L n (4 d^2 + 2 d F + n d)"
-    passes = 3
 
     def attribute(self, asked: Asked) -> Attributed:
         values = Values(asked.model, asked.sequence, asked.question)
@@ -41,45 +38,24 @@ class _Gradient(SharesOnly):
 
 
 @dataclass(frozen=True)
-class GradientNorm(_Gradient):
+class GradientNorm(declared.GradientNorm, _Gradient):
     """How sensitive a value is to a token."""
-
-    name = "gradient-norm"
-    summary = "the norm of the logit's gradient at the token's embedding: how sensitive the logit is to it"
-    quantity = "gradient norm"
-    paper = "Simonyan et al. 2014; Li et al. 2016"
 
     def share(self, gradient: Float[Tensor, "token d"], state: Float[Tensor, "token d"]) -> Float[Tensor, " token"]:
         return gradient.norm(dim=-1)
 
 
 @dataclass(frozen=True)
-class GradientTimesInput(_Gradient):
+class GradientTimesInput(declared.GradientTimesInput, _Gradient):
     """A linear guess at what a token puts into a value."""
-
-    name = "gradient-x-input"
-    summary = "the logit's gradient times the token's embedding: what the token puts in, to first order"
-    quantity = "gradient x input"
-    signed = True
-    paper = "Shrikumar et al. 2016; Denil et al. 2014"
 
     def share(self, gradient: Float[Tensor, "token d"], state: Float[Tensor, "token d"]) -> Float[Tensor, " token"]:
         return (gradient * state).sum(-1)
 
 
 @dataclass(frozen=True)
-class IntegratedGradients(SharesOnly):
+class IntegratedGradients(declared.IntegratedGradients, SharesOnly):
     """Gradients along the straight path from zero embeddings, by captum."""
-
-    steps: int = 50
-
-    name = "integrated-gradients"
-    summary = "the gradient integrated from zero embeddings to the token's own; adds up with many steps"
-    quantity = "integrated gradient"
-    signed = True
-    cost = "a forward and a backward pass for each step (50) and value"
-    operations = "6 steps L n (4 d^2 + 2 d F + n d)"
-    paper = "Sundararajan et al. 2017"
 
     def calls(self, length: int) -> int:
         return 3 * self.steps

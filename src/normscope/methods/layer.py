@@ -13,7 +13,7 @@ from typing import ClassVar
 from normscope.chain.measure import AnyMeasure
 from normscope.errors import InputError
 from normscope.methods.approximate import Approximate
-from normscope.methods.base import Gives, Method
+from normscope.methods.base import GivesLayerMaps
 from normscope.options import PAPERS, Conventions
 from normscope.results.schema import NORMS
 from normscope.scopes import Scope
@@ -33,10 +33,9 @@ class MapRequest:
 
 
 @dataclass(frozen=True)
-class LayerMethod(Method):
-    """A method whose results are maps of layers."""
+class LayerMethod(GivesLayerMaps):
+    """A method whose results are maps of layers, and how they are computed."""
 
-    gives: ClassVar[Gives] = "layer maps"
     across_layers: ClassVar[bool] = False
     """Whether maps follow the states from an earlier layer, so that all layers between are needed, and all queries."""
 

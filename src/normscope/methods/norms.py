@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from normscope.chain.trace import FeedForward, LayerTrace
 from normscope.decompose import Approximation, LayerRequest, LayerResult, Reached, decomposed
 from normscope.decompose.dense import PLAIN, Multiplication
 from normscope.errors import InputError
+from normscope.methods import declared
 from normscope.methods.approximate import Approximate, ApproximateLayer
 from normscope.methods.layer import LayerMethod, MapRequest
 from normscope.methods.maps import by_scope, error_variables, head_variables
@@ -22,7 +23,6 @@ from normscope.methods.projections import Projections, projected_scopes
 from normscope.methods.vectors import MapWithoutDimensions
 from normscope.options import ValueBias
 from normscope.results import schema
-from normscope.results.schema import NORMS
 from normscope.scopes import Scope, components_needed
 
 
@@ -197,16 +197,8 @@ def _ratio_variables(layers: Sequence[LayerResult], scopes: Sequence[Scope]) -> 
 
 
 @dataclass(frozen=True)
-class Norms(LayerMethod):
+class Norms(declared.Norms, LayerMethod):
     """Norms of the parts at every scope: the method of normscope itself."""
-
-    name: ClassVar[str] = NORMS
-    summary: ClassVar[str] = "the norm of the vector that a token put into a state, at every scope of a layer"
-    quantity: ClassVar[str] = "norm"
-    cost: ClassVar[str] = "one product of n x n vectors with the feed-forward's second matrix in every layer"
-    operations: ClassVar[str] = "2 L n^2 F d"
-    paper: ClassVar[str] = "Kobayashi et al. 2020, 2021, 2024"
-    passes_per_token: ClassVar[bool] = True
 
     def measures(self, request: MapRequest) -> list[AnyMeasure]:
         norms = Decomposition(

@@ -16,19 +16,17 @@ import xarray as xr
 from normscope.errors import CompletenessError
 from normscope.explain.model_values import Values
 from normscope.explain.task import Asked, Attributed, predictions_of
-from normscope.methods.base import Gives, Method
+from normscope.methods import declared
+from normscope.methods.base import GivesAttribution, Method
 from normscope.results.explanation_schema import attribution_tree
 
 STATES_AT_ONCE = 2048
 """How many tokens' states go through the model at once."""
 
 
-class Attribution(Method):
-    """A method of `Analyzer.explain`."""
+class Attribution(GivesAttribution):
+    """A method of `Analyzer.explain`, and how it is computed."""
 
-    gives: ClassVar[Gives] = "attribution"
-    follows: ClassVar[bool] = False
-    """Whether it follows what flows through the layers: edges, heads, feed-forwards."""
     through_slopes: ClassVar[bool] = False
     """Whether it goes through feed-forwards by the slopes of integrated gradients, which start at a baseline."""
 
@@ -76,18 +74,8 @@ def facts_of(method: Method, asked: Asked) -> dict[str, str | int | float]:
 
 
 @dataclass(frozen=True)
-class Random(SharesOnly):
+class Random(declared.Random, SharesOnly):
     """Chance, to compare with."""
-
-    seed: int = 0
-
-    name = "random"
-    summary = "uniform random numbers, the same for the same input and seed: what chance looks like"
-    quantity = "random number"
-    cost = "a forward pass"
-    operations = "n"
-    paper = "none"
-    passes = 1
 
     def attribute(self, asked: Asked) -> Attributed:
         values = Values(asked.model, asked.sequence, asked.question)

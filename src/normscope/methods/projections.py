@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from torch import Tensor
 from normscope.chain.measure import AnyMeasure, CaptureDepth, Errors, LayerMeasure, Variables
 from normscope.chain.trace import CrossAttention, LayerTrace
 from normscope.errors import SelectionError, listing
+from normscope.methods import declared
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
 from normscope.methods.maps import by_scope, error_variables, state_after
 from normscope.pullback.block import PulledBlock, pull_back_block
@@ -142,18 +142,8 @@ def _marked(scores: Float[Tensor, "*head query key"], trace: LayerTrace) -> Floa
 
 
 @dataclass(frozen=True)
-class ProjectionsMethod(LayerMethod):
+class ProjectionsMethod(declared.ProjectionsMethod, LayerMethod):
     """Projections alone, without the norms and their price."""
-
-    name: ClassVar[str] = "projections"
-    summary: ClassVar[str] = (
-        "the share of a token in a state: signed, adding up to 1 with the bias, per head at every scope"
-    )
-    quantity: ClassVar[str] = "projection"
-    signed: ClassVar[bool] = True
-    cost: ClassVar[str] = "about a backward pass for each scope; no product of n x n vectors"
-    operations: ClassVar[str] = "4 L S n F d for S scopes after the feed-forward"
-    paper: ClassVar[str] = "normscope"
 
     def measures(self, request: MapRequest) -> list[AnyMeasure]:
         refuse_options(self, request, takes=("scopes", "heads", "ff_baseline"))

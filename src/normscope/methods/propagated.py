@@ -16,13 +16,14 @@ from torch import Tensor
 
 from normscope.chain.measure import AnyMeasure, Errors, Measure, Variables
 from normscope.chain.trace import LayerTrace
-from normscope.decompose.propagate import BiasShare, Block, Columns, Vectors, starting_vectors
+from normscope.decompose.propagate import Block, Columns, Vectors, starting_vectors
 from normscope.errors import CompletenessError, InputError, SelectionError, UnsupportedArchitectureError, listing
 from normscope.explain.task import Asked, Attributed, read_off
+from normscope.methods import declared
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
 from normscope.methods.maps import by_scope, error_variables
 from normscope.methods.prediction import SharesOnly
-from normscope.options import whole_number
+from normscope.options import BiasShare, whole_number
 from normscope.results import schema
 from normscope.scopes import Scope
 
@@ -173,24 +174,13 @@ def _refuse_gap(layer: int, before: Block, trace: LayerTrace) -> None:
 
 
 @dataclass(frozen=True)
-class Propagated(LayerMethod):
+class Propagated(declared.Propagated, LayerMethod):
     """The parts of the inputs carried through all layers.
 
     `bias` is kept `"apart"`, or shared out over the tokens by `"absdot"`, `"norm"` or `"equal"`, as DecompX does. `first` is
     the layer whose inputs are followed. `max_memory` (bytes) limits the vectors that are carried at once.
     """
 
-    bias: BiasShare = "apart"
-    first: int = 1
-    max_memory: int | None = None
-
-    name: ClassVar[str] = "propagated"
-    summary: ClassVar[str] = "the norm of the vector that an input token put into a state through all layers so far"
-    quantity: ClassVar[str] = "norm"
-    cost: ClassVar[str] = "about n forward passes of n tokens; half of that for causal models"
-    operations: ClassVar[str] = "4 L n^2 (F d + d^2) (gated: 6 F d)"
-    paper: ClassVar[str] = "Modarressi et al. 2023 (DecompX)"
-    passes_per_token: ClassVar[bool] = True
     across_layers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -219,23 +209,13 @@ class Propagated(LayerMethod):
 
 
 @dataclass(frozen=True)
-class DecompX(SharesOnly):
+class DecompX(declared.DecompX, SharesOnly):
     """The parts of the inputs carried through all layers and contracted with the output row, biases shared out on the way.
 
     `bias="apart"` is the pull-back, at a higher price. The head's own bias is shared out once, at the end.
     """
 
-    bias: BiasShare = "absdot"
-
-    name: ClassVar[str] = "decompx"
     through_slopes: ClassVar[bool] = True
-    summary: ClassVar[str] = "what each token puts into the logit, with all biases shared out over the tokens; adds up"
-    quantity: ClassVar[str] = "logit"
-    signed: ClassVar[bool] = True
-    cost: ClassVar[str] = "about n forward passes in one batch; memory of n x n vectors"
-    operations: ClassVar[str] = "2 L n^2 (4 d^2 + 2 d F + n d)"
-    paper: ClassVar[str] = "Modarressi et al. 2023"
-    passes_per_token: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.bias not in get_args(BiasShare):

@@ -8,23 +8,16 @@ import xarray as xr
 
 from normscope.explain.pulling import pull_back
 from normscope.explain.task import Asked, predictions_of
+from normscope.methods import declared
 from normscope.methods.prediction import Attribution, facts_of
 from normscope.results.explanation_schema import explanation_tree
 
 
 @dataclass(frozen=True)
-class PullBack(Attribution):
+class PullBack(declared.PullBack, Attribution):
     """The exact attribution of a logit through all layers."""
 
-    name = "pull-back"
-    summary = "what each token puts into the logit, exactly, with weights, deviations and slopes fixed; adds up to it"
-    quantity = "logit"
-    signed = True
-    follows = True
     through_slopes = True
-    cost = "a forward and a backward pass"
-    operations = "4 L n (4 d^2 + 2 d F + n d)"
-    paper = "this package; biases apart, equals DecompX (Modarressi et al. 2023) contracted with the output row"
 
     def explain(self, asked: Asked) -> xr.DataTree:
         model, sequence, question = asked.model, asked.sequence, asked.question

@@ -11,26 +11,18 @@ from torch import Tensor
 
 from normscope.errors import InputError, listing
 from normscope.explain.model_values import Values
-from normscope.explain.removal import NO_ROW, Removal, removal_of, without_each
+from normscope.explain.removal import NO_ROW, removal_of, without_each
 from normscope.explain.task import Asked, Attributed
+from normscope.methods import declared
 from normscope.methods.prediction import STATES_AT_ONCE, SharesOnly
+from normscope.options import Removal
 
 
 @dataclass(frozen=True)
-class LeaveOneOut(SharesOnly):
+class LeaveOneOut(declared.LeaveOneOut, SharesOnly):
     """What a value loses without a token."""
 
-    removal: Removal = "auto"
-
-    name = "leave-one-out"
     leaves_out = True
-    summary = "how much the logit falls when the token is masked, dropped or replaced by the mean embedding"
-    quantity = "change of the logit"
-    signed = True
-    cost = "a forward pass for each token"
-    operations = "2 L n^2 (4 d^2 + 2 d F + n d)"
-    paper = "Li et al. 2016"
-    passes_per_token = True
 
     def __post_init__(self) -> None:
         if self.removal not in get_args(Removal):

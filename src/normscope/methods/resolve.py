@@ -16,6 +16,7 @@ from PIL import Image
 from normscope.chain.baseline import BiasBaseline, baseline
 from normscope.chain.measure import AnyMeasure, Request, StackRequest
 from normscope.errors import InputError, SelectionError
+from normscope.families.refused import check_whole
 from normscope.inputs import AS_TEXTS, DecoderText, Reading, TokenSequence, read_images, read_inputs, with_targets
 from normscope.methods.approximate import approximation
 from normscope.methods.layer import LayerMethod, MapRequest
@@ -32,6 +33,7 @@ from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, with_
 
 def read_sources(model: Model, inputs: Any, reading: Reading = AS_TEXTS) -> tuple[list[TokenSequence], bool]:
     """The sequences of an input, without targets for a decoder."""
+    check_whole(type(model.module).__name__)
     if model.family.reads == "image":
         return read_images(inputs, model.module, model.processor)
     if _is_image(inputs):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from normscope.chain.measure import AnyMeasure
 from normscope.explain.task import Asked, Attributed, read_off
+from normscope.methods import declared
 from normscope.methods.across_layers import maps_by
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
 from normscope.methods.norms import Decomposition
@@ -20,16 +21,7 @@ from normscope.scopes import CROSS_WEIGHTS, HALF_ATTENTION_WEIGHTS, Scope, basis
 
 
 @dataclass(frozen=True)
-class AttentionRollout(LayerMethod):
-    name: ClassVar[str] = "attention-rollout"
-    summary: ClassVar[str] = (
-        "half attention weights (mean over heads), half identity, multiplied over layers by `rollout`"
-    )
-    quantity: ClassVar[str] = "weight"
-    cost: ClassVar[str] = "a forward pass that shows its attention weights"
-    operations: ClassVar[str] = "2 L n^3"
-    paper: ClassVar[str] = "Abnar & Zuidema 2020"
-
+class AttentionRollout(declared.AttentionRollout, LayerMethod):
     @property
     def scope(self) -> Scope:
         return HALF_ATTENTION_WEIGHTS

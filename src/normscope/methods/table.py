@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from normscope.methods import METHODS
-from normscope.methods.base import Gives
-from normscope.methods.registry import Declaration
+from normscope.methods.base import Gives, Method
 
 _TITLES: dict[Gives, str] = {
     "attribution": "Attributions of a prediction: normscope explain, Analyzer.explain(method=...)",
@@ -20,24 +18,21 @@ _TITLES: dict[Gives, str] = {
 
 
 def methods_table(names: Sequence[str]) -> Group:
-    """The methods of these names, by what they give. Their classes are read, not imported: torch takes seconds."""
+    """The methods of these names, by what they give. The declarations are enough: the classes need torch."""
     declarations = [METHODS.declaration(name) for name in names]
-    by_title = {
-        title: [method for method in declarations if method.constant("gives") == gives]
-        for gives, title in _TITLES.items()
-    }
+    by_title = {title: [method for method in declarations if method.gives == gives] for gives, title in _TITLES.items()}
     return Group(*(_table(title, methods) for title, methods in by_title.items() if methods))
 
 
-def _table(title: str, methods: Sequence[Declaration]) -> Table:
+def _table(title: str, methods: Sequence[type[Method]]) -> Table:
     table = Table(title=Text(title, style="bold"), title_justify="left", box=None, padding=(0, 2, 1, 0), pad_edge=False)
     table.add_column("method", no_wrap=True, style="bold")
     for heading in ("what a number means", "cost", "multiplications", "paper"):
         table.add_column(heading)
     for method in methods:
-        name, summary, quantity, signed = map(method.constant, ("name", "summary", "quantity", "signed"))
-        options = ", ".join(f"{option}={value!r}" for option, value in method.options.items())
-        details = [quantity, "signed" if signed else "not signed", *([f"options: {options}"] if options else [])]
-        origin: list[Any] = [method.constant(fact) for fact in ("cost", "operations", "paper")]
-        table.add_row(name, *map(Text, (f"{summary} ({'; '.join(details)})", *origin)))
+        options = ", ".join(f"{option}={value!r}" for option, value in method.defaults().items())
+        signed = "signed" if method.signed else "not signed"
+        details = [method.quantity, signed, *([f"options: {options}"] if options else [])]
+        facts = (f"{method.summary} ({'; '.join(details)})", method.cost, method.operations, method.paper)
+        table.add_row(method.name, *map(Text, facts))
     return table

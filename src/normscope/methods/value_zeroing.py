@@ -19,6 +19,7 @@ from normscope.chain.trace import Attention, CrossAttention, LayerTrace
 from normscope.decompose.dense import TILE_VECTORS
 from normscope.decompose.key_groups import SELF, SOURCE, KeyGroup
 from normscope.decompose.replay import Replay
+from normscope.methods import declared
 from normscope.methods.layer import LayerMethod, MapRequest, refuse_options
 from normscope.methods.maps import KeyMap, LayerMaps, MapMeasure, relative_error, scope_through, state_after
 
@@ -27,7 +28,7 @@ from normscope.methods.maps import KeyMap, LayerMaps, MapMeasure, relative_error
 class ValueZeroing(MapMeasure):
     """Value Zeroing of every layer, from the block's input to its output."""
 
-    quantity: ClassVar[str] = "cosine distance"
+    quantity: ClassVar[str] = declared.ValueZeroingMethod.quantity
 
     def of_layer(self, trace: LayerTrace) -> LayerMaps:
         scope, key_map = scope_through(trace.components, len(trace.components)), KeyMap(trace)
@@ -72,17 +73,7 @@ def _turned(plain: Float[Tensor, "row d"], changed: Float[Tensor, "key row d"]) 
 
 
 @dataclass(frozen=True)
-class ValueZeroingMethod(LayerMethod):
-    name: ClassVar[str] = "value-zeroing"
-    summary: ClassVar[str] = (
-        "how far a layer's output turns (cosine) without a token's value vector, as a share of the row"
-    )
-    quantity: ClassVar[str] = ValueZeroing.quantity
-    cost: ClassVar[str] = "the feed-forward once for every pair of tokens: about n forward passes"
-    operations: ClassVar[str] = "4 L n^2 F d (gated: 6)"
-    paper: ClassVar[str] = "Mohebbi et al. 2023"
-    passes_per_token: ClassVar[bool] = True
-
+class ValueZeroingMethod(declared.ValueZeroingMethod, LayerMethod):
     def measures(self, request: MapRequest) -> list[AnyMeasure]:
         refuse_options(self, request)
         return [ValueZeroing()]

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.chain.linear import linearised
+from normscope.chain.linear import linearised, passed_around
 from normscope.chain.measure import ArrayMeasure
 from normscope.chain.trace import (
     Attention,
@@ -103,7 +103,11 @@ def feed_forward_input(trace: LayerTrace) -> Float[Tensor, "query d"]:
 def _bypass(trace: LayerTrace) -> Float[Tensor, "query d"]:
     """The state that the residual around the feed-forward adds back."""
     forks = [place for place, step in enumerate(trace.steps[: feed_forward_place(trace)]) if isinstance(step, Fork)]
-    return _state_before(trace, forks[-1]) if forks else trace.hidden
+    if not forks:
+        return trace.hidden
+    fork = trace.steps[forks[-1]]
+    assert isinstance(fork, Fork)
+    return passed_around(fork, _state_before(trace, forks[-1]))
 
 
 def _state_before(trace: LayerTrace, place: int) -> Float[Tensor, "query d"]:

@@ -157,7 +157,7 @@ class Model:
             [[5, 5]]
         """
         pad_id = getattr(self.config, "pad_token_id", None) or 0
-        return batches(sequences, pad_id, entry_device(self.module))
+        return batches(sequences, pad_id, entry_device(self.module), alone=self.family.alone)
 
     def run(self, batch: Batch, hooks: Callable[[], list[RemovableHandle]] = list, *, head: bool = True) -> Any:
         """The output of the whole model for a batch: in evaluation mode, in the arithmetic of its weights.

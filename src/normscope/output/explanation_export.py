@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 def export_explanation(
     explanation: Explanation, path: str | Path, *, flow: float | None = None, **options: Any
 ) -> Path:
-    """Write an explanation to a file: svg, png, pdf, html, csv, parquet, json or nc by its ending.
+    """Write an explanation to a file: svg, png, pdf, html (the explorer), csv, parquet, json or nc by its ending.
 
     Args:
         explanation: what to write.
         path: the file. Tables are tidy: a row for every value and token.
         flow: in a picture, the graph of the edges that carry this share of the flow, instead of the coloured text.
-        options: for pictures, those of `normscope.plots.plot_explanation` or `plot_flow`.
+        options: for pictures, those of `normscope.plots.plot_explanation` or `plot_flow`; for a page, those of
+            `normscope.explorer.write_page`.
     """
     kind = ending(path, RESULTS, without=NETCDF)
     if flow is not None and kind not in FIGURES:
@@ -35,9 +36,9 @@ def export_explanation(
         figure = explanation.plot(**options) if flow is None else explanation.plot_flow(flow, **options)
         return write_figure(figure, path)
     if kind == PAGE:
-        from normscope.output.explanation_page import write_page  # noqa: PLC0415  (only pages need it)
+        from normscope.explorer.page import write_page  # noqa: PLC0415  (only pages need it)
 
-        return write_page(explanation, path)
+        return write_page(explanation, path=path, **options)
     if kind == NETCDF:
         return write_netcdf(explanation.tree, path)
     if kind == "json":

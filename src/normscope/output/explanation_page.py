@@ -1,11 +1,9 @@
-"""An explanation as HTML: a fragment for notebooks, and a self-contained page. Every text is escaped; nothing is fetched."""
+"""An explanation as a fragment of HTML, for notebooks without the explorer. Every text is escaped; nothing is fetched."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from io import StringIO
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,18 +11,12 @@ import xarray as xr
 from jinja2 import Environment, PackageLoader
 from matplotlib.colors import to_hex
 
-from normscope.errors import InputError
-from normscope.plots.style import DIVERGING, SEQUENTIAL, diverging_norm, ink_on, publication, sequential_norm
-from normscope.results.explanation_words import heading, meaning, sink_note, sums, token_names
-from normscope.results.files import replacing
+from normscope.plots.style import DIVERGING, SEQUENTIAL, diverging_norm, ink_on, sequential_norm
+from normscope.results.explanation_words import heading, sink_note, token_names, without_sinks
 from normscope.results.tokens import name_of, pieces
 
 if TYPE_CHECKING:
     from normscope.results.explanation import Explanation
-
-_FLOW_SHARE = 0.8
-_MOST_PICTURES = 4
-"""The number of values with a flow graph; more would make the page too large."""
 
 
 def fragment(explanation: Explanation) -> str:
@@ -36,41 +28,24 @@ def fragment(explanation: Explanation) -> str:
     return "\n".join([f"<style>{style}</style>", *(str(each) for each in shown)])
 
 
-def write_page(explanation: Explanation, path: str | Path) -> Path:
-    """Write the page: coloured text, flow graph and table of every value, and how it was made."""
-    count = len(explanation.targets)
-    views = [_view(explanation, target, pictures=target < _MOST_PICTURES) for target in range(count)]
-    page = (
-        _environment()
-        .get_template("page.html")
-        .render(title=f"What made {explanation.attrs['model']} say this", views=views, facts=explanation.attrs)
-    )
-    with replacing(path) as temporary:
-        temporary.write_text(page, encoding="utf-8", errors="replace")  # a lone surrogate cannot be written
-    return Path(path)
-
-
 @cache
 def _environment() -> Environment:
     return Environment(loader=PackageLoader("normscope.output"), autoescape=True, trim_blocks=True, lstrip_blocks=True)
 
 
-def _view(explanation: Explanation, target: int, *, pictures: bool = False) -> dict[str, object]:
-    """What the page shows for one value."""
+def _view(explanation: Explanation, target: int) -> dict[str, object]:
+    """What the fragment shows for one value."""
     shares = explanation.shares.isel(target=target)
     biases = [explanation.biases[target]] if explanation.adds_up else []
-    colour = _colours(explanation, np.array([*shares.values, *biases]))
+    colour = _colours(explanation, np.array([*without_sinks(explanation, shares.values), *biases]))
     return {
         "heading": heading(explanation, target),
-        "meaning": meaning(explanation),
         "tokens": _tokens(explanation, shares, colour),
         "sink_note": sink_note(explanation),
         "bias": {**colour(biases[0]), "value": f"{biases[0]:+.4f}"} if biases else None,
-        "sums": sums(explanation, target),
         "predictions": _predictions(explanation, target),
         "probabilities_of": explanation.probabilities_of,
         "note": explanation.note if target == 0 else "",
-        "flow": _flow(explanation, target) if pictures else "",
     }
 
 
@@ -89,7 +64,7 @@ def _tokens(
             "sink": place in sinks,
             "position": int(position),
             "value": f"{value:+.4f}" if np.isfinite(value) else "",
-            **colour(value),
+            **colour(np.nan if place in sinks else value),
         }
         for place, (piece, label, position, value) in enumerate(
             zip(running, token_names(explanation), shares["token_position"].values, shares.values.tolist(), strict=True)
@@ -116,18 +91,3 @@ def _predictions(explanation: Explanation, target: int) -> list[dict[str, str]]:
         {"name": name_of(name), "probability": f"{probability:.1%}"}
         for name, probability in explanation.top_predictions(target)
     ]
-
-
-def _flow(explanation: Explanation, target: int) -> str:
-    """The flow graph as SVG without its XML header; empty if there is no flow."""
-    if not explanation.follows:
-        return ""
-    picture = StringIO()
-    try:
-        figure = explanation.plot_flow(_FLOW_SHARE, target=target)
-    except InputError:  # nothing flows
-        return ""
-    with publication():
-        figure.savefig(picture, format="svg", metadata={"Date": None}, bbox_inches="tight", pad_inches=0.05)
-    text = picture.getvalue()
-    return text[text.index("<svg") :]

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from normscope.output.colours import number_style
 from normscope.plots.style import diverging_norm, sequential_norm
-from normscope.results.explanation_words import heading, meaning, shares_of, sink_note, sums, token_names
+from normscope.results.explanation_words import heading, meaning, shares_of, sink_note, sums, token_names, without_sinks
 from normscope.results.tokens import name_of, pieces
 
 if TYPE_CHECKING:
@@ -41,11 +41,16 @@ def explanation_view(explanation: Explanation, top: int = TOP) -> Group:
     return Group(*parts, _table(explanation, None if several else 0, top))
 
 
+_SINK = Style(dim=True, underline=True)
+"""Of an attention sink, whose share has no colour."""
+
+
 class _Colours:
     """The colours of shares of one value, or of sums over values."""
 
-    def __init__(self, values: np.ndarray, *, signed: bool) -> None:
-        self.signed = signed
+    def __init__(self, explanation: Explanation, shares: np.ndarray) -> None:
+        self.signed = signed = explanation.signed
+        values = without_sinks(explanation, shares)
         self.norm = (diverging_norm if signed else sequential_norm)(np.nan_to_num(values)[None], None, "linear")
 
     def style(self, value: float) -> Style:
@@ -56,7 +61,8 @@ class _Colours:
 
 def _coloured(explanation: Explanation, target: int) -> Text:
     shares = explanation.shares.isel(target=target)
-    colours, text = _Colours(shares.values, signed=explanation.signed), Text()
+    colours, text = _Colours(explanation, shares.values), Text()
+    sinks = set(explanation.sinks)
     groups = shares["token_group"].values
     running = pieces(shares["token_token"].values.tolist(), shares["token_special"].values.tolist())
     for index, (piece, value) in enumerate(zip(running, shares.values.tolist(), strict=True)):
@@ -64,7 +70,7 @@ def _coloured(explanation: Explanation, target: int) -> Text:
             text.append("\n")
         elif piece.spaced:
             text.append(" ")
-        text.append(piece.text, colours.style(value))
+        text.append(piece.text, _SINK if index in sinks else colours.style(value))
     return text
 
 
@@ -78,11 +84,12 @@ def _predictions(explanation: Explanation, target: int) -> Text | None:
 
 
 def _table(explanation: Explanation, target: int | None, top: int) -> Table:
-    """The strongest tokens in the order of the text, those left out as one row, and how all of them add up."""
+    """The strongest tokens in the order of the text, those left out as one row, sinks apart, and how all of them add up."""
     shares = shares_of(explanation, target)
-    colours = _Colours(shares.values, signed=explanation.signed)
+    colours, sinks = _Colours(explanation, shares.values), explanation.sinks
     names, positions, values = token_names(explanation), shares["token_position"].values, shares.values
-    order = np.argsort(-np.abs(np.nan_to_num(values)), kind="stable")
+    ranked = np.argsort(-np.abs(np.nan_to_num(values)), kind="stable")
+    order = ranked[~np.isin(ranked, sinks)]
     kept, others = np.sort(order[:top]), order[top:]
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("position", justify="right")
@@ -95,6 +102,9 @@ def _table(explanation: Explanation, target: int | None, top: int) -> Table:
     if len(others):
         rest = float(np.nan_to_num(values)[others].sum())
         table.add_row("", Text(f"{len(others)} weaker ones", style="dim"), Text(f"{rest:+.4f}", style="dim"))
+    for place in sinks:
+        share = f"{values[place]:+.4f}" if np.isfinite(values[place]) else ""
+        table.add_row(str(positions[place]), Text(names[place], style="dim"), Text(share, style="dim"))
     table.add_section()
     for name, value in sums(explanation, target):
         table.add_row("", Text(name, style="bold"), Text(value, style="bold"))

@@ -29,7 +29,7 @@ from normscope.plots.style import (
 )
 from normscope.plots.text import LINE_HEIGHT, Placed, draw_token, widths_of
 from normscope.results import schema
-from normscope.results.explanation_words import SINK, heading, meaning, token_names
+from normscope.results.explanation_words import SINK, heading, meaning, token_names, without_sinks
 from normscope.results.tokens import labels, pieces
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def plot_explanation(
     shares = _shares(explanation, target)
     palette = colour_map((DIVERGING if explanation.signed else SEQUENTIAL) if colours is None else colours)
     ranges = diverging_norm if explanation.signed else sequential_norm
-    norm = ranges(np.nan_to_num(shares.values), limit, colour_scale)
+    norm = ranges(np.nan_to_num(without_sinks(explanation, shares.values)), limit, colour_scale)
     look = _Look(palette, norm, meaning(explanation))
     with publication():
         if "token_row" in shares.coords:
@@ -122,14 +122,17 @@ def _text_figure(
     axes.set_axis_off()
     sinks = set(explanation.sinks)
     for index, (token, value) in enumerate(zip(placed, shares.values, strict=False)):
-        frame = "black" if index in sinks else None
-        draw_token(axes, token, look.colours(look.norm(value)) if np.isfinite(value) else None, frame=frame)
+        if index in sinks:
+            draw_token(axes, token, None, frame="0.4")
+        else:
+            draw_token(axes, token, look.colours(look.norm(value)) if np.isfinite(value) else None)
     if explanation.adds_up:
         draw_token(axes, placed[-1], look.colours(look.norm(explanation.biases[target])), frame="0.6")
     axes.set_title(heading(explanation, target) if title is None else title, parse_math=False, loc="left")
     bar_width = min(2.6, width / 2)
     bar = figure.add_axes((margins[0] / size[0], 0.34 / size[1], bar_width / size[0], 0.09 / size[1]))
-    _bar(figure, bar, look, f"; in a black frame: {SINK}" if sinks else "")
+    parked = float(np.nansum(shares.values[explanation.sinks]))
+    _bar(figure, bar, look, f"; framed: {SINK}, {parked:+.2f}" if sinks else "")
     return figure
 
 

@@ -147,8 +147,8 @@ class _PullBack(Rules[Tensor]):
 
     def normalise(self, step: Normalise, value: Covector) -> Covector:
         constant = shift(step.norm)
-        if constant is not None:
-            self.bias = self.bias + value @ constant
+        if constant is not None:  # around a branch there are fewer targets than those that entered inside of it
+            self.bias = torch.cat([self.bias[: len(value)] + value @ constant, self.bias[len(value) :]])
         return pull_back_norm(step, value)
 
     def own_feed_forward(self, step: OwnFeedForward, value: Covector) -> Covector:

@@ -20,6 +20,7 @@ from normscope.chain.linear import LinearisedNetwork, deviation, linearised, sca
 from normscope.chain.trace import (
     Attention,
     FeedForward,
+    Fork,
     LayerTrace,
     Linear,
     Norm,
@@ -41,7 +42,7 @@ class Alike:
     vectors: Float[Tensor, "target d"]
     scales: Float[Tensor, " token"]
 
-    def __mul__(self, factor: float) -> Alike:
+    def __mul__(self, factor: float | Tensor) -> Alike:
         return Alike(self.vectors * factor, self.scales)
 
     def __add__(self, other: Alike) -> Alike:
@@ -213,6 +214,8 @@ def _prepared(step: Step) -> Wiring | _Prepared:
             return _Norm.of(step)
         case FeedForward():
             return _Network.of(step)
+        case Fork():
+            return Fork(tuple(_prepared(each) for each in step.around))
         case _:
             return step
 

@@ -69,7 +69,7 @@ class Answer(Result):
 
     @property
     def objective(self) -> str:
-        """What is explained of every token: its `margin`, its `logit`, its `centred` logit, or a `contrast`."""
+        """What is explained of every token: a `contrast`, its `alternatives`, its `centred` or its plain `logit`."""
         return str(self._dataset.attrs["objective"])
 
     @property
@@ -276,8 +276,8 @@ class Answer(Result):
         if names.TABLE in self._numbers.dataset:
             return Answer(self._from_table(chosen), shared=self._numbers)
         engine = self._numbers.at_hand("A part of the answer")
-        plain = {"objective": engine.plain_objective, "against": "", "hops": ""}
-        dataset = names.with_span(self._dataset, engine.spans([chosen], engine.plain_objective), chosen, **plain)
+        plain = {"objective": engine.objective, "against": "", "hops": ""}
+        dataset = names.with_span(self._dataset, engine.spans([chosen]), chosen, **plain)
         return Answer(dataset, shared=self._numbers)
 
     def _from_table(self, chosen: Sequence[int]) -> xr.Dataset:

@@ -6,6 +6,7 @@ what flows through every layer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ import xarray as xr
 
 from normscope.deprecated import warn_renamed
 from normscope.errors import SelectionError, listing
+from normscope.explain.cutting import EdgeCuts
+from normscope.explain.task import Asked
 from normscope.options import whole_number
 from normscope.results import explanation_schema as names
 from normscope.results import tokens as labels
@@ -21,6 +24,7 @@ from normscope.results import words as units
 from normscope.results.base import StackResult
 from normscope.results.flow import Flow, flow_of
 from normscope.results.sentences import with_sentences
+from normscope.results.verification import Verification, named_edges, strongest_edges, verification
 from normscope.results.views import view
 
 if TYPE_CHECKING:
@@ -45,6 +49,9 @@ class Explanation(StackResult):
         >>> explanation.relevance.dims, explanation.edges(3).dims
         (('layer', 'token'), ('query', 'key'))
     """
+
+    cuts: EdgeCuts | None = None
+    """What runs the model again, where it is at hand."""
 
     # ---- what there is -------------------------------------------------------------------------------------------------
 
@@ -285,6 +292,38 @@ class Explanation(StackResult):
         tokens, keys = ([str(name) for name in edges[f"{axis}_token"].values] for axis in ("query", "key"))
         return flow_of(edges.values.astype(np.float64), relevance.values, tokens, keys, share)
 
+    def verify(
+        self, k: int = 10, *, target: int = 0, edges: Sequence[tuple[int, int, int]] | None = None
+    ) -> Verification:
+        """Cut the `k` strongest edges in the real model, and compare the change of the value with what is predicted.
+
+        An edge is one key's value for one query at one layer; those of a token to itself are left out. Each is cut by
+        itself, then all together. Predictions keep attention weights, norms and slopes as they were; the model does not.
+        `edges` names others, as `(layer, query, key)`. Runs the model, so that a result read from a file cannot be verified.
+
+        Examples:
+            >>> verified = explanation.verify(k=5)
+            >>> len(verified.edges), verified.correlation > 0.5
+            (5, True)
+            >>> verified.to_pandas().columns.tolist()
+            ['layer', 'query', 'query_token', 'key', 'key_token', 'predicted', 'observed']
+        """
+        if self.cuts is None:
+            raise SelectionError(
+                "To verify an explanation the model is run again, and this one has none: it was read from a file, or its "
+                "units were changed. Use what analyzer.explain returned."
+            )
+        place, values = self.index_of(target), self._flowing(names.EDGES)
+        numbers, layers = values.isel(target=place).values, values["layer"].values.tolist()
+        chosen = strongest_edges(numbers, layers, k) if edges is None else named_edges(edges, numbers, layers)
+        changes = [-float(numbers[layers.index(each.layer), each.query, each.key]) for each in chosen]
+        return verification(self.cuts, chosen, changes, place, self.tokens)
+
+    def with_model(self, asked: Asked) -> Explanation:
+        """The same, which can run its model again."""
+        self.cuts = EdgeCuts(asked)
+        return self
+
     # ---- other units ---------------------------------------------------------------------------------------------------
 
     def words(self) -> Explanation:
@@ -353,7 +392,7 @@ class Explanation(StackResult):
         return view("results.frames:attribution_frame")(self)
 
     def save(self, path: str | Path, **options: object) -> Path:
-        """Write to a file in the format that its ending names: nc, html, csv, parquet, json, svg, png or pdf.
+        """Write to a file in the format that its ending names: nc, html (the explorer), csv, parquet, json, svg, png or pdf.
 
         A netCDF file (nc, or no ending) holds everything. `normscope.open` reads it back, and it opens without normscope.
         Options are those of a picture, as in `plot`, or `flow`, the share of the flow that is drawn instead of the text.

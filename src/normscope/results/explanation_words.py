@@ -15,20 +15,44 @@ if TYPE_CHECKING:
     from normscope.results.explanation import Explanation
 
 
+_COMPARED = {
+    "alternatives": "compared with what else it might have said",
+    "centred": "compared with all that it might have said",
+    "logit": "as a raw logit, compared with nothing",
+}
+"""What a value is, by the objective. A contrast has both words in its name."""
+
+_SHARES = {
+    "alternatives": "share of the logit above the alternatives",
+    "contrast": "share of the difference of logits",
+    "centred": "share of the centred logit",
+}
+
+
 def meaning(explanation: Explanation) -> str:
     """What a share is."""
-    objective = str(explanation.attrs.get("objective"))
-    logit = {"centred": "centred logit", "margin": "margin"}.get(objective, "logit")
-    return f"share of the {logit}" if explanation.quantity == "logit" else explanation.quantity
+    objective = str(explanation.attrs.get("objective", ""))
+    return _SHARES.get(objective, "share of the logit") if explanation.quantity == "logit" else explanation.quantity
+
+
+def asked(explanation: Explanation, target: int) -> str:
+    """What is explained, in words: a label, and what its logit is compared with."""
+    name = name_of(explanation.targets[target])
+    objective = str(explanation.attrs.get("objective", ""))
+    if objective == "contrast" and " - " in name:
+        return name.replace(" - ", " rather than ", 1)
+    return f"{name}, {_COMPARED[objective]}" if objective in _COMPARED else name
 
 
 def heading(explanation: Explanation, target: int) -> str:
     """What is explained, how it adds up, and by which method."""
     value = explanation.values[target]
-    shown = f"{name_of(explanation.targets[target])}: {value:.2f}"
+    shown = f"{asked(explanation, target)}: {value:.2f}"
     if explanation.adds_up:
         bias = explanation.biases[target]
-        shown += f" = tokens {_signed(value - bias)} and bias {_signed(bias)}"
+        parked = float(np.nansum(explanation.shares.values[target][explanation.sinks]))
+        sinks = f", {SINK}s {_signed(parked)}" if explanation.sinks else ""
+        shown += f" = tokens {_signed(value - bias - parked)}{sinks} and bias {_signed(bias)}"
     return f"{shown}   ({explanation.method})"
 
 
@@ -57,8 +81,16 @@ def sink_note(explanation: Explanation) -> str:
     named = ", ".join(f'"{name_of(tokens[index])}"' for index in sinks)
     are = f"is an {SINK}" if len(sinks) == 1 else f"are {SINK}s"
     return (
-        f"{named} {are}: much attention goes there whatever the token is, so a large share tells little about the word."
+        f"{named} {are}: much attention goes there whatever the token is, so a large share tells little about the word, "
+        f"and is shown apart."
     )
+
+
+def without_sinks(explanation: Explanation, shares: np.ndarray) -> np.ndarray:
+    """Shares `[..., token]` as colours show them: those of attention sinks are missing, so that others can be seen."""
+    shown = shares.copy()
+    shown[..., explanation.sinks] = np.nan
+    return shown
 
 
 def shares_of(explanation: Explanation, target: int | None) -> xr.DataArray:
@@ -78,7 +110,7 @@ def sums(explanation: Explanation, target: int | None) -> list[tuple[str, str]]:
     shares = np.nan_to_num(shares_of(explanation, target).values)
     sinks = explanation.sinks
     total, parked = float(shares.sum()) + bias, float(shares[sinks].sum())
-    apart = [(f"{SINK}s", f"{parked:+.4f}"), ("other tokens", f"{total - bias - parked:+.4f}")]
+    apart = [("other tokens", f"{total - bias - parked:+.4f}"), (f"{SINK}s", f"{parked:+.4f}")]
     return [
         *(apart if sinks else []),
         ("bias", f"{bias:+.4f}"),

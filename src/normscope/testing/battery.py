@@ -20,6 +20,7 @@ from normscope.chain.trace import Attention, CrossAttention, LayerNorm, LayerTra
 from normscope.decompose import LayerResult, decompose, mixing_ratios
 from normscope.families import family_of
 from normscope.families.heads import Head, head_of
+from normscope.families.refused import check_whole
 from normscope.families.spec import Family, Stack
 from normscope.pullback import pull_back_head, values_of
 from normscope.scopes import scopes_of
@@ -112,6 +113,7 @@ def check_family(
 ) -> Figures:
     """`assert_family`, with the largest errors that it found."""
     figures = Figures()
+    check_whole(type(model).__name__)
     family = family_in(model, family)
     inputs = dict(random_inputs(family, model) if inputs is None else inputs)
     before = state_of(model)

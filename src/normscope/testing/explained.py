@@ -49,7 +49,7 @@ def assert_explained(
     analyzer = load(model)
     given = dict(inputs) if inputs is not None else _inputs(model, analyzer.family)
     before = state_of(model)
-    explanation = analyzer.explain(given, heads=True, **_asked(model))
+    explanation = analyzer.explain(given, heads=True, objective="logit", **_asked(model))
     assert isinstance(explanation, Explanation)
     assert_same(before, state_of(model), "the model after the explanation")
     size = float(abs(explanation.shares).sum("token").max()) + max(abs(bias) for bias in explanation.biases)

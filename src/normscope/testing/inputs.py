@@ -36,7 +36,8 @@ def random_inputs(family: Family, model: PreTrainedModel) -> dict[str, Tensor]:
 
     def ids(long: int, short: int, prefix: str) -> dict[str, Tensor]:
         mask = torch.ones(2, long, dtype=torch.long)
-        mask[1, short:] = 0
+        if not family.alone:
+            mask[1, short:] = 0
         numbers = torch.randint(3, model.config.get_text_config().vocab_size, (2, long), generator=generator)
         return {f"{prefix}input_ids": numbers, f"{prefix}attention_mask": mask}
 

@@ -91,11 +91,12 @@ def oracle(trace: LayerTrace, *, value_bias: str = "token", ff_baseline: str = "
     for step in trace.steps:
         match step:
             case Fork():
-                bypasses.append(current)
+                bypasses.append(_around(step, current))
                 continue
             case Scale():
-                current = replace(current, parts=current.parts * step.factor, bias=current.bias * step.factor)
-                continue
+                current = _scaled(step, current)
+                if not step.name:
+                    continue
             case Attention():
                 current = _attend(step, trace, bias_apart=value_bias == "bias")
             case Residual():
@@ -193,6 +194,18 @@ def _channel_factors(
         deviations = torch.sqrt((groups**2).mean(-1, keepdim=True) + attention.norm.epsilon)
         factors = factors / deviations.expand_as(groups).flatten(1).view_as(context)
     return factors
+
+
+def _around(fork: Fork, current: OracleResult) -> OracleResult:
+    """What goes around a branch, after the norms and scales on its way."""
+    for step in fork.around:
+        current = _scaled(step, current) if isinstance(step, Scale) else _normalise(step.norm, current)
+    return current
+
+
+def _scaled(step: Scale, current: OracleResult) -> OracleResult:
+    factor = step.factor.double() if isinstance(step.factor, Tensor) else step.factor
+    return replace(current, parts=current.parts * factor, bias=current.bias * factor)
 
 
 def _add(one: OracleResult, other: OracleResult) -> OracleResult:

@@ -3,7 +3,7 @@ import { type AnswerView, paintPiece } from "../../draw/answerview";
 import { h } from "../../draw/dom";
 import { type Answer, wordTexts } from "../../model/answer";
 import * as format from "../../model/format";
-import { factsPopover } from "../facts";
+import { exactTo, factsPopover } from "../facts";
 import { Panel } from "../panel";
 import { type Actions, Pieces } from "./pieces";
 
@@ -13,7 +13,8 @@ const MOST_NAMED = 3;
 const EXPLAINED: Record<string, string> = {
   centred: "the logits of its tokens above their mean",
   logit: "the logits of its tokens",
-  margin: "the logits of its tokens above those of the next best",
+  alternatives: "the logits of its tokens above the mean of all others",
+  contrast: "the logits of its tokens above those of the next best",
 };
 
 export class Reply extends Panel<AnswerView> {
@@ -72,12 +73,12 @@ const HINT = "Point at a word to see where it came from, and at the context to s
 
 function aboutOf({ explained, facts, value }: Answer): string {
   const against = `the logit of its first token that differs, minus that of \u201c${facts.against}\u201d`;
-  const what = EXPLAINED[String(facts.objective)] ?? against;
+  const what = facts.against ? against : EXPLAINED[String(facts.objective)]!;
   const part = explained === "" ? "" : `Only \u201c${explained}\u201d is explained. `;
   return `${part}Shares add up to ${format.addend(value)}: ${what}.`;
 }
 
 function factsOf({ error, facts }: Answer): HTMLElement {
   const proof = h("p", {}, `All shares add up to the model\u2019s own logits. Relative error: ${format.error(error)}`);
-  return factsPopover(error, facts, [proof], "Completeness: click for model facts.");
+  return factsPopover(exactTo(error), facts, [proof], "Completeness: click for model facts.");
 }

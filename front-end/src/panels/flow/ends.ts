@@ -76,9 +76,13 @@ export class Ends extends Panel<FlowView> {
   }
 
   private bars({ flow, dark, stack }: FlowView, all: Entry[]): HTMLElement {
-    const entries = all.toSorted((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, MOST);
+    const isSink = ({ row }: Entry): boolean => holdsSink(stack.tokens, flow.rows.members[row] ?? []);
+    const bySize = all.toSorted((a, b) => Math.abs(b.value) - Math.abs(a.value));
+    // Sinks come last, and bars are scaled to the others.
+    const others = bySize.filter((entry) => !isSink(entry)).slice(0, MOST);
+    const entries = [...others, ...bySize.filter(isSink)];
     const diverging = entries.some(({ value }) => value < 0);
-    const most = largest(entries.map(({ value }) => value)) || 1;
+    const most = largest((others.length > 0 ? others : entries).map(({ value }) => value)) || 1;
     return h(
       "ol",
       { class: diverging ? "bars diverging" : "bars" },
@@ -88,7 +92,7 @@ export class Ends extends Panel<FlowView> {
         const text = flow.rows.shown[row]!;
         return barLine({
           name: h("button", { type: "button", class: sink ? "key sink" : "key" }, bdi(label(text))),
-          size: value / most,
+          size: Math.max(-1, Math.min(1, value / most)),
           diverging,
           colour: signColour(value, dark),
           value: format.signed(value),

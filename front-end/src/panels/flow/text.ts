@@ -1,7 +1,7 @@
 /** The text itself, every token tinted by its attribution (or patches over their image); a click follows a token. */
 import { inkOn } from "../../draw/colour";
 import { bdi, h, sized } from "../../draw/dom";
-import { type FlowView, largest, signs, tint } from "../../draw/flowview";
+import { type FlowView, largest, signs, tint, withoutSinks } from "../../draw/flowview";
 import { type Mark, paintMarks } from "../../draw/marks";
 import { picture } from "../../draw/picture";
 import * as format from "../../model/format";
@@ -25,7 +25,7 @@ export class AttributionText extends Panel<FlowView> {
   private readonly sinks = h(
     "p",
     { class: "hint" },
-    "Dashed: an attention sink. It receives much attention whatever its token is, so a large share says little about the word.",
+    "Dashed: an attention sink. It receives much attention whatever its token is, so that its share says little about the word and has no colour.",
   );
   private readonly image = h("canvas", { class: "patches", role: "img" });
 
@@ -49,7 +49,7 @@ export class AttributionText extends Panel<FlowView> {
     ];
     if (source)
       stacks.push({ name: "source", table: explanation.stack("encoder").tokens, values: source, part: "encoder" });
-    const limit = largest([...own!, ...(source ?? [])]);
+    const limit = largest(stacks.flatMap(({ table, values }) => withoutSinks(table, values)));
     this.image.hidden = explanation.picture === null;
     this.box.hidden = explanation.picture !== null;
     this.sinks.hidden = this.box.hidden || !stacks.some(({ table }) => holdsSink(table, [...table.token.keys()]));
@@ -67,7 +67,7 @@ export class AttributionText extends Panel<FlowView> {
       const value = members.reduce((sum, token) => sum + values[token]!, 0);
       const sink = holdsSink(table, members);
       const amount = `${format.signed(value)}${sink ? " (attention sink)" : ""}`;
-      const background = tint(value, colours);
+      const background = sink ? "" : tint(value, colours);
       const joined = table.word[members[0]!] !== -1 && table.word[members[0]!] === word;
       word = table.word[members[0]!]!;
       const button = h(
@@ -84,7 +84,7 @@ export class AttributionText extends Panel<FlowView> {
         bdi(label(text)),
       );
       button.style.background = background;
-      button.style.color = inkOn(background);
+      button.style.color = sink ? "" : inkOn(background);
       return button;
     });
     const group = h("div", { class: "tokens attributed" }, ...buttons);

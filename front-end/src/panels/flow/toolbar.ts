@@ -54,6 +54,9 @@ export class FlowToolbar extends BaseToolbar {
   private share(): HTMLElement {
     const title = "In every layer, the fewest edges that carry this share of its flow";
     const slider = percentSlider("Share of the flow", title, (share) => this.store.set({ share }));
-    return this.add(slider, (state) => ({ value: String(state.share) }));
+    return this.add(slider, (state) => ({
+      value: String(state.share),
+      hidden: !this.targets.at(state).explanation.stack(state.part).followed,
+    }));
   }
 }

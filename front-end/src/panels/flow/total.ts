@@ -1,6 +1,7 @@
 /** What is explained, as a sum: the tokens' shares and the bias are the model's own value, and how exactly. */
 import { bdi, h } from "../../draw/dom";
 import type { FlowView } from "../../draw/flowview";
+import type { Explanation } from "../../model/explanation";
 import * as format from "../../model/format";
 import { cut, holdsSink, phrase } from "../../model/tokens";
 import { Panel } from "../panel";
@@ -9,33 +10,50 @@ export class Total extends Panel<FlowView> {
   readonly element: HTMLElement;
   private readonly title = h("h2");
   private readonly sum = h("dl", { class: "sum" });
+  private readonly meaning = h("p", { class: "note" });
   private readonly proof = h("p", { class: "note" });
 
   constructor() {
     super();
-    this.element = h("section", { class: "card total" }, h("header", {}, this.title), this.sum, this.proof);
+    this.element = h(
+      "section",
+      { class: "card total" },
+      h("header", {}, this.title),
+      this.meaning,
+      this.sum,
+      this.proof,
+    );
   }
 
   update({ explanation, target, targetIndex }: FlowView): void {
     const [own, source] = explanation.attribution(targetIndex);
     const { tokens } = explanation.stack("decoder");
-    const sunk = own!.filter((_, token) => holdsSink(tokens, [token]));
-    const rest = own!.filter((_, token) => !holdsSink(tokens, [token]));
+    const known = own!.map((value) => (Number.isNaN(value) ? 0 : value));
+    const sunk = known.filter((_, token) => holdsSink(tokens, [token]));
+    const rest = known.filter((_, token) => !holdsSink(tokens, [token]));
     const parts: [string, Float32Array][] = [
       [`${sunk.length > 0 ? "other" : "all"} ${source ? "target " : ""}tokens`, rest],
     ];
-    if (sunk.length > 0) parts.unshift(["attention sinks", sunk]);
     if (source) parts.push(["source tokens", source]);
+    if (sunk.length > 0) parts.push(["attention sinks", sunk]);
     this.title.replaceChildren("Sum of the contributions to ", bdi(cut(phrase(target.name), 40), { class: "token" }));
     this.sum.replaceChildren(
       ...parts.flatMap(([name, values]) => line(name, total(values), "")),
-      ...(explanation.estimate ? [] : line("biases", target.bias, "")),
+      ...(explanation.estimate || target.bias === null ? [] : line("biases", target.bias, "")),
       ...line(explanation.estimate ? "the state" : "the model\u2019s value", target.value, "result"),
     );
-    this.proof.textContent =
-      explanation.estimate ??
-      `Conserved at every layer within ${format.error(explanation.error)} \u00b7 ${explanation.method}`;
+    this.proof.textContent = explanation.estimate ?? `${proofOf(explanation)} \u00b7 ${explanation.method}`;
+    const { compared, note } = explanation;
+    this.meaning.textContent = [compared, note].filter(Boolean).join(". ");
+    this.meaning.hidden = this.meaning.textContent === "";
   }
+}
+
+function proofOf({ error, estimate }: Explanation): string {
+  if (estimate !== null) return estimate;
+  return error === null
+    ? "These shares are not meant to add up to the value"
+    : `Adds up to ${format.error(error)} at every layer`;
 }
 
 function total(values: Float32Array): number {

@@ -303,7 +303,9 @@ class Approximate(Carrier):
             vectors=self.vectors, scale=self.scale,
         )  # fmt: skip
 
-    def scaled(self, factor: float) -> Approximate:
+    def scaled(self, factor: float | Tensor) -> Approximate:
+        if isinstance(factor, Tensor):
+            raise UnsupportedArchitectureError("Maps are not approximated where a branch is multiplied by a vector.")
         return self._times(self.sums.scaled(factor), self.stage, self.vectors, torch.full_like(self.scale, factor))
 
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Approximate:

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from normscope.corpora.item import Item
 from normscope.errors import InputError, UnsupportedArchitectureError
-from normscope.experiments import figures, statistics, tables
+from normscope.experiments import declared, figures, statistics, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
 from normscope.experiments.faithfulness.base import (
     ALL,
@@ -49,18 +49,8 @@ PREDICTION = 0
 
 
 @dataclass(frozen=True)
-class Agreement(MethodTrial):
-    """Options: `methods`, names separated by commas, or all; `level`, whether attributions of the prediction are compared,
-    or the maps of layers, or both; `own`, whether a token's share in its own state takes part in the maps' rankings."""
-
-    level: str = "both"
-    own: bool = False
-
-    name: ClassVar[str] = "agreement"
+class Agreement(declared.Agreement, MethodTrial):
     tasks: ClassVar[tuple[str, ...]] = ("none", *PREDICTIONS)
-    paper: ClassVar[str] = "none"
-    shows: ClassVar[str] = "rank correlation of any two methods"
-    summary: ClassVar[str] = "how far do methods rank the same tokens first, for a prediction and in every layer?"
     columns: ClassVar[dict[str, str]] = {
         "layer": "layer, from 1; empty for the attribution of the prediction (of the last state, if there is no head)",
         "first": "one method",

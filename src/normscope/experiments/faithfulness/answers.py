@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from normscope.corpora.item import Item
 from normscope.errors import InputError
-from normscope.experiments import statistics, tables
+from normscope.experiments import declared, statistics, tables
 from normscope.experiments.base import ModelFacts, Needs, Outcome, RunFacts, check_choice
 from normscope.experiments.faithfulness.asked import AskedModel
 from normscope.experiments.faithfulness.base import (
@@ -44,7 +44,7 @@ from normscope.results.spans import Rank
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
 
-OBJECTIVES: tuple[Objective, ...] = ("margin", "centred", "logit")
+OBJECTIVES: tuple[Objective, ...] = ("contrast", "alternatives", "centred", "logit")
 RANKINGS: tuple[Rank, ...] = ("sum", "mean", "positive")
 PULL_BACK, REMOVAL = "pull-back", "leave-one-sentence-out"
 TOPS = (1, 3)
@@ -57,22 +57,7 @@ Shares = dict[str, Float[np.ndarray, " token"]]
 
 
 @dataclass(frozen=True)
-class Answers(MethodTrial):
-    """Options: `methods`, names separated by commas, or all; `objectives`, what of the answer's logits the pull-back
-    explains, the first of which the other methods explain too; `answer`, the known one (`given`) or the model's own (`own`),
-    of which the part that says the known one is explained; `removals`, up to how many sentences each is taken out by
-    itself (0: none is, and no falls are measured); `reference`, the method that others are compared with row by row."""
-
-    methods: tuple[str, ...] = ("pull-back", "gradient-norm", "gradient-x-input", "attention-rollout", "random")
-    objectives: tuple[str, ...] = ("margin", "centred", "logit")
-    answer: str = "given"
-    removals: int = 40
-    reference: str = "pull-back margin"
-
-    name: ClassVar[str] = "answers"
-    paper: ClassVar[str] = "Cohen-Wang et al. 2024"
-    shows: ClassVar[str] = "rank of the evidence, and what the answer loses without it, by method"
-    summary: ClassVar[str] = "does a method find the sentence that an answer is from? (--format answers)"
+class Answers(declared.Answers, MethodTrial):
     tasks: ClassVar[tuple[str, ...]] = ("causal-lm",)
     columns: ClassVar[dict[str, str]] = {
         "set": "the set of rows: the field `set`, or the file",

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from normscope.corpora.item import Item
 from normscope.errors import HeadError, InputError, UnsupportedArchitectureError, listing
-from normscope.experiments import tables
+from normscope.experiments import declared, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.tables import Row, Table
@@ -83,10 +83,8 @@ class Trial(Experiment):
 
 
 @dataclass(frozen=True)
-class MethodTrial(Trial):
+class MethodTrial(declared.MethodTrial, Trial):
     """A trial of methods: of those named, or of all."""
-
-    methods: tuple[str, ...] = (ALL,)
 
     def __post_init__(self) -> None:
         names = self.names

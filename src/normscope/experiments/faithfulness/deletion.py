@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from normscope.corpora.item import Item
 from normscope.errors import InputError
-from normscope.experiments import figures, statistics, tables
+from normscope.experiments import declared, figures, statistics, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
 from normscope.experiments.faithfulness import curves
 from normscope.experiments.faithfulness.base import (
@@ -38,8 +38,9 @@ from normscope.experiments.partial import Moments, Partial, Rows
 from normscope.experiments.tables import Row
 from normscope.explain.model_values import Values
 from normscope.explain.probabilities import has_probabilities
-from normscope.explain.removal import NO_ROW, Removal, without
+from normscope.explain.removal import NO_ROW, without
 from normscope.inputs import TokenSequence
+from normscope.options import Removal
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -58,21 +59,8 @@ _TOKENS_AT_ONCE = 2048
 
 
 @dataclass(frozen=True)
-class Deletion(MethodTrial):
-    """Options: `methods`, names separated by commas, or all; `removals`, those of mask, drop and mean to try; `steps`, the
-    most steps of a curve; `beam`, the width of the search for the best and worst order (0: none), for texts whose tokens
-    are taken away one by one; `reference`, the method that others are compared with text by text."""
-
-    removals: tuple[str, ...] = REMOVALS
-    steps: int = 20
-    beam: int = 3
-    reference: str = "pull-back"
-
-    name: ClassVar[str] = "deletion"
+class Deletion(declared.Deletion, MethodTrial):
     tasks: ClassVar[tuple[str, ...]] = PREDICTIONS
-    paper: ClassVar[str] = "DeYoung et al. 2020; Edin et al. 2025; Blücher et al. 2024"
-    shows: ClassVar[str] = "deletion curves by method"
-    summary: ClassVar[str] = "does a prediction fall when the tokens that a method calls important are taken away?"
     columns: ClassVar[dict[str, str]] = {
         "removal": "mask: replaced by the mask token; drop: left out; mean: replaced by the text's mean embedding",
         "method": "name of the method (normscope methods)",

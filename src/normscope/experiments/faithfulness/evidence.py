@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from normscope.corpora.item import Item
-from normscope.experiments import statistics, tables
+from normscope.experiments import declared, statistics, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
 from normscope.experiments.faithfulness.base import (
     ALL,
@@ -63,19 +63,7 @@ _GPT2 = ("gpt2", 12, 768, 50257)
 
 
 @dataclass(frozen=True)
-class EvidenceExperiment(MethodTrial):
-    """Options: `methods`, names separated by commas, or all; `order`, whether tokens are ranked by their shares (`signed`)
-    or by their sizes (`absolute`); `reference`, the method that others are compared with row by row; `special`, whether
-    special tokens take part."""
-
-    order: str = "signed"
-    reference: str = "pull-back"
-    special: bool = False
-
-    name: ClassVar[str] = "evidence"
-    paper: ClassVar[str] = "Yin & Neubig 2022; Ferrando et al. 2023"
-    shows: ClassVar[str] = "rank of the evidence by method"
-    summary: ClassVar[str] = "does a method find the words that decide between two continuations? (--format evidence)"
+class EvidenceExperiment(declared.EvidenceExperiment, MethodTrial):
     has_evidence: ClassVar[bool] = True
     tasks: ClassVar[tuple[str, ...]] = ("causal-lm",)
     columns: ClassVar[dict[str, str]] = {

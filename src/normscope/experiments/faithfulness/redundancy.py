@@ -23,7 +23,7 @@ from normscope.chain.measure import KeptTraces
 from normscope.chain.trace import Attention, LayerTrace
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
-from normscope.experiments import figures, statistics, tables
+from normscope.experiments import declared, figures, statistics, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts
 from normscope.experiments.faithfulness.base import CONFIDENCE, PREDICTIONS, RESAMPLES, Trial, task_of
 from normscope.experiments.faithfulness.skipping import Component, components_of, continued, without
@@ -33,7 +33,6 @@ from normscope.experiments.tables import Row
 from normscope.inputs import TokenSequence
 from normscope.methods.norms import Decomposition
 from normscope.methods.resolve import measure_layers
-from normscope.options import Correlation, NormaliseAxis
 from normscope.results.from_pass import analysis_of
 
 if TYPE_CHECKING:
@@ -44,19 +43,8 @@ _FEWEST = 3
 
 
 @dataclass(frozen=True)
-class Redundancy(Trial):
-    """Options: `heads`, whether single heads are skipped too; `correlation` (pearson or spearman) and `normalisation` (none,
-    row or column), how maps are compared, as in scope-similarity."""
-
-    heads: bool = True
-    correlation: Correlation = "pearson"
-    normalisation: NormaliseAxis = "none"
-
-    name: ClassVar[str] = "redundancy"
+class Redundancy(declared.Redundancy, Trial):
     tasks: ClassVar[tuple[str, ...]] = ("none", *PREDICTIONS, "token-classification")
-    paper: ClassVar[str] = "1 - r after Kobayashi et al. 2024"
-    shows: ClassVar[str] = "what components change and what the model loses without them"
-    summary: ClassVar[str] = "how much each component changes the map, beside the loss when it is skipped"
     columns: ClassVar[dict[str, str]] = {
         "layer": "layer, from 1",
         "component": "Attn, head, Res, Ln, Ff (numbered where a block has two of a kind)",

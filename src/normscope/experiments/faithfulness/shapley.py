@@ -17,7 +17,7 @@ from scipy import stats
 
 from normscope.corpora.item import Item
 from normscope.errors import InputError
-from normscope.experiments import figures, statistics, tables
+from normscope.experiments import declared, figures, statistics, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
 from normscope.experiments.faithfulness.base import CONFIDENCE, RESAMPLES, Trial
 from normscope.experiments.faithfulness.shapley_values import BIAS_ROLES, FEWEST, QueryValues, ShapleyMaps
@@ -34,21 +34,7 @@ _KEPT_CELLS = 2
 
 
 @dataclass(frozen=True)
-class Shapley(Trial):
-    """Options: `exact`, up to how many tokens all coalitions are counted; `pairs`, how many random orders (each with its
-    reverse) are sampled beyond; `queries`, how many queries of a text are looked at; `bias`, whether what is of no token
-    is always `present`, one more `player`, or both in turn; `cells`, how many of the largest disagreements are listed."""
-
-    exact: int = 10
-    pairs: int = 32
-    queries: int = 4
-    bias: str = "both"
-    cells: int = 20
-
-    name: ClassVar[str] = "shapley"
-    paper: ClassVar[str] = "left open by Kobayashi et al. 2024"
-    shows: ClassVar[str] = "integrated gradients against Shapley values"
-    summary: ClassVar[str] = "do the feed-forward maps by integrated gradients agree with Shapley values?"
+class Shapley(declared.Shapley, Trial):
     unit: ClassVar[str] = "coalitions"
     columns: ClassVar[dict[str, str]] = {
         "layer": "layer, from 1; empty for the mean over layers",

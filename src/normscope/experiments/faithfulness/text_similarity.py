@@ -21,14 +21,15 @@ from scipy import stats
 from normscope.corpora.item import Item
 from normscope.corpora.record import TextPair
 from normscope.errors import InputError
-from normscope.experiments import statistics, tables
+from normscope.experiments import declared, statistics, tables
 from normscope.experiments.base import ModelFacts, Needs, Outcome, RunFacts
 from normscope.experiments.faithfulness.base import CONFIDENCE, RESAMPLES, Trial
 from normscope.experiments.faithfulness.word_table import LARGEST, PARTS, WordTable, parts_of, sizes_of, word_table
 from normscope.experiments.figures import method_bars
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.tables import Row
-from normscope.similarity.comparing import checked_measure, embedding_spec
+from normscope.similarity.comparing import checked_measure
+from normscope.similarity.encoders import embedding_spec
 from normscope.similarity.plain import bare
 
 if TYPE_CHECKING:
@@ -41,17 +42,7 @@ _SHARE, _CELLS, _STATES, _CHANCE = "table and margin", "table", "last states", "
 
 
 @dataclass(frozen=True)
-class TextSimilarity(Trial):
-    """Options: `pooling`, as in `Analyzer.embed`, for models without a description of their embedding; `removal`, whether
-    texts without each of their words are embedded too."""
-
-    pooling: str = ""
-    removal: bool = True
-
-    name: ClassVar[str] = "similarity"
-    paper: ClassVar[str] = "none"
-    shows: ClassVar[str] = "where the similarity of two texts lies"
-    summary: ClassVar[str] = "where the similarity of two texts lies, and what its table finds (--format text-pairs)"
+class TextSimilarity(declared.TextSimilarity, Trial):
     columns: ClassVar[dict[str, str]] = {
         "measure": "sum: what the part adds to the similarity; size: its share of the sizes of all cells",
         "part": "similarity: the whole; cells by kind, the first that fits: with special tokens, of the same word, with an "

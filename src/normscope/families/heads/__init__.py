@@ -208,8 +208,11 @@ def _paths(described: object) -> Iterator[str]:
             yield from _paths(getattr(described, item.name))
 
 
-_TASKS_OF_STATES = ("ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForTokenClassification", "ForQuestionAnswering")
-"""Heads that read all states, whose first parts are therefore the end of the bare model below them."""
+_TASKS_OF_STATES = (
+    *("ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForTokenClassification", "ForQuestionAnswering"),
+    "ForImageClassification",
+)
+"""Heads that read states as they are, whose first parts are therefore the end of the bare model below them."""
 
 _STATES = ("last_hidden_state",)
 
@@ -222,12 +225,18 @@ _TOWER_ENDS: dict[str, tuple[HeadPart, ...]] = {
 """What acts after the last block of towers whose classes have no described head inside, by the names of their families."""
 
 
+_CLASS_ENDS: dict[str, tuple[HeadPart, ...]] = {"SiglipVisionModel": (LayerNormPart("base_model.post_layernorm"),)}
+"""The same of classes whose family has others that end otherwise."""
+
+
 def states_head(bare: PreTrainedModel, family: Family) -> Head:
     """What a bare model does between its last block and the states that it gives out, as a head: its last norm, mostly.
 
     It is what the described heads of the same model begin with inside of it; nothing where none is described.
     """
     name = type(bare).__name__
+    if name in _CLASS_ENDS:
+        return Head("states", _CLASS_ENDS[name], _STATES)
     if family.name in ENCODER_ENDS and family.encoder is None:  # the encoder of an encoder-decoder, alone
         return Head("states", ENCODER_ENDS[family.name], _STATES)
     for task in _TASKS_OF_STATES:

@@ -52,13 +52,16 @@ def _t5gemma(config: Config) -> Head:
 
 
 _BIG_BIRD_LAST: Parts = (LayerNormPart("base_model.decoder.layernorm_embedding"),)
+_SEAMLESS_LAST: Parts = (LayerNormPart("base_model.text_decoder.layer_norm"),)
 _MBART_LAST: Parts = (LayerNormPart("base_model.decoder.layer_norm"),)
 
 ENCODER_DECODERS: Table = {
-    **for_each("Bart PLBart BlenderbotSmall Marian", _bart_like(())),
+    **for_each("Bart PLBart BlenderbotSmall Marian Mvp LED", _bart_like(())),
     **for_each("MBart Pegasus Blenderbot", _bart_like(_MBART_LAST)),
     **for_each("BigBirdPegasus", _bart_like(_BIG_BIRD_LAST)),
     "MarianMTModel": Head("seq2seq-lm", (LM_HEAD, ShiftPart("final_logits_bias"))),
+    "LongT5ForConditionalGeneration": _t5_lm(scaled=lambda config: config.scale_decoder_outputs),
+    **for_each("SeamlessM4T SeamlessM4Tv2", {"ForTextToText": Head("seq2seq-lm", (*_SEAMLESS_LAST, LM_HEAD))}),
     "NllbMoeForConditionalGeneration": Head("seq2seq-lm", (*_MBART_LAST, LM_HEAD)),
     "SwitchTransformersForConditionalGeneration": _t5_lm(scaled=lambda config: config.tie_word_embeddings),
     "T5GemmaForConditionalGeneration": _t5gemma,
@@ -82,6 +85,10 @@ ENCODER_DECODERS: Table = {
 
 ENCODER_ENDS: dict[str, Parts] = {
     "bart": (),
+    "mvp": (),
+    "led": (),
+    "longt5": (RmsNormPart("base_model.encoder.final_layer_norm"),),
+    "seamless_m4t": (LayerNormPart("base_model.text_encoder.layer_norm"),),
     "mbart": (LayerNormPart("base_model.encoder.layer_norm"),),
     "bigbird_pegasus": (LayerNormPart("base_model.encoder.layernorm_embedding"),),
     "t5": (RmsNormPart("base_model.encoder.final_layer_norm"),),

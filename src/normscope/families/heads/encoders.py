@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+from normscope.errors import HeadError
 from normscope.families.heads.decoders import (
     CLASSIFIER,
     FIRST,
@@ -170,6 +171,12 @@ def _summary_choices(config: Config) -> Head:
     return choices(_SUMMARIES[getattr(config, "summary_type", "last")], *linear, *activations, CLASSIFIER)
 
 
+def _xlm_lm(config: Config) -> Head:
+    if config.asm:
+        raise HeadError("The head of this model is an adaptive softmax (asm), which gives out no logits.")
+    return Head("masked-lm", (LinearPart("pred_layer.proj"),))
+
+
 def _modern_pool(config: Config) -> PickPart:
     return TokenAt() if config.classifier_pooling == "cls" else MeanOfTokens()
 
@@ -269,6 +276,13 @@ ENCODERS: Table = {
         _multiple(*_POOLER, CLASSIFIER),
         _token_tasks(),
     ),
+    **for_each(
+        "Longformer", _vocabulary(_ROBERTA_LM), {"ForTokenClassification": Head("token-classification", (CLASSIFIER,))}
+    ),
+    **for_each("Nystromformer", _vocabulary(_BERT_LM), {"ForSequenceClassification": _token_activated}, _token_tasks()),
+    **for_each("ConvBert", _vocabulary(_ELECTRA_LM), {"ForSequenceClassification": _token_activated}, _token_tasks()),
+    **for_each("XLM Flaubert", {"WithLMHeadModel": _xlm_lm}),
+    **for_each("SqueezeBert", _vocabulary(_BERT_LM), _sentence(*_POOLER, CLASSIFIER), _token_tasks()),
     **for_each("MarkupLM", _sentence(*_POOLER, CLASSIFIER), _token_tasks()),
     **for_each("JinaEmbeddingsV3", _vocabulary(_ROBERTA_LM), _sentence(*_TOKEN_TANH), _token_tasks()),
     **for_each("Esmc", _vocabulary((*_NORM, *_ROBERTA_LM)), _sentence(*_NORM, *_TOKEN_TANH)),

@@ -174,8 +174,47 @@ class FusedRange:
     blocks: int = 1
 
 
+@final
+@dataclass(frozen=True)
+class SequenceFirst:
+    """The same from a module that gives out `[token, batch, ...]`, with the tokens before the batch."""
+
+    value: SplitHeads
+
+    @property
+    def module(self) -> str:
+        """The module that makes the values."""
+        return self.value.module
+
+
+@final
+@dataclass(frozen=True)
+class SideBySide:
+    """Several projections of the same states, each for heads of its own, which the attention puts side by side."""
+
+    modules: tuple[str, ...]
+
+    @property
+    def module(self) -> str:
+        """The first of them."""
+        return self.modules[0]
+
+
+@final
+@dataclass(frozen=True)
+class NormedHeads:
+    """A value projection of its own, after which the values of every head are divided by the root of their mean square, by
+    the module `norm`, which has no weight (Gemma 4)."""
+
+    module: str
+    norm: str
+
+
 Value = (
     SplitHeads
+    | NormedHeads
+    | SequenceFirst
+    | SideBySide
     | ScaledHeads
     | FusedTail
     | FusedPerHead
@@ -184,6 +223,14 @@ Value = (
     | LatentPerHead
     | FusedRange
 )
+
+
+@final
+@dataclass(frozen=True)
+class NamedActivation:
+    """An activation that no module holds: the block calls it by the name that it has in transformers."""
+
+    name: str
 
 
 # ---- Attentions: how the weights and values of one come into sight, and where its output projection is.
@@ -204,14 +251,15 @@ class HeadGate:
 @final
 @dataclass(frozen=True)
 class ChannelGate:
-    """A factor for each query and channel of what the heads give out: `activation` (a name of `torch.nn.functional`) of the
-    outputs of a module, where `source` finds them as it finds values. Without an `activation`, the outputs themselves.
+    """A factor for each query and channel of what the heads give out: `activation` (a name of `torch.nn.functional`, or what
+    transformers calls it) of the outputs of a module, where `source` finds them as it finds values. Without an
+    `activation`, the outputs themselves.
 
     It is a constant of the forward pass, like the attention weights, but no part of them.
     """
 
     source: Value
-    activation: str | None = "sigmoid"
+    activation: str | NamedActivation | None = "sigmoid"
 
 
 @final
@@ -292,6 +340,36 @@ class HookedAttention:
 
 @final
 @dataclass(frozen=True)
+class ProbedAttention:
+    """Attention that computes by itself and shows no weights: in blocks, in windows, by landmarks, or just without a trace.
+
+    It need only be linear in its values. Its weights are what reaches `output` when `module` is run again with the identity
+    in the place of the values.
+    """
+
+    module: str
+    value: SplitHeads | SequenceFirst | SideBySide
+    output: str
+    norm: NormPart | None = None
+    heads: Callable[[Config], int] = all_heads
+    component: ClassVar[str] = "Attn"
+
+
+@final
+@dataclass(frozen=True)
+class ProbedCrossAttention:
+    """The same from a decoder to the encoder's tokens."""
+
+    module: str
+    value: SplitHeads
+    output: str
+    heads: Callable[[Config], int] = all_heads
+    norm: ClassVar[None] = None
+    component: ClassVar[str] = "Cross"
+
+
+@final
+@dataclass(frozen=True)
 class ShortConvolution:
     """A causal convolution of every channel of its own, and its `activation` (a name of `torch.nn.functional`).
 
@@ -307,16 +385,48 @@ class ShortConvolution:
 
 @final
 @dataclass(frozen=True)
+class DecayedProducts:
+    """Weights that are products of queries and keys, `exp(-decay)` times as much with every token between them (lightning
+    attention).
+
+    `projection` gives out query, key and value of every head, before their `activation` (a name of `torch.nn.functional`);
+    `decay` is the path of a number for each head.
+    """
+
+    projection: str
+    decay: str
+    activation: str
+
+
+@final
+@dataclass(frozen=True)
+class ChannelScan:
+    """A recurrence whose weights differ by channel (Mamba-1, RG-LRU): the name of the function that mixes `hidden_states`.
+
+    Every channel is a head. Arguments are `[batch, token, channel]`, or with `channels_first` `[batch, channel, token]`.
+    `without` names arguments that the function may do without, since what they do is described as another part. A dotted
+    name is that of a method of a submodule. With `gates_values`, what is mixed was multiplied by factors of its own token.
+    """
+
+    name: str
+    channels_first: bool = False
+    without: tuple[str, ...] = ()
+    gates_values: bool = False
+
+
+@final
+@dataclass(frozen=True)
 class LinearMixer:
     """A mixer that is linear in its values once all else is fixed: the gated delta rule, a state space, a convolution.
 
     `function` is the name, in the file of the mixer `module`, of the function that mixes the argument `values`
-    (`[batch, token, head, channel]`); its effective weights are what it makes of the identity as values. Without one, every
-    token keeps what the `convolution` brings. The rest is as for an attention.
+    (`[batch, token, head, channel]`); its effective weights are what it makes of the identity as values. It may also be a
+    formula, where the model has no such function. Without one, every token keeps what the `convolution` brings. Values go
+    through the activation of the convolution, or of the formula. The rest is as for an attention.
     """
 
     module: str
-    function: str | None
+    function: str | DecayedProducts | ChannelScan | None
     value: Value
     output: str
     heads: int
@@ -327,19 +437,24 @@ class LinearMixer:
     output_norm: ContextNormPart | None = None
     component: ClassVar[str] = "Attn"
 
+    @property
+    def function_name(self) -> str | None:
+        """The name of the function that mixes, if there is one."""
+        if isinstance(self.function, ChannelScan):
+            return self.function.name
+        return self.function if isinstance(self.function, str) else None
 
-AttentionPart = DispatchedAttention | DispatchedCrossAttention | HookedAttention | LinearMixer
+
+CrossPart = DispatchedCrossAttention | ProbedCrossAttention
+"""Attention from a decoder to the encoder's tokens."""
+
+ProbedPart = ProbedAttention | ProbedCrossAttention
+"""Attention that is run again to see its weights."""
+
+AttentionPart = DispatchedAttention | HookedAttention | ProbedAttention | LinearMixer | CrossPart
 
 
 # ---- Feed-forwards: plain, gated, and mixtures of experts, after the attention or beside it.
-
-
-@final
-@dataclass(frozen=True)
-class NamedActivation:
-    """An activation that no module holds: the block calls it by the name that it has in transformers."""
-
-    name: str
 
 
 @final
@@ -357,13 +472,17 @@ class PlainPart:
 @final
 @dataclass(frozen=True)
 class GatedPart:
-    """`down(activation(gate(x)) * up(x))`, times a vector at the path `layer_scale` where there is one."""
+    """`down(activation(gate(x)) * up(x))`, times a vector at the path `layer_scale` where there is one.
+
+    What the neurons hold may go through an RMS norm, `inner_norm`, before the last matrix.
+    """
 
     gate: str
     up: str
     activation: str | NamedActivation
     down: str
     layer_scale: str | None = None
+    inner_norm: RmsNormPart | None = None
     component: ClassVar[str] = "Ff"
 
 
@@ -457,8 +576,20 @@ class PlainExpertsPart:
     component: ClassVar[str] = "Ff"
 
 
+@final
+@dataclass(frozen=True)
+class UngatedExpertsPart:
+    """Experts that are plain networks, their weights stacked as `up_proj` and `down_proj`, `[expert, out, in]`."""
+
+    module: str
+    experts: str
+    activation: str
+    component: ClassVar[str] = "Ff"
+
+
 RoutedPart = (
     PlainExpertsPart
+    | UngatedExpertsPart
     | ExpertsPart
     | TransposedExpertsPart
     | ClampedExpertsPart
@@ -476,12 +607,17 @@ class SharedExpertsPart:
     multiplied by `routed_factor` before that, and the sum by `factor`.
     """
 
-    routed: ExpertsPart | TransposedExpertsPart | InputScaledExpertsPart
-    shared: GatedPart | FusedGatedPart
+    routed: ExpertsPart | TransposedExpertsPart | InputScaledExpertsPart | UngatedExpertsPart
+    shared: GatedPart | FusedGatedPart | PlainPart
     gate: str | None = None
     routed_factor: float = 1.0
     factor: float = 1.0
     component: ClassVar[str] = "Ff"
+
+    @property
+    def output(self) -> str:
+        """The module that gives out what the shared network adds."""
+        return self.shared.second if isinstance(self.shared, PlainPart) else self.shared.down
 
 
 FeedForwardPart = PlainPart | GatedPart | FusedGatedPart | RoutedPart | SharedExpertsPart

@@ -1,0 +1,75 @@
+"""Blocks that are no modules, or are not called as such: what they are made of, with hooks where states enter and leave.
+
+A loose block stands for its parts wherever a block is looked at. States that lie otherwise than `[batch, token, d]` are
+handed to hooks as they should lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from normscope.errors import UnsupportedArchitectureError
+from normscope.families.spec import Seams
+
+
+class LooseBlock(nn.Module):
+    """The parts of a block, by the names that its family uses. Hooks on it are hooks on the first and last of them."""
+
+    def __init__(self, parts: Mapping[str, nn.Module], seams: Seams) -> None:
+        super().__init__()
+        for name, part in parts.items():
+            self.add_module(name, part)
+        self.seams = seams
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LooseBlock) and list(self.children()) == list(other.children())
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.children()))
+
+    def register_forward_pre_hook(
+        self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """On what enters the block."""
+
+        def enters(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            read = tuple(turned(arg, self.seams.axes) for arg in args)
+            _refuse_change(hook(self, read, kwargs) if with_kwargs else hook(self, read))
+
+        first = self.get_submodule(self.seams.first)
+        return first.register_forward_pre_hook(enters, prepend=prepend, with_kwargs=True)
+
+    def register_forward_hook(
+        self,
+        hook: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
+    ) -> RemovableHandle:
+        """On what leaves the block."""
+
+        def leaves(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+            given = turned(output, self.seams.axes)
+            _refuse_change(hook(self, args, kwargs, given) if with_kwargs else hook(self, args, given))
+
+        last = self.get_submodule(self.seams.last)
+        return last.register_forward_hook(leaves, prepend=prepend, with_kwargs=True, always_call=always_call)
+
+
+def turned(value: Any, axes: tuple[int, int] | None) -> Any:
+    """States with two of their axes exchanged; all else as it is."""
+    return value.transpose(*axes) if axes is not None and isinstance(value, Tensor) and value.dim() == 3 else value
+
+
+def _refuse_change(result: object) -> None:
+    """The states also go around the first part of the block, so that others in their place would not reach all of it."""
+    if result is not None:
+        raise UnsupportedArchitectureError(
+            "The blocks of this model are no modules that are called with a state and give one out, so that its states "
+            "cannot be replaced, as gradients, removal and skipping do. Maps, mixing ratios and the pull-back need no such."
+        )

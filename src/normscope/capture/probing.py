@@ -1,0 +1,72 @@
+"""The weights of attentions that show none: their module is run again with the identity in the place of its values.
+
+Only that the attention is linear in its values is assumed, and the proof of the trace refuses it where it is not.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import Cache
+
+from normscope.capture.values import projections
+from normscope.families.spec import ProbedPart, SequenceFirst
+
+
+def probed_weights(
+    block: nn.Module, part: ProbedPart, heads: int, width: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Float[Tensor, "batch head query key"]:
+    """What each value is multiplied by, from a call of the attention; `width` is that of what enters its output."""
+    probe = _Probe(part, heads, width // heads)
+    seen: list[Tensor] = []
+    module = block.get_submodule(part.module)
+    again = [_without_cache(argument) for argument in args]
+    named = {name: _without_cache(argument) for name, argument in kwargs.items()}
+    weights: list[Tensor] = []
+    with ExitStack() as hooks:
+        handles = [block.get_submodule(path).register_forward_hook(probe.replace) for path in projections(part.value)]
+        handles.append(block.get_submodule(part.output).register_forward_pre_hook(lambda _, read: seen.append(read[0])))
+        for handle in handles:
+            hooks.callback(handle.remove)
+        while probe.keys is None or probe.start < probe.keys:
+            module.forward(*again, **named)
+            mixed = seen.pop().unflatten(-1, (heads, -1)).transpose(1, 2)
+            weights.append(mixed[..., : probe.advance()])
+    return torch.cat(weights, dim=-1)
+
+
+class _Probe:
+    """The identity as values, as many keys at a time as a head has channels."""
+
+    def __init__(self, part: ProbedPart, heads: int, d_head: int) -> None:
+        self.value, self.d_head = part.value, d_head
+        self.heads = heads // len(projections(part.value))
+        self.start = 0
+        self.keys: int | None = None
+
+    def replace(self, _: nn.Module, __: Any, output: Tensor) -> Tensor:
+        """A hook on a value projection."""
+        made = torch.zeros_like(output)
+        values = (made.transpose(0, 1) if isinstance(self.value, SequenceFirst) else made).unflatten(
+            -1, (self.heads, self.d_head)
+        )
+        self.keys = values.shape[1]
+        channels = torch.arange(min(self.d_head, self.keys - self.start), device=made.device)
+        values[:, self.start + channels, :, channels] = 1
+        return made
+
+    def advance(self) -> int:
+        """Go on to the next keys; how many were these."""
+        assert self.keys is not None
+        count = min(self.d_head, self.keys - self.start)
+        self.start += count
+        return count
+
+
+def _without_cache(argument: object) -> object:
+    """A cache would take up the keys and values of every call."""
+    return None if isinstance(argument, Cache) else argument

@@ -182,9 +182,13 @@ class _Transformation:
 
 
 def _attention(topology: Topology) -> AttentionPart:
-    return next(
-        part for part in topology.chain() if isinstance(part, DispatchedAttention | HookedAttention | ProbedAttention)
-    )
+    kinds = DispatchedAttention | HookedAttention | ProbedAttention | LinearMixer
+    attention = next((part for part in topology.chain() if isinstance(part, kinds)), None)
+    if attention is None:
+        raise UnsupportedArchitectureError(
+            "A layer has no attention: expansion-rate is for models with attention alone."
+        )
+    return attention
 
 
 def _groups(value: Value, outputs: int, heads: int) -> int:

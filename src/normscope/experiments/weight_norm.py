@@ -49,7 +49,7 @@ class WeightVersusNorm(declared.WeightVersusNorm, Experiment):
         return Needs((Decomposition(maps=(ATTENTION_WEIGHTS,), heads=True), ValueNorms()))
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
-        weights = observation.head_maps(ATTENTION_WEIGHTS)
+        weights = observation.attention_weights()
         # Category and norm are those of the key, whatever the query: their bins are looked up once for all queries.
         of_key = categories(observation, model) * _WEIGHTS.size * _NORMS.size
         of_key = (of_key + _NORMS.places(observation.result(ValueNorms()))).astype(np.int32)

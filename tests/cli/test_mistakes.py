@@ -83,7 +83,7 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["answer", "--context", TEXT, "--question", " "], "The question is empty"),
     (["answer", "--context", TEXT, "--units", "sentense"], "Did you mean 'sentence'?"),
     (["answer", "--context", TEXT, "--hops", "many"], "a number of times"),
-    (["answer", "--context", TEXT, "--objective", "gradient"], "'logit', 'centred', 'contrast'"),
+    (["answer", "--context", TEXT, "--objective", "gradient"], "'alternatives', 'contrast', 'centred', 'logit'"),
     (["answer", "--context", TEXT, "--max-new-tokens", "0"], "at least 1"),
     (["answer", "--context", TEXT, "--out", "answer.xyz"], "Known endings"),
     (["answer", "--context", TEXT, "--max-memory", "much"], "500M or 2G"),

@@ -11,6 +11,7 @@ import contextlib
 import io
 import time
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -107,29 +108,28 @@ def _flashtrace(question: AskedModel) -> np.ndarray:
 
 def _traced(analyzer: ns.Analyzer, prompt: str, answer: str, part: Sequence[int]) -> np.ndarray:
     """FlashTrace's shares of the tokens of a prompt. It looks at the model's attention weights, so they are computed."""
-    from flashtrace import FlashTrace  # noqa: PLC0415  (only where it is installed)
-
-    before = analyzer.model.config._attn_implementation
-    analyzer.model.set_attn_implementation("eager")
+    flashtrace: Any = import_module("flashtrace")  # only where it is installed
+    model: Any = analyzer.model
+    before = model.config._attn_implementation
+    model.set_attn_implementation("eager")
     try:
-        tracer = FlashTrace(analyzer.model, analyzer.tokenizer)
+        tracer = flashtrace.FlashTrace(model, analyzer.tokenizer)
         with contextlib.redirect_stderr(io.StringIO()):
             traced = tracer.trace(prompt=prompt, target=answer, output_span=(part[0], part[-1]))
     finally:
-        analyzer.model.set_attn_implementation(before)
+        model.set_attn_implementation(before)
     return np.asarray(traced.scores)
 
 
 def _context_cite(question: AskedModel) -> np.ndarray:
     """ContextCite's scores of the sentences, 64 ablations; told the sentences and the answer, which it would find itself."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        from context_cite import ContextCiter  # noqa: PLC0415  (only where it is installed)
-        from context_cite.context_partitioner import SimpleContextPartitioner  # noqa: PLC0415
-
+        package: Any = import_module("context_cite")  # only where it is installed
+        partitioner: Any = import_module("context_cite.context_partitioner")
         sentences = list(question.asked.sentences)
-        partition: Any = SimpleContextPartitioner(" ".join(sentences))
+        partition = partitioner.SimpleContextPartitioner(" ".join(sentences))
         partition._cache.update(parts=sentences, separators=["", *[" "] * (len(sentences) - 1)])
-        citer: Any = ContextCiter(
+        citer = package.ContextCiter(
             *(question.analyzer.model, question.tokenizer, " ".join(sentences), question.asked.question),
             partitioner=partition,
             prompt_template="{context}\n\n{query}",

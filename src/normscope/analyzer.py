@@ -1,6 +1,6 @@
 """The analyzer: a model ready to be analysed, and the one way from inputs to results.
 
-Resolves what was asked for against what the model has; `passes` does the work and `Analysis` holds the answer.
+Resolves what was requested against what the model has; `passes` does the work and `Analysis` holds the answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import xarray as xr
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope.capture import LONG
-from normscope.chain.baseline import baseline
+from normscope.chain.joint_gates import counting
 from normscope.chain.measure import KeptTraces, check_arithmetic
 from normscope.chain.trace import LayerTrace
 from normscope.deprecated import renamed_keywords, warn_renamed
@@ -31,9 +31,10 @@ from normscope.estimate.planning import asked_of, explained_of, lengths_of, plan
 from normscope.explain.parse import checked, read_question
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import Wanted
+from normscope.explain.streaming import can_stream
 from normscope.explain.task import Asked
 from normscope.families.spec import Stack
-from normscope.inputs import DecoderText, ImageInput, Input, Reading, TokenSequence, is_image
+from normscope.inputs import AudioInput, DecoderText, ImageInput, Input, Reading, TokenSequence, is_image
 from normscope.methods import LayerMethod, attribution, layer_method, resolve
 from normscope.methods.across_layers import AcrossLayers
 from normscope.methods.answers import explain_answer
@@ -45,9 +46,11 @@ from normscope.models.options import DeviceMap, ModelOptions
 from normscope.models.towers import has_two_towers, tower_of
 from normscope.options import (
     StackName,
+    counted,
     ff_baseline_of,
     stack_name,
     value_bias_of,
+    weights_of,
     whole_number,
     with_keywords,
 )
@@ -97,7 +100,7 @@ def load(
 
     Args:
         model: what to load. A live model is used as it is and is left exactly as it was after every analysis.
-        tokenizer: the tokenizer, or where to load it from; by default the one beside the model. Optional: token ids
+        tokenizer: the tokenizer, or where to load it from; by default the one next to the model. Optional: token ids
             work without one.
         dtype: dtype to load the weights in (default: that of the checkpoint). `torch.float64` gives an analysis to
             1e-12; bf16 and fp16 weights are analysed in float32 arithmetic.
@@ -116,19 +119,18 @@ def load(
         >>> len(analyzer.layers), analyzer.scopes[-1]
         (6, 'AttnResLnFfResLn')
     """
-    return Analyzer.of(
-        load_model(
-            model,
-            tokenizer,
-            dtype=dtype,
-            device=device,
-            device_map=device_map,
-            revision=revision,
-            allow_pickle=allow_pickle,
-            trust_remote_code=trust_remote_code,
-            family=family,
-        )
+    options = ModelOptions(
+        cast("PreTrainedModel | str | Path | None", model),
+        tokenizer,
+        dtype=dtype,
+        device=device,
+        device_map=device_map,
+        revision=revision,
+        allow_pickle=allow_pickle,
+        trust_remote_code=trust_remote_code,
+        family=family,
     )
+    return Analyzer.of(load_model(options))
 
 
 class Analyzer(Model):
@@ -170,17 +172,7 @@ class Analyzer(Model):
             torch.float64
         """
         options.refuse_unusable()
-        return load(
-            options.model,
-            tokenizer=options.tokenizer,
-            dtype=_dtype(options),
-            device=options.device,
-            device_map=options.device_map,
-            revision=options.revision,
-            allow_pickle=options.allow_pickle,
-            trust_remote_code=options.trust_remote_code,
-            family=options.family,
-        )
+        return cls.of(load_model(options))
 
     @classmethod
     def without_weights(cls, options: ModelOptions) -> Analyzer:
@@ -192,18 +184,7 @@ class Analyzer(Model):
             device(type='meta')
         """
         options.refuse_unusable()
-        if options.is_live or not isinstance(options.tokenizer, str | Path | None):
-            raise InputError("A live model has its weights: estimate it as it is.")
-        return cls.of(
-            sketched_model(
-                cast("str | Path | None", options.model),
-                options.tokenizer,
-                dtype=_dtype(options),
-                revision=options.revision,
-                trust_remote_code=options.trust_remote_code,
-                family=options.family,
-            )
-        )
+        return cls.of(sketched_model(options))
 
     @property
     def model(self) -> PreTrainedModel:
@@ -247,20 +228,21 @@ class Analyzer(Model):
     ) -> list[Analysis]: ...
     @overload
     def analyze(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[AnalysisOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[AnalysisOptions]
     ) -> Analysis | list[Analysis]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", target="decoder_text")
     @with_keywords(AnalysisOptions, AnalysisRequest)
     def analyze(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[AnalysisOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[AnalysisOptions]
     ) -> Analysis | list[Analysis]:
         """Attribution maps of one input, or of each of a list.
 
         Args:
             inputs: a text, a pair of texts, a list of these, a `BatchEncoding`, or token ids. One input (also an
                 encoding of one sequence) gives an `Analysis`; a list gives a list, batched inside, with exactly what
-                each gives alone. For a vision model, an image: a path, a PIL image, an array, or its `pixel_values`.
+                each gives alone. For a vision model, an image: a path, a PIL image, an array, or its `pixel_values`. For a
+                model of sounds: a path, `(samples, rate)`, or its `input_features` or `input_values`.
             pretokenized: the inputs are lists of words.
 
         Keyword Args:
@@ -273,7 +255,7 @@ class Analyzer(Model):
             heads: also keep the maps of each head (`AttnW`, `Attn`; of projections at every scope).
             method: what the maps measure: `"norms"` of parts, or one of `normscope.available_methods("layer maps")`, by name
                 or, with options other than its defaults, as `normscope.methods.method(name, ...)` gives it.
-            projections: beside the norms, also the projections, for `Analysis.map(..., quantity="projection")`.
+            projections: in addition to the norms, the projections, for `Analysis.map(..., quantity="projection")`.
             approximate: compute the maps from the feed-forward on approximately, and measure their error on sampled queries:
                 `"slopes"`, `"sketch"`, `"both"`, `"patterns"`, an `Approximation` of your own, or `"fast"`, the cheapest
                 with a rank correlation of at least 0.999 in every layer, exact where there is none. The result says what it
@@ -282,6 +264,8 @@ class Analyzer(Model):
                 faster in it. The result says so as for approximate maps, and its parts have to add up less exactly.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
             value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
+            gates: whether gates of attention are constants (`"fixed"`), or share in what they let through, which then counts
+                with the query's own token (`"joint"`).
             ff_baseline: where the integrated gradients of feed-forwards start: at `"zero"` (as in the papers), or at the
                 `"bias"`, what enters an activation without any token.
             dtype: arithmetic of the decomposition (default float32, or float64 for a float64 model).
@@ -322,7 +306,7 @@ class Analyzer(Model):
         """The analyses of sequences that are analysed together, at the same positions."""
         wanted = resolve.wanted_of(asked, asked, projections=asked.projections)
         request = resolve.map_request(self, method, wanted, asked)
-        facts = {**self.facts, "value_bias": asked.value_bias, "ff_baseline": asked.ff_baseline, **method.facts}
+        facts = {**self.facts, **counted(asked), **method.facts}
         if asked.out is not None:
             require_extra("zarr", "Streaming results to disk (out=)", "zarr")
             from normscope.results import zarr as streaming  # noqa: PLC0415  (an extra)
@@ -345,13 +329,13 @@ class Analyzer(Model):
     ) -> list[xr.DataArray]: ...
     @overload
     def mixing_ratios(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[MixingOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[MixingOptions]
     ) -> xr.DataArray | list[xr.DataArray]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", target="decoder_text")
     @with_keywords(MixingOptions, MixingRequest)
     def mixing_ratios(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[MixingOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[MixingOptions]
     ) -> xr.DataArray | list[xr.DataArray]:
         """Mixing ratios `[scope, layer, query]` without any map, for about the price of a few forward passes.
 
@@ -366,11 +350,11 @@ class Analyzer(Model):
         own, _ = resolve.scopes_asked(self, asked.scopes)
         value_bias = value_bias_of(asked.value_bias)
         measure = Decomposition(ratios=tuple(own), value_bias=value_bias)
-        start = baseline(asked.ff_baseline, value_bias)
+        start = counting(asked, value_bias)
         request = resolve.request(self, [measure], [], asked.layers, None, asked.dtype, start)
         sequences, single = resolve.read(self, inputs, asked.decoder_text, Reading(pretokenized, asked.truncate))
         measured = Pass(self, request).over(sequences, progress=asked.progress, tell=asked.on_progress)
-        facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline}
+        facts = {**self.facts, **counted(asked)}
         ratios = [results.mixing_ratios(item, facts) for item in measured]
         return ratios[0] if single else ratios
 
@@ -382,13 +366,13 @@ class Analyzer(Model):
     ) -> list[Explanation]: ...
     @overload
     def explain(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[ExplainOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[ExplainOptions]
     ) -> Explanation | list[Explanation]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", reply="decoder_text")
     @with_keywords(ExplainOptions, ExplainRequest)
     def explain(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[ExplainOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[ExplainOptions]
     ) -> Explanation | list[Explanation]:
         """What made the model say this: the attribution of a logit to the input tokens, exactly, through all layers.
 
@@ -405,7 +389,7 @@ class Analyzer(Model):
                 first token in which they differ.
             at: the token whose prediction is explained (causal: the next token after it), by its position, negative from
                 the end, or by its name. By default the last, the mask, or the only one.
-            continue_for: instead of a target, let a causal model continue the text by at most so many tokens, always the
+            continue_for: instead of a target, let a causal model continue the text by at most this many tokens, always the
                 most probable one whatever its settings of generation say, and explain each.
             direction: instead of a logit, the last state of the token `at` along a vector `[d]` of your own (of torch, numpy
                 or plain numbers), or along the `"state"` itself. Needs no head. An encoder-decoder also needs its
@@ -421,6 +405,8 @@ class Analyzer(Model):
             method: how to attribute, by name (`normscope methods` lists them) or with options (`normscope.method`). Only
                 the pull-back follows what flows through the layers, adds up exactly, and takes the next two arguments.
             heads: also keep the edges of every head, `[layer, head, query, key]`.
+            edges: keep what flows from every token to every other in each layer, for `edges` and `flow` of the result. By
+                default for inputs of fewer than 1,024 tokens, since their memory grows with the square of the length.
             ff_baseline: as in `analyze`, for the pull-back and DecompX. What belongs to no token is here all that is not
                 linear in the states that enter a layer.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
@@ -442,10 +428,10 @@ class Analyzer(Model):
         asked = ExplainRequest(**options)
         check_arithmetic(asked.dtype)
         method = attribution(asked.method)
-        if asked.heads and not method.follows:
+        if (asked.heads or asked.edges) and not method.follows:
             raise InputError(
-                f"The method {method.facts['method']!r} does not follow single heads: leave out heads, or use "
-                f"'pull-back'."
+                f"The method {method.facts['method']!r} follows nothing through the layers: leave out heads and edges, or "
+                f"use 'pull-back'."
             )
         if ff_baseline_of(asked.ff_baseline) != "zero" and not method.through_slopes:
             raise InputError(
@@ -456,7 +442,8 @@ class Analyzer(Model):
         said = (target, asked.against, asked.at, asked.continue_for, asked.direction, decoder_text)
         wanted = checked(*said, asked.objective)
         sequences, single = resolve.read_sources(self, inputs, Reading(pretokenized, asked.truncate))
-        request = PullRequest(asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline)
+        how = (asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline, asked.edges)
+        request = PullRequest(*how, weights=weights_of(asked.weights))
         explanations = [self._explain(item, wanted, method, request) for item in sequences]
         return explanations[0] if single else explanations
 
@@ -487,7 +474,7 @@ class Analyzer(Model):
 
         Keyword Args:
             context: a document, a list of them, or documents by name.
-            question: what is asked about it.
+            question: the question about it.
             messages: instead, the turns of a chat, each with a `role` and a `content`. If the last is the assistant's, it is
                 the answer that is explained.
             answer: explain this answer (a text, or token ids as they are), instead of what the model answers.
@@ -538,7 +525,7 @@ class Analyzer(Model):
         Keyword Args:
             pooling: how the last states become an embedding: `"mean"`, `"first"`, `"last"`, `"weighted-mean"`, `"max"`,
                 `"mean-sqrt-len"`, or several joined by a plus. `"late-interaction"` keeps one vector of unit length for each
-                token. By default what `modules.json` beside the model says: pooling, dense layers, norms.
+                token. By default what `modules.json` next to the model says: pooling, dense layers, norms.
             task: whether texts are a `"query"` or a `"document"`, which may have prompts and lengths of their own.
             prompt: an instruction before every text, instead of the model's own.
             truncate: cut texts that are longer than the model takes, instead of refusing them.
@@ -584,7 +571,7 @@ class Analyzer(Model):
 
         Keyword Args:
             pooling: as in `embed`.
-            measure: `"cosine"` or `"dot"`; by default what the files beside the model say, and otherwise the cosine.
+            measure: `"cosine"` or `"dot"`; by default what the files next to the model say, and otherwise the cosine.
             retrieval: the first text is a query and the second a document: each gets the prompt and the length that the
                 model has for it. Late interaction is always a retrieval.
             first_prompt: an instruction before the first text, instead of the model's own. Its tokens are marked.
@@ -628,7 +615,7 @@ class Analyzer(Model):
             passages: texts or images, also from a generator: they are embedded in batches, and only the best are kept.
             top: how many are explained.
 
-        The options are those of `similarity`. The attribute `passage` of a result is its place among the passages, from 0.
+        The options are those of `similarity`. The attribute `passage` of a result is its index among the passages, from 0.
 
         Examples:
             >>> passages = ["It rains in Bergen.", "The orchestra tunes its violins.", "Stocks fell on Monday."]
@@ -665,7 +652,7 @@ class Analyzer(Model):
     @with_keywords(EstimateOptions, EstimateRequest)
     def estimate(
         self,
-        inputs: Input | ImageInput | int | Sequence[int],
+        inputs: Input | ImageInput | AudioInput | int | Sequence[int],
         *,
         decoder_text: Input | int | Sequence[int] | None = None,
         pretokenized: bool = False,
@@ -708,7 +695,7 @@ class Analyzer(Model):
     @renamed_keywords(words="pretokenized", target="decoder_text")
     def estimate_explanation(
         self,
-        inputs: Input | ImageInput | int | Sequence[int],
+        inputs: Input | ImageInput | AudioInput | int | Sequence[int],
         *,
         decoder_text: Input | int | Sequence[int] | None = None,
         values: int = 1,
@@ -736,8 +723,10 @@ class Analyzer(Model):
         if count < 1:
             raise InputError(f"At least one value is explained, not {count}.")
         check_arithmetic(dtype)
-        stacks = explained_of(self, count, dtype, heads=heads, head=True)
         lengths = planned.lengths(self, inputs, decoder_text, Reading(pretokenized, truncate))
+        long = not heads and min(max(each) for each in lengths) >= LONG
+        streamed = long and can_stream(self)
+        stacks = explained_of(self, count, dtype, heads=heads, head=True, edges=not long, streamed=streamed)
         short_run = planned.short_explanation(self, self.explain, dtype, heads=heads) if timed else None
         return plan(self, stacks, lengths, short_run=short_run, clock=clock)
 
@@ -767,14 +756,16 @@ class Analyzer(Model):
         if count < 1 or length < 1:
             raise InputError(f"At least one value of at least one token is explained, not {count} of {length}.")
         check_arithmetic(dtype)
-        streamed = length >= LONG and self.family.encoder is None
+        streamed = length >= LONG and can_stream(self)
         stacks = explained_of(self, count, dtype, heads=False, head=True, edges=False, streamed=streamed)
         sizes = [Length(length)] if self.family.encoder is None else [Length(1, length)]
         short_run = planned.short_explanation(self, self.explain, dtype, heads=False) if timed else None
         return plan(self, stacks, sizes, short_run=short_run, clock=clock)
 
     @renamed_keywords(target="decoder_text")
-    def traces(self, inputs: Input | ImageInput, *, decoder_text: DecoderText | None = None) -> list[LayerTrace]:
+    def traces(
+        self, inputs: Input | ImageInput | AudioInput, *, decoder_text: DecoderText | None = None
+    ) -> list[LayerTrace]:
         """The trace of every layer of the main stack for one input: what `decompose` and the `oracle` compute with.
 
         Examples:
@@ -814,7 +805,3 @@ def _items(given: object) -> tuple[list[Any], bool]:
     if not given:
         raise InputError("The list of texts is empty. Give at least one.")
     return list(cast("Sequence[Any]", given)), False
-
-
-def _dtype(options: ModelOptions) -> torch.dtype | None:
-    return getattr(torch, options.dtype) if isinstance(options.dtype, str) else options.dtype

@@ -97,6 +97,7 @@ KIMI_LINEAR = {
     **{**SHARED_EXPERTS, **LATENT, **HYBRID_LAYERS, **LISTED_LAYERS, "routed_scaling_factor": 1.5},
     **dict(linear_num_heads=4, linear_head_dim=6, linear_conv_kernel_dim=3),
 }
+AFMOE = {**GROUPED_EXPERTS, "num_hidden_layers": 3, "num_dense_layers": 1, "num_shared_experts": 1}
 NEMOTRON_H = {
     **GROUPED,
     **dict(layers_block_type=["linear_attention", "moe", "full_attention", "mlp"], head_dim=8),
@@ -125,6 +126,16 @@ LLAMA4 = dict(
         **dict(projector_input_dim=12, projector_output_dim=12, image_size=8, patch_size=4),
     ),
 )
+WAVES = dict(
+    conv_dim=[8, 8],
+    conv_kernel=[5, 3],
+    conv_stride=[4, 2],
+    num_conv_pos_embeddings=4,
+    num_feat_extract_layers=2,
+    num_conv_pos_embedding_groups=3,
+)
+WHISPER = {**BART, "num_mel_bins": 6, "max_source_positions": 11, "max_target_positions": 32}
+SPECTROGRAM = dict(max_length=16, num_mel_bins=10, patch_size=4, time_stride=4, frequency_stride=3)
 IMAGE = dict(image_size=12, patch_size=4, num_channels=3)
 TOWERS = dict(text_config=SIZE, vision_config={**SIZE, **IMAGE})
 CLASSES: dict[str, type[PreTrainedModel]] = {
@@ -248,7 +259,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("emu3_text_model", GROUPED),
     ("deepseek_v32", {**LATENT_EXPERTS, **INDEXER, **LISTED_LAYERS}),
     ("glm_moe_dsa", {**LATENT_EXPERTS, **INDEXER, **LISTED_LAYERS}),
-    ("afmoe", {**GROUPED_EXPERTS, "num_hidden_layers": 3, "num_dense_layers": 1, "num_shared_experts": 1}),
+    ("afmoe", AFMOE),
     ("qwen3_next", {**SHARED_EXPERTS, **DELTA_RULE, "mlp_only_layers": [0], "shared_expert_intermediate_size": 12}),
     ("qwen3_5_text", QWEN3_5),
     ("qwen3_5_moe_text", {**GROUPED_EXPERTS, **QWEN3_5, "shared_expert_intermediate_size": 12}),
@@ -314,9 +325,17 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ),
     *((model_type, {**SEAMLESS, "num_attention_heads": 3}) for model_type in ("seamless_m4t", "seamless_m4t_v2")),
     ("mvp", BART),
+    ("whisper", WHISPER),
+    *((name, {**WAVES, "feat_extract_norm": "group"}) for name in ("wav2vec2", "hubert", "unispeech", "unispeech-sat")),
+    ("wav2vec2", {**WAVES, "feat_extract_norm": "layer", "do_stable_layer_norm": True}),
+    ("data2vec-audio", {**WAVES, "conv_pos_kernel_size": 3}),
+    ("audio-spectrogram-transformer", SPECTROGRAM),
     ("led", {**BART, "attention_window": 4, "max_encoder_position_embeddings": 32}),
     ("longt5", {**T5, "local_radius": 3, "feed_forward_proj": "gated-gelu"}),
     ("longformer", dict(attention_window=4)),
+    ("fnet", {}),
+    ("ibert", {}),
+    ("data2vec-vision", dict(**IMAGE, use_relative_position_bias=True, layer_scale_init_value=0.1)),
     ("nystromformer", dict(conv_kernel_size=3, num_landmarks=8, segment_means_seq_len=8)),
     ("convbert", dict(embedding_size=16, num_attention_heads=4, head_ratio=2, conv_kernel_size=5, num_groups=1)),
     ("convbert", dict(embedding_size=24, num_attention_heads=4, intermediate_size=36, num_groups=2)),

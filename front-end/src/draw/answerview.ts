@@ -1,5 +1,6 @@
 /** What the panels of an answer show: its shares in a word or in all, and the colours for them. */
 import { type Answer, type Focus, fedBy, fullFed, fullShare, type Shares, sharesOf } from "../model/answer";
+import type { Look } from "../section";
 import { inkOn, type Palette } from "./colour";
 import { signs, tint } from "./flowview";
 import type { Ink } from "./ink";
@@ -17,11 +18,6 @@ export interface AnswerView {
   colours: Palette;
   /** The colours of words, by what the item in focus put into them. */
   fedColours: Palette;
-  ink: Ink;
-  dark: boolean;
-}
-
-export interface Look {
   ink: Ink;
   dark: boolean;
 }

@@ -6,6 +6,7 @@ here of what is computed with them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,10 +17,12 @@ from normscope.capture.absent import absent
 from normscope.capture.experts import experts_of
 from normscope.capture.gates import watched_in_gates, with_gates
 from normscope.capture.mixers import mixed
+from normscope.capture.scores import WantedScores, scores_of
 from normscope.capture.values import projected_values, projections, value_source
 from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.chain.linear import deviation
+from normscope.chain.scores import Scores
 from normscope.chain.trace import (
     Attention,
     CrossAttention,
@@ -38,6 +41,7 @@ from normscope.chain.trace import (
     SequentialFeedForward,
     Shared,
     Step,
+    ValueSource,
 )
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import (
@@ -56,6 +60,7 @@ from normscope.families.spec import (
     FixedLayerNormPart,
     FlatExpertsPart,
     ForkPart,
+    FourierMixing,
     FusedGatedPart,
     GatedPart,
     HeadGate,
@@ -94,6 +99,7 @@ def watched_modules(part: Part) -> tuple[str, ...]:
             | HookedAttention()
             | ProbedAttention()
             | ProbedCrossAttention()
+            | FourierMixing()
             | LinearMixer()
         ):
             return _watched_in_attention(part)
@@ -127,6 +133,8 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
     match part:
         case HookedAttention():
             return (part.weights, part.value.module, part.output)
+        case FourierMixing():
+            return (part.output,)
         case ProbedAttention() | ProbedCrossAttention():
             return (*projections(part.value), part.output)
         case DispatchedAttention(gate=HeadGate(module=gate)):
@@ -143,7 +151,8 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
 class TraceBuilder:
     """Builds the traces of a block's calls from its description and weights.
 
-    `whole` is whether the chain goes to the end of the block, and not just as far as requested.
+    `whole` is whether the chain goes to the end of the block, and not just as far as requested, `scores` whether attentions
+    also have what their weights are made of, where it is known or everywhere.
     """
 
     chain: Sequence[Part]
@@ -152,6 +161,7 @@ class TraceBuilder:
     config: Config
     causal: bool
     below_attention: bool
+    scores: WantedScores = "no"
     shared: Shared = field(default_factory=Shared)
 
     def trace(self, view: SequenceView) -> LayerTrace:
@@ -208,6 +218,7 @@ class TraceBuilder:
                 | HookedAttention()
                 | ProbedAttention()
                 | ProbedCrossAttention()
+                | FourierMixing()
                 | LinearMixer()
             ):
                 return self._attention(part, view)
@@ -229,6 +240,7 @@ class TraceBuilder:
                 | HookedAttention()
                 | ProbedAttention()
                 | ProbedCrossAttention()
+                | FourierMixing()
                 | LinearMixer()
             ):
                 output, bias = self._scaled(part, view.output(part.output)), getattr(part, "output_bias", None)
@@ -276,6 +288,8 @@ class TraceBuilder:
     def _attention(self, part: AttentionPart, view: SequenceView) -> Attention:
         if isinstance(part, LinearMixer):
             return self._mixer(part, view)
+        if isinstance(part, FourierMixing):
+            return self._fourier(part, view)
         cross = isinstance(part, CrossPart)
         if isinstance(part, HookedAttention):
             weights = view.weights(part.weights)
@@ -293,6 +307,7 @@ class TraceBuilder:
         heads = len(weights)
         source = value_source(part, self.weights, view, values, heads) if self.below_attention else None
         linear = self.weights.linear(part.output, getattr(part, "layer_scale", None))
+        scores = self._scores(part, view, weights) if isinstance(part, DispatchedAttention) else None
         attention = (CrossAttention if cross else SelfAttention)(
             weights=weights,
             values=values.repeat_interleave(heads // groups, dim=0),
@@ -300,8 +315,20 @@ class TraceBuilder:
             bias=self._output_bias(part, linear),
             source=source,
             shared=self.shared,
+            scores=scores,
         )
         return with_gates(attention, part, self.weights, view) if isinstance(part, DispatchedAttention) else attention
+
+    def _scores(self, part: DispatchedAttention, view: SequenceView, weights: Tensor) -> Scores | None:
+        """What the weights are made of; nothing where that is not known, unless it is required."""
+        if self.scores == "no":
+            return None
+        try:
+            return scores_of(part, self.weights, view, None if view.is_long else weights)
+        except UnsupportedArchitectureError:
+            if self.scores == "required":
+                raise
+            return None
 
     def _mixer(self, part: LinearMixer, view: SequenceView) -> Attention:
         linear = self.weights.linear(part.output)
@@ -318,6 +345,15 @@ class TraceBuilder:
             taps=len(found.values) // part.heads,
         )
         return with_gates(attention, part, self.weights, view)
+
+    def _fourier(self, part: FourierMixing, view: SequenceView) -> Attention:
+        states = view.input(part.output)
+        length, width = states.shape
+        (cosines, sines), output = _waves(length, states), torch.stack(_waves(width, states))
+        both = torch.eye(width, dtype=states.dtype, device=states.device).expand(2, -1, -1)
+        source = ValueSource(view.hidden, (), both, None) if self.below_attention else None
+        values = states.expand(2, -1, -1)
+        return SelfAttention(torch.stack([cosines, -sines]), values, output, None, source, self.shared)
 
     def _output_bias(self, part: AttentionPart, linear: Linear) -> Tensor | None:
         own = part.output_bias if isinstance(part, HookedAttention) else None
@@ -410,6 +446,13 @@ def _gated(part: AttentionPart, weights: Tensor, view: SequenceView, rows: Tenso
 
 def _times(factor: float, expert: Expert) -> Expert:
     return expert if factor == 1 else replace(expert, weights=factor * expert.weights)
+
+
+def _waves(count: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of a discrete Fourier transform, `[frequency, place]`."""
+    places = torch.arange(count, device=like.device)
+    angles = torch.outer(places, places).remainder(count).double() * (2 * math.pi / count)
+    return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
 
 
 def _for_all(network: Network, *pre_activations: Tensor) -> Expert:

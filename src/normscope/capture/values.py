@@ -31,12 +31,15 @@ from normscope.families.spec import (
     SideBySide,
     SplitHeads,
     Value,
+    WholeState,
 )
 
 
 def value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Tensor:
     """`[..., group, d_head]`: the values among the outputs of their projection (or its bias)."""
     match value:
+        case WholeState():
+            return projected.unsqueeze(-2).expand(*projected.shape[:-1], groups, d_head)
         case SplitHeads() | NormedHeads() | SequenceFirst() | SideBySide() | ScaledHeads():
             return projected.unflatten(-1, (groups, d_head))
         case FusedTail():
@@ -52,7 +55,7 @@ def value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Te
 
 
 def projections(value: Value) -> tuple[str, ...]:
-    """The modules that give out the values."""
+    """The modules that output the values."""
     return value.modules if isinstance(value, SideBySide) else (value.module,)
 
 
@@ -135,7 +138,7 @@ def value_projection(value: Value, read: BlockWeights, groups: int, d_head: int)
 
 
 def _joined(projections: list[Linear]) -> Linear:
-    """One map that gives out what several do, side by side."""
+    """One map that outputs what several do, side by side."""
     if len(projections) == 1:
         return projections[0]
     biases = [projection.bias for projection in projections if projection.bias is not None]

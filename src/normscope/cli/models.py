@@ -123,6 +123,9 @@ def _probe(analyzer: Analyzer, text: str | None) -> tuple[Input, Input | None]:
         say("Analysing an image of random pixels.")
         return {"pixel_values": _random_pixels(analyzer)}, None
     decoded = analyzer.family.encoder is not None
+    if analyzer.family.reads == "audio":
+        say("Analysing a sound of random samples.")
+        return _random_sound(analyzer), {"input_ids": _random_ids(analyzer)} if decoded else None
     if analyzer.tokenizer is not None or text is not None:
         text = text or _SENTENCE
         return text, text if decoded else None
@@ -137,6 +140,15 @@ def _random_ids(analyzer: Analyzer) -> Tensor:
     vocabulary = analyzer.model.config.get_text_config().vocab_size
     first = min(vocabulary - 1, 5)  # special ids, such as padding, are usually the first few
     return torch.randint(first, vocabulary, (1, _RANDOM_TOKENS), generator=torch.Generator().manual_seed(0))
+
+
+def _random_sound(analyzer: Analyzer) -> dict[str, Tensor]:
+    import torch
+
+    from normscope.inputs.audio import argument, noise
+
+    module = analyzer.model
+    return {argument(module): noise(module, 1, torch.Generator().manual_seed(0))}
 
 
 def _random_pixels(analyzer: Analyzer) -> Tensor:

@@ -21,6 +21,7 @@ from normscope.families.spec import (
     ExpertsPart,
     FeedForwardPart,
     FlatExpertsPart,
+    FourierMixing,
     FusedGatedPart,
     GatedPart,
     InputScaledExpertsPart,
@@ -47,7 +48,7 @@ class BlockSizes:
 
     `values` is the width of all value vectors of a token together (heads times head size). `neurons` is the number of
     those that act on one token, and `branches` is 2 for a gated network. `parameters` are those that one token goes
-    through. `beside` is whether the feed-forward reads the query's own token alone.
+    through. `next to` is whether the feed-forward reads the query's own token alone.
     """
 
     d: int
@@ -105,6 +106,10 @@ def _mixing(block: nn.Module, chain: tuple[Part, ...], model: PreTrainedModel) -
     attention = next((part for part in chain if isinstance(part, AttentionPart)), None)
     if attention is None:
         return int(model.config.get_text_config().hidden_size), 1, 1
+    if isinstance(attention, FourierMixing):
+        raise UnknownSizeError(
+            f"{type(model).__name__} mixes tokens by a Fourier transform, whose work is not counted."
+        )
     d, values = _shape(block.get_submodule(attention.output))
     return d, _heads(attention, model), values
 

@@ -118,6 +118,8 @@ def _check_embeds(analyzer: Analyzer) -> None:
 
 def check_servable(name: str, analyzer: Analyzer) -> None:
     """Raise for a model that has no tokenizer or image processor, to which a page could send no input."""
+    if analyzer.family.reads == "audio":
+        raise InputError(f"{name} cannot be served: it reads sounds, and the web app sends texts and images.")
     if analyzer.family.reads == "text" and analyzer.tokenizer is None:
         raise InputError(f"{name} cannot be served: the web app sends texts, and this model came without a tokenizer.")
     if analyzer.family.reads != "text" and analyzer.processor is None:

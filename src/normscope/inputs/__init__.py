@@ -1,5 +1,6 @@
 """Converts texts, pairs, words, encodings, ids, targets and images to token sequences, and groups those into batches."""
 
+from normscope.inputs.audio import read_audio
 from normscope.inputs.decoder import (
     DecoderText,
     decoder_side,
@@ -11,11 +12,13 @@ from normscope.inputs.decoder import (
 )
 from normscope.inputs.images import ImageInput, is_image, read_images
 from normscope.inputs.sequence import NO_WORD, Batch, TokenSequence, batches
+from normscope.inputs.sounds import AudioInput
 from normscope.inputs.text import AS_TEXTS, Input, Reading, encodable, read_ids, read_inputs
 
 __all__ = [
     "AS_TEXTS",
     "NO_WORD",
+    "AudioInput",
     "Batch",
     "DecoderText",
     "ImageInput",
@@ -28,6 +31,7 @@ __all__ = [
     "is_image",
     "most_probable",
     "own_shift",
+    "read_audio",
     "read_ids",
     "read_images",
     "read_inputs",

@@ -93,7 +93,7 @@ def _patches(pixels: Tensor, image: np.ndarray | None, model: PreTrainedModel) -
         word_ids=[NO_WORD] * len(special) + list(range(len(patches))),
         words=tokens,
         text="",
-        pixels=pixels,
+        signal={"pixel_values": pixels},
         image=image,
         grid=[(-1, -1)] * len(special) + patches,
     )

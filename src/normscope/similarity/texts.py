@@ -32,7 +32,7 @@ class TextInput:
     @property
     def is_image(self) -> bool:
         """Whether it is an image, and its tokens are patches."""
-        return self.sequence.pixels is not None
+        return self.sequence.signal is not None
 
     @property
     def is_prompt(self) -> list[bool]:

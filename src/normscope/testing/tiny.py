@@ -87,6 +87,10 @@ _WHOLE_HEAD = {"rope_parameters": {**_SECTIONS["rope_parameters"], "partial_rota
 """Sections of positions that rotate all of a head."""
 
 SPECIAL: dict[str, dict[str, Any]] = {
+    "audio-spectrogram-transformer": {
+        **{"max_length": 24, "num_mel_bins": 12},
+        **{"time_stride": 4, "frequency_stride": 4},
+    },
     "axk1": {**_LATENT, "head_dim": 4},
     "axk2": {**_LATENT, "head_dim": 4},
     "bailing_hybrid": {**_LATENT, **_TWO_KINDS, "mlp_layer_types": ["sparse", "dense"]},
@@ -134,7 +138,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "youtu": {**_LATENT, "head_dim": 4},
     "zaya": {"num_experts_per_tok": 1},
 }
-"""What a type needs beside the sizes."""
+"""What a type needs in addition to the sizes."""
 
 
 def shrunk(model_type: str, **changes: Any) -> PreTrainedConfig:

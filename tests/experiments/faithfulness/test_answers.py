@@ -142,7 +142,7 @@ def test_a_run_has_every_method_both_rankings_and_resumes_to_the_same_tables(cha
 
 
 def test_the_models_own_answer_counts_where_it_says_the_known_one(chat: ns.Analyzer, tmp_path: Path) -> None:
-    question = {"context": " ".join(ROW["sentences"]), "question": ROW["question"], "max_new_tokens": 40}
+    question: Any = {"context": " ".join(ROW["sentences"]), "question": ROW["question"], "max_new_tokens": 40}
     own = chat.explain_answer(**question).text
     path = written(tmp_path / "a.jsonl", ROW | {"answer": own[:3]}, ROW | {"answer": "Samarkand"})
     options = {"answers": {"methods": ("pull-back",), "answer": "own", "removals": 0}}

@@ -347,8 +347,8 @@ class _WithoutCross:
 class Family:
     """An architecture: the stack that is analysed, the encoder that it looks at (if any), and its limits.
 
-    `reads` is what the model takes in: `"text"` or `"image"`. Sequences run `alone` if padding would change what a model
-    gives for them.
+    `reads` is what the model takes in: `"text"`, `"image"` or `"audio"`. Sequences run `alone` if padding would
+    change what a model gives for them.
 
     Examples:
         >>> import normscope as ns

@@ -29,8 +29,7 @@ from normscope.chain.trace import (
 
 
 class CannotPackError(Exception):
-    """Traces that cannot be packed: experts that serve some tokens, attention to another sequence or with gates of its own, and
-    what attention weights are made of."""
+    """Traces that cannot be packed: experts that serve some tokens, attention to another sequence or with gates of its own."""
 
 
 def pack(traces: Sequence[LayerTrace]) -> LayerTrace:

@@ -29,7 +29,7 @@ from normscope.chain.trace import (
 
 
 class CannotPackError(Exception):
-    """Traces that cannot be packed: experts that serve some tokens, attention to another sequence or with gates of its own."""
+    """Traces that cannot be packed: with experts for some tokens, or attention that is gated or looks at another sequence."""
 
 
 def pack(traces: Sequence[LayerTrace]) -> LayerTrace:

@@ -71,7 +71,7 @@ _TYPES: dict[str, str] = {
     _RECURRENT: ("lfm2_vl minicpm_ocr minicpmv4_6 minicpmv4_7 rwkv xlstm zaya"),
     _SHARED: "zamba zamba2",
     _SIDE_BY_SIDE: ("falcon_h1"),
-    _GATED: ("beam diffllama hrm_text muse_glimmer_text neomme"),
+    _GATED: ("beam hrm_text muse_glimmer_text neomme"),
     _STREAMS: (
         "deepseek_v4 gemma3n gemma3n_text gemma4_assistant "
         "gemma4_unified_assistant hy_v4 mobilebert qwen4_exp qwen4_exp_text"

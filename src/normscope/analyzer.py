@@ -50,6 +50,7 @@ from normscope.options import (
     ff_baseline_of,
     stack_name,
     value_bias_of,
+    weights_of,
     whole_number,
     with_keywords,
 )
@@ -442,7 +443,7 @@ class Analyzer(Model):
         wanted = checked(*said, asked.objective)
         sequences, single = resolve.read_sources(self, inputs, Reading(pretokenized, asked.truncate))
         how = (asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline, asked.edges)
-        request = PullRequest(*how)
+        request = PullRequest(*how, weights=weights_of(asked.weights))
         explanations = [self._explain(item, wanted, method, request) for item in sequences]
         return explanations[0] if single else explanations
 

@@ -198,6 +198,10 @@ Gates = Literal["fixed", "joint"]
 FeedForwardBaseline = Literal["zero", "bias"]
 """Where the integrated gradients of a feed-forward start: from zero, as in the papers, or from what no token put in."""
 
+Weights = Literal["constant", "half", "players", "joint"]
+"""What becomes of `weight x value` in an attention: all to the value, half of it, or to each of query, key and value what
+integrated gradients give."""
+
 Objective = Literal["alternatives", "contrast", "centred", "logit"]
 """What is explained of a label, such as a token: its logit above the mean of all other labels' (weighted by their
 probabilities), above that of one other label, above the mean of all with its own, or the logit itself."""
@@ -306,6 +310,11 @@ def ff_baseline_of(name: str) -> FeedForwardBaseline:
     return _chosen(
         name, get_args(FeedForwardBaseline), "Integrated gradients of feed-forwards (ff_baseline) start at {}, not at"
     )
+
+
+def weights_of(name: str) -> Weights:
+    """What becomes of attention weights."""
+    return _chosen(name, get_args(Weights), "Attention weights (weights) are counted by {}, not by")
 
 
 def gates_of(name: str) -> Gates:

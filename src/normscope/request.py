@@ -28,6 +28,7 @@ from normscope.options import (
     Products,
     StackName,
     ValueBias,
+    Weights,
 )
 
 if TYPE_CHECKING:
@@ -90,6 +91,14 @@ class RecordingOptions:
     """How a pass is recorded that is followed back through all layers."""
 
     ff_baseline: DocumentedBaseline = "zero"
+    weights: Annotated[
+        Weights,
+        Documentation(
+            "What becomes of weight times value in every attention: 'constant' gives all to the value, 'half' half of "
+            "it, and 'joint' integrates through queries, keys and values. What is left is the routing account.",
+            panel=_HOW,
+        ),
+    ] = "constant"
     dtype: Dtype | None = None
     max_memory: Annotated[
         int | None,
@@ -106,6 +115,7 @@ class RecordingKeywords(TypedDict, total=False):
     """The fields of `RecordingOptions` as keywords."""
 
     ff_baseline: FeedForwardBaseline
+    weights: Weights
     dtype: Dtype | None
     max_memory: int | None
     on_progress: OnProgress | None

@@ -17,10 +17,12 @@ from normscope.capture.absent import absent
 from normscope.capture.experts import experts_of
 from normscope.capture.gates import watched_in_gates, with_gates
 from normscope.capture.mixers import mixed
+from normscope.capture.scores import WantedScores, scores_of
 from normscope.capture.values import projected_values, projections, value_source
 from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.chain.linear import deviation
+from normscope.chain.scores import Scores
 from normscope.chain.trace import (
     Attention,
     CrossAttention,
@@ -150,7 +152,8 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
 class TraceBuilder:
     """Builds the traces of a block's calls from its description and weights.
 
-    `whole` is whether the chain goes to the end of the block, and not just as far as requested.
+    `whole` is whether the chain goes to the end of the block, and not just as far as requested, `scores` whether attentions
+    also have what their weights are made of, where it is known or everywhere.
     """
 
     chain: Sequence[Part]
@@ -159,6 +162,7 @@ class TraceBuilder:
     config: Config
     causal: bool
     below_attention: bool
+    scores: WantedScores = "no"
     shared: Shared = field(default_factory=Shared)
 
     def trace(self, view: SequenceView) -> LayerTrace:
@@ -307,6 +311,7 @@ class TraceBuilder:
         heads = len(weights)
         source = value_source(part, self.weights, view, values, heads) if self.below_attention else None
         linear = self.weights.linear(part.output, getattr(part, "layer_scale", None))
+        scores = self._scores(part, view, weights) if isinstance(part, DispatchedAttention) else None
         attention = (CrossAttention if cross else SelfAttention)(
             weights=weights,
             values=values.repeat_interleave(heads // groups, dim=0),
@@ -314,6 +319,7 @@ class TraceBuilder:
             bias=self._output_bias(part, linear),
             source=source,
             shared=self.shared,
+            scores=scores,
         )
         return with_gates(attention, part, self.weights, view) if isinstance(part, DispatchedAttention) else attention
 
@@ -323,6 +329,21 @@ class TraceBuilder:
             first, second = weights.chunk(2)
             return first - self.weights.share_of_second_heads(part.difference) * second
         return _gated(part, weights, view, rows)
+
+    def _scores(self, part: DispatchedAttention, view: SequenceView, weights: Tensor) -> Scores | None:
+        """What the weights are made of; nothing where that is not known, unless it is required."""
+        if self.scores == "no":
+            return None
+        try:
+            if part.difference is not None:
+                raise UnsupportedArchitectureError(
+                    "Weights that are differences of two softmaxes have no scores of one."
+                )
+            return scores_of(part, self.weights, view, None if view.is_long else weights)
+        except UnsupportedArchitectureError:
+            if self.scores == "required":
+                raise
+            return None
 
     def _mixer(self, part: LinearMixer, view: SequenceView) -> Attention:
         linear = self.weights.linear(part.output)

@@ -29,7 +29,8 @@ from normscope.chain.head_trace import (
     Scale,
     Shift,
 )
-from normscope.chain.rounding import Computed, attended, entering_neurons, fed_forward, values_from
+from normscope.chain.rounding import Computed, attended, entering_neurons, fed_forward, softmax_of, values_from
+from normscope.chain.scores import Scores
 from normscope.chain.trace import Attention, FeedForward, LayerTrace, Linear, Normalise, OwnFeedForward
 from normscope.errors import CompletenessError
 from normscope.pullback.head import narrowed
@@ -116,6 +117,8 @@ class _Layer(Rules[Computed]):
 
     def attention(self, step: Attention, value: Computed) -> Computed:
         self._prove_values(step)
+        if step.scores is not None:
+            self._prove_scores(step, step.scores)
         return attended(step)
 
     def normalise(self, step: Normalise, value: Computed) -> Computed:
@@ -141,6 +144,12 @@ class _Layer(Rules[Computed]):
         self._same(
             values_from(step.source), own, f"the values of {step.name} are not", "the projection", len(step.values)
         )
+
+    def _prove_scores(self, step: Attention, scores: Scores) -> None:
+        """Credit that goes to queries and keys is right only if the weights are made of these, and of nothing else."""
+        heads = len(step.weights)
+        computed, own = softmax_of(scores), step.weights.transpose(0, 1).flatten(1)
+        self._same(computed, own, f"the weights of {step.name} are not", "the softmax of queries and keys", heads)
 
     def _prove_neurons(self, step: FeedForward, entering: Computed) -> None:
         for expert in step.experts:

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.chain.linear import deviation, scale_, shift
+from normscope.chain.scores import Scores
 from normscope.chain.trace import (
     Attention,
     Expert,
@@ -204,6 +205,17 @@ def attended(step: Attention) -> Computed:
         context = context * step.factors
     flat = Computed.from_model(context.transpose(0, 1).flatten(1))
     return flat.product(Linear(step.output.flatten(0, 1).T, step.bias))
+
+
+def softmax_of(scores: Scores) -> Computed:
+    """The weights `[query, head x key]` that an attention has if they are made of its queries and keys.
+
+    An error of a score is one of its weight relative to it, and a score is rounded as the lengths of query and key are.
+    """
+    weights = scores.softmax(scores.products())
+    lengths = scores.queries.norm(dim=-1)[:, :, None] * scores.keys.norm(dim=-1)[:, None] * abs(scores.scale)
+    value, rounded = (each.transpose(0, 1).flatten(1) for each in (weights, weights * (1 + lengths)))
+    return Computed(value, rounded)
 
 
 def values_from(source: ValueSource) -> Computed:

@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.chain.activations import Activation
+from normscope.chain.scores import Scores
 from normscope.errors import UnsupportedArchitectureError
 
 QueryRows = slice | Int[Tensor, " row"]
@@ -194,7 +195,7 @@ class Attention(ABC):
     has this form, with weights of either sign. A short convolution before it, of `taps` taps, makes every tap a group of
     heads: `weights[tap, h, i, j]` is the mixer's own weight of `j + tap`, and all taps share the output matrix.
     `gating` says how gates are made, those in the weights included. Where they share in what they let through, `beside` is
-    their share, which is the query's own.
+    their share, which is the query's own. `scores` are what the weights are made of, where they were captured too.
     """
 
     weights: Float[Tensor, "tap_head query key"]
@@ -206,6 +207,7 @@ class Attention(ABC):
     gates: Float[Tensor, "head query d_head"] | None = None
     norm: ContextNorm | None = None
     taps: int = 1
+    scores: Scores | None = None
     gating: Gating | None = None
     beside: Float[Tensor, "query d"] | None = None
     name: ClassVar[str]
@@ -222,9 +224,10 @@ class Attention(ABC):
         """The same for some of the query rows, with their weights."""
         gates = None if self.gates is None else self.gates[:, rows]
         norm = None if self.norm is None else replace(self.norm, deviations=self.norm.deviations[:, rows])
+        scores = None if self.scores is None else self.scores.select(rows)
         gating = None if self.gating is None else replace(self.gating, entering=self.gating.entering[:, rows])
         beside = None if self.beside is None else self.beside[rows]
-        return replace(self, weights=weights, gates=gates, norm=norm, gating=gating, beside=beside)
+        return replace(self, weights=weights, gates=gates, norm=norm, gating=gating, beside=beside, scores=scores)
 
     @property
     def mixing_weights(self) -> Float[Tensor, "head query key"]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from normscope.capture import Side
 from normscope.capture.heads import HeadListener
+from normscope.capture.scores import WantedScores
 from normscope.chain.baseline import BiasBaseline, baseline
 from normscope.chain.head_trace import EncoderEnd, HeadTrace
 from normscope.chain.measure import check_arithmetic
@@ -24,7 +25,7 @@ from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import Stack
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
-from normscope.options import FeedForwardBaseline, whole_number
+from normscope.options import FeedForwardBaseline, Weights, whole_number
 from normscope.passes import Tell
 from normscope.pullback import PulledHead, pull_back_head, sizes_of, values_of
 
@@ -49,8 +50,8 @@ class Played:
 
 @dataclass(frozen=True)
 class PullRequest:
-    """How to pull back: with edges or not, in which arithmetic, within how much memory (bytes), and from where the
-    integrated gradients of feed-forwards start."""
+    """How to pull back: with edges or not, in which arithmetic, within how much memory (bytes), from where the integrated
+    gradients of feed-forwards start, and what becomes of attention weights."""
 
     head_edges: bool = False
     dtype: torch.dtype | None = None
@@ -59,11 +60,18 @@ class PullRequest:
     ff_baseline: FeedForwardBaseline = "zero"
     edges: bool | None = True
     """`None`: unless the input is long."""
+    weights: Weights = "constant"
 
     @property
     def baseline(self) -> BiasBaseline | None:
         """Where they start, if not at zero."""
         return baseline(self.ff_baseline, "states")
+
+    @property
+    def scores(self) -> WantedScores:
+        """Whether it is asked what the weights are made of."""
+        wanted: dict[Weights, WantedScores] = {"joint": "required", "players": "known"}
+        return wanted.get(self.weights, "no")
 
     def __post_init__(self) -> None:
         check_arithmetic(self.dtype)
@@ -176,7 +184,8 @@ class Recording:
             self.traces[layer] = kept
             self._bytes_of_a_layer = bytes_of(kept)
 
-        return Side(self.stack, lengths, layers, keep, None if self.is_encoder else source_lengths)
+        sources = None if self.is_encoder else source_lengths
+        return Side(self.stack, lengths, layers, keep, sources, scores=self.request.scores)
 
     def _lengths(self) -> tuple[list[int], list[int] | None]:
         target = self.sequence.target

@@ -93,7 +93,7 @@ class Stream:
     def _through(
         self, call: BlockCall, above: Tensor | None, flows: bool, covector: Float[Tensor, "target token d"]
     ) -> PassedLayer:
-        pulled = FlowPullBack(covector) if flows else StatesPullBack(covector)
+        pulled = (FlowPullBack if flows else StatesPullBack)(covector, self.request.weights)
         length, hidden = len(self.sequence), call.hidden[0].to(self.dtype)
         attention, seen = None, list[LayerTrace]()
 
@@ -107,7 +107,9 @@ class Stream:
             seen[:] = [trace]
 
         side = Side(
-            self.model.family.stack, [length], [call.layer], consume, blocks=partial(_blocks, self.model, length)
+            *(self.model.family.stack, [length], [call.layer], consume),
+            blocks=partial(_blocks, self.model, length),
+            scores=self.request.scores,
         )
         capture_call(self.model.module, side, call, dtype=self.dtype)
         assert attention is not None

@@ -26,6 +26,10 @@ class Gradient(GivesAttribution):
 
 @dataclass(frozen=True)
 class PullBack(GivesAttribution):
+    """`weights`: what becomes of attention weights, in place of what the call says."""
+
+    weights: str = ""
+
     name = "pull-back"
     module = "normscope.methods.pull_back"
     summary = "what each token puts into the logit, exactly, with weights, deviations and slopes fixed; adds up to it"

@@ -30,6 +30,7 @@ RELEVANCE, EDGES, HEADS, HEAD_EDGES = "relevance", "edges", "heads", "head_edges
 FEED_FORWARD, BIAS, END_BIAS, VALUE, ERROR = "feed_forward", "bias", "end_bias", "value", "conservation_error"
 ATTRIBUTION, PREDICTION, PROBABILITY = "attribution", "prediction", "prediction_probability"
 RECEIVED, STATE_NORM, SINK = "attention_received", "state_norm", "query_sink"
+ROUTING, HEAD_ROUTING, LOOKED_AT = "routing", "head_routing", "looked_at"
 LOGIT = "logit"
 KIND = "explanation"
 
@@ -42,6 +43,9 @@ VARIABLES: schema.Variables = {
     EDGES: "target layer query key",
     HEADS: "target layer head key",
     HEAD_EDGES: "target layer head query key",
+    ROUTING: "target layer query key",
+    HEAD_ROUTING: "target layer head query key",
+    LOOKED_AT: "target layer key",
     FEED_FORWARD: "target layer query",
     BIAS: "target layer query",
     END_BIAS: "target",
@@ -169,7 +173,17 @@ def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dat
         variables[EDGES] = ("target", "layer", "query", "key"), _each(layers, "edges"), about
     if layers[0].head_edges is not None:
         variables[HEAD_EDGES] = ("target", "layer", "head", "query", "key"), _by_head(layers, "head_edges"), about
-    return described.dataset(variables, side, coordinates)
+    if layers[0].routing is not None:
+        variables[ROUTING] = ("target", "layer", "query", "key"), _each(layers, "routing"), about
+    if layers[0].head_routing is not None:
+        variables[HEAD_ROUTING] = ("target", "layer", "head", "query", "key"), _by_head(layers, "head_routing"), about
+    if layers[0].looked_at is not None:
+        variables[LOOKED_AT] = ("target", "layer", "key"), _each(layers, "looked_at"), about
+    dataset = described.dataset(variables, side, coordinates)
+    if layers[0].looked_at is not None:
+        handed = [layer.handed_on for layer in layers]
+        dataset.attrs["handed_on"] = "everywhere" if all(handed) else "somewhere" if any(handed) else "nowhere"
+    return dataset
 
 
 def _each(layers: Sequence[LayerFlow], name: str) -> np.ndarray:

@@ -1,5 +1,5 @@
-"""Similarities: what the shares of tokens and the whole table of two texts cost beside plain forward passes of both, and
-beside integrated gradients of the same cosine."""
+"""Similarities: what the shares of tokens and the whole table of two texts cost, relative to plain forward passes of both
+and to integrated gradients of the same cosine."""
 
 from __future__ import annotations
 

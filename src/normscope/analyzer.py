@@ -1,6 +1,6 @@
 """The analyzer: a model ready to be analysed, and the one way from inputs to results.
 
-Resolves what was asked for against what the model has; `passes` does the work and `Analysis` holds the answer.
+Resolves what was requested against what the model has; `passes` does the work and `Analysis` holds the answer.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from normscope.options import (
     ff_baseline_of,
     stack_name,
     value_bias_of,
+    weights_of,
     whole_number,
     with_keywords,
 )
@@ -99,7 +100,7 @@ def load(
 
     Args:
         model: what to load. A live model is used as it is and is left exactly as it was after every analysis.
-        tokenizer: the tokenizer, or where to load it from; by default the one beside the model. Optional: token ids
+        tokenizer: the tokenizer, or where to load it from; by default the one next to the model. Optional: token ids
             work without one.
         dtype: dtype to load the weights in (default: that of the checkpoint). `torch.float64` gives an analysis to
             1e-12; bf16 and fp16 weights are analysed in float32 arithmetic.
@@ -118,19 +119,18 @@ def load(
         >>> len(analyzer.layers), analyzer.scopes[-1]
         (6, 'AttnResLnFfResLn')
     """
-    return Analyzer.of(
-        load_model(
-            model,
-            tokenizer,
-            dtype=dtype,
-            device=device,
-            device_map=device_map,
-            revision=revision,
-            allow_pickle=allow_pickle,
-            trust_remote_code=trust_remote_code,
-            family=family,
-        )
+    options = ModelOptions(
+        cast("PreTrainedModel | str | Path | None", model),
+        tokenizer,
+        dtype=dtype,
+        device=device,
+        device_map=device_map,
+        revision=revision,
+        allow_pickle=allow_pickle,
+        trust_remote_code=trust_remote_code,
+        family=family,
     )
+    return Analyzer.of(load_model(options))
 
 
 class Analyzer(Model):
@@ -172,17 +172,7 @@ class Analyzer(Model):
             torch.float64
         """
         options.refuse_unusable()
-        return load(
-            options.model,
-            tokenizer=options.tokenizer,
-            dtype=_dtype(options),
-            device=options.device,
-            device_map=options.device_map,
-            revision=options.revision,
-            allow_pickle=options.allow_pickle,
-            trust_remote_code=options.trust_remote_code,
-            family=options.family,
-        )
+        return cls.of(load_model(options))
 
     @classmethod
     def without_weights(cls, options: ModelOptions) -> Analyzer:
@@ -194,18 +184,7 @@ class Analyzer(Model):
             device(type='meta')
         """
         options.refuse_unusable()
-        if options.is_live or not isinstance(options.tokenizer, str | Path | None):
-            raise InputError("A live model has its weights: estimate it as it is.")
-        return cls.of(
-            sketched_model(
-                cast("str | Path | None", options.model),
-                options.tokenizer,
-                dtype=_dtype(options),
-                revision=options.revision,
-                trust_remote_code=options.trust_remote_code,
-                family=options.family,
-            )
-        )
+        return cls.of(sketched_model(options))
 
     @property
     def model(self) -> PreTrainedModel:
@@ -276,7 +255,7 @@ class Analyzer(Model):
             heads: also keep the maps of each head (`AttnW`, `Attn`; of projections at every scope).
             method: what the maps measure: `"norms"` of parts, or one of `normscope.available_methods("layer maps")`, by name
                 or, with options other than its defaults, as `normscope.methods.method(name, ...)` gives it.
-            projections: beside the norms, also the projections, for `Analysis.map(..., quantity="projection")`.
+            projections: in addition to the norms, the projections, for `Analysis.map(..., quantity="projection")`.
             approximate: compute the maps from the feed-forward on approximately, and measure their error on sampled queries:
                 `"slopes"`, `"sketch"`, `"both"`, `"patterns"`, an `Approximation` of your own, or `"fast"`, the cheapest
                 with a rank correlation of at least 0.999 in every layer, exact where there is none. The result says what it
@@ -410,7 +389,7 @@ class Analyzer(Model):
                 first token in which they differ.
             at: the token whose prediction is explained (causal: the next token after it), by its position, negative from
                 the end, or by its name. By default the last, the mask, or the only one.
-            continue_for: instead of a target, let a causal model continue the text by at most so many tokens, always the
+            continue_for: instead of a target, let a causal model continue the text by at most this many tokens, always the
                 most probable one whatever its settings of generation say, and explain each.
             direction: instead of a logit, the last state of the token `at` along a vector `[d]` of your own (of torch, numpy
                 or plain numbers), or along the `"state"` itself. Needs no head. An encoder-decoder also needs its
@@ -464,7 +443,7 @@ class Analyzer(Model):
         wanted = checked(*said, asked.objective)
         sequences, single = resolve.read_sources(self, inputs, Reading(pretokenized, asked.truncate))
         how = (asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline, asked.edges)
-        request = PullRequest(*how)
+        request = PullRequest(*how, weights=weights_of(asked.weights))
         explanations = [self._explain(item, wanted, method, request) for item in sequences]
         return explanations[0] if single else explanations
 
@@ -495,12 +474,13 @@ class Analyzer(Model):
 
         Keyword Args:
             context: a document, a list of them, or documents by name.
-            question: what is asked about it.
+            question: the question about it.
             messages: instead, the turns of a chat, each with a `role` and a `content`. If the last is the assistant's, it is
                 the answer that is explained.
             answer: explain this answer (a text, or token ids as they are), instead of what the model answers.
-            objective: what is explained of every token: its `"centred"` logit (default), which is above the mean of all
-                logits, weighted by their probabilities, or its `"logit"`. With `against` it is a `"contrast"`.
+            objective: what every token's logit is compared with: by default that of the most probable other token at its
+                place (`"contrast"`); or the mean of all others (`"alternatives"`) or of all (`"centred"`), weighted by their
+                probabilities; or nothing (`"logit"`).
             against: another answer: the first token in which the two differ is explained, by the difference of logits.
             max_new_tokens: the most tokens that the model may answer with.
             seed: generate by the model's own settings of generation, with this seed. By default the most probable token is
@@ -545,7 +525,7 @@ class Analyzer(Model):
         Keyword Args:
             pooling: how the last states become an embedding: `"mean"`, `"first"`, `"last"`, `"weighted-mean"`, `"max"`,
                 `"mean-sqrt-len"`, or several joined by a plus. `"late-interaction"` keeps one vector of unit length for each
-                token. By default what `modules.json` beside the model says: pooling, dense layers, norms.
+                token. By default what `modules.json` next to the model says: pooling, dense layers, norms.
             task: whether texts are a `"query"` or a `"document"`, which may have prompts and lengths of their own.
             prompt: an instruction before every text, instead of the model's own.
             truncate: cut texts that are longer than the model takes, instead of refusing them.
@@ -591,7 +571,7 @@ class Analyzer(Model):
 
         Keyword Args:
             pooling: as in `embed`.
-            measure: `"cosine"` or `"dot"`; by default what the files beside the model say, and otherwise the cosine.
+            measure: `"cosine"` or `"dot"`; by default what the files next to the model say, and otherwise the cosine.
             retrieval: the first text is a query and the second a document: each gets the prompt and the length that the
                 model has for it. Late interaction is always a retrieval.
             first_prompt: an instruction before the first text, instead of the model's own. Its tokens are marked.
@@ -635,7 +615,7 @@ class Analyzer(Model):
             passages: texts or images, also from a generator: they are embedded in batches, and only the best are kept.
             top: how many are explained.
 
-        The options are those of `similarity`. The attribute `passage` of a result is its place among the passages, from 0.
+        The options are those of `similarity`. The attribute `passage` of a result is its index among the passages, from 0.
 
         Examples:
             >>> passages = ["It rains in Bergen.", "The orchestra tunes its violins.", "Stocks fell on Monday."]
@@ -825,7 +805,3 @@ def _items(given: object) -> tuple[list[Any], bool]:
     if not given:
         raise InputError("The list of texts is empty. Give at least one.")
     return list(cast("Sequence[Any]", given)), False
-
-
-def _dtype(options: ModelOptions) -> torch.dtype | None:
-    return getattr(torch, options.dtype) if isinstance(options.dtype, str) else options.dtype

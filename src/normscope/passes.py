@@ -107,7 +107,7 @@ class Pass:
         return folds
 
     def _capture(self, batch: Batch, sides: Sequence[Side], main: _Fold) -> None:
-        """The pass itself. What a decoder reads must be what its encoder gives out, token by token."""
+        """The pass itself. What a decoder reads must be what its encoder outputs, token by token."""
         if self.model.family.encoder is None:
             self.model.capture(batch, sides, dtype=self.dtype)
             return

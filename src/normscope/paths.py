@@ -1,6 +1,6 @@
 """What paths lead to: where a result may be written and where it may not, said before anything is computed.
 
-A link is followed to the file behind it. Nothing but a regular file is ever written or replaced.
+A link is followed to the file behind it. Only a regular file is ever written or replaced.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from normscope.options import (
     Products,
     StackName,
     ValueBias,
+    Weights,
 )
 
 if TYPE_CHECKING:
@@ -90,6 +91,14 @@ class RecordingOptions:
     """How a pass is recorded that is followed back through all layers."""
 
     ff_baseline: DocumentedBaseline = "zero"
+    weights: Annotated[
+        Weights,
+        Documentation(
+            "What becomes of weight times value in every attention: 'constant' gives all to the value, 'half' half of "
+            "it, and 'joint' integrates through queries, keys and values. What is left is the routing account.",
+            panel=_HOW,
+        ),
+    ] = "constant"
     dtype: Dtype | None = None
     max_memory: Annotated[
         int | None,
@@ -106,6 +115,7 @@ class RecordingKeywords(TypedDict, total=False):
     """The fields of `RecordingOptions` as keywords."""
 
     ff_baseline: FeedForwardBaseline
+    weights: Weights
     dtype: Dtype | None
     max_memory: int | None
     on_progress: OnProgress | None
@@ -336,8 +346,9 @@ class AnsweredOptions:
     objective: Annotated[
         Objective | None,
         Documentation(
-            "Explain the 'logit' of each token, or the 'centred' one: above the mean of all logits, weighted by their "
-            "probabilities. With --against it is a 'contrast'. Default: centred.",
+            "Compare each token's logit with that of the most probable other one ('contrast', the default; with --against, "
+            "of another answer), with the mean of all others ('alternatives') or of all ('centred'), or with nothing "
+            "('logit').",
             panel=_EXPLAINED,
         ),
     ] = None

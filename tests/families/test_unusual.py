@@ -26,6 +26,8 @@ from transformers import AutoModelForCausalLM
 import normscope as ns
 from normscope.capture import scans
 from normscope.chain.trace import Attention
+from normscope.experiments.base import Observation
+from normscope.experiments.expansion import ExpansionRate
 from normscope.families import family_of
 from normscope.options import gates_of
 from normscope.testing import assert_explained, assert_family
@@ -115,7 +117,7 @@ def test_the_share_of_a_gate_counts_with_the_querys_own_token(name: str) -> None
     assert isinstance(shared, ns.Analysis)
     assert shared.dataset.attrs["gates"] == "joint"
     assert float(shared.completeness.max()) < 1e-5
-    ratios = analyzer.mixing_ratios(numbers, gates="joint")
+    ratios: Any = analyzer.mixing_ratios(numbers, gates="joint")
     differences = list[float]()
     for layer, trace in enumerate(analyzer.traces(numbers), start=1):
         gated = any(step.gating is not None for step in trace.steps if isinstance(step, Attention))
@@ -132,7 +134,8 @@ def test_the_share_of_a_gate_counts_with_the_querys_own_token(name: str) -> None
 
 def test_gates_that_share_are_not_pulled_back() -> None:
     analyzer = ns.load(tiny("qwen3_5_text", AutoModelForCausalLM, **QWEN3_5))
-    for options in ({"heads": True}, {"projections": True}, {"method": "alti"}):
+    given: list[dict[str, Any]] = [{"heads": True}, {"projections": True}, {"method": "alti"}]
+    for options in given:
         with pytest.raises(ns.NormscopeError, match="gates"):
             analyzer.analyze(ids(5, 6, 7), gates="joint", **options)
     with pytest.raises(ns.InputError, match="fixed, joint"):
@@ -145,3 +148,16 @@ def test_an_input_with_too_many_weights_by_channel_is_refused(monkeypatch: pytes
     analyzer.analyze(ids(5, 6, 7, 8))
     with pytest.raises(ns.InputError, match="may have 4 tokens"):
         analyzer.analyze(ids(5, 6, 7, 8, 9))
+
+
+def test_experiments_on_attention_weights_refuse_weights_of_either_sign() -> None:
+    analysis = ns.load(tiny("minimax", AutoModelForCausalLM, **MINIMAX)).analyze(ids(5, 6, 7, 8), heads=True)
+    assert isinstance(analysis, ns.Analysis)
+    with pytest.raises(ns.UnsupportedArchitectureError, match=r"layer 1, 3 .* without a softmax"):
+        Observation(analysis, 0).attention_weights()
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("minimax", MINIMAX), ("nemotron_h", NEMOTRON_H)])
+def test_the_expansion_rate_is_that_of_attention_alone(name: str, sizes: dict[str, Any]) -> None:
+    with pytest.raises(ns.UnsupportedArchitectureError, match="attention alone"):
+        ExpansionRate().from_model(ns.load(tiny(name, AutoModelForCausalLM, **sizes)))

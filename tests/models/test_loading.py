@@ -367,7 +367,7 @@ def test_a_name_that_is_too_long_for_any_file_is_refused(name: str, saved: Path)
 @pytest.mark.usefixtures("unchecked_types")
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float8_e4m3fn, "float12", float])
 def test_a_dtype_that_models_are_not_loaded_in_is_refused(saved: Path, dtype: Any) -> None:
-    with pytest.raises(ns.InputError, match=r"loaded in torch\.float64, .*not in"):
+    with pytest.raises(ns.InputError, match=r"(loaded in torch\.float64, .*not in|There is no dtype 'float12')"):
         ns.load(saved, dtype=dtype)
 
 

@@ -43,7 +43,7 @@ class Parts:
 
 
 def last_states(recorded: RecordedText) -> Parts:
-    """The parts of the states that the model gives out: behind the last block, and the steps of the model's own end."""
+    """The parts of the states that the model outputs: behind the last block, and the steps of the model's own end."""
     result = propagated(recorded.layers)[-1]
     current = Parts(result.parts, result.bias)
     states = recorded.head.states.double()

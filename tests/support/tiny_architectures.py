@@ -292,6 +292,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("minimax", MINIMAX),
     ("doge", GROUPED),
     ("bitnet", GROUPED),
+    ("diffllama", {**GROUPED, "num_attention_heads": 4}),
     ("axk1", {**LATENT_EXPERTS, **LISTED_LAYERS}),
     ("trocr", dict(d_model=24, decoder_layers=2, decoder_attention_heads=3, decoder_ffn_dim=37)),
     ("gemma4_text", GEMMA4),

@@ -50,8 +50,8 @@ def saved(name: str, tmp_path: Path) -> tuple[Path, Path]:
     folder = tmp_path / name
     made(name).save_pretrained(folder)
     words = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[unk]"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[assignment]
-    words.post_processor = processors.TemplateProcessing("$A [end]", special_tokens=[("[end]", END)])  # type: ignore[assignment]
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    words.post_processor = processors.TemplateProcessing("$A [end]", special_tokens=[("[end]", END)])
     special = dict(unk_token="[unk]", pad_token="[pad]", eos_token="[end]", model_max_length=8)
     PreTrainedTokenizerFast(tokenizer_object=words, **special).save_pretrained(folder)
     CLIPImageProcessorPil(size=dict(height=12, width=12), crop_size=dict(height=12, width=12)).save_pretrained(folder)

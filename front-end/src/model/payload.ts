@@ -97,6 +97,9 @@ export interface TargetPayload {
   value: number;
   /** Null where shares are not meant to add up to the value. */
   bias: number | null;
+  /** What stays with attention weights, as a whole and by the tokens looked at (the encoder's last), where it is counted. */
+  routed?: number;
+  lookedAt?: number[];
 }
 
 /** The largest edges `[target, layer, query, key]`, those of every layer in order of size. */

@@ -17,10 +17,12 @@ from normscope.capture.absent import absent
 from normscope.capture.experts import experts_of
 from normscope.capture.gates import watched_in_gates, with_gates
 from normscope.capture.mixers import mixed
+from normscope.capture.scores import WantedScores, scores_of
 from normscope.capture.values import projected_values, projections, value_source
 from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.chain.linear import deviation
+from normscope.chain.scores import Scores
 from normscope.chain.trace import (
     Attention,
     CrossAttention,
@@ -66,6 +68,7 @@ from normscope.families.spec import (
     InputScaledExpertsPart,
     LayerNormPart,
     LinearMixer,
+    PairedHeads,
     Part,
     PlainExpertsPart,
     PlainPart,
@@ -149,7 +152,8 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
 class TraceBuilder:
     """Builds the traces of a block's calls from its description and weights.
 
-    `whole` is whether the chain goes to the end of the block, and not just as far as requested.
+    `whole` is whether the chain goes to the end of the block, and not just as far as requested, `scores` whether attentions
+    also have what their weights are made of, where it is known or everywhere.
     """
 
     chain: Sequence[Part]
@@ -158,6 +162,7 @@ class TraceBuilder:
     config: Config
     causal: bool
     below_attention: bool
+    scores: WantedScores = "no"
     shared: Shared = field(default_factory=Shared)
 
     def trace(self, view: SequenceView) -> LayerTrace:
@@ -184,7 +189,7 @@ class TraceBuilder:
         for index, (part, step) in enumerate(zip(self.chain, steps, strict=True)):
             if isinstance(step, Attention) and isinstance(part, DispatchedAttention | DispatchedCrossAttention):
                 cross = isinstance(part, DispatchedCrossAttention)
-                weights = _gated(part, view.row_weights(part.module, rows, source=cross), view, rows)
+                weights = self._weighed(part, view.row_weights(part.module, rows, source=cross), view, rows)
                 if self.causal and not cross:
                     later = torch.arange(view.length, device=rows.device) > rows[:, None]
                     self._check_causal(bool((weights * later).any()))
@@ -296,13 +301,17 @@ class TraceBuilder:
             values = projected_values(part, self.weights, view, len(weights), d_head)
         else:
             weights, values = view.attention(part.module, source=cross)
-            weights = _gated(part, weights, view)
+            weights = self._weighed(part, weights, view)
+            if isinstance(part.value, PairedHeads):
+                groups, _, d_head = values.shape
+                values = projected_values(part, self.weights, view, groups // 2, 2 * d_head)
         if self.causal and not cross and not view.is_long:
             self._check_causal(bool(weights.triu(1).any()))
         groups, _, d_head = values.shape
         heads = len(weights)
         source = value_source(part, self.weights, view, values, heads) if self.below_attention else None
         linear = self.weights.linear(part.output, getattr(part, "layer_scale", None))
+        scores = self._scores(part, view, weights) if isinstance(part, DispatchedAttention) else None
         attention = (CrossAttention if cross else SelfAttention)(
             weights=weights,
             values=values.repeat_interleave(heads // groups, dim=0),
@@ -310,8 +319,31 @@ class TraceBuilder:
             bias=self._output_bias(part, linear),
             source=source,
             shared=self.shared,
+            scores=scores,
         )
         return with_gates(attention, part, self.weights, view) if isinstance(part, DispatchedAttention) else attention
+
+    def _weighed(self, part: AttentionPart, weights: Tensor, view: SequenceView, rows: Tensor | None = None) -> Tensor:
+        """Weights `[head, row, key]` with their gates, or as differences of those of two heads."""
+        if isinstance(part, DispatchedAttention) and part.difference is not None:
+            first, second = weights.chunk(2)
+            return first - self.weights.share_of_second_heads(part.difference) * second
+        return _gated(part, weights, view, rows)
+
+    def _scores(self, part: DispatchedAttention, view: SequenceView, weights: Tensor) -> Scores | None:
+        """What the weights are made of; nothing where that is not known, unless it is required."""
+        if self.scores == "no":
+            return None
+        try:
+            if part.difference is not None:
+                raise UnsupportedArchitectureError(
+                    "Weights that are differences of two softmaxes have no scores of one."
+                )
+            return scores_of(part, self.weights, view, None if view.is_long else weights)
+        except UnsupportedArchitectureError:
+            if self.scores == "required":
+                raise
+            return None
 
     def _mixer(self, part: LinearMixer, view: SequenceView) -> Attention:
         linear = self.weights.linear(part.output)

@@ -66,7 +66,7 @@ def _decayed_products(
 
 
 def shifted(weights: Float[Tensor, "head query key"], taps: int) -> Float[Tensor, "tap_head query key"]:
-    """For every tap of a convolution, the weights of the token so many places after each key; zero after the last one."""
+    """For every tap of a convolution, the weights of the token that many tokens after each key; zero after the last one."""
     if taps == 1:
         return weights
     keys = weights.shape[-1]
@@ -139,7 +139,7 @@ def _convolved(
 ) -> tuple[Float[Tensor, "tap_head key d_head"], Float[Tensor, "tap_head key d_head"] | None]:
     """What every tap multiplies the projected values by, the slope of the activation included, and what the bias adds.
 
-    Where it is known what is mixed (`mixed_values`), the slope is by how much that is what the convolution gives out.
+    Where it is known what is mixed (`mixed_values`), the slope is by how much that is what the convolution outputs.
     """
     heads, keys, d_head = projected.shape
     channels = slice(heads * d_head) if part.values_first else slice(-heads * d_head, None)

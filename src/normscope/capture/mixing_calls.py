@@ -58,7 +58,7 @@ class Mixer:
 
 @contextmanager
 def recorded_mixing(mixers: Iterable[Mixer]) -> Generator[None]:
-    """While it lasts, listeners hear of every call of a mixing function inside of their mixers."""
+    """While it lasts, listeners are called with every call of a mixing function inside of their mixers."""
     mixers = list(mixers)
     places = {mixer.place for mixer in mixers}
     handles = [handle for mixer in mixers for handle in _hooks(mixer)]

@@ -94,7 +94,7 @@ class Scanned:
 def joined_taps(
     own: Float[Tensor, "head query key"], slopes: Float[Tensor, "tap_head key one"], offset: Tensor | None
 ) -> Float[Tensor, "joined_head query key"]:
-    """The weights of what the projection gives out, all taps of the convolution together: `sum_s a[i, j + s] slopes[s, j]`.
+    """The weights of what the projection outputs, all taps of the convolution together: `sum_s a[i, j + s] slopes[s, j]`.
 
     Where the convolution has a bias, those of what it adds (the recurrence's `own`) come before them.
     """

@@ -26,6 +26,7 @@ from normscope.families.spec import (
     LatentPerHead,
     NormedHeads,
     NormPart,
+    PairedHeads,
     ScaledHeads,
     SequenceFirst,
     SideBySide,
@@ -42,6 +43,8 @@ def value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Te
             return projected.unsqueeze(-2).expand(*projected.shape[:-1], groups, d_head)
         case SplitHeads() | NormedHeads() | SequenceFirst() | SideBySide() | ScaledHeads():
             return projected.unflatten(-1, (groups, d_head))
+        case PairedHeads():
+            return projected.unflatten(-1, (2, groups, d_head // 2)).movedim(-3, -2).flatten(-2)
         case FusedTail():
             return projected[..., -groups * d_head :].unflatten(-1, (groups, d_head))
         case FusedShards():
@@ -55,7 +58,7 @@ def value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Te
 
 
 def projections(value: Value) -> tuple[str, ...]:
-    """The modules that give out the values."""
+    """The modules that output the values."""
     return value.modules if isinstance(value, SideBySide) else (value.module,)
 
 
@@ -138,7 +141,7 @@ def value_projection(value: Value, read: BlockWeights, groups: int, d_head: int)
 
 
 def _joined(projections: list[Linear]) -> Linear:
-    """One map that gives out what several do, side by side."""
+    """One map that outputs what several do, side by side."""
     if len(projections) == 1:
         return projections[0]
     biases = [projection.bias for projection in projections if projection.bias is not None]

@@ -85,6 +85,8 @@ class CapturedCall:
     seconds: dict[str, Tensor] = field(default_factory=_Captured)
     """The second inputs of modules, where they have one."""
     mixing: dict[str, MixingCall] = field(default_factory=_Captured)
+    calls: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=_Captured)
+    """How attention modules were called, where their scores are wanted."""
     probed: dict[str, Tensor] = field(default_factory=_Captured)
     """Weights `[batch, head, query, key]` of attentions that show none."""
 

@@ -55,11 +55,11 @@ def joint(step: Attention) -> Attention:
 
 
 def _brought(step: Attention) -> Float[Tensor, "query d"]:
-    """What an attention gives out, without its bias."""
+    """What an attention outputs, without its bias."""
     return step.through_output(step.weights @ step.values)
 
 
 def counting(conventions: Conventions, counted: Counted) -> Counting | None:
-    """How traces are changed before they are measured, so that they count as is asked for."""
+    """How traces are changed before they are measured, so that they count as requested."""
     start = baseline(conventions.ff_baseline, counted)
     return JointGates(start) if gates_of(conventions.gates) == "joint" else start

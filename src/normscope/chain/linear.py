@@ -119,7 +119,7 @@ _Slopes = tuple[Float[Tensor, "row f"], ...]
 
 
 def _plain_slopes(network: Plain, expert: Expert) -> tuple[_Slopes, Float[Tensor, "row f"]]:
-    """The slope of the activation from its baseline, and what the neurons hold there beside the slope's share."""
+    """The slope of the activation from its baseline, and what the neurons hold there in addition to the slope's share."""
     (z,), activation = expert.pre_activations, network.activation
     if expert.baselines is None:
         return (activation.slope(z),), z.new_tensor(activation.at_zero).expand_as(z)

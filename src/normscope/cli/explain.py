@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -33,8 +34,10 @@ from normscope.paths import PAGE, RESULTS, ending
 from normscope.request import ExplainOptions, ExplainRequest
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from normscope.analyzer import Analyzer
-    from normscope.methods import Method
+    from normscope.methods import Gives, Method
     from normscope.results.explanation import Explanation
 
 _ASKED = "What is explained"
@@ -47,6 +50,11 @@ EXAMPLES = (
     "normscope explain report.txt --model smollm2 --units sentence --top 5",
     'normscope explain "What a lovely surprise!" --model ./my-classifier --method leave-one-out --out page.html',
 )
+
+_TITLES: dict[Gives, str] = {
+    "attribution": "Attributions of a prediction: normscope explain, Analyzer.explain(method=...)",
+    "layer maps": "Maps of every layer: Analyzer.analyze(method=...); explain takes the row of their rollout",
+}
 
 METHODS_EXAMPLES = (
     "normscope methods",
@@ -120,7 +128,7 @@ def explain_command(
 ) -> None:
     """Show what made the model say this: what each token puts into a logit.
 
-    The logit is that of a word or label, and by default it is taken apart exactly, for given attention weights, deviations
+    The logit is that of a word or label, and by default it is decomposed exactly, for given attention weights, deviations
     of norms and slopes of activations. With --out it is written as a picture (svg, png, pdf), as a page (html: the
     explorer, in which to follow what flows through the layers), a table (csv, parquet, json) or netCDF (nc).
     """
@@ -172,10 +180,28 @@ def _verify(explanation: Explanation, count: int) -> None:
 
 def methods_command(name: options.NamePart = None) -> None:
     """List the methods: what each measures, what it costs, and where it comes from."""
-    names = named(name, METHODS, "method")
-    from normscope.methods.table import methods_table
+    declarations = [METHODS.declaration(listed) for listed in named(name, METHODS, "method")]
+    for gives, title in _TITLES.items():
+        methods = [method for method in declarations if method.gives == gives]
+        if methods:
+            result_console().print(_methods_table(title, methods))
 
-    result_console().print(methods_table(names))
+
+def _methods_table(title: str, methods: Sequence[type[Method]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title, style="bold"), title_justify="left", box=None, padding=(0, 2, 1, 0), pad_edge=False)
+    table.add_column("method", no_wrap=True, style="bold")
+    for heading in ("what a number means", "cost", "multiplications", "paper"):
+        table.add_column(heading)
+    for method in methods:
+        options = ", ".join(f"{option}={value!r}" for option, value in method.defaults().items())
+        signed = "signed" if method.signed else "not signed"
+        details = [method.quantity, signed, *([f"options: {options}"] if options else [])]
+        facts = (f"{method.summary} ({'; '.join(details)})", method.cost, method.operations, method.paper)
+        table.add_row(method.name, *map(Text, facts))
+    return table
 
 
 def _method(name: str, given: list[str]) -> Method:

@@ -92,7 +92,7 @@ class OpenCarrier(Carrier):
 
     @abstractmethod
     def feed_forward(self, networks: list[LinearisedNetwork]) -> Iterator[tuple[slice, Carrier]]:
-        """FF: yields the result for all query rows, tile by tile. A tile is valid until the next one is asked for."""
+        """FF: yields the result for all query rows, tile by tile. A tile is valid until the next one is requested."""
 
 
 def opened(carrier: Carrier) -> OpenCarrier:
@@ -137,7 +137,7 @@ class Sums:
         return Sums(self.rows[:, rows], self.queries[rows])
 
     def attend(self, attention: Attention, *, bias_apart: bool = False) -> Sums:
-        """By way of the context vectors, `(sum_j a v) W_O`, the own token's share apart."""
+        """By way of the context vectors, `(sum_j a v) W_O`, the own token's share separate."""
         weights, values, through_output = attention.weights, attention.values, attention.through_output
         bias = values.new_zeros(weights.shape[1], attention.output.shape[-1])
         if attention.bias is not None:

@@ -79,7 +79,7 @@ class Factored(OpenCarrier):
     ) -> Iterator[tuple[slice, Approximate]]:
         if any(isinstance(group, GatedKeyGroup) for group in self.groups):
             raise UnsupportedArchitectureError(
-                "What this model's mixers give out is gated in every channel (or comes by a convolution), so that its parts "
+                "What this model's mixers output is gated in every channel (or comes by a convolution), so that its parts "
                 "have no factored form, which approximations of maps need: compute them exactly."
             )
         yield from ApproximateExpansion(self.sums, self.groups, networks, approximation, rest, projected).tiles()

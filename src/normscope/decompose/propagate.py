@@ -114,7 +114,7 @@ class _Normalising:
 
 @dataclass(frozen=True)
 class _Feeding:
-    """FF: its networks with their slopes; beside an attention, also the norm between the block's input and what it reads."""
+    """FF: its networks with their slopes; if it is parallel, also the norm between the block's input and its own."""
 
     networks: list[LinearisedNetwork]
     beside: bool

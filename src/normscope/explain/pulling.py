@@ -23,6 +23,7 @@ from normscope.explain.recording import PullRequest, Recording
 from normscope.explain.sinks import received
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
+from normscope.options import Weights
 from normscope.pullback import (
     FlowPullBack,
     LayerFlow,
@@ -54,7 +55,7 @@ class StackFlow:
 class PassedLayer:
     """One layer passed on the way back: covectors below it, what entered it, and the attention that its tokens get.
 
-    The trace is that of the whole layer, where there was one; the flow is there if it was asked for.
+    The trace is that of the whole layer, where there was one; the flow is there if it was requested.
     """
 
     below: PulledStates
@@ -73,7 +74,7 @@ class PassedLayer:
         trace: LayerTrace | None = None,
     ) -> PassedLayer:
         """With what flows through it."""
-        below = PulledStates(pulled.covector, pulled.source, pulled.flow.bias.sum(-1))
+        below = PulledStates(pulled.covector, pulled.source, pulled.flow.bias.sum(-1), pulled.flow.routed)
         return PassedLayer(below, hidden, received, causal, trace, pulled.flow)
 
 
@@ -84,11 +85,11 @@ LayersBack = Iterable[tuple[int, Callable[[Float[Tensor, "target token d"]], Pas
 def kept_layers(recording: Recording, *, keep: bool) -> LayersBack:
     """The layers of a recording; with `keep` they can be gone through again."""
     for layer, trace in recording.back(keep=keep):
-        yield layer, partial(_through_trace, trace)
+        yield layer, partial(_through_trace, trace, recording.request.weights)
 
 
-def _through_trace(trace: LayerTrace, covector: Float[Tensor, "target token d"]) -> PassedLayer:
-    pulled = StatesPullBack(covector)
+def _through_trace(trace: LayerTrace, weights: Weights, covector: Float[Tensor, "target token d"]) -> PassedLayer:
+    pulled = StatesPullBack(covector, weights)
     pulled.add(trace)
     return PassedLayer(pulled.finish(), trace.hidden, received(trace), trace.causal, trace)
 
@@ -101,9 +102,9 @@ def flowing_layers(recording: Recording) -> LayersBack:
 
 def _flowing_through(trace: LayerTrace, request: PullRequest, covector: Float[Tensor, "target token d"]) -> PassedLayer:
     if request.edges or request.head_edges:
-        pulled = pull_back_layer(trace, covector, head_edges=request.head_edges)
+        pulled = pull_back_layer(trace, covector, head_edges=request.head_edges, weights=request.weights)
     else:
-        flowing = FlowPullBack(covector)
+        flowing = FlowPullBack(covector, request.weights)
         flowing.add(trace)
         pulled = flowing.finish_layer()
     return PassedLayer.of(pulled, trace.hidden, received(trace), trace.causal, trace)
@@ -160,7 +161,8 @@ def check_joined_blocks(model: Model) -> None:
 
 @dataclass
 class Way:
-    """The way back through the stacks. `outside` is what has left the tokens of the stack so far: biases, other stacks.
+    """The way back through the stacks. `outside` is what has left the tokens of the stack so far: biases, other stacks, and
+    what stays with attention weights, which is `routed` alone.
 
     `sizes` are those of the numbers that the values are sums or differences of. What is known of a value as a whole lies on
     the device of `values`; covectors and `source` go from layer to layer, to the device of each.
@@ -171,6 +173,10 @@ class Way:
     sizes: Float[Tensor, " target"]
     outside: Float[Tensor, " target"]
     source: Float[Tensor, "target key d"] | None = None
+    routed: Float[Tensor, " target"] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.routed = torch.zeros_like(self.outside)
 
     def down(
         self, layers: LayersBack, name: str, covector: Float[Tensor, "target token d"], states: Float[Tensor, "token d"]
@@ -186,6 +192,7 @@ class Way:
             assert passed.flow is not None
             covector = passed.below.covector
             self.leave(passed.below.bias)
+            self.route(passed.below.routed)
             flow.layers.append(passed.flow)
             flow.causal = passed.causal
             flow.received.append(passed.received)
@@ -197,13 +204,14 @@ class Way:
     def shares(
         self, layers: LayersBack, name: str, covector: Float[Tensor, "target token d"], states: Float[Tensor, "token d"]
     ) -> StackShares:
-        """The same, but for the shares of what enters the stack alone: nothing is kept of the layers in between."""
+        """The same for the shares of what enters the stack alone: nothing is kept of the layers in between."""
         relevance = (covector * states).sum(-1)
         errors, attention, causal = [self._proved(f"after the last {name}", relevance)], list[Tensor](), False
         for layer, pull in layers:
             passed = pull(covector)
             covector = passed.below.covector
             self.leave(passed.below.bias)
+            self.route(passed.below.routed)
             relevance = (covector * passed.hidden).sum(-1)
             self._add_source(passed.below.source)
             errors.append(self._proved(f"before {name} {layer}", relevance, passed.trace))
@@ -222,6 +230,11 @@ class Way:
         """Count what has left the tokens of the stack."""
         for share in shares:
             self.outside = self.outside + share.to(self.outside.device)
+
+    def route(self, share: Float[Tensor, " target"]) -> None:
+        """Count what stays with attention weights."""
+        self.routed = self.routed + share.to(self.routed.device)
+        self.leave(share)
 
     def _proved(
         self, place: str, relevance: Float[Tensor, "target token"], trace: LayerTrace | None = None

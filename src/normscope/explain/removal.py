@@ -42,7 +42,7 @@ def removal_of(model: Model, sequence: TokenSequence, asked: Removal) -> Removal
             f"not by {asked!r}."
         )
     if asked == "mask" and mask is None:
-        raise InputError(f"{model.name} has no mask token to put in a token's place: use removal='drop' or 'mean'.")
+        raise InputError(f"{model.name} has no mask token to put in place of a token: use removal='drop' or 'mean'.")
     return asked
 
 
@@ -113,7 +113,7 @@ def _changed(model: Model, sequence: TokenSequence, places: Collection[int], rem
 def _rows(
     model: Model, question: Question, rows: Sequence[int], length: int, places: Collection[int], removal: Removal
 ) -> list[int]:
-    """Where the values are read off without the tokens at some places: the rows after them move up."""
+    """Where the values are read off without the tokens at some indices: the rows after them move up."""
     if removal == "mask":
         return list(rows)
     task = "direction" if isinstance(question, DirectionQuestion) else head_of(model.module).task

@@ -2,7 +2,7 @@
 
 Attention weights are computed for blocks of query rows and never stored, so that memory is that of the states and of the
 attention mask, and time that of two forward passes and the pull-back. For one stack of blocks under a language-model head.
-Every trace is proved as in a `Recording`, and so is that blocks which are run again give out what they did.
+Every trace is proved as in a `Recording`, and so is that blocks which are run again have the same output.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Stream:
     def _through(
         self, call: BlockCall, above: Tensor | None, flows: bool, covector: Float[Tensor, "target token d"]
     ) -> PassedLayer:
-        pulled = FlowPullBack(covector) if flows else StatesPullBack(covector)
+        pulled = (FlowPullBack if flows else StatesPullBack)(covector, self.request.weights)
         length, hidden = len(self.sequence), call.hidden[0].to(self.dtype)
         attention, seen = None, list[LayerTrace]()
 
@@ -107,7 +107,9 @@ class Stream:
             seen[:] = [trace]
 
         side = Side(
-            self.model.family.stack, [length], [call.layer], consume, blocks=partial(_blocks, self.model, length)
+            *(self.model.family.stack, [length], [call.layer], consume),
+            blocks=partial(_blocks, self.model, length),
+            scores=self.request.scores,
         )
         capture_call(self.model.module, side, call, dtype=self.dtype)
         assert attention is not None
@@ -172,7 +174,7 @@ def _keeps_rows(model: Model) -> bool:
 
 
 def _head_of_rows(head: HeadTrace, rows: Tensor, *, few: bool) -> HeadTrace:
-    """The trace of a head for some of its rows; `few` says that the model gave out the logits of these alone."""
+    """The trace of a head for some of its rows; `few` says that the model output the logits of these alone."""
     steps = tuple(
         replace(step, state_before=step.state_before[rows.to(step.state_before.device)])
         if isinstance(step, Normalise | Activate)
@@ -189,7 +191,7 @@ def _blocks(model: Model, length: int, _: int) -> Sequence[Tensor]:
 
 
 def _nothing(_: int, __: int, ___: LayerTrace) -> None:
-    """No trace is asked for on the way forwards."""
+    """No trace is requested on the way forwards."""
 
 
 def _received(trace: LayerTrace) -> Float[Tensor, " token"]:

@@ -2,7 +2,7 @@
 
 | trap | where |
 |---|---|
-| a sigmoid gate multiplies every channel of what attention gives out | AFMoE, Qwen3-Next, Qwen 3.5 |
+| a sigmoid gate multiplies every channel of what attention outputs | AFMoE, Qwen3-Next, Qwen 3.5 |
 | the gated delta rule: values come by a short convolution and SiLU, and are normalised, head by head, and gated | Qwen |
 | values lie between keys and gates in one projection, key head by key head | Qwen3-Next |
 | a convolution of three tokens is all that mixes; what enters and what leaves it is gated | LFM2 |
@@ -116,7 +116,7 @@ QWEN3_5_MOE = decoder("qwen3_5_moe_text", _qwen3_5_moe_layers)
 
 def _kimi_layers(config: Config) -> list[Topology]:
     """The decay of the delta rule differs by channel of the keys, which is all inside its function. In Ling 2.5 (Bailing),
-    a gate multiplies what every head of an attention gives out."""
+    a gate multiplies what every head of an attention outputs."""
     inside = "self_attn"
     mixer = LinearMixer(
         module=inside,

@@ -3,17 +3,17 @@
 | trap | where |
 |---|---|
 | experts are stacked tensors, chosen for each token | all |
-| the first layers (or every so many) have one network instead of experts | DeepSeek, Qwen, GLM-4, Ernie 4.5 |
-| a shared network serves every token beside the experts | DeepSeek, Qwen 2, GLM-4, Ernie 4.5 |
+| the first layers (or every n-th) have one network instead of experts | DeepSeek, Qwen, GLM-4, Ernie 4.5 |
+| a shared network serves every token in addition to the experts | DeepSeek, Qwen 2, GLM-4, Ernie 4.5 |
 | the shared network is weighed by a sigmoid gate | Qwen 2 |
 | values come from a narrow latent state, through a norm | DeepSeek, GLM-4 Lite |
 | attention sinks take a share of the weights, so that rows do not sum to one | GPT-OSS |
 | norms only after each branch | FlexOlmo |
-| the shared network lies beside the experts' module, and the block adds the two | Granite |
+| the shared network is next to the experts' module, and the block adds the two | Granite |
 | an indexer lets every query see a few keys only: the weights of the others are zero | DeepSeek 3.2, GLM-5 |
 | experts lie below each other in one matrix, and values may be clipped | DBRX |
-| the router's weight multiplies what an expert reads, not what it gives out | Llama 4 |
-| a gate multiplies what every head gives out: it belongs to the weights | Laguna |
+| the router's weight multiplies what an expert reads, not what it outputs | Llama 4 |
+| a gate multiplies what every head outputs: it belongs to the weights | Laguna |
 | attention and experts run side by side, and the mean of experts and shared network counts | Cohere 2 |
 | values are multiplied by a number | MiMo V2 |
 | the class with a head keeps the blocks in another place than the bare model, the multimodal class in a third | Llama 4 |
@@ -72,7 +72,7 @@ EXPERTS = ExpertsPart("mlp", "mlp.experts", "mlp.experts.act_fn")
 
 
 def shared_experts(name: str, gate: str | None = None) -> SharedExpertsPart:
-    """Experts beside the shared network of a name."""
+    """Experts and the shared network of a name."""
     inside = f"mlp.{name}"
     network = GatedPart(f"{inside}.gate_proj", f"{inside}.up_proj", f"{inside}.act_fn", f"{inside}.down_proj")
     return SharedExpertsPart(EXPERTS, network, gate)

@@ -1,4 +1,4 @@
-"""Attentions that show no weights and are run again to see them: in windows, by landmarks, beside a convolution.
+"""Attentions that show no weights and are run again to see them: in windows, by landmarks, with a convolution.
 
 | trap | where |
 |---|---|

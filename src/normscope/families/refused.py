@@ -24,15 +24,15 @@ CLASSES: Mapping[str, str] = dict.fromkeys(
 )
 """Classes whose type is described, but not as a whole."""
 
-_SHARED = "attention blocks are shared between places, and read the embeddings beside the state of their layer"
+_SHARED = "attention blocks are shared between places, and read the embeddings next to the state of their layer"
 _RECURRENT = "its layers mix tokens by a recurrence or a convolution of a kind that is not described yet"
 _SIDE_BY_SIDE = "an attention and a state space work side by side in every block, on the same tokens"
 _GATED = (
-    "what its attention gives out is multiplied by a gate in every channel, or normalised, which no component describes"
+    "what its attention outputs is multiplied by a gate in every channel, or normalised, which no component describes"
 )
 _STREAMS = "its residual stream is more than a sum (several streams, embeddings in every layer, states of other layers)"
-_SPARSE = "its attention is computed in blocks, windows or hashes, and gives out no weights of queries and keys"
-_NO_BLOCKS = "its layers are no modules that take in a state and give one out"
+_SPARSE = "its attention is computed in blocks, windows or hashes, and outputs no weights of queries and keys"
+_NO_BLOCKS = "its layers are not modules that map one state to the next"
 _PYRAMID = (
     "its tokens are merged from stage to stage, or attend inside windows, so that no token goes through all layers"
 )
@@ -71,7 +71,7 @@ _TYPES: dict[str, str] = {
     _RECURRENT: ("lfm2_vl minicpm_ocr minicpmv4_6 minicpmv4_7 rwkv xlstm zaya"),
     _SHARED: "zamba zamba2",
     _SIDE_BY_SIDE: ("falcon_h1"),
-    _GATED: ("beam diffllama hrm_text muse_glimmer_text neomme"),
+    _GATED: ("beam hrm_text muse_glimmer_text neomme"),
     _STREAMS: (
         "deepseek_v4 gemma3n gemma3n_text gemma4_assistant "
         "gemma4_unified_assistant hy_v4 mobilebert qwen4_exp qwen4_exp_text"

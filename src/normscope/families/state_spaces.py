@@ -2,7 +2,7 @@
 
 | trap | where |
 |---|---|
-| the norm of what heads give out comes after the gate | Mamba-2 and all that have it |
+| the norm of what heads output comes after the gate | Mamba-2 and all that have it |
 | a block is a mixer alone, without a feed-forward | Mamba, Mamba-2, Falcon Mamba |
 | weights differ by channel, so that every channel is a head | Mamba, Falcon Mamba, Jamba, RecurrentGemma |
 | what enters the recurrence is multiplied by gates of its own token | RecurrentGemma |

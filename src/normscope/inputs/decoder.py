@@ -35,7 +35,7 @@ LANGUAGE = ("forced_bos_token_id", "bad_words_ids", "suppress_tokens", "begin_su
 def most_probable(
     model: PreTrainedModel, ids: Sequence[int], most: int, *, settings_to_keep: Sequence[str] = (), **options: Any
 ) -> list[int]:
-    """The token ids that a model gives out after it has read some, at most so many; the last is the end if it came to it.
+    """The token ids that a model outputs after it has read some, at most this many; the last is the end if it came to it.
 
     `settings_to_keep` names the model's own generation settings that still apply; `options` are further arguments of its
     `generate`.
@@ -93,7 +93,7 @@ def _settings(model: PreTrainedModel, config: GenerationConfig) -> Generator[Non
         model.generation_config = before
 
 
-# ---- Targets of encoder-decoder models: what the decoder gives out and reads, row by row, by teacher forcing or by
+# ---- Targets of encoder-decoder models: what the decoder outputs and reads, row by row, by teacher forcing or by
 # generation.
 #
 # Row `t` of a decoder reads the token at `t` and predicts the next; the first row reads the start token. A target is

@@ -10,20 +10,24 @@ from typing import cast
 from transformers import PreTrainedTokenizerBase
 
 from normscope.errors import InputError
-from normscope.explain.answering import AnswerEngine, Exchange, answer_tokens, check_generates, exchange_of
+from normscope.explain.answering import (
+    DEFAULT_OBJECTIVE,
+    AnswerEngine,
+    Exchange,
+    answer_tokens,
+    check_generates,
+    exchange_of,
+)
 from normscope.explain.parse import longest_continued
 from normscope.explain.pulling import PullRequest
 from normscope.families.heads import refuse_made_up_head
 from normscope.inputs.generation import generate
 from normscope.inputs.prompt import Prompt, chat_prompt, context_prompt, read_context, read_messages
 from normscope.models.model import Model
-from normscope.options import Objective, ff_baseline_of, objective_of, whole_number
+from normscope.options import Objective, ff_baseline_of, objective_of, weights_of, whole_number
 from normscope.request import AnswerRequest
 from normscope.results import answer_schema as names
 from normscope.results.answer import Answer
-
-DEFAULT_OBJECTIVE: Objective = "centred"
-"""What is explained of an answer's tokens. It finds the sentence that an answer is in more often than the logit does."""
 
 _END_OF_LINE = "\n"
 
@@ -33,7 +37,8 @@ def explain_answer(model: Model, asked: AnswerRequest) -> Answer:
     check_generates(model)
     refuse_made_up_head(model.module)
     objective = _objective(asked)
-    how = PullRequest(False, asked.dtype, asked.max_memory, asked.on_progress, ff_baseline_of(asked.ff_baseline))
+    start, weights = ff_baseline_of(asked.ff_baseline), weights_of(asked.weights)
+    how = PullRequest(False, asked.dtype, asked.max_memory, asked.on_progress, start, weights=weights)
     prompt, said = read_prompt(model, asked)
     exchange = _exchange(model, prompt, asked, said)
     return _explained(AnswerEngine(model, exchange, objective, how), asked)
@@ -61,14 +66,10 @@ def read_prompt(model: Model, asked: AnswerRequest) -> tuple[Prompt, str | Seque
 
 def _objective(asked: AnswerRequest) -> Objective:
     if asked.objective is None:
-        return DEFAULT_OBJECTIVE if asked.against is None else "contrast"
+        return DEFAULT_OBJECTIVE
     objective = objective_of(asked.objective)
-    if (objective == "contrast") != (asked.against is not None):
-        raise InputError(
-            "A contrast is with another answer: name it (against=...)."
-            if asked.against is None
-            else f"With another answer (against), the objective is a contrast, not {objective!r}."
-        )
+    if asked.against is not None and objective != "contrast":
+        raise InputError(f"With another answer (against), the objective is a contrast, not {objective!r}.")
     return objective
 
 
@@ -131,6 +132,7 @@ def _explained(engine: AnswerEngine, asked: AnswerRequest) -> Answer:
         "finished": int(exchange.finished is not False),
         "seed": "" if asked.seed is None else int(asked.seed),
         "ff_baseline": asked.ff_baseline,
+        "weights": asked.weights,
     }
     dataset = names.with_span(names.answer_dataset(engine, pulled, facts), pulled, whole)
     answer = Answer(dataset, engine)

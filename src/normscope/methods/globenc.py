@@ -40,7 +40,7 @@ class GlobEncMaps(MapMeasure):
 
 
 def _branch(trace: LayerTrace) -> tuple[int, int]:
-    """The steps of the feed-forward's branch, from its fork to its residual; beside an attention, its own step alone."""
+    """The steps of the feed-forward's branch, from its fork to its residual; if it is parallel, its own step alone."""
     place = next(index for index, step in enumerate(trace.steps) if isinstance(step, FeedForward))
     if isinstance(trace.steps[place], OwnFeedForward):
         return place, place + 1

@@ -30,7 +30,7 @@ class DecomposedLayers(dict[int, LayerResult]):
     """The results of all layers in their order, whose maps are parts of one array `[scope, layer, query, key]`."""
 
     def __init__(self, layers: dict[int, LayerResult]) -> None:
-        """Take over what the layers have. They are left empty, so that no map but those of one layer is there twice."""
+        """Take over what the layers have. They are left empty, so that no map except those of one layer is there twice."""
         super().__init__()
         self.maps: np.ndarray | None = None
         count = len(layers)

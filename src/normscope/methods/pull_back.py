@@ -13,6 +13,7 @@ from normscope.explain.streaming import is_streamed, pull_back_long
 from normscope.explain.task import Asked, predictions_of
 from normscope.methods import declared
 from normscope.methods.prediction import Attribution, facts_of
+from normscope.options import weights_of
 from normscope.results.explanation_schema import explanation_tree
 
 
@@ -23,6 +24,8 @@ class PullBack(declared.PullBack, Attribution):
     through_slopes = True
 
     def explain(self, asked: Asked) -> xr.DataTree:
+        if self.weights:
+            asked = replace(asked, request=replace(asked.request, weights=weights_of(self.weights)))
         model, sequence, question = asked.model, asked.sequence, asked.question
         request = asked.request if asked.request.edges is not None else _with_edges(asked)
         followed = request.edges or request.head_edges

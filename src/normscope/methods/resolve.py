@@ -128,11 +128,11 @@ def _positions_of(read: TokenSequence, queries: Sequence[int | str]) -> list[int
 
 
 def scopes_asked(model: Model, scopes: str | Sequence[str] | None) -> tuple[list[Scope], list[Scope]]:
-    """The scopes asked for that the main stack has, and those that the encoder has."""
+    """The scopes requested that the main stack has, and those that the encoder has."""
     encoder = model.encoder_scopes
     available = with_derived(dict.fromkeys([*model.scopes, *encoder]))
     asked = {basis(scope) for scope in resolve_all(scopes, available)}
-    # Where only the encoder's scopes are asked for, its decoder still has an analysis to hang on.
+    # Where only the encoder's scopes are requested, its decoder still has an analysis to hang on.
     own = [scope for scope in model.scopes if scope in asked] or [ATTENTION_WEIGHTS]
     return own, [scope for scope in encoder if scope in asked]
 
@@ -181,7 +181,7 @@ def layers_asked(model: Model, layers: int | Sequence[int] | None) -> list[int]:
         if layer not in model.layers:
             raise SelectionError(no_layer(layer, model.name, len(model.layers)))
     if not asked:
-        raise SelectionError(f"No layer was asked for: {model.name} has layers 1 to {len(model.layers)}.")
+        raise SelectionError(f"No layer was requested: {model.name} has layers 1 to {len(model.layers)}.")
     return sorted(set(asked))
 
 

@@ -44,7 +44,7 @@ class ValueNorms(ArrayMeasure):
         attention = next(step for step in trace.steps if isinstance(step, Attention))
         if attention.factors is not None or attention.taps > 1:
             raise UnsupportedArchitectureError(
-                "What this model's mixers give out is gated or normalised by every query, or its values "
+                "What this model's mixers output is gated or normalised by every query, or its values "
                 "come by a convolution, so that no transformed vector f(x) belongs to a token alone."
             )
         values, output = attention.values.double(), attention.output.double()
@@ -83,7 +83,7 @@ def gamma_after(trace: LayerTrace) -> Float[Tensor, " d"]:
 
 
 def feed_forward_output(trace: LayerTrace) -> Float[Tensor, "query d"]:
-    """What the feed-forward adds to every query: the model's own state after it, or, beside an attention, its own sum."""
+    """What the feed-forward adds to every query: the model's own state after it, or, if it is parallel, its own sum."""
     place = feed_forward_place(trace)
     state, step = trace.states[place], trace.steps[place]
     if isinstance(step, OwnFeedForward):

@@ -51,7 +51,7 @@ def plot_similarity(
         share: how much of the table is drawn as ribbons: the fewest pairs that carry this share of all sizes.
         margins: also draw the margins, as a last row and column of the table, and the constant in the corner.
         colours: a matplotlib colour map with two sides, or its name.
-        colour_scale: `"sqrt"` keeps small values apart beside strong ones, `"linear"` does not.
+        colour_scale: `"sqrt"` keeps small values distinct next to strong ones, `"linear"` does not.
         limit: the value of the darkest colours of the table (default: the largest of all pairs).
         width: the width of a line of text, in inches.
         title: the title (default: the value and the model).

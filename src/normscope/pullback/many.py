@@ -37,7 +37,7 @@ Covectors = Float[Tensor, "token target d"]
 
 @dataclass(frozen=True)
 class Alike:
-    """Covectors that are the same for all tokens but for a number: `scales[token] * vectors[target]`."""
+    """Covectors that are the same for all tokens up to a factor: `scales[token] * vectors[target]`."""
 
     vectors: Float[Tensor, "target d"]
     scales: Float[Tensor, " token"]
@@ -80,7 +80,7 @@ class _Norm:
 class _Network:
     networks: list[LinearisedNetwork]
     beside: _Norm | None
-    """Of a feed-forward beside the attention: the norm between the block's input and what it reads."""
+    """Of a feed-forward parallel to the attention: the norm between the block's input and what it reads."""
     is_beside: bool
 
     @staticmethod
@@ -244,7 +244,7 @@ class _Way(ChainRules[Carried, _Prepared]):
         return _dense(value) + _dense(bypass)
 
 
-# ---- from the rows that a head gives out to the last block -------------------------------------------------------------
+# ---- from the rows that a head outputs to the last block -------------------------------------------------------------
 
 
 class PreparedEnd:

@@ -19,6 +19,7 @@ from normscope.explain.cutting import EdgeCuts
 from normscope.explain.task import Asked
 from normscope.options import whole_number
 from normscope.results import explanation_schema as names
+from normscope.results import routing as accounts
 from normscope.results import tokens as labels
 from normscope.results import words as units
 from normscope.results.base import StackResult
@@ -158,7 +159,10 @@ class Explanation(StackResult):
 
     @property
     def bias(self) -> xr.DataArray:
-        """What belongs to no token: the biases of all layers and of the head, one number or `[target]` as `value` is."""
+        """What belongs to no token: the biases of all layers and of the head, one number or `[target]` as `value` is.
+
+        Where weights are counted, what stays with them is `routed`.
+        """
         return self._squeezed(self._biases())
 
     @property
@@ -180,6 +184,77 @@ class Explanation(StackResult):
 
     def _datasets(self) -> list[xr.Dataset]:
         return [self._dataset, *([] if self._encoder is None else [self._encoder.dataset])]
+
+    # ---- the account of the weights --------------------------------------------------------------------------------------
+
+    @property
+    def counts_weights(self) -> bool:
+        """Whether attention weights have an account of their own, beside tokens and biases.
+
+        Examples:
+            >>> counted = ns.load().explain("The opera singer sang.", direction="state", at=3, weights="half")
+            >>> counted.counts_weights
+            True
+            >>> total = float(counted.attribution.sum() + counted.bias + counted.routed)
+            >>> abs(total - float(counted.value)) < 1e-4
+            True
+        """
+        return accounts.has_account(self._datasets())
+
+    @property
+    def routing(self) -> xr.DataArray:
+        """`[layer, query, key]`, signed: what stays with the weights, for every query that looked at every key.
+
+        With attribution and bias it adds up to the value. Where heads were asked for, `head_routing` has it by head.
+        """
+        return self._squeezed(accounts.account_of(self._dataset))
+
+    @property
+    def head_routing(self) -> xr.DataArray:
+        """`[layer, head, query, key]`: the same of every head, where they were asked for (`heads=True`)."""
+        return self._squeezed(accounts.account_of(self._dataset, heads=True))
+
+    @property
+    def routed(self) -> xr.DataArray:
+        """All that stays with the weights: one number or `[target]`, as `bias` is; zero where weights are constants."""
+        return self._squeezed(self._routed())
+
+    @property
+    def handed_on(self) -> str:
+        """In which attentions queries or keys got a part of the account: `everywhere`, `somewhere` or `nowhere`.
+
+        Nowhere where it is not known what weights are made of, as in linear mixers, or where they are constants.
+
+        Examples:
+            >>> ns.load().explain("The opera singer sang.", direction="state", at=3, weights="players").handed_on
+            'everywhere'
+        """
+        return str(self._dataset.attrs.get("handed_on", "nowhere"))
+
+    @property
+    def looked_at(self) -> xr.DataArray:
+        """`[token]`: where the model looked, the account summed over layers and queries, by key.
+
+        Examples:
+            >>> counted = ns.load().explain("The opera singer sang.", direction="state", at=3, weights="half")
+            >>> bool(abs(counted.looked_at.sum() - counted.routed) < 1e-4)
+            True
+        """
+        if not self.has_encoder:
+            return self._squeezed(accounts.looked_at(self._dataset, "self"))
+        cross = [accounts.looked_at(self._dataset, group) for group in ("target", "source")]
+        own = accounts.looked_at(self.encoder.dataset, "self")
+        source = cross[1].copy(data=cross[1].values + own.values)
+        joined = xr.concat([cross[0], source], "token")
+        return self._squeezed(joined.assign_coords(token=np.arange(joined.sizes["token"])))
+
+    @property
+    def accounts(self) -> list[float]:
+        """What stays with the weights of every value, also where there is only one."""
+        return [float(value) for value in self._routed().values]
+
+    def _routed(self) -> xr.DataArray:
+        return accounts.routed(self._datasets()) if self.counts_weights else xr.zeros_like(self._values())
 
     @property
     def relevance(self) -> xr.DataArray:
@@ -208,7 +283,7 @@ class Explanation(StackResult):
 
     @property
     def note(self) -> str:
-        """What to know of the words asked about, in a sentence, such as that one with a space is likelier; or nothing.
+        """What to know of the words in question, in a sentence, such as that one with a space is likelier; or nothing.
 
         Examples:
             >>> explanation.note
@@ -265,10 +340,10 @@ class Explanation(StackResult):
 
     @property
     def heads(self) -> xr.DataArray:
-        """`[layer, head, query, key]`: the edges of every head, where they were asked for (`heads=True`)."""
+        """`[layer, head, query, key]`: the edges of every head, where they were requested (`heads=True`)."""
         if names.HEAD_EDGES not in self._dataset:
             raise SelectionError(
-                "The edges of single heads were not asked for: explain with heads=True. "
+                "The edges of single heads were not requested: explain with heads=True. "
                 "head_shares has what each head takes from each token."
             )
         return self._squeezed(self._dataset[names.HEAD_EDGES])
@@ -348,7 +423,7 @@ class Explanation(StackResult):
         return Explanation(_by_word(self._dataset), encoder)
 
     def sentences(self) -> Explanation:
-        """The same with sentences for tokens, summed as for words. Special tokens and attention sinks stay apart.
+        """The same with sentences for tokens, summed as for words. Special tokens and attention sinks stay separate.
 
         Examples:
             >>> sentences = ns.load().explain("The opera singer sang. It rained.", direction="state", at=3).sentences()

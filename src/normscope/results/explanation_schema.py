@@ -30,6 +30,7 @@ RELEVANCE, EDGES, HEADS, HEAD_EDGES = "relevance", "edges", "heads", "head_edges
 FEED_FORWARD, BIAS, END_BIAS, VALUE, ERROR = "feed_forward", "bias", "end_bias", "value", "conservation_error"
 ATTRIBUTION, PREDICTION, PROBABILITY = "attribution", "prediction", "prediction_probability"
 RECEIVED, STATE_NORM, SINK = "attention_received", "state_norm", "query_sink"
+ROUTING, HEAD_ROUTING, LOOKED_AT = "routing", "head_routing", "looked_at"
 LOGIT = "logit"
 KIND = "explanation"
 
@@ -42,6 +43,9 @@ VARIABLES: schema.Variables = {
     EDGES: "target layer query key",
     HEADS: "target layer head key",
     HEAD_EDGES: "target layer head query key",
+    ROUTING: "target layer query key",
+    HEAD_ROUTING: "target layer head query key",
+    LOOKED_AT: "target layer key",
     FEED_FORWARD: "target layer query",
     BIAS: "target layer query",
     END_BIAS: "target",
@@ -169,7 +173,17 @@ def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dat
         variables[EDGES] = ("target", "layer", "query", "key"), _each(layers, "edges"), about
     if layers[0].head_edges is not None:
         variables[HEAD_EDGES] = ("target", "layer", "head", "query", "key"), _by_head(layers, "head_edges"), about
-    return described.dataset(variables, side, coordinates)
+    if layers[0].routing is not None:
+        variables[ROUTING] = ("target", "layer", "query", "key"), _each(layers, "routing"), about
+    if layers[0].head_routing is not None:
+        variables[HEAD_ROUTING] = ("target", "layer", "head", "query", "key"), _by_head(layers, "head_routing"), about
+    if layers[0].looked_at is not None:
+        variables[LOOKED_AT] = ("target", "layer", "key"), _each(layers, "looked_at"), about
+    dataset = described.dataset(variables, side, coordinates)
+    if layers[0].looked_at is not None:
+        handed = [layer.handed_on for layer in layers]
+        dataset.attrs["handed_on"] = "everywhere" if all(handed) else "somewhere" if any(handed) else "nowhere"
+    return dataset
 
 
 def _each(layers: Sequence[LayerFlow], name: str) -> np.ndarray:
@@ -194,9 +208,7 @@ def at_input(dataset: xr.Dataset, group: str) -> xr.DataArray:
     """`[target, token]`: the shares of what enters the first layer, with what is known of the tokens."""
     followed = RELEVANCE in dataset
     values = dataset[RELEVANCE].isel(depth=0, drop=True) if followed else dataset[ATTRIBUTION]
-    values = values.drop_vars(
-        "query_output_token", errors="ignore"
-    )  # what a decoder's rows give out, not what they read
+    values = values.drop_vars("query_output_token", errors="ignore")  # what a decoder's rows output, not what they read
     described = [str(name) for name in values.coords if str(name).startswith("query_")]
     values = values.rename({name: name.replace("query_", "token_", 1) for name in described} | {"query": "token"})
     position = "token", values["token"].values

@@ -102,6 +102,9 @@ def attribution_columns(explanation: Explanation) -> Columns:
     }
     if explanation.adds_up:
         columns["bias"] = np.array(explanation.biases)[target]
+    if explanation.counts_weights:
+        looked = np.atleast_2d(explanation.looked_at.values)
+        columns |= {"routed": np.array(explanation.accounts)[target], "looked_at": looked[target, token]}
     return {**columns, "method": _repeated(explanation.method, len(target))}
 
 

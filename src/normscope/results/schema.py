@@ -111,7 +111,7 @@ def build(
 
 
 def tree(main: xr.Dataset, encoder: xr.Dataset | None) -> xr.DataTree:
-    """The datasets of one input: the only one at the root, or those of decoder and encoder beside each other below it."""
+    """The datasets of one input: the only one at the root, or those of decoder and encoder next to each other below it."""
     if encoder is None:
         return xr.DataTree(main)
     root = xr.Dataset(attrs={name: main.attrs[name] for name in ("schema_version", "method") if name in main.attrs})

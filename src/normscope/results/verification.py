@@ -65,7 +65,7 @@ def strongest_edges(edges: Float[np.ndarray, "layer query key"], layers: Sequenc
     chosen = [Edge(int(layers[layer]), int(query), int(key)) for layer, query, key, size in places if size > 0]
     if not chosen:
         raise SelectionError(
-            "There is no edge to cut: nothing flows from one token to another, or none was asked for (k)."
+            "There is no edge to cut: nothing flows from one token to another, or none was requested (k)."
         )
     return chosen
 

@@ -44,7 +44,7 @@ def checked_measure(spec: EmbeddingSpec, measure: Measure | None, model: str) ->
 
 @dataclass(frozen=True)
 class Comparison:
-    """A model with the description of its embedding, and how similarities are taken apart."""
+    """A model with the description of its embedding, and how similarities are decomposed."""
 
     model: Model
     encoders: Encoders

@@ -115,7 +115,7 @@ class InputReader:
 
 
 def embedding_spec(model: Model, pooling: Pooling | None) -> EmbeddingSpec:
-    """How a model makes embeddings: by the pooling requested, or as its class or the files beside it say."""
+    """How a model makes embeddings: by the pooling requested, or as its class or the files next to it say."""
     if pooling is not None:
         return named_pooling(pooling, folder_reading(model))
     spec = class_spec(model) or folder_spec(model)
@@ -129,7 +129,7 @@ def embedding_spec(model: Model, pooling: Pooling | None) -> EmbeddingSpec:
         )
     raise InputError(
         f"Nothing says how the states of {model.name} become an embedding: there is no modules.json of "
-        f"sentence-transformers beside it. Name a pooling (pooling=, --pooling): {listing((*MODES, LATE_INTERACTION))}."
+        f"sentence-transformers next to it. Name a pooling (pooling=, --pooling): {listing((*MODES, LATE_INTERACTION))}."
     )
 
 

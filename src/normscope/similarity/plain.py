@@ -1,6 +1,6 @@
 """Embeddings as everyone computes them: a plain forward pass, then pooling, dense layers and norms on its last states.
 
-Shares nothing with the steps that similarities are taken apart by, so that it is a check of them.
+Shares nothing with the steps that similarities are decomposed by, so that it is a check of them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def batches_of(model: Model, texts: Sequence[TextInput]) -> Iterator[Batch]:
 
 
 def _alike(texts: Sequence[TextInput]) -> list[list[int]]:
-    """The places of texts of similar lengths together, longest first."""
+    """The indices of texts of similar lengths together, longest first."""
     groups: list[list[int]] = []
     for place in sorted(range(len(texts)), key=lambda place: -len(texts[place].sequence)):
         if groups and len(texts[place].sequence) >= _SIMILAR * len(texts[groups[-1][0]].sequence):

@@ -21,7 +21,7 @@ _AT_ONCE = 512
 
 @dataclass(frozen=True)
 class Hit:
-    """A passage among the best: its place in the corpus, from 0, and how similar it is to the query."""
+    """A passage among the best: its index in the corpus, from 0, and how similar it is to the query."""
 
     place: int
     value: float

@@ -88,7 +88,7 @@ class Expansion:
 
 @dataclass(frozen=True)
 class Reading:
-    """How texts are read: at most so many tokens, in lower case or not, and with which instructions before them."""
+    """How texts are read: at most this many tokens, in lower case or not, and with which instructions before them."""
 
     longest: int | None = None
     lower_case: bool = False
@@ -113,7 +113,7 @@ class EmbeddingSpec:
     steps: tuple[EmbeddingStep, ...]
     source: str
     measure: str = "cosine"
-    """What the model's files compare embeddings by: a `Measure`, or something that cannot be taken apart."""
+    """What the model's files compare embeddings by: a `Measure`, or something that cannot be decomposed."""
     reading: Reading = Reading()
     skipped: tuple[str, ...] = ()
     mean_of_matches: bool = False

@@ -32,7 +32,7 @@ _LEAST_LENGTH = 1e-12
 
 
 def embedding_trace(end: HeadTrace, spec: EmbeddingSpec, text: TextInput) -> HeadTrace:
-    """The trace from the last block to the embedding, of that from the last block to the states that the model gives out."""
+    """The trace from the last block to the embedding, of that from the last block to the states that the model outputs."""
     rows = end.logits.to(end.states)
     steps = list(end.steps)
     for step in spec.steps:

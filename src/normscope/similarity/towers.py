@@ -1,4 +1,4 @@
-"""How models of images and texts make embeddings: CLIP, SigLIP and their kin, whose classes say it and no file beside them.
+"""How models of images and texts make embeddings: CLIP, SigLIP and their kin, whose classes say it and no file next to them.
 
 Of a model as a whole, of one of its towers, or of a tower with its projection.
 """

@@ -79,7 +79,7 @@ def assert_family(
     2. Oracle: every map and mixing ratio agrees with a float64 decomposition that materialises all vectors.
     3. Cheap route: mixing ratios without maps are the same.
     4. Below attention: values, and what a parallel feed-forward reads, recomputed from the block's input are those seen.
-    5. Between blocks: every block reads what the one before it gives out, unless the family names a module in between.
+    5. Between blocks: every block reads what the one before it outputs, unless the family names a module in between.
     6. Plain pass: the captured forward pass computes what the model computes by itself, with and without padding.
     7. Padding: a padded sequence of a batch gives what it gives alone.
     8. Model restored: hooks, training flags, attention implementation and outputs are as before.
@@ -206,7 +206,7 @@ def _assert_plain(trace: LayerTrace, own: Tensor, tolerance: float, place: str) 
 
 
 class _Chained:
-    """Whether every block reads what the one before it gave out."""
+    """Whether every block reads what the one before it output."""
 
     def __init__(self, model: PreTrainedModel, stacks: Mapping[str, Stack], tolerance: float) -> None:
         self.between = {name: module_between(model, stack) for name, stack in stacks.items()}
@@ -257,7 +257,7 @@ def _assert_below_attention(trace: LayerTrace, tolerance: float, place: str) -> 
             assert_close(values, step.values, tolerance, what)
         elif isinstance(step, OwnFeedForward):
             steps = () if step.norm is None else (step.norm,)
-            what = f"what the feed-forward beside the attention reads in {place}"
+            what = f"what the feed-forward parallel to the attention reads in {place}"
             assert_close(_after(steps, trace.hidden), step.hidden, tolerance, what)
 
 

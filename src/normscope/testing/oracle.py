@@ -75,7 +75,7 @@ class OracleResult:
 def oracle(
     trace: LayerTrace, *, value_bias: str = "token", ff_baseline: str = "zero", gates: str = "fixed"
 ) -> dict[str, OracleResult]:
-    """The decomposition at every scope of a trace, but those of the attention weights.
+    """The decomposition at every scope of a trace, except those of the attention weights.
 
     Its `parts` are `[query, key, d]`, its `bias` `[query, d]`, in float64: for a few dozen tokens, to see or to doubt.
     The value projection's bias counts with the `"token"` or with the `"bias"`; the integrated gradients of a feed-forward
@@ -163,7 +163,7 @@ def _over_all_keys(
 def _attend(attention: Attention, trace: LayerTrace, *, bias_apart: bool) -> OracleResult:
     """ATTN, CROSS: `part[i, j] = sum_h a[h, i, j] * values[h, j] @ output[h]`; the parts before it are gone.
 
-    What the heads give out is gated and normalised before the output matrix, every part by itself: gates are constants, as
+    What the heads output is gated and normalised before the output matrix, every part by itself: gates are constants, as
     the weights are, and deviations those of the sum of all parts.
     """
     weights, values, output = attention.weights.double(), attention.values.double(), attention.output.double()
@@ -239,7 +239,7 @@ def _add(one: OracleResult, other: OracleResult) -> OracleResult:
 
 
 def _normalise(norm: Norm, current: OracleResult) -> OracleResult:
-    """LN: every vector by itself, but for the deviation, which is that of the state."""
+    """LN: every vector by itself, except for the deviation, which is that of the state."""
     state, gamma = current.state, norm.weight.double()
     match norm:
         case LayerNorm():

@@ -138,7 +138,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "youtu": {**_LATENT, "head_dim": 4},
     "zaya": {"num_experts_per_tok": 1},
 }
-"""What a type needs beside the sizes."""
+"""What a type needs in addition to the sizes."""
 
 
 def shrunk(model_type: str, **changes: Any) -> PreTrainedConfig:

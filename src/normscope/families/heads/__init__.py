@@ -2,7 +2,7 @@
 
 Other packages add theirs by calling `register_head`. Weights of a head that a checkpoint lacks are drawn at random by
 transformers, and no prediction should be about them: they are noted when a model is loaded, which needs no head, and refused
-by name as soon as its head is asked for.
+by name as soon as its head is requested.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ _CLASS_ENDS: dict[str, tuple[HeadPart, ...]] = {"SiglipVisionModel": (LayerNormP
 
 
 def states_head(bare: PreTrainedModel, family: Family) -> Head:
-    """What a bare model does between its last block and the states that it gives out, as a head: its last norm, mostly.
+    """What a bare model does between its last block and the states that it outputs, as a head: its last norm, mostly.
 
     It is what the described heads of the same model begin with inside of it; nothing where none is described.
     """

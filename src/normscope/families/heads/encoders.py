@@ -173,7 +173,7 @@ def _summary_choices(config: Config) -> Head:
 
 def _xlm_lm(config: Config) -> Head:
     if config.asm:
-        raise HeadError("The head of this model is an adaptive softmax (asm), which gives out no logits.")
+        raise HeadError("The head of this model is an adaptive softmax (asm), which outputs no logits.")
     return Head("masked-lm", (LinearPart("pred_layer.proj"),))
 
 

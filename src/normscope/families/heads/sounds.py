@@ -16,7 +16,7 @@ from normscope.families.spec import Config, LayerNormPart
 
 
 def _last(config: Config) -> Parts:
-    """What acts between the last block and the states that the bare model gives out."""
+    """What acts between the last block and the states that the bare model outputs."""
     if getattr(config, "add_adapter", False):
         raise HeadError(
             "An adapter makes the frames fewer behind the last block (add_adapter), which is not described."

@@ -177,7 +177,7 @@ class FusedRange:
 @final
 @dataclass(frozen=True)
 class SequenceFirst:
-    """The same from a module that gives out `[token, batch, ...]`, with the tokens before the batch."""
+    """The same from a module that outputs `[token, batch, ...]`, with the tokens before the batch."""
 
     value: SplitHeads
 
@@ -202,6 +202,15 @@ class SideBySide:
 
 @final
 @dataclass(frozen=True)
+class PairedHeads:
+    """A value projection of its own, whose heads come in pairs: a head has the values of one of the first half, and next to
+    them those of its partner in the second (DiffLlama)."""
+
+    module: str
+
+
+@final
+@dataclass(frozen=True)
 class NormedHeads:
     """A value projection of its own, after which the values of every head are divided by the root of their mean square, by
     the module `norm`, which has no weight (Gemma 4)."""
@@ -221,6 +230,7 @@ class WholeState:
 Value = (
     SplitHeads
     | WholeState
+    | PairedHeads
     | NormedHeads
     | SequenceFirst
     | SideBySide
@@ -248,7 +258,7 @@ class NamedActivation:
 @final
 @dataclass(frozen=True)
 class HeadGate:
-    """A factor for each query and head: `activation` (a name of `torch.nn.functional`) of what `module` gives out.
+    """A factor for each query and head: `activation` (a name of `torch.nn.functional`) of what `module` outputs.
 
     It is a constant of the forward pass, like the attention weights, and belongs to them.
     """
@@ -260,7 +270,7 @@ class HeadGate:
 @final
 @dataclass(frozen=True)
 class ChannelGate:
-    """A factor for each query and channel of what the heads give out: `activation` (a name of `torch.nn.functional`, or what
+    """A factor for each query and channel of what the heads output: `activation` (a name of `torch.nn.functional`, or what
     transformers calls it) of the outputs of a module, where `source` finds them as it finds values. Without an
     `activation`, the outputs themselves.
 
@@ -274,7 +284,7 @@ class ChannelGate:
 @final
 @dataclass(frozen=True)
 class ContextNormPart:
-    """An RMS norm of what the heads give out, before the output projection: of each head if its weight is that wide, else of
+    """An RMS norm of what the heads output, before the output projection: of each head if its weight is that wide, else of
     all channels, or of groups of them, whose width is the attribute `group_width` of the module.
 
     It may also multiply by a gate, its second input: `gate` is that gate's activation (a name of `torch.nn.functional`),
@@ -289,14 +299,27 @@ class ContextNormPart:
 
 @final
 @dataclass(frozen=True)
+class Difference:
+    """Weights that are those of the first half of the heads, minus a learned number times those of the second half.
+
+    The number is made of the vectors `lambda_q1` to `lambda_k2` and the number `lambda_init` of `module`; what the heads
+    output is multiplied by `1 - lambda_init` after their norm (DiffLlama).
+    """
+
+    module: str
+
+
+@final
+@dataclass(frozen=True)
 class DispatchedAttention:
     """Attention that goes through the attention interface of transformers, which shows its weights and values.
 
     `norm` is the one between the block's input and what the attention reads, if there is one, and `gate` what its heads
-    are multiplied by before the output projection. An attention is `probed` if its eager function does not give out all
+    are multiplied by before the output projection. An attention is `probed` if its eager function does not output all
     that its values are multiplied by: its weights are then what that function makes of the identity as values.
     `output_norm` is a norm between the heads and the output projection.
-    `layer_scale` is the path of a vector that multiplies what the output projection gives out.
+    `layer_scale` is the path of a vector that multiplies what the output projection outputs. With a `difference`, two
+    heads make one.
     """
 
     module: str
@@ -304,6 +327,7 @@ class DispatchedAttention:
     output: str
     norm: NormPart | None = None
     gate: HeadGate | ChannelGate | None = None
+    difference: Difference | None = None
     probed: bool = False
     layer_scale: str | None = None
     output_norm: ContextNormPart | None = None
@@ -330,11 +354,11 @@ def all_heads(config: Config) -> int:
 @final
 @dataclass(frozen=True)
 class HookedAttention:
-    """Attention that computes by itself: `weights` names the module that gives out its weights (its dropout, or the
+    """Attention that computes by itself: `weights` names the module that outputs its weights (its dropout, or the
     attention module as the second of its outputs), and the values are read off their projection.
 
     `zeroed` names an argument of the module `weights` that eager attention counts twice and other attention once.
-    `output_bias` names a bias that is added to what `output` gives out, where that has none of its own.
+    `output_bias` names a bias that is added to what `output` outputs, where that has none of its own.
     """
 
     weights: str
@@ -399,7 +423,7 @@ class DecayedProducts:
     """Weights that are products of queries and keys, `exp(-decay)` times as much with every token between them (lightning
     attention).
 
-    `projection` gives out query, key and value of every head, before their `activation` (a name of `torch.nn.functional`);
+    `projection` outputs query, key and value of every head, before their `activation` (a name of `torch.nn.functional`);
     `decay` is the path of a number for each head.
     """
 
@@ -480,7 +504,7 @@ ProbedPart = ProbedAttention | ProbedCrossAttention
 AttentionPart = DispatchedAttention | HookedAttention | ProbedAttention | FourierMixing | LinearMixer | CrossPart
 
 
-# ---- Feed-forwards: plain, gated, and mixtures of experts, after the attention or beside it.
+# ---- Feed-forwards: plain, gated, and mixtures of experts, after the attention or parallel to it.
 
 
 @final
@@ -575,7 +599,7 @@ class FlatExpertsPart:
 class InputScaledExpertsPart:
     """The experts of Llama 4: weights `[expert, in, out]`, and the router's weight multiplies what an expert reads.
 
-    `router` gives out the weights of all experts, `[token, expert]`, zero for those that are not chosen.
+    `router` outputs the weights of all experts, `[token, expert]`, zero for those that are not chosen.
     """
 
     module: str
@@ -627,7 +651,7 @@ RoutedPart = (
 @final
 @dataclass(frozen=True)
 class SharedExpertsPart:
-    """Experts beside a network that serves every token, its weight one or the sigmoid of what `gate` gives out.
+    """Experts and a network that serves every token, its weight one or the sigmoid of what `gate` outputs.
 
     The network lies inside the module of the experts, which adds the two, or the block adds them. The experts may be
     multiplied by `routed_factor` before that, and the sum by `factor`.
@@ -642,7 +666,7 @@ class SharedExpertsPart:
 
     @property
     def output(self) -> str:
-        """The module that gives out what the shared network adds."""
+        """The module that outputs what the shared network adds."""
         return self.shared.second if isinstance(self.shared, PlainPart) else self.shared.down
 
 

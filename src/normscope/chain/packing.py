@@ -29,7 +29,7 @@ from normscope.chain.trace import (
 
 
 class CannotPackError(Exception):
-    """Traces that cannot be packed: with experts for some tokens, or attention that is gated or looks at another sequence."""
+    """Traces that cannot be packed: experts for some tokens, attention that is gated or looks at another sequence."""
 
 
 def pack(traces: Sequence[LayerTrace]) -> LayerTrace:

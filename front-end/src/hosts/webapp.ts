@@ -224,6 +224,7 @@ export class WebApp {
     } catch (error) {
       failure(this.stage, error);
     }
+    this.form.fold();
     this.write(withoutRequest(this.addressBar.readState()));
   }
 
